@@ -58,14 +58,14 @@ local function refusal(verdict, status, message)
   end
 end
 refusal("unknown_sale", 404, "there is no such sale")
-refusal("invalid_user", 401, "the request does not say who you are; sign in and try again")
+refusal("invalid_user", 401, "you are not signed in; please sign in and try again")
 refusal("not_started", 403, "the sale has not started yet")
 refusal("sold_out", 409, "sold out")
-refusal("invalid_token", 403, "the order token is missing or not valid; go to the checkout again")
+refusal("invalid_token", 403, "the order token is missing or invalid; please go to the checkout again")
 refusal("rate_limited", 429, "too many requests; please wait a moment")
 refusal("blocked", 403, "the risk check has blocked you from this sale")
-refusal("cap_reached", 409, "you already have as many units as one person may have")
-refusal("unavailable", 503, "no answer could be had; please try again: with the same Idempotency-Key you never buy twice")
+refusal("cap_reached", 409, "you have already reached the limit per person")
+refusal("unavailable", 503, "the outcome is unknown; please try again: with the same Idempotency-Key you never buy twice")
 
 local digest, digest_len = ffi.new("unsigned char[32]"), ffi.new("unsigned int[1]")
 local function tag_of(text)

@@ -14,24 +14,25 @@ fn main() {
     let commit = named.unwrap_or_else(|| match is_release {
         true => {
             watch_commits();
-            said("git", &["rev-parse", "--short=12", "HEAD"]).unwrap_or_else(|| "unknown".into())
+            output_of("git", &["rev-parse", "--short=12", "HEAD"])
+                .unwrap_or_else(|| "unknown".into())
         }
         false => "unreleased".into(),
     });
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
-    let compiler = said(&rustc, &["--version"]).unwrap_or_else(|| "rustc unknown".into());
+    let compiler = output_of(&rustc, &["--version"]).unwrap_or_else(|| "rustc unknown".into());
     println!("cargo:rustc-env=WEIR_BUILD_COMMIT={commit}");
     println!("cargo:rustc-env=WEIR_BUILD_COMPILER={compiler}");
 }
 
 /// Where git notes that there is another commit; in a linked work tree that is not `.git/`.
 fn watch_commits() {
-    if let Some(log) = said("git", &["rev-parse", "--git-path", "logs/HEAD"]) {
+    if let Some(log) = output_of("git", &["rev-parse", "--git-path", "logs/HEAD"]) {
         println!("cargo:rerun-if-changed={log}");
     }
 }
 
-fn said(program: &str, arguments: &[&str]) -> Option<String> {
+fn output_of(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     let text = text.lines().next()?.trim().to_owned();

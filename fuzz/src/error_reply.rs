@@ -1,6 +1,6 @@
 //! Redis' errors.
 
-use weir_engine::redis::{Definite, Failure, Unknown, classify, is_noscript};
+use weir_engine::redis::{DefiniteFailure, Failure, UnknownFailure, classify, is_noscript};
 
 /// [`classify`]: keeps the text, and never calls definite what a script may have said after it
 /// wrote. (A definite failure is tried again or answered as not done: a wrong one is a lost unit.)
@@ -8,7 +8,7 @@ pub fn error_reply(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let failure = classify(data);
     match &failure {
-        Failure::Definite(Definite::Reply(said)) => {
+        Failure::Definite(DefiniteFailure::Reply(said)) => {
             assert_eq!(said, &text);
             // What Redis refuses a script at its first write, and not after another one.
             let names_script = text.contains("script:") || text.contains("user_script");
@@ -23,7 +23,7 @@ pub fn error_reply(data: &[u8]) {
                 assert!(is_refusal || !text.starts_with(unsure), "{text}");
             }
         }
-        Failure::Unknown(Unknown::Reply(said)) => assert_eq!(said, &text),
+        Failure::Unknown(UnknownFailure::Reply(said)) => assert_eq!(said, &text),
         other => panic!("{other:?} is not of a reply"),
     }
     assert!(failure.to_string().ends_with(text.as_ref()));

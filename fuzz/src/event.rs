@@ -5,7 +5,7 @@ use weir_event::batch::Batch;
 use weir_event::clock::{AHEAD_MS_MAX, DAY_MS, occurred_ms};
 use weir_event::consent::Consent;
 use weir_event::engine::config::Config;
-use weir_event::envelope::{Decided, ENVELOPE_LEN_MAX, Envelope};
+use weir_event::envelope::{ENVELOPE_LEN_MAX, Envelope, EventAttribution};
 use weir_event::event::Event;
 use weir_event::limits::{EVENTS_MAX, QUERY_LEN_MAX};
 use weir_event::name::{EventId, KeyName};
@@ -113,7 +113,7 @@ fn check_event(event: Event, sent_at_ms: Option<u64>) {
             address: None,
             consent,
         };
-        let decided = Decided {
+        let decided = EventAttribution {
             customer: named.clone(),
             at_ms: NOW_MS,
             topics: Routes::default().topics(&event),
@@ -137,5 +137,5 @@ fn check_event(event: Event, sent_at_ms: Option<u64>) {
 
 fn check_rejection(rejection: &Rejection) {
     assert!((1..=MESSAGE_LEN_MAX).contains(&rejection.message.len()));
-    assert!(EventId::new(rejection.reason.word()).is_ok());
+    assert!(EventId::new(rejection.reason.label()).is_ok());
 }

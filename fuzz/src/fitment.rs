@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 use weir_base::resp::{Value, decode};
-use weir_fitment::check::{BODY_LEN_MAX, Browse, Check, CheckError, Stored};
+use weir_fitment::check::{BODY_LEN_MAX, Browse, Check, CheckError, StoredAnswer};
 use weir_fitment::engine::config::Config;
 use weir_fitment::redis::{
     fit_add, fit_browse, fit_browse_fill, fit_drop, fit_put, fit_query, fit_route, fit_route_put,
@@ -24,7 +24,7 @@ pub fn fitment_check(data: &[u8]) {
     let (mut body, mut asked) = (Vec::new(), 0);
     let answer = |sku: usize, vehicle: usize| {
         asked += 1;
-        Stored::Known((sku % 32) as u8).answer(vehicle)
+        StoredAnswer::Known((sku % 32) as u8).answer(vehicle)
     };
     check.write(answer, &mut body);
     assert_eq!(asked, vehicles * skus);
@@ -36,7 +36,9 @@ pub fn fitment_check(data: &[u8]) {
             Some(wanted.sku.as_str())
         );
         for vehicle in 0..vehicles {
-            let expected = Stored::Known((index % 32) as u8).answer(vehicle).word();
+            let expected = StoredAnswer::Known((index % 32) as u8)
+                .answer(vehicle)
+                .label();
             let pointer = format!("/skus/{index}/answers/{vehicle}");
             assert_eq!(told(pointer), Some(expected));
         }

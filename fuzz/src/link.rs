@@ -7,7 +7,7 @@
 
 use weir_base::key::{KeyRing, SigningKey};
 use weir_link::answer::{Method, Reply, Visit, answer};
-use weir_link::cache::{Found, Learnt, Limits, LinkName, Memory, Source};
+use weir_link::cache::{CacheLookup, Limits, LinkName, LinkReading, Memory, Source};
 use weir_link::click::{BATCH_ROWS_MAX, MINUTE_MS, decode, encode};
 use weir_link::click_buffer::{Click, ClickBuffer};
 use weir_link::click_tag::{ClickTag, TAG_LEN_MAX};
@@ -205,8 +205,8 @@ fn check_memory(name: &LinkName, now_ms: u64) {
     };
     let mut memory = Memory::new(limits, 1);
     memory.learn_unknown(name, now_ms);
-    assert_eq!(memory.find(name, now_ms), Found::Unknown);
-    let learnt = Learnt {
+    assert_eq!(memory.find(name, now_ms), CacheLookup::Unknown);
+    let learnt = LinkReading {
         link: plain(),
         is_used_up: false,
         left_ms: None,
@@ -215,7 +215,7 @@ fn check_memory(name: &LinkName, now_ms: u64) {
     memory.learn(name, learnt, now_ms);
     assert!(matches!(
         memory.find(name, now_ms),
-        Found::Link { is_due: false, .. }
+        CacheLookup::Link { is_due: false, .. }
     ));
 }
 

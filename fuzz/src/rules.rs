@@ -2,7 +2,7 @@
 
 use weir_engine::config::parse;
 use weir_limit::engine::config::Config;
-use weir_limit::rules::{Applied, Request};
+use weir_limit::rules::{Request, RuleMatch};
 
 /// [`Config`], up to the first NUL, and then a request: method, path, address, and one value for every
 /// header, with NUL between.
@@ -30,7 +30,7 @@ pub fn limit_rules(data: &[u8]) {
     for rule in config.rules.iter() {
         let applied = rule.apply(&request);
         assert_eq!(applied, rule.apply(&request));
-        if let Applied::Hit(ask) = applied {
+        if let RuleMatch::Hit(ask) = applied {
             assert!((1..=ask.quota.burst()).contains(&ask.cost));
             assert!(ask.key.len() <= 8 * (data.len() + 16));
         }

@@ -61,7 +61,7 @@ fn check_taken(target: &Target, domains: &Domains, domain: &Domain) {
 }
 
 fn check_refusal(refusal: &TargetError, text: &str) {
-    assert!(refusal.word().starts_with("target_"));
+    assert!(refusal.label().starts_with("target_"));
     if let TargetError::Control { at } = refusal {
         assert!(text.is_char_boundary(*at) && *at < text.len());
     }

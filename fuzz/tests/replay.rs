@@ -46,7 +46,7 @@ fn run(target: Target, name: &str, input: &[u8], origin: &str) {
 }
 
 #[test]
-fn each_target_has_a_corpus_and_a_binary_and_each_of_those_a_target() {
+fn each_target_has_a_corpus_and_a_binary_and_vice_versa() {
     let targets: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).into()).collect();
     assert_eq!(names(&folder("corpus")), targets);
     assert_eq!(names(&folder("fuzz_targets")), targets);

@@ -119,8 +119,7 @@ impl Process {
         let mut world = self.world.borrow_mut();
         if world.vm(uid).grpc_streams.remove(&stream).is_some() && !was_ended {
             let why = format!(
-                "proxy_on_grpc_close did not cancel stream {stream}; Envoy keeps a pointer to what it then frees, \
-                 and dies when the root context is destroyed. Cancel a stream that was closed"
+                "proxy_on_grpc_close did not cancel stream {stream}: Envoy keeps a dangling pointer and crashes when the root context is destroyed; cancel a closed stream"
             );
             world.violate(uid, "proxy_grpc_cancel", why);
         }

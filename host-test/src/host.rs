@@ -63,7 +63,7 @@ impl Host {
     fn slot(&self, worker: usize) -> SlotId {
         let slot = self.slots.get(worker + 1).copied();
         let workers = self.slots.len() - 1;
-        slot.unwrap_or_else(|| panic!("there is no worker {worker}: the host has {workers}"))
+        slot.unwrap_or_else(|| panic!("unknown worker {worker}: the host has {workers}"))
     }
 
     // --- traffic -------------------------------------------------------------------------------
@@ -390,7 +390,7 @@ impl Host {
         let lines: String = violations.iter().map(|v| format!("\n  {v}")).collect();
         assert!(
             violations.is_empty(),
-            "the filter did what Envoy does not survive:{lines}"
+            "the filter made calls that crash Envoy:{lines}"
         );
     }
 }

@@ -58,12 +58,12 @@ pub enum ConnState {
 
 /// Which way bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum ByteDirection {
     Downstream,
     Upstream,
 }
 
-impl Way {
+impl ByteDirection {
     fn callback(self) -> &'static str {
         match self {
             Self::Downstream => "proxy_on_downstream_data",
@@ -91,13 +91,13 @@ impl Connection {
     /// while it pauses; when it continues, everything it held back, with its changes.
     pub fn downstream(&self, bytes: impl AsRef<[u8]>) -> Vec<u8> {
         self.process
-            .conn_data(self.id, Way::Downstream, bytes.as_ref(), false)
+            .conn_data(self.id, ByteDirection::Downstream, bytes.as_ref(), false)
     }
 
     /// The same, with the client's end of stream (a half-close).
     pub fn downstream_end(&self, bytes: impl AsRef<[u8]>) -> Vec<u8> {
         self.process
-            .conn_data(self.id, Way::Downstream, bytes.as_ref(), true)
+            .conn_data(self.id, ByteDirection::Downstream, bytes.as_ref(), true)
     }
 
     /// The next filter (or the upstream) sends `bytes`. Returns what the filter lets pass to the client.
@@ -106,7 +106,7 @@ impl Connection {
     /// `redis_proxy`, which keeps what was not taken; `tcp_proxy` asserts that all is taken.
     pub fn upstream(&self, bytes: impl AsRef<[u8]>) -> Vec<u8> {
         self.process
-            .conn_data(self.id, Way::Upstream, bytes.as_ref(), false)
+            .conn_data(self.id, ByteDirection::Upstream, bytes.as_ref(), false)
     }
 
     /// The client closes the connection: `proxy_on_downstream_connection_close`, then done, log and delete.
@@ -121,7 +121,9 @@ impl Connection {
         if self.process.world.borrow().conns[self.id].upstream_closed {
             return Vec::new();
         }
-        let passed = self.process.conn_data(self.id, Way::Upstream, b"", true);
+        let passed = self
+            .process
+            .conn_data(self.id, ByteDirection::Upstream, b"", true);
         self.process.upstream_closed(self.id);
         passed
     }
@@ -206,7 +208,7 @@ impl Process {
         None
     }
 
-    fn conn_data(&self, id: ConnId, way: Way, bytes: &[u8], end: bool) -> Vec<u8> {
+    fn conn_data(&self, id: ConnId, way: ByteDirection, bytes: &[u8], end: bool) -> Vec<u8> {
         let args = {
             let conn = &mut self.world.borrow_mut().conns[id];
             if conn.state != ConnState::Open {

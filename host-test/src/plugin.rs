@@ -50,7 +50,7 @@ pub enum StartError {
     #[error("cannot load the module: {0}")]
     Load(String),
     /// Envoy refuses a module that does not export `proxy_abi_version_0_2_1` (or `_0_2_0`).
-    #[error("the module exports no ABI version that this host knows (0.2.0 or 0.2.1)")]
+    #[error("the module exports no supported ABI version (0.2.0 or 0.2.1)")]
     Abi,
     /// Envoy refuses a module in which it can't allocate.
     #[error("the module exports neither proxy_on_memory_allocate nor malloc")]

@@ -16,7 +16,7 @@ const TURNS_MAX: usize = 10_000;
 
 /// The callback trapped, or its VM had died before.
 #[derive(Debug)]
-pub(crate) struct Dead;
+pub(crate) struct DeadVm;
 
 pub(crate) struct Process {
     pub world: Rc<RefCell<World>>,
@@ -41,11 +41,11 @@ impl Process {
         context: ContextId,
         name: &'static str,
         args: &[u32],
-    ) -> Result<u32, Dead> {
+    ) -> Result<u32, DeadVm> {
         if !self.world.borrow().alive(uid) {
-            return Err(Dead);
+            return Err(DeadVm);
         }
-        let vm = self.vms.borrow().get(&uid).cloned().ok_or(Dead)?;
+        let vm = self.vms.borrow().get(&uid).cloned().ok_or(DeadVm)?;
         if !vm.exports(name) {
             return Ok(0);
         }
@@ -64,7 +64,7 @@ impl Process {
         self.act(uid, actions);
         match called.result {
             Ok(result) => Ok(if stop { 1 } else { result }),
-            Err(_) => Err(Dead),
+            Err(_) => Err(DeadVm),
         }
     }
 
@@ -135,7 +135,7 @@ impl Process {
                 return;
             }
         }
-        panic!("the filters are still busy after {TURNS_MAX} turns of the event loop");
+        panic!("the filters are still busy after {TURNS_MAX} iterations of the event loop");
     }
 
     fn handle(&self, event: Event) {

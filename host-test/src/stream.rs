@@ -234,7 +234,7 @@ impl Stream {
         let passed = matches!(state, StreamState::Continued(_));
         assert!(
             passed,
-            "no response can come: the request stands at {state:?}"
+            "no response is possible: the request is in state {state:?}"
         );
         let mut all = Headers::new();
         all.add(":status", status.to_string());

@@ -21,7 +21,7 @@ use crate::world::{ContextId, Thread, VmUid};
 const RESP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The answer to a call that is no whole Redis commands.
-const NOT_COMMANDS: &str = "the body is not whole RESP commands";
+const NOT_COMMANDS: &str = "the body has an incomplete RESP command";
 
 /// Names one call, over all VMs of a host. (The filter's own tokens repeat from VM to VM.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

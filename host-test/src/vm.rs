@@ -47,7 +47,7 @@ pub(crate) fn prepare(module: &Module) -> wasmtime::Result<InstancePre<VmData>> 
 }
 
 /// What a callback returned, and what it cost.
-pub(crate) struct Called {
+pub(crate) struct CallbackResult {
     pub result: Result<u32, String>,
     pub fuel: u64,
 }
@@ -106,12 +106,12 @@ impl Vm {
     }
 
     /// Calls an export on behalf of `context`. One without a result gives 0; a trap gives its text.
-    pub fn call(&self, context: ContextId, name: &str, args: &[u32]) -> Called {
+    pub fn call(&self, context: ContextId, name: &str, args: &[u32]) -> CallbackResult {
         let mut store = self.store.borrow_mut();
         let data = store.data_mut();
         (data.current, data.effective, data.refused) = (context, 0, None);
         let Some(func) = self.exports.get(name) else {
-            return Called {
+            return CallbackResult {
                 result: Ok(0),
                 fuel: 0,
             };
@@ -119,7 +119,7 @@ impl Vm {
         let fuel_max = self.fuel_max.get();
         let result = run(&mut store, func, args, fuel_max);
         let fuel = fuel_max - store.get_fuel().unwrap_or(0);
-        Called { result, fuel }
+        CallbackResult { result, fuel }
     }
 }
 

@@ -234,7 +234,7 @@ fn a_real_resp_server_is_asked_and_waited_for() {
 }
 
 #[test]
-fn ticks_run_in_the_main_thread_and_the_workers_in_the_order_of_time() {
+fn ticks_run_in_main_thread_and_workers_in_time_order() {
     // Workers and main tick every 100 ms; the third tick stops them.
     let own = r#"
       (global $left (mut i32) (i32.const 3))

@@ -1,4 +1,4 @@
-//! Traps, what follows them, and what Envoy does not survive.
+//! Traps, what follows them, and calls that crash Envoy.
 
 use std::time::Duration;
 
@@ -150,7 +150,7 @@ fn an_unchecked_reply_is_a_violation_and_reaches_nobody() {
 }
 
 #[test]
-#[should_panic(expected = "what Envoy does not survive")]
+#[should_panic(expected = "calls that crash Envoy")]
 fn a_violation_fails_the_test_when_the_host_is_dropped() {
     let host = host(&answerer(2, 0)).start().unwrap();
     host.request(0).send().disconnect();
@@ -171,11 +171,11 @@ fn replies_and_resumptions_without_a_stream_are_violations() {
     assert_eq!(host.request(0).send().status(), Some(200));
     let twice = host.take_violations();
     assert_eq!(twice.len(), 1);
-    assert!(twice[0].explanation.contains("answered already"));
+    assert!(twice[0].explanation.contains("already has a reply"));
     host.advance(Duration::from_secs(1));
     let stray = host.take_violations();
     assert_eq!(stray.len(), 2, "the main thread's and the worker's");
-    assert!(stray[0].explanation.contains("no HTTP stream"));
+    assert!(stray[0].explanation.contains("not an HTTP stream"));
     host.assert_sound();
 }
 
@@ -229,7 +229,7 @@ fn an_effective_context_ends_with_its_callback() {
     assert!(stream.is_paused());
     let violations = host.take_violations();
     assert_eq!(violations.len(), 1);
-    assert!(violations[0].explanation.contains("no HTTP stream"));
+    assert!(violations[0].explanation.contains("not an HTTP stream"));
 }
 
 #[test]

@@ -255,7 +255,7 @@ fn a_stream_that_the_filter_ends_is_closed_by_the_other_side() {
 fn what_cannot_be_opened_or_found() {
     let builder = filter(CALLBACKS).cluster("sick", Upstream::unhealthy());
     let host = builder.start().unwrap();
-    assert_eq!(act(&host, "o"), ["04", "00"], "there is no such cluster");
+    assert_eq!(act(&host, "o"), ["04", "00"], "the cluster does not exist");
     host.clear_logs();
     let request = host.request(0).header("x-do", "o");
     request.header("x-cluster", "sick").send();

@@ -83,7 +83,7 @@ fn a_missing_header_is_not_found_and_an_empty_one_is_there() {
 }
 
 #[test]
-fn request_headers_hide_once_they_have_gone_on_and_come_back_in_the_log() {
+fn request_headers_hide_when_forwarded_and_return_in_the_log() {
     let own = format!(
         r#"{READ_USER}
           (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
@@ -106,7 +106,7 @@ const PAUSER: &str = r#"
 "#;
 
 #[test]
-fn a_paused_request_waits_for_its_resumption_with_all_that_follows() {
+fn paused_request_holds_everything_after_it_until_resumed() {
     let own = format!(
         r#"{PAUSER}
         (func (export "proxy_on_request_body") (param i32 i32 i32) (result i32)
@@ -208,7 +208,7 @@ fn a_filter_can_reset_a_stream() {
 }
 
 #[test]
-fn a_reply_in_place_of_a_response_goes_out_directly_and_after_it_resets() {
+fn reply_replacing_a_response_is_sent_directly_and_then_reset() {
     let own = r#"
       (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
         (call $note (local.get 2))

@@ -7,7 +7,7 @@ use weir_engine::Fetch;
 use weir_engine::event::FetchResponse;
 use weir_envoy_abi::{ConfigHost, FetchedResponse};
 
-use crate::desk::FetchOf;
+use crate::engine_host::FetchOf;
 
 /// The requests of one filter's configuration.
 #[derive(Debug, Default)]
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_response_is_read_without_pseudo_headers_and_what_is_no_text() {
+    fn response_is_read_without_pseudo_headers_or_non_text() {
         let response = |headers: &[(&'static [u8], &'static [u8])]| FetchedResponse {
             headers: headers.to_vec(),
             body: b"x".to_vec(),

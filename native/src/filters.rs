@@ -18,7 +18,7 @@ use weir_envoy_abi::{
 use weir_registry::engines::{AnyEngine, make};
 use weir_registry::{self as registry, FILTERS};
 
-use crate::desk::{Common, Desk, FastPathCounts, Own};
+use crate::engine_host::{Common, EngineHost, FastPathCounts, RequestEffects};
 use crate::fast_path::{self, FastConnection, FastPath};
 use crate::fetches::{Fetches, read};
 use crate::metrics::HostMetrics;
@@ -27,7 +27,7 @@ use crate::request::{HookEnd, HookRequest};
 use crate::service::{self, Order, orders};
 use crate::settings::split;
 use crate::shared::ProcessHost;
-use crate::slot::{Left, Slot};
+use crate::slot::{ClosedSlot, Slot};
 
 /// The answer to a panic.
 const PANIC_REFUSAL: Refusal<'static> = Refusal {
@@ -44,16 +44,16 @@ pub struct Filters;
 /// One filter's configuration.
 pub struct Config {
     common: Arc<Common>,
-    desks: Vec<Arc<Desk>>,
-    /// Ends the desks' threads.
+    desks: Vec<Arc<EngineHost>>,
+    /// Ends the engine hosts' threads.
     services: Vec<UnboundedSender<Order>>,
     metrics: HostMetrics,
 }
 
 /// One stream.
 pub struct Stream {
-    desk: Arc<Desk>,
-    /// Its number at the desk, from its request on.
+    engine_host: Arc<EngineHost>,
+    /// Its number at the engine host, from its request on.
     id: Cell<StreamId>,
     phase: Cell<Phase>,
     /// From when it first waits to its end.
@@ -87,20 +87,20 @@ fn answer_to_panic() -> &'static Arc<Answer> {
     })
 }
 
-/// Runs `act`, which may run the engine. After a panic the desk is made good, and all that waited there are answered.
-pub fn guard(desk: &Desk, act: impl FnOnce(&Desk)) {
-    let result = catch_unwind(AssertUnwindSafe(|| act(desk)));
+/// Runs `act`, which may run the engine. After a panic the engine host is made good, and all that waited there are answered.
+pub fn guard(engine_host: &EngineHost, act: impl FnOnce(&EngineHost)) {
+    let result = catch_unwind(AssertUnwindSafe(|| act(engine_host)));
     if let Err(panic) = result {
         // Dropping what was thrown could throw again.
         std::mem::forget(panic);
-        recover(desk);
+        recover(engine_host);
     }
 }
 
-fn recover(desk: &Desk) {
-    desk.common().panics.fetch_add(1, Ordering::Relaxed);
-    // If even that panics, the desk stays as it is.
-    catch_unwind(AssertUnwindSafe(|| desk.recover(answer_to_panic())))
+fn recover(engine_host: &EngineHost) {
+    engine_host.common().panics.fetch_add(1, Ordering::Relaxed);
+    // If even that panics, the engine host stays as it is.
+    catch_unwind(AssertUnwindSafe(|| engine_host.recover(answer_to_panic())))
         .map_err(std::mem::forget)
         .ok();
 }
@@ -123,7 +123,7 @@ fn named(name: &[u8]) -> Result<&'static registry::Filter, FieldError> {
         .ok_or_else(|| {
             let names: Vec<&str> = FILTERS.iter().map(|filter| filter.envoy_name).collect();
             let problem = format!(
-                "there is no filter {}; there are {}",
+                "unknown filter \"{}\"; the filters are {}",
                 String::from_utf8_lossy(name),
                 names.join(", ")
             );
@@ -187,19 +187,21 @@ impl Config {
     ) -> Result<(), FieldError> {
         let (service, received) = orders();
         let common = Arc::clone(&self.common);
-        let desk = Desk::new(self.desks.len(), common, engine, service.clone());
-        let desk = Arc::new(desk);
-        self.desks.push(Arc::clone(&desk));
+        let engine_host = EngineHost::new(self.desks.len(), common, engine, service.clone());
+        let engine_host = Arc::new(engine_host);
+        self.desks.push(Arc::clone(&engine_host));
         self.services.push(service);
         if !is_validating {
-            let started = service::start(desk, received, redis);
-            let refuse = |error| FieldError::new("native.engines", format!("no thread: {error}"));
+            let started = service::start(engine_host, received, redis);
+            let refuse = |error| {
+                FieldError::new("native.engines", format!("cannot start a thread: {error}"))
+            };
             started.map_err(refuse)?;
         }
         Ok(())
     }
 
-    fn desk(&self) -> Option<&Arc<Desk>> {
+    fn engine_host(&self) -> Option<&Arc<EngineHost>> {
         self.desks.get(worker_index() % self.desks.len().max(1))
     }
 
@@ -262,13 +264,13 @@ impl Module for Filters {
 
     fn scheduled(config: &Config, host: &ConfigHost<'_>) {
         for of in config.common.fetches.send(host) {
-            if let Some(desk) = config.desks.get(of.desk()) {
-                guard(desk, |desk| desk.on_fetched(of, None));
+            if let Some(engine_host) = config.desks.get(of.engine_host()) {
+                guard(engine_host, |engine_host| engine_host.on_fetched(of, None));
             }
         }
-        for desk in &config.desks {
-            guard(desk, |desk| {
-                config.metrics.tell(host, &desk.collect());
+        for engine_host in &config.desks {
+            guard(engine_host, |engine_host| {
+                config.metrics.publish(host, &engine_host.collect());
             });
         }
         let panics = config.common.panics.swap(0, Ordering::Relaxed);
@@ -280,16 +282,18 @@ impl Module for Filters {
 
     fn fetched(config: &Config, id: u64, response: Option<FetchedResponse<'_>>) {
         let of = config.common.fetches.ended(id);
-        let desk = of.and_then(|of| Some((of, config.desks.get(of.desk())?)));
-        if let Some((of, desk)) = desk {
+        let engine_host = of.and_then(|of| Some((of, config.desks.get(of.engine_host())?)));
+        if let Some((of, engine_host)) = engine_host {
             let response = response.and_then(read);
-            guard(desk, |desk| desk.on_fetched(of, response));
+            guard(engine_host, |engine_host| {
+                engine_host.on_fetched(of, response)
+            });
         }
     }
 
     fn stream(config: &Arc<Config>) -> Option<Stream> {
         Some(Stream {
-            desk: Arc::clone(config.desk()?),
+            engine_host: Arc::clone(config.engine_host()?),
             id: Cell::new(0),
             phase: Cell::new(Phase::Apart),
             slot: RefCell::new(None),
@@ -300,7 +304,7 @@ impl Module for Filters {
         let (id, own) = {
             let request = HookRequest::new(&filter);
             stream
-                .desk
+                .engine_host
                 .on_request(&request, || Slot::new(filter.scheduler()))
         };
         stream.id.set(id);
@@ -345,11 +349,16 @@ impl Module for Filters {
 
     fn response_headers(stream: &Stream, mut filter: Filter<'_>) {
         // A response of a filter that changes none costs no lock.
-        let sees = stream.desk.common().filter.responses_module.is_some();
+        let sees = stream
+            .engine_host
+            .common()
+            .filter
+            .responses_module
+            .is_some();
         if !sees || stream.phase.get() != Phase::Open {
             return;
         }
-        for effect in stream.desk.on_response(stream.id.get()) {
+        for effect in stream.engine_host.on_response(stream.id.get()) {
             // Envoy refuses only where there are no headers, and then there is no response to change.
             match effect {
                 Effect::SetResponseHeader { name, value, .. } => {
@@ -367,13 +376,13 @@ impl Module for Filters {
         let slot = stream.slot.borrow().clone();
         let Some(slot) = slot else { return };
         if slot.take_ring() {
-            stream.desk.work();
+            stream.engine_host.work();
         }
         let effects = slot.take();
         if effects.is_empty() {
             return;
         }
-        let own = Own {
+        let own = RequestEffects {
             effects,
             slot: Some(slot),
         };
@@ -390,7 +399,7 @@ impl Module for Filters {
         stream.close(Some(&end));
     }
 
-    fn gone(stream: &Stream) {
+    fn stream_destroyed(stream: &Stream) {
         stream.close(None);
     }
 
@@ -436,7 +445,7 @@ impl Module for Filters {
         match (config, stream) {
             (_, Some(stream)) => {
                 stream.phase.set(Phase::Answered);
-                recover(&stream.desk);
+                recover(&stream.engine_host);
             }
             (Some(config), None) => {
                 config.common.panics.fetch_add(1, Ordering::Relaxed);
@@ -458,7 +467,7 @@ impl Phase {
 
 impl Stream {
     /// Does what is to be done with the stream's own request. The filter, unless the request was answered.
-    fn follow<'f>(&self, mut filter: Filter<'f>, own: Own) -> Option<Filter<'f>> {
+    fn follow<'f>(&self, mut filter: Filter<'f>, own: RequestEffects) -> Option<Filter<'f>> {
         if let Some(slot) = own.slot {
             self.slot.replace(Some(slot));
         }
@@ -485,7 +494,7 @@ impl Stream {
     fn deliver(&self, filter: Filter<'_>, body: Option<&[u8]>) -> BodyStatus {
         let slot = self.slot.borrow().clone();
         let wait = || Slot::new(filter.scheduler());
-        let own = self.desk.on_body(self.id.get(), body, slot, wait);
+        let own = self.engine_host.on_body(self.id.get(), body, slot, wait);
         self.phase.set(Phase::Waits);
         self.follow(filter, own);
         self.phase.get().of_body()
@@ -496,16 +505,16 @@ impl Stream {
         let left = self
             .slot
             .take()
-            .map_or_else(Left::default, |slot| slot.close());
+            .map_or_else(ClosedSlot::default, |slot| slot.close());
         let phase = self.phase.replace(Phase::Apart);
         let is_open = matches!(phase, Phase::Waits | Phase::Reads { .. } | Phase::Open);
         if is_open || left.undelivered {
             let end = end.map(|end| end as &dyn weir_engine::StreamEnd);
             let id = self.id.get();
-            self.desk.on_closed(id, left.undelivered, end);
+            self.engine_host.on_closed(id, left.undelivered, end);
         }
         if left.is_rung {
-            self.desk.work();
+            self.engine_host.work();
         }
     }
 }

@@ -1,7 +1,7 @@
 //! All of Weir's filters as one dynamic module of Envoy.
 //!
 //! ```text
-//! worker threads ──▶ Desk: an engine behind a lock ◀── its own thread: ticks, connections to Redis
+//! worker threads ──▶ EngineHost: an engine behind a lock ◀── its own thread: ticks, connections to Redis
 //!       ▲                        │
 //!       └─ Envoy's scheduler ◀───┴── effects for streams that wait
 //! main thread: HTTP requests of the engine's own, metrics
@@ -10,10 +10,10 @@
 //! | module | |
 //! |---|---|
 //! | [`settings`] | the object `native` of a filter's configuration: where Redis is, and its secrets |
-//! | [`desk`] | an engine, and the one place that applies effects |
+//! | [`engine_host`] | an engine, and the one place that applies effects |
 //! | [`fast_path`] | a network filter that answers before Envoy's HTTP stack |
 //! | [`slot`] | what waits to be done with one stream by the stream's own thread |
-//! | [`service`] | the thread of a desk: ticks and calls to Redis |
+//! | [`service`] | the thread of an engine host: ticks and calls to Redis |
 //! | [`redis`] | connections to Redis: one server, or a cluster; with TLS and a password |
 //! | [`fetches`] | HTTP requests, which only the main thread sends |
 //! | [`metrics`] | counters in Envoy's own stats |
@@ -21,11 +21,11 @@
 //! | [`request`] | the request, read from Envoy as far as the engine asks |
 //! | [`filters`] | what Envoy's hooks do |
 //!
-//! A panic answers the request that it came with, and all that waited at its desk, with 503; the desk gets a fresh engine.
+//! A panic answers the request that it came with, and all that waited at its engine host, with 503; the engine host gets a fresh engine.
 
 #![deny(unsafe_code)]
 
-pub mod desk;
+pub mod engine_host;
 pub mod fast_path;
 pub mod fetches;
 pub mod filters;

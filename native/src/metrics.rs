@@ -12,7 +12,7 @@ use weir_envoy_abi::{ConfigHost, MetricId};
 use weir_registry::Filter;
 use weir_registry::engines::later_metrics;
 
-use crate::desk::FastPathCounts;
+use crate::engine_host::FastPathCounts;
 
 /// The counter of panics.
 const PANICS: &str = "weir_native_panics_total";
@@ -49,12 +49,12 @@ impl HostMetrics {
         let made = Self { counters };
         // Envoy shows a counter with a label from its first increment on; operators look for it before.
         let none = metrics.counters().map(|name| (name.to_owned(), 0));
-        made.tell(host, &none.collect());
+        made.publish(host, &none.collect());
         made
     }
 
     /// Tells Envoy what was counted.
-    pub fn tell(&self, host: &ConfigHost<'_>, counts: &Counts) {
+    pub fn publish(&self, host: &ConfigHost<'_>, counts: &Counts) {
         for (name, count) in counts {
             let (base, tag) = split(name);
             let key = (base.to_owned(), tag.map(|(label, _)| label.to_owned()));
@@ -80,7 +80,7 @@ impl HostMetrics {
     /// Tells Envoy of panics.
     pub fn tell_panics(&self, host: &ConfigHost<'_>, count: u64) {
         if count > 0 {
-            self.tell(host, &vec![(PANICS.to_owned(), count)]);
+            self.publish(host, &vec![(PANICS.to_owned(), count)]);
         }
     }
 }

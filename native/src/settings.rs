@@ -109,7 +109,7 @@ impl Secret {
         };
         let found = found.map(std::ffi::OsString::into_encoded_bytes);
         found.filter(|secret| !secret.is_empty()).ok_or_else(|| {
-            let problem = format!("the secret is missing: there is nothing in {name}");
+            let problem = format!("the environment variable {name} is missing or empty");
             FieldError::new(format!("{path}.{field}"), problem)
         })
     }
@@ -156,7 +156,7 @@ impl Settings {
     pub fn of_each(&self, names: &[String]) -> Result<Vec<(usize, &RedisSettings)>, FieldError> {
         let mut indexed = self.redis.iter().enumerate();
         if let Some((index, unused)) = indexed.find(|(_, redis)| !names.contains(&redis.name)) {
-            let problem = format!("nothing here asks a Redis with the name {}", unused.name);
+            let problem = format!("no filter uses a Redis named \"{}\"", unused.name);
             return Err(FieldError::new(
                 format!("native.redis[{index}].name"),
                 problem,
@@ -166,7 +166,7 @@ impl Settings {
             let mut all = self.redis.iter().enumerate();
             let found = all.find(|(_, redis)| redis.name == *name);
             found.ok_or_else(|| {
-                let problem = format!("must say where the Redis is that is called {name}");
+                let problem = format!("lacks the address of the Redis named \"{name}\"");
                 FieldError::new("native.redis", problem)
             })
         };
@@ -179,9 +179,12 @@ impl RedisSettings {
         let refuse =
             |field: &str, problem: &str| Err(FieldError::new(format!("{path}.{field}"), problem));
         match (self.kind, self.addresses.len()) {
-            (_, 0) => return refuse("addresses", "must name one at least"),
+            (_, 0) => return refuse("addresses", "must have at least one"),
             (Kind::Single, 2..) => {
-                return refuse("addresses", "must be one, or the kind must be cluster");
+                return refuse(
+                    "addresses",
+                    "must have exactly one, unless the kind is cluster",
+                );
             }
             _ => {}
         }

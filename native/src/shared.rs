@@ -13,14 +13,14 @@ use weir_engine::setup::Host;
 const PARTS: usize = 32;
 
 /// A value and its version, by its key.
-type Part = HashMap<String, (Vec<u8>, u32)>;
+type VersionedEntries = HashMap<String, (Vec<u8>, u32)>;
 
 /// The memory of this process. It is never dropped: limits stand while configurations come and go, as they do in Envoy's own
 /// shared data.
 #[derive(Debug)]
 struct Memory {
     hasher: RandomState,
-    parts: [Mutex<Part>; PARTS],
+    parts: [Mutex<VersionedEntries>; PARTS],
 }
 
 impl Memory {
@@ -32,7 +32,7 @@ impl Memory {
         })
     }
 
-    fn part(&self, key: &str) -> Option<MutexGuard<'_, Part>> {
+    fn part(&self, key: &str) -> Option<MutexGuard<'_, VersionedEntries>> {
         // The remainder is less than the number of parts.
         let index = (self.hasher.hash_one(key) % PARTS as u64) as usize;
         let part = self.parts.get(index)?;

@@ -23,7 +23,7 @@ struct Inner {
 
 /// What a slot that was closed leaves behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct ClosedSlot {
     /// Something was to be done with the stream, and nobody has done it.
     pub undelivered: bool,
     /// Somebody has rung, and the engine was not run.
@@ -77,10 +77,10 @@ impl Slot {
     }
 
     /// The stream has gone: nothing is put here from now on, and nobody rings.
-    pub fn close(&self) -> Left {
+    pub fn close(&self) -> ClosedSlot {
         let mut inner = self.lock();
         inner.scheduler = None;
-        Left {
+        ClosedSlot {
             undelivered: !std::mem::take(&mut inner.effects).is_empty(),
             is_rung: std::mem::take(&mut inner.is_rung),
         }
@@ -100,6 +100,6 @@ mod tests {
         let slot = Slot::new(None);
         assert!(!slot.put(Effect::Wake) && !slot.ring());
         assert!(slot.take().is_empty() && !slot.take_ring());
-        assert_eq!(slot.close(), Left::default());
+        assert_eq!(slot.close(), ClosedSlot::default());
     }
 }

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 use weir_stack::envoy::{EnvoyConfig, GATE};
 use weir_stack::http::{self, Method, Response};
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{GatewayOptions, Stack, ports, tools};
 use weir_tests::{Browser, Server, books, response, verdict};
 
@@ -76,7 +76,7 @@ async fn working(prefix: &str) -> Result<Stack> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_solved_proof_of_work_leads_to_one_token_at_whichever_gateway() -> Result<()> {
+async fn proof_of_work_gives_one_token_across_gateways() -> Result<()> {
     let mut stack = working("work").await?;
     let gateways = stack.gateway_urls();
     let challenge = asked(&gateways[0], "alice").await?;
@@ -139,7 +139,7 @@ async fn a_solved_proof_of_work_leads_to_one_token_at_whichever_gateway() -> Res
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_redis_no_solution_leads_to_a_token_and_later_the_same_one_does() -> Result<()> {
+async fn solution_gives_no_token_without_redis_and_one_afterwards() -> Result<()> {
     let mut stack = working("away").await?;
     let gateway = stack.gateway_url();
     let solution = solutions(&asked(&gateway, "alice").await?, 1)?.remove(0);
@@ -257,7 +257,7 @@ async fn a_captchas_provider_says_who_gets_a_token() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_a_sale_goes_on_without_its_captcha_everybody_with_a_solution_passes() -> Result<()> {
+async fn any_solution_passes_when_sale_may_continue_without_captcha() -> Result<()> {
     let stack = with_captcha("pass", ports::free()?, "pass").await?;
     let gateway = stack.gateway_url();
     asked(&gateway, "alice").await?;
@@ -299,7 +299,7 @@ async fn a_page_solves_what_it_is_asked() -> Result<()> {
     };
     let server = Server::start(0, Arc::new(respond)).await?;
     let dir = tempfile::tempdir()?;
-    let tool = tools::Chromium::find_or_get(&mut Silent)?;
+    let tool = tools::Chromium::find_or_get(&mut SilentReporter)?;
     let browser = Browser::start(&tool, dir.path()).await?;
     browser
         .open(&format!("http://{}/", server.address()))

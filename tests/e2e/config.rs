@@ -49,7 +49,7 @@ async fn a_bad_field_is_refused_with_its_path_in_envoys_log() -> Result<()> {
     let no_secret = refused(|config| config.filter_variables(GATE, &[])).await?;
     assert!(
         no_secret
-            .contains("configuration refused: claim.keys[0].secret.env: the secret is missing"),
+            .contains("configuration refused: claim.keys[0].secret.env: the environment variable"),
         "{no_secret}"
     );
     Ok(())

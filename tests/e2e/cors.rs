@@ -25,7 +25,7 @@ async fn ask(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_of_another_site_reads_each_answer_and_its_preflight_costs_nothing() -> Result<()> {
+async fn cross_site_page_reads_answers_and_preflight_costs_nothing() -> Result<()> {
     let stack = Stack::builder()
         .workers(1)
         .key_prefix("cors")
@@ -66,7 +66,7 @@ async fn a_page_of_another_site_reads_each_answer_and_its_preflight_costs_nothin
     assert_eq!(refused.header("content-language"), Some("de"));
     let body = refused.json()?;
     assert_eq!(body["error"], "cap_reached");
-    let said = "Sie haben schon so viele Stücke, wie eine Person haben darf.";
+    let said = "Sie haben die Höchstmenge pro Person bereits erreicht.";
     assert_eq!(body["message"], said);
     // At the checkout, which has no token here, too.
     let checkout = "/sales/none/checkout";
@@ -79,7 +79,7 @@ async fn a_page_of_another_site_reads_each_answer_and_its_preflight_costs_nothin
     let body = unknown.json()?;
     assert_eq!(
         (&body["error"], &body["message"]),
-        (&json!("unknown_order"), &json!("您没有这笔订单"))
+        (&json!("unknown_order"), &json!("您没有该订单"))
     );
     // What anybody may see.
     let list = ask(&stack, Method::GET, "/sale-list", SHOP, &[]).await?;

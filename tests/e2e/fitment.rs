@@ -149,8 +149,7 @@ async fn import(stack: &Stack, kind: &str, file: &str) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn questions_are_answered_by_the_gateway_and_what_it_does_not_know_by_the_origin()
--> Result<()> {
+async fn gateway_answers_questions_and_origin_answers_unknown_ones() -> Result<()> {
     let shop = Shop::open("fitment").await?;
     ensure!(shop.ask_all().await?);
     let forwarded = shop.count("forwarded").await?;
@@ -212,7 +211,7 @@ async fn garage_is_reached_through_all_filters() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redis_that_lost_everything_makes_nobody_hear_what_is_not_true() -> Result<()> {
+async fn redis_loss_never_causes_a_wrong_answer() -> Result<()> {
     let shop = Shop::open("fitment-lost").await?;
     let server = shop.stack.redis.server.as_ref();
     let mut connection = server.context("its own Redis")?.connection().await?;
@@ -227,7 +226,7 @@ async fn a_redis_that_lost_everything_makes_nobody_hear_what_is_not_true() -> Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn half_of_redis_that_is_lost_is_unknown_until_the_origin_has_mended_it() -> Result<()> {
+async fn lost_half_of_redis_is_unknown_until_origin_repairs_it() -> Result<()> {
     let shop = Shop::open("fitment-half").await?;
     let server = shop.stack.redis.server.as_ref();
     let mut connection = server.context("its own Redis")?.connection().await?;

@@ -27,7 +27,7 @@ async fn buy_all(gateway: &str, sale: &'static str, round: &str) -> Result<Vec<R
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_buyers_of_a_gateway_that_has_just_started_are_served() -> Result<()> {
+async fn first_buyers_after_gateway_start_are_served() -> Result<()> {
     let mut stack = Stack::builder()
         .workers(2)
         .key_prefix("held")
@@ -51,7 +51,7 @@ async fn the_first_buyers_of_a_gateway_that_has_just_started_are_served() -> Res
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_redis_they_hear_so_within_a_moment_and_those_after_them_at_once() -> Result<()> {
+async fn held_requests_fail_soon_without_redis_and_later_ones_at_once() -> Result<()> {
     let mut stack = Stack::builder()
         .workers(2)
         .key_prefix("gone")

@@ -128,7 +128,7 @@ async fn a_user_who_floods_is_limited_and_nobody_else() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_who_floods_from_behind_a_nat_leaves_the_address_to_the_neighbours() -> Result<()> {
+async fn flooding_user_behind_nat_leaves_quota_to_neighbours() -> Result<()> {
     let stack = limited("nat").await?;
     let home = caller(&stack, "nat", HOME);
     for _ in 0..10 * ADDRESS_BURST {
@@ -143,7 +143,7 @@ async fn a_user_who_floods_from_behind_a_nat_leaves_the_address_to_the_neighbour
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_that_floods_is_limited_whatever_names_it_uses_and_no_other_one() -> Result<()> {
+async fn flooding_address_is_limited_across_names_and_others_are_not() -> Result<()> {
     let stack = limited("address-flood").await?;
     let home = caller(&stack, "address-flood", HOME);
     let (passed, limited) = home.flood(|n| format!("name-{n}")).await?;

@@ -47,11 +47,11 @@ fn is_documented(name: &str) -> bool {
     name.starts_with("weir_") || name.starts_with("process_")
 }
 
-/// The names in the first column of the tables, of these gateways; the origin's are with those of sales.
+/// The names that begin the items of the lists, of these gateways; the origin's are with those of sales.
 pub(crate) fn documented(gateways: Gateways) -> BTreeSet<String> {
     let names = DOCUMENTED.lines().filter_map(|line| {
-        let cell = line.strip_prefix("| `")?;
-        let (name, _) = cell.split_once('`')?;
+        let item = line.strip_prefix("- `")?;
+        let (name, _) = item.split_once('`')?;
         let is_asked_for = is_documented(name) && Gateways::of(name) == gateways;
         is_asked_for.then(|| name.to_owned())
     });
@@ -143,10 +143,10 @@ async fn the_documented_metrics_are_those_that_are_scraped() -> Result<()> {
 async fn told_in_the_log(stack: &Stack) -> Result<()> {
     let log = stack.data_dir().join("envoy.log");
     let (asks, answers) = match Host::of_run().is_native() {
-        true => ("asks Redis at 127.0.0.1:", "seckill-gate: Redis answers"),
+        true => ("uses Redis at 127.0.0.1:", "seckill-gate: Redis answers"),
         false => (
-            "asks Redis by the cluster weir_redis",
-            "seckill-gate: Redis answers by the cluster weir_redis",
+            "uses Redis through cluster weir_redis",
+            "seckill-gate: Redis answers through cluster weir_redis",
         ),
     };
     for line in [

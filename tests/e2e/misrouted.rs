@@ -59,7 +59,7 @@ async fn a_request_that_goes_by_another_route_takes_no_unit() -> Result<()> {
     })
     .await?;
     let log = std::fs::read_to_string(stack.data_dir().join("envoy.log"))?;
-    let told = "a request to buy goes by shop and not by the route of orders";
+    let told = "an order uses shop instead of the order route";
     ensure!(log.matches(told).count() == 1, "{log}");
     Ok(())
 }

@@ -18,10 +18,10 @@ use weir_tests::{buy, until, verdict};
 use crate::whole_sale::{audited, buys_at_last, order, pays};
 
 /// What a shop's system was told.
-type Told = Arc<Mutex<Vec<Value>>>;
+type Notifications = Arc<Mutex<Vec<Value>>>;
 
 /// Takes what comes, until the test ends; its URL.
-async fn receiver(told: Told) -> Result<String> {
+async fn receiver(told: Notifications) -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/orders", listener.local_addr()?);
     tokio::spawn(async move {
@@ -41,7 +41,7 @@ async fn receiver(told: Told) -> Result<String> {
     Ok(url)
 }
 
-async fn take(told: Told, request: Request<Incoming>) -> Result<Response<Empty<Bytes>>> {
+async fn take(told: Notifications, request: Request<Incoming>) -> Result<Response<Empty<Bytes>>> {
     ensure!(request.headers().contains_key("webhook-signature"));
     let body = request.into_body().collect().await?.to_bytes();
     let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
@@ -50,7 +50,7 @@ async fn take(told: Told, request: Request<Incoming>) -> Result<Response<Empty<B
 }
 
 /// The kinds of changes of this order, in the order in which they came.
-fn kinds(told: &Told, order: &str) -> Vec<String> {
+fn kinds(told: &Notifications, order: &str) -> Vec<String> {
     let told = told.lock().unwrap_or_else(PoisonError::into_inner);
     let of = told.iter().filter(|one| one["order"]["order"] == order);
     of.filter_map(|one| one["type"].as_str().map(str::to_owned))
@@ -58,8 +58,8 @@ fn kinds(told: &Told, order: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refunded_unit_is_sold_again_and_the_shop_is_told_of_each_step() -> Result<()> {
-    let told = Told::default();
+async fn refunded_unit_is_sold_again_and_shop_is_notified() -> Result<()> {
+    let told = Notifications::default();
     let url = receiver(told.clone()).await?;
     let stack = Stack::builder()
         .workers(2)

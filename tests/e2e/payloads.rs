@@ -26,7 +26,7 @@ async fn order(stack: &Stack, order: &Value, user: &str) -> Result<Response> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_order_says_what_the_sale_wants_or_its_unit_is_free_at_once() -> Result<()> {
+async fn order_without_a_valid_payload_releases_its_unit_at_once() -> Result<()> {
     let stack = Stack::builder().key_prefix("payloads").start().await?;
     let schema = json!({
         "type": "object", "required": ["mail", "size"], "additionalProperties": false,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde_json::json;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{Stack, tools};
 use weir_tests::{Browser, Server, response};
 
@@ -40,7 +40,11 @@ async fn the_countdown_goes_by_the_gateway_and_opens_the_sale() -> Result<()> {
     ensure!(page != PAGE, "the page names another gateway");
     let server = cdn(page).await?;
     let dir = tempfile::tempdir()?;
-    let browser = Browser::start(&tools::Chromium::find_or_get(&mut Silent)?, dir.path()).await?;
+    let browser = Browser::start(
+        &tools::Chromium::find_or_get(&mut SilentReporter)?,
+        dir.path(),
+    )
+    .await?;
     browser
         .open(&format!("http://{}/", server.address()))
         .await?;

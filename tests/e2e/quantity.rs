@@ -22,7 +22,7 @@ fn decided(answer: &Response) -> (u16, &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_order_has_as_many_units_as_were_asked_for_and_gives_all_of_them_back() -> Result<()> {
+async fn order_takes_and_releases_the_requested_quantity() -> Result<()> {
     let stack = Stack::builder().key_prefix("quantity").start().await?;
     stack
         .open_sale_with("s", 8, 4, json!({ "user_cap": 3 }))
@@ -105,7 +105,7 @@ async fn gets(url: String, user: String, mut quantity: u32) -> Result<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crowd_that_wants_one_to_three_units_each_gets_all_and_no_more() -> Result<()> {
+async fn crowd_of_mixed_quantities_buys_exactly_all_units() -> Result<()> {
     const STOCK: u32 = 100;
     let stack = Stack::builder()
         .workers(2)

@@ -7,7 +7,7 @@ use weir_stack::Stack;
 use weir_stack::envoy::GATE;
 use weir_stack::http;
 use weir_stack::redis::RedisServer;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{ports, tools};
 use weir_tests::{books, buy, until, verdict};
 
@@ -114,7 +114,7 @@ async fn demoted_primary_is_told_as_readonly() -> Result<()> {
     let (mut stack, mut redis) = shop("demoted").await?;
     let dir = tempfile::tempdir()?;
     let port = ports::free()?;
-    let tool = tools::Redis::find_or_get(&mut Silent)?;
+    let tool = tools::Redis::find_or_get(&mut SilentReporter)?;
     let other = RedisServer::start(&tool, port, dir.path(), &dir.path().join("log")).await?;
     let mut next = weir_stack::redis::connect(&format!("redis://127.0.0.1:{port}")).await?;
     let old_port = stack.redis_url().rsplit(':').next().context("a port")?;

@@ -12,7 +12,7 @@ use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions, validate};
 use weir_stack::http::{self, Method};
 use weir_stack::native::Host;
 use weir_stack::redis::RedisServer;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::tools::{self, Options};
 use weir_stack::{Secrets, Stack, origin, ports, wasm, workspace};
 use weir_tests::{books, buy, is_left_out_on_native, until, verdict};
@@ -47,7 +47,7 @@ fn options(config: EnvoyConfig, dir: &tempfile::TempDir) -> Result<EnvoyOptions>
 /// Envoy, when the filters are there.
 fn tool() -> Result<tools::Envoy> {
     wasm::ensure_filters()?;
-    tools::Envoy::find_or_get(&Options::default(), &mut Silent)
+    tools::Envoy::find_or_get(&Options::default(), &mut SilentReporter)
 }
 
 /// Starts a gateway whose configuration was edited so, sends it an order, and waits for these words in its log.
@@ -74,7 +74,7 @@ async fn says(words: &str, redis_port: u16, edit: impl FnOnce(&mut Value)) -> Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_with_another_claim_secret_holds_no_unit_and_says_what_to_do() -> Result<()> {
+async fn gateway_with_wrong_claim_secret_holds_no_unit_and_says_why() -> Result<()> {
     let stack = Stack::builder().workers(1).start().await?;
     stack.open_sale("s1", 5, 1).await?;
     let redis = stack.redis.server.as_ref().context("its own Redis")?;
@@ -95,7 +95,7 @@ async fn a_gateway_with_another_claim_secret_holds_no_unit_and_says_what_to_do()
     .await?;
     let log = std::fs::read_to_string(dir.path().join("envoy.log"))?;
     assert!(
-        log.contains("nobody can buy here: claims are signed"),
+        log.contains("orders are refused: this gateway signs claims"),
         "{log}"
     );
     let before = books(&stack, "s1").await?;
@@ -110,24 +110,24 @@ async fn each_cause_of_a_redis_that_does_not_answer_is_told_apart() -> Result<()
         return Ok(());
     }
     let dir = tempfile::tempdir()?;
-    let redis = tools::Redis::find_or_get(&mut Silent)?;
+    let redis = tools::Redis::find_or_get(&mut SilentReporter)?;
     let port = ports::free()?;
     let _redis =
         RedisServer::start(&redis, port, dir.path(), &dir.path().join("redis.log")).await?;
     let listeners = "/static_resources/listeners";
     let clusters = "/static_resources/clusters";
 
-    let right = says("Redis answers by the cluster weir_redis", port, |_| {}).await?;
-    let started = "configured, asks Redis by the cluster weir_redis";
+    let right = says("Redis answers through cluster weir_redis", port, |_| {}).await?;
+    let started = "configured, uses Redis through cluster weir_redis";
     assert_eq!(right.matches(started).count(), 1, "{right}");
     assert!(
-        !right.contains("the connection to the bridge is lost"),
+        !right.contains("lost the connection to the bridge"),
         "{right}"
     );
 
     let nobody = ports::free()?;
     says(
-        "cluster weir_redis: the bridge is there, and Redis behind it cannot be reached",
+        "cluster weir_redis: the bridge cannot reach Redis",
         nobody,
         |_| {},
     )
@@ -144,7 +144,7 @@ async fn each_cause_of_a_redis_that_does_not_answer_is_told_apart() -> Result<()
     )
     .await?;
     says(
-        "cluster weir_redis: its internal listener is not there",
+        "cluster weir_redis: its internal listener does not exist",
         port,
         |tree| {
             tree.pointer_mut(listeners)
@@ -167,7 +167,7 @@ async fn each_cause_of_a_redis_that_does_not_answer_is_told_apart() -> Result<()
     )
     .await?;
     says(
-        "the cluster weir_redis cannot be called: there is no such cluster",
+        "cannot call cluster weir_redis: the cluster does not exist",
         port,
         |tree| {
             let cluster = &mut tree.pointer_mut(clusters).unwrap()[0];
@@ -186,7 +186,7 @@ async fn an_idle_gateway_counts_no_failures_and_warns_of_nothing() -> Result<()>
         return Ok(());
     }
     let dir = tempfile::tempdir()?;
-    let redis = tools::Redis::find_or_get(&mut Silent)?;
+    let redis = tools::Redis::find_or_get(&mut SilentReporter)?;
     let port = ports::free()?;
     let _redis =
         RedisServer::start(&redis, port, dir.path(), &dir.path().join("redis.log")).await?;

@@ -31,7 +31,7 @@ enum End {
 
 /// How the bridge answers a claim: a head, if the stream had none yet, these bytes, and an end.
 #[derive(Clone, Debug)]
-struct Way {
+struct BridgeAnswer {
     name: &'static str,
     has_head: bool,
     bytes: Vec<u8>,
@@ -39,8 +39,8 @@ struct Way {
 }
 
 /// The script's answer for a user who may not buy: a good one that needs no origin.
-fn good() -> Way {
-    Way {
+fn good() -> BridgeAnswer {
+    BridgeAnswer {
         name: "a good answer",
         has_head: true,
         bytes: chunk(b"$1\r\n6\r\n"),
@@ -49,7 +49,7 @@ fn good() -> Way {
 }
 
 /// Every way but a good one.
-fn bad_ways() -> Vec<Way> {
+fn bad_ways() -> Vec<BridgeAnswer> {
     let error = chunk(b"-ERR x\r\n");
     let last = |body: &[u8]| [chunk(body), LAST_CHUNK.to_vec()].concat();
     let mut ways = Vec::new();
@@ -69,7 +69,7 @@ fn bad_ways() -> Vec<Way> {
             ("a 400", false, BAD_REQUEST.to_vec()),
             ("trailers only", false, TRAILERS_ONLY.to_vec()),
         ] {
-            ways.push(Way {
+            ways.push(BridgeAnswer {
                 name,
                 has_head,
                 bytes,
@@ -81,7 +81,7 @@ fn bad_ways() -> Vec<Way> {
 }
 
 /// A bridge that answers polls well, and claims as it is told.
-async fn bridge(listener: TcpListener, way: Arc<Mutex<Way>>) -> Result<()> {
+async fn bridge(listener: TcpListener, way: Arc<Mutex<BridgeAnswer>>) -> Result<()> {
     loop {
         let (tcp, _) = listener.accept().await?;
         // A stream that ends badly is what is wanted.
@@ -89,7 +89,7 @@ async fn bridge(listener: TcpListener, way: Arc<Mutex<Way>>) -> Result<()> {
     }
 }
 
-async fn stream(tcp: TcpStream, way: Arc<Mutex<Way>>) -> Result<()> {
+async fn stream(tcp: TcpStream, way: Arc<Mutex<BridgeAnswer>>) -> Result<()> {
     let mut tcp = BufReader::new(tcp);
     while line(&mut tcp).await? != "\r\n" {}
     let mut is_begun = false;
@@ -133,11 +133,11 @@ async fn call(tcp: &mut BufReader<TcpStream>) -> Result<String> {
 }
 
 /// The catalogue, and an epoch for each shard asked for.
-fn poll_answer(call: &str) -> Way {
+fn poll_answer(call: &str) -> BridgeAnswer {
     let epochs = call.matches("\r\nGET\r\n").count().saturating_sub(1);
     let replies =
         format!("${}\r\n{CATALOGUE}\r\n", CATALOGUE.len()) + &"$1\r\n5\r\n".repeat(epochs);
-    Way {
+    BridgeAnswer {
         name: "a poll's answer",
         has_head: true,
         bytes: chunk(replies.as_bytes()),

@@ -69,7 +69,7 @@ async fn two_gateways(sale: &str) -> Result<Stack> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_worker_of_two_gateways_sees_a_switch_within_half_a_second() -> Result<()> {
+async fn each_worker_sees_a_switch_within_500_ms() -> Result<()> {
     let stack = two_gateways("switch").await?;
     let mut seen = Vec::new();
     for _ in 0..TRIES {

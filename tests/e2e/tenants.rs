@@ -78,7 +78,7 @@ fn sold(verdicts: &BTreeMap<String, usize>) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_tenants_sell_under_one_name_and_neither_reaches_the_others() -> Result<()> {
+async fn tenants_sell_under_one_name_without_reaching_each_other() -> Result<()> {
     let stack = Stack::builder()
         .workers(2)
         .key_prefix("tenants")

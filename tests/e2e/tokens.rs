@@ -14,7 +14,7 @@ async fn buy(stack: &Stack, user: &str, token: &str) -> Result<Response> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sale_that_wants_tokens_is_sold_to_those_who_waited_for_theirs() -> Result<()> {
+async fn token_sale_is_sold_to_holders_of_tokens() -> Result<()> {
     let stack = Stack::builder()
         .workers(2)
         .key_prefix("tokens")

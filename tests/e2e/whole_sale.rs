@@ -179,7 +179,7 @@ async fn only_who_has_reserved_in_time_buys() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_gives_a_reservation_up_does_not_buy_until_there_is_another() -> Result<()> {
+async fn user_without_reservation_cannot_buy_until_a_new_one() -> Result<()> {
     let stack = stack("give-up").await?;
     let now = now_ms()?;
     let window = json!({ "from_ms": now - HOUR_MS, "until_ms": now + HOUR_MS / 2 });
@@ -231,7 +231,7 @@ async fn checked(stack: &Stack, outcome: &str) -> Result<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_looks_like_a_bot_is_blocked_and_so_is_who_the_operator_names() -> Result<()> {
+async fn suspected_bot_and_operator_blocked_user_cannot_buy() -> Result<()> {
     let rules =
         r#"{ "rules": [{ "glob": "bot-*", "score": 90 }, { "users": ["odd"], "score": 50 }] }"#;
     let stack = Stack::builder()
@@ -284,12 +284,12 @@ async fn an_order_is_paid_in_time_and_then_stays() -> Result<()> {
     // The provider says so once more; and somebody else, who does not know the secret.
     let payment = started.json()?["payment"].clone();
     let payment = payment.as_str().context("no payment")?;
-    let told = stack.provider.caller().tell(payment, "paid").await?;
+    let told = stack.provider.caller().notify_shop(payment, "paid").await?;
     ensure!(told.json()?["state"] == "paid", "{}", told.text());
     let url = format!("{}/payments/callback", stack.gateway_url());
     let secret = "a guess, of thirty-two characters";
     let forger = PaymentProvider::start(ports::free()?, &url, secret).await?;
-    let forged = forger.caller().tell(payment, "failed").await?;
+    let forged = forger.caller().notify_shop(payment, "failed").await?;
     ensure!(forged.status == 403, "{}", forged.text());
     let again = end(&stack, &path, "alice", "pay").await?;
     ensure!((again.status, &again.json()?["state"]) == (200, &json!("paid")));
@@ -301,7 +301,7 @@ async fn an_order_is_paid_in_time_and_then_stays() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sale_that_was_sold_out_reopens_when_an_unpaid_order_expires() -> Result<()> {
+async fn sold_out_sale_reopens_when_an_unpaid_order_expires() -> Result<()> {
     let stack = stack("expire").await?;
     let hold = json!({ "payment": { "hold": { "pay_within_ms": 5_000 } } });
     stack.open_sale_with("expire", 1, 1, hold).await?;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use weir_envoy_abi::EXPORTS;
 use weir_envoy_abi::api::CALLBACKS;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::tools::{Envoy, Options, oldest_envoy};
 
 /// Hooks that Envoy calls only if they are there.
@@ -24,8 +24,8 @@ const OPTIONAL: [&str; 10] = [
 ];
 
 fn envoys() -> Result<[PathBuf; 2]> {
-    let usual = Envoy::find_or_get(&Options::default(), &mut Silent)?;
-    Ok([oldest_envoy(&mut Silent)?, usual.path])
+    let usual = Envoy::find_or_get(&Options::default(), &mut SilentReporter)?;
+    Ok([oldest_envoy(&mut SilentReporter)?, usual.path])
 }
 
 /// All texts of a program that begin so, up to their NUL: symbols and constants alike.

@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::json;
 use weir_stack::http::{self, Method};
 use weir_stack::native::Host;
-use weir_tests::{EventGateway, LinkSetup, Setup, Way, until};
+use weir_tests::{EventGateway, LinkSetup, RedisPath, Setup, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_is_one_of_all_workers() -> Result<()> {
@@ -14,7 +14,7 @@ async fn a_limit_is_one_of_all_workers() -> Result<()> {
     let setup = Setup {
         gateways: 1,
         workers: 2,
-        redis: Way::None,
+        redis: RedisPath::None,
         // What an engine remembers is its own; what a limit has counted is not.
         config: r#"{ "native": { "engines": 2 }, "user_header": "x-user-id", "rules": [
             { "name": "all", "limit": { "rate": 1, "per": "1h", "burst": 20 } }] }"#,

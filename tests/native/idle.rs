@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
 use weir_stack::native::Host;
 use weir_stack::redis::RedisServer;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{DataDir, ports, tools};
 
 /// What reports failures in Envoy's statistics.
@@ -19,7 +19,7 @@ fn is_failure(name: &str) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_native_gateway_counts_no_failure_and_warns_of_nothing() -> Result<()> {
     let data = DataDir::open(None)?;
-    let redis = tools::Redis::find_or_get(&mut Silent)?;
+    let redis = tools::Redis::find_or_get(&mut SilentReporter)?;
     let log = data.path.join("redis.log");
     let server = RedisServer::start(&redis, ports::free()?, &data.path, &log).await?;
     let config = EnvoyConfig::native(&Host::Native.library()?, server.port())?
@@ -38,7 +38,7 @@ async fn idle_native_gateway_counts_no_failure_and_warns_of_nothing() -> Result<
         drain_s: None,
         dir: data.path.clone(),
     };
-    let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut Silent)?;
+    let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut SilentReporter)?;
     let envoy = Envoy::start(&tool, &options).await?;
     tokio::time::sleep(Duration::from_secs(5)).await;
     let stats = envoy.stats().await?;

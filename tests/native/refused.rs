@@ -6,12 +6,12 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions, GATE, set, validate};
 use weir_stack::native::Host;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{DataDir, ports, tools};
 
 /// What Envoy has against the shipped file, edited so: when it only checks it, and when it starts.
 async fn refusals(library: &Path, edit: fn(&mut Value) -> Result<()>) -> Result<[String; 2]> {
-    let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut Silent)?;
+    let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut SilentReporter)?;
     let data = DataDir::open(None)?;
     let config = EnvoyConfig::native(library, 9)?
         .gateway_port(ports::free()?)?
@@ -50,22 +50,22 @@ async fn a_bad_field_is_refused_with_its_path_in_validation_too() -> Result<()> 
     )
     .await?;
     is_refused(
-        "configuration refused: native.redis[0].addresses: must name one at least",
+        "configuration refused: native.redis[0].addresses: must have at least one",
         |json| set(json, "/native/redis/0/addresses", json!([])),
     )
     .await?;
     is_refused(
-        "native.redis[0].name: nothing here asks a Redis with the name other",
+        "native.redis[0].name: no filter uses a Redis named \"other\"",
         |json| set(json, "/native/redis/0/name", "other"),
     )
     .await?;
     is_refused(
-        "native.redis: must say where the Redis is that is called weir_redis",
+        "native.redis: lacks the address of the Redis named \"weir_redis\"",
         |json| set(json, "/native", json!({})),
     )
     .await?;
     is_refused(
-        "configuration refused: claim.keys[0].secret.env: the secret is missing",
+        "configuration refused: claim.keys[0].secret.env: the environment variable",
         |json| set(json, "/claim/keys/0/secret/env", "WEIR_NO_SUCH"),
     )
     .await

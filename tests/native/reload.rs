@@ -13,7 +13,7 @@ use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions, GATE, set};
 use weir_stack::http::{self, Method};
 use weir_stack::native::Host;
 use weir_stack::process::Process;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{DataDir, Stack, ports, tools};
 use weir_tests::{PATIENCE, books, claim_groups, until};
 
@@ -98,7 +98,7 @@ impl Gateway {
             drain_s: Some(DRAIN_S),
             dir: data.path.clone(),
         };
-        let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut Silent)?;
+        let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut SilentReporter)?;
         let envoy = Envoy::start(&tool, &options).await?;
         Ok(Self {
             envoy,
@@ -229,7 +229,7 @@ fn ask(url: &str) -> JoinSet<Result<http::Response>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_granted_to_streams_that_a_new_configuration_has_ended_goes_back() -> Result<()> {
+async fn grants_of_streams_ended_by_a_reload_are_released() -> Result<()> {
     let builder = Stack::builder().host(Host::Native).workers(1);
     let mut stack = builder.start().await?;
     stack.open_sale("reload", STOCK, 4).await?;

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use weir_stack::Stack;
 use weir_stack::native::Host;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::tools::{OLDEST_ENVOY_VERSION, Options, oldest_envoy};
 use weir_tests::{books, buy, rush, script_calls, until, users, verdict};
 
@@ -54,7 +54,7 @@ async fn a_sale_sells_exactly_its_stock() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_oldest_envoy_loads_it_and_serves() -> Result<()> {
-    let envoy = oldest_envoy(&mut Silent)?;
+    let envoy = oldest_envoy(&mut SilentReporter)?;
     assert!(envoy.display().to_string().contains(OLDEST_ENVOY_VERSION));
     let options = Options { envoy: Some(envoy) };
     let builder = Stack::builder().tools(options).host(Host::Native);

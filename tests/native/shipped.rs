@@ -5,7 +5,7 @@ use weir_stack::Stack;
 use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
 use weir_stack::http::{self, Method};
 use weir_stack::native::Host;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{DataDir, ports, tools};
 use weir_tests::{until, use_garage};
 
@@ -35,7 +35,7 @@ async fn the_shipped_file_sells_and_keeps_garages() -> Result<()> {
         drain_s: None,
         dir: data.path.clone(),
     };
-    let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut Silent)?;
+    let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut SilentReporter)?;
     let envoy = Envoy::start(&tool, &options).await?;
     let url = format!("{}/sales/shipped/orders", envoy.url());
     for user in ["a", "b", "c"] {

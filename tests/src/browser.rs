@@ -389,12 +389,12 @@ fn capabilities(debug_port: u16) -> Result<Capabilities> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_stack::report::Silent;
+    use weir_stack::report::SilentReporter;
 
     #[tokio::test]
     async fn a_page_is_clicked_through_and_shown() {
         let temp = tempfile::tempdir().unwrap();
-        let tool = tools::Chromium::find_or_get(&mut Silent).unwrap();
+        let tool = tools::Chromium::find_or_get(&mut SilentReporter).unwrap();
         let mut browser = Browser::start(&tool, temp.path()).await.unwrap();
         let page = "data:text/html,<input id=name value=x><button>Go</button><p></p><script>\
                     document.querySelector('button').onclick = () => setTimeout(() => {\

@@ -10,7 +10,7 @@ use weir_stack::envoy::{GATE, set};
 use weir_stack::http::Method;
 use weir_stack::{Builder, Stack};
 
-use crate::{Books, Crowd, books, users};
+use crate::{Crowd, StockBalance, books, users};
 
 /// How long a claim lives in a fault test: what a broken gateway took comes back within the test.
 pub const CLAIM_TTL: Duration = Duration::from_millis(3_000);
@@ -41,7 +41,7 @@ pub fn faulty(prefix: &str) -> Builder {
 /// # Errors
 /// When there are more orders than stock, or a user has two; when a unit is left, held, on its way
 /// or nowhere for good.
-pub async fn sold_out_exactly(stack: &Stack, sale: &str) -> Result<Books> {
+pub async fn sold_out_exactly(stack: &Stack, sale: &str) -> Result<StockBalance> {
     let deadline = Instant::now() + DRAIN_LIMIT;
     let mut late = 0..LATE_USERS;
     loop {

@@ -29,7 +29,7 @@ use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
 use weir_stack::http::{Connection, HeaderMap, Method};
 use weir_stack::native::Host;
 use weir_stack::redis::RedisServer;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{DataDir, ports, tools};
 
 use crate::limiters::{check_envoys, redis_in};
@@ -120,7 +120,7 @@ pub fn response(status: u16, kind: &str, body: impl Into<Bytes>) -> Response<Ful
 
 /// A request that reached the origin.
 #[derive(Clone, Debug)]
-pub struct Received {
+pub struct ReceivedRequest {
     /// Its path, with the query.
     pub path: String,
     /// Its headers.
@@ -129,7 +129,7 @@ pub struct Received {
     pub body: Bytes,
 }
 
-impl Received {
+impl ReceivedRequest {
     /// The gateway's stamps.
     ///
     /// # Errors
@@ -144,7 +144,7 @@ impl Received {
 /// What has come to the origin.
 #[derive(Debug, Default)]
 struct Book {
-    requests: Vec<Received>,
+    requests: Vec<ReceivedRequest>,
     /// Events by id: what was acknowledged.
     events: BTreeMap<String, Event>,
     duplicates: usize,
@@ -155,7 +155,7 @@ struct Book {
 impl Book {
     fn take(&mut self, request: &Request<()>, body: Bytes) -> Response<Full<Bytes>> {
         let path = request.uri().path_and_query();
-        let received = Received {
+        let received = ReceivedRequest {
             path: path.map(ToString::to_string).unwrap_or_default(),
             headers: request.headers().clone(),
             body,
@@ -253,7 +253,7 @@ impl EventOrigin {
     }
 
     /// All that came, in its order.
-    pub fn requests(&self) -> Vec<Received> {
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
         locked(&self.book).requests.clone()
     }
 
@@ -359,7 +359,7 @@ impl EventGateway {
         if let Some(json) = config {
             envoy = envoy.events_config(json)?;
         }
-        let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut Silent)?;
+        let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut SilentReporter)?;
         let options = EnvoyOptions {
             config: envoy
                 .gateway_port(ports::free()?)?

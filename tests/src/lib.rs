@@ -28,10 +28,12 @@ pub use weir_stack::sale::verdict;
 pub use browser::{Browser, Screen};
 pub use crowd::{Crowd, Verdicts};
 pub use drained::{CLAIM_TTL, faulty, sold_out_exactly};
-pub use events::{EventGateway, EventOrigin, Received, Respond, SHOP_KEY, Server, Shop, response};
+pub use events::{
+    EventGateway, EventOrigin, ReceivedRequest, Respond, SHOP_KEY, Server, Shop, response,
+};
 pub use fill::fill;
 pub use garage::use_garage;
-pub use limiters::{Burst, DEBUG_SECRET, Limiters, Setup, Way};
+pub use limiters::{Burst, DEBUG_SECRET, Limiters, RedisPath, Setup};
 pub use links::{LinkGateways, LinkSetup};
 pub use rooms::{Person, ROOM_SECRET, RoomSetup, Rooms};
 
@@ -43,7 +45,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// What SQL and Redis hold of one sale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Books {
+pub struct StockBalance {
     /// Units to sell: those of the start, and what was added or withdrawn since.
     pub total: u64,
     /// Orders in SQL.
@@ -56,7 +58,7 @@ pub struct Books {
     pub held: u64,
 }
 
-impl Books {
+impl StockBalance {
     /// Whether no unit was made or lost.
     pub fn balance(&self) -> bool {
         self.stock + self.held + self.orders == self.total
@@ -112,7 +114,7 @@ pub async fn buy(stack: &Stack, sale: &str, user: &str) -> Result<Response> {
 ///
 /// # Errors
 /// When the origin does not give them.
-pub async fn books(stack: &Stack, sale: &str) -> Result<Books> {
+pub async fn books(stack: &Stack, sale: &str) -> Result<StockBalance> {
     let shown = stack
         .admin(Method::GET, &format!("/sales/{sale}"), "", 200)
         .await?;
@@ -126,7 +128,7 @@ pub async fn books(stack: &Stack, sale: &str) -> Result<Books> {
         let numbers = shards.iter().map(|shard| number(shard, name));
         numbers.sum::<Result<u64>>()
     };
-    Ok(Books {
+    Ok(StockBalance {
         total: number(&shown, "total")?,
         orders: number(&shown, "orders")?,
         remaining: number(&shown, "remaining")?,

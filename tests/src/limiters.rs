@@ -14,7 +14,7 @@ use weir_stack::fault::FaultProxy;
 use weir_stack::http::{Connection, Method, Response};
 use weir_stack::native::Host;
 use weir_stack::redis::{RedisOptions, RedisServer, start_cluster};
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{DataDir, ports, tools};
 
 use crate::{script_calls_of, until};
@@ -25,7 +25,7 @@ pub const DEBUG_SECRET: &str = "only for operators";
 
 /// What stands between gateways and Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum RedisPath {
     /// There is no Redis.
     None,
     /// Nothing.
@@ -44,7 +44,7 @@ pub struct Setup<'a> {
     /// The workers of each.
     pub workers: u32,
     /// The way to Redis.
-    pub redis: Way,
+    pub redis: RedisPath,
     /// The filter's configuration, in JSON.
     pub config: &'a str,
 }
@@ -72,18 +72,18 @@ impl Setup<'_> {
         Host::of_run().ensure_built()?;
         let data = DataDir::open(None)?;
         let (mut redis, mut faults, mut nodes) = (None, None, vec![]);
-        let mut config = EnvoyConfig::ratelimit(self.redis != Way::None)?;
-        if self.redis == Way::Cluster {
-            let tool = tools::Redis::find_or_get(&mut Silent)?;
+        let mut config = EnvoyConfig::ratelimit(self.redis != RedisPath::None)?;
+        if self.redis == RedisPath::Cluster {
+            let tool = tools::Redis::find_or_get(&mut SilentReporter)?;
             nodes = start_cluster(&tool, &data.path).await?;
             let ports: Vec<_> = nodes.iter().map(RedisServer::port).collect();
             let ports = ports.try_into();
             let ports = ports.map_err(|_| anyhow!("a cluster is not of three"))?;
             config = config.redis_nodes(ports)?;
-        } else if self.redis != Way::None {
+        } else if self.redis != RedisPath::None {
             let server = redis_in(&data).await?;
             let mut port = server.port();
-            if self.redis == Way::Faults {
+            if self.redis == RedisPath::Faults {
                 let server = (Ipv4Addr::LOCALHOST, port).into();
                 let proxy = FaultProxy::start(ports::free()?, server).await?;
                 port = faults.insert(proxy).port();
@@ -121,7 +121,7 @@ fn needs_responses(config: &str) -> bool {
 }
 
 pub(crate) async fn redis_in(data: &DataDir) -> Result<RedisServer> {
-    let tool = tools::Redis::find_or_get(&mut Silent)?;
+    let tool = tools::Redis::find_or_get(&mut SilentReporter)?;
     let log = data.path.join("redis.log");
     let options = RedisOptions {
         durable: false,
@@ -132,7 +132,7 @@ pub(crate) async fn redis_in(data: &DataDir) -> Result<RedisServer> {
 
 impl Limiters {
     async fn envoy(&self, number: usize, workers: u32, config: &EnvoyConfig) -> Result<Envoy> {
-        let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut Silent)?;
+        let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut SilentReporter)?;
         let config = config.clone().gateway_port(ports::free()?)?;
         let options = EnvoyOptions {
             clock_ahead_ms: None,

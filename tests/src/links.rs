@@ -12,7 +12,7 @@ use weir_stack::http::{self, Connection, Method, Response};
 use weir_stack::native::Host;
 use weir_stack::origin::{Origin, OriginOptions, ensure_built};
 use weir_stack::redis::RedisServer;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{DataDir, Secrets, ports, tools};
 
 use crate::limiters::{check_envoys, redis_in};
@@ -109,7 +109,7 @@ impl LinkGateways {
     /// # Errors
     /// When it does not start.
     pub async fn add_envoy(&mut self, workers: u32) -> Result<()> {
-        let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut Silent)?;
+        let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut SilentReporter)?;
         let config = self.config.clone().gateway_port(ports::free()?)?;
         let number = self.envoys.len();
         let options = EnvoyOptions {

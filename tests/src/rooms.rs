@@ -14,7 +14,7 @@ use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
 use weir_stack::http::{self, Method, Response};
 use weir_stack::native::Host;
 use weir_stack::redis::RedisServer;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{DataDir, ports, tools};
 
 use crate::limiters::redis_in;
@@ -74,7 +74,7 @@ impl RoomSetup<'_> {
         Host::of_run().ensure_built()?;
         let config = EnvoyConfig::waiting_room()?.redis("127.0.0.1", redis.port())?;
         let config = config.room_config(&self.config())?;
-        let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut Silent)?;
+        let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut SilentReporter)?;
         let mut envoys = Vec::new();
         for number in 0..self.gateways {
             let config = config.clone().gateway_port(ports::free()?)?;

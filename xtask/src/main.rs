@@ -66,7 +66,7 @@ struct Task {
 const TASKS: &[Task] = &[
     Task {
         name: "setup",
-        about: "Find or get the wasm toolchain, Envoy, Redis and Chromium",
+        about: "Find or download the wasm toolchain, Envoy, Redis and Chromium",
         program: &DEV,
         steps: &[GET_TOOLS],
     },
@@ -84,7 +84,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "book",
-        about: "Make the book of docs/ as HTML in target/weir/book",
+        about: "Build the documentation as HTML in target/weir/book",
         program: &DEV,
         steps: &[],
     },
@@ -106,44 +106,48 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "demo",
-        about: "Hold a flash sale with 20,000 people and bots, and check the books",
+        about: "Run a demo flash sale with 20,000 people and bots, and check the result",
         program: &DEV,
         steps: &[
             BUILD_WASM,
             GET_TOOLS,
-            Step("hold the sale and check the books"),
+            Step("run the sale and check the result"),
         ],
     },
     Task {
         name: "demo fitment",
-        about: "Import 50 million relations of parts and vehicles, ask 100,000 questions, check each answer",
+        about: "Import 50 million relations of parts and vehicles, send 100,000 queries, and check each answer",
         program: &DEV,
         steps: &[
             BUILD_WASM,
             GET_TOOLS,
-            Step("import the catalogue, ask and compare"),
+            Step("import the catalogue, send queries and compare"),
         ],
     },
     Task {
         name: "demo edge",
-        about: "Hold the sale with half of its buyers at an edge in workerd, and check the books",
+        about: "Run the sale with half of its buyers at an edge in workerd, and check the result",
         program: &DEV,
         steps: &[
             BUILD_WASM,
             GET_TOOLS,
             BUILD_WORKER,
-            Step("hold the sale and check the books"),
+            Step("run the sale and check the result"),
         ],
     },
     Task {
         name: "bench",
-        about: "Compare Weir with what one would pick instead",
+        about: "Compare Weir with its alternatives",
         program: &BENCH,
-        steps: &[GET_TOOLS, BUILD_WASM, Step("measure (--quick: less)")],
+        steps: &[
+            GET_TOOLS,
+            BUILD_WASM,
+            Step("measure (--quick: fewer rounds)"),
+        ],
     },
     Task {
         name: "test",
-        about: "Build everything and run the tests: the first tier (--all: and the second)",
+        about: "Build everything and run the tests: the first tier (--all: both tiers)",
         program: &DEV,
         steps: &[
             GET_TOOLS,
@@ -154,7 +158,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "dist",
-        about: "Make the folder that a release is: target/dist (--check: and try it as it is)",
+        about: "Build a release in target/dist (--check: and test it)",
         program: &DIST,
         steps: &[
             BUILD_WASM,
@@ -163,7 +167,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "simulate",
-        about: "Run random schedules of faults on a virtual clock (--schedules N, --seed S)",
+        about: "Run random fault schedules on a virtual clock (--schedules N, --seed S)",
         program: &SIMULATION,
         steps: &[Step("run 2,000 schedules each of sales, limits and links")],
     },
@@ -175,15 +179,15 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "soak",
-        about: "Run everything at half of its capacity with a fault each minute (--minutes N)",
+        about: "Run everything at half of its capacity, with a fault per minute (--minutes N)",
         program: &SOAK,
         steps: &[GET_TOOLS, BUILD_WASM, Step("run (--minutes N)")],
     },
     Task {
         name: "mutants",
-        about: "Break the crates that decide, one expression at a time, and list what no test notices (-p CRATE)",
+        about: "Mutation tests: change the decision crates, and list changes that no test detects (-p CRATE)",
         program: &DEV,
-        steps: &[Step("break and test everything")],
+        steps: &[Step("change and test everything")],
     },
 ];
 
@@ -193,7 +197,7 @@ fn main() -> ExitCode {
         return usage(&arguments);
     };
     let Some(task) = task_of(&arguments[place..]) else {
-        eprintln!("error: there is no task {:?}\n", arguments[place]);
+        eprintln!("error: unknown task {:?}\n", arguments[place]);
         eprint!("{}", help());
         return ExitCode::FAILURE;
     };
@@ -247,13 +251,13 @@ fn usage(arguments: &[OsString]) -> ExitCode {
 }
 
 fn help() -> String {
-    let mut help = "Weir's tasks. Each gets what it needs by itself; `setup` only does that ahead of time.\n\n\
+    let mut help = "Weir's development tasks. Each task gets the tools it needs; `setup` gets them in advance.\n\n\
         Usage: cargo xtask [--envoy PATH] <TASK> [OPTIONS]\n\n"
         .to_owned();
     for task in TASKS {
         help += &format!("  {:<12} {}\n", task.name, task.about);
     }
-    help += "\n`cargo xtask <TASK> --help` tells a task's options; it compiles the task first.\n";
+    help += "\n`cargo xtask <TASK> --help` prints a task's options; it compiles the task first.\n";
     help
 }
 

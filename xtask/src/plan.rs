@@ -8,15 +8,14 @@ pub(crate) const BUILD_WASM: Step = Step("compile the filters to WebAssembly, an
 pub(crate) const GET_TOOLS: Step =
     Step("find Envoy and Redis, or unpack them into target/weir/tools");
 
-pub(crate) const BUILD_WORKER: Step =
-    Step("compile the edge for Cloudflare, and get workerd by npm");
+pub(crate) const BUILD_WORKER: Step = Step("compile the Cloudflare edge, and get workerd with npm");
 
 pub(crate) fn text(task: &str, program: &str, steps: &[Step]) -> String {
     let mut text = format!("cargo xtask {task}, the first time:\n  1. compile {program}\n");
     for (number, Step(what)) in (2..).zip(steps) {
         text += &format!("  {number}. {what}\n");
     }
-    text + "Later runs compile only what has changed.\n"
+    text + "Later runs compile only changes.\n"
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use weir_base::resp::{decode, encode_command};
 use weir_stack::ports;
 use weir_stack::redis::{RedisOptions, RedisServer};
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::tools;
 
 pub(crate) struct Redis {
@@ -18,7 +18,7 @@ pub(crate) struct Redis {
 impl Redis {
     pub(crate) fn start() -> Result<Self> {
         let dir = tempfile::tempdir()?;
-        let tool = tools::Redis::find_or_get(&mut Silent)?;
+        let tool = tools::Redis::find_or_get(&mut SilentReporter)?;
         let options = RedisOptions {
             durable: false,
             ..RedisOptions::durable(ports::free()?, dir.path(), &dir.path().join("log"))

@@ -27,7 +27,7 @@ impl AddressGroup {
         };
         let with_port = text.parse::<SocketAddr>().map(|socket| socket.ip());
         match with_port.or_else(|_| text.parse::<IpAddr>()) {
-            Ok(ip) => Self::of(ip),
+            Ok(ip) => Self::from_ip(ip),
             Err(_) => Self::Other,
         }
     }
@@ -42,7 +42,7 @@ impl AddressGroup {
         }
     }
 
-    fn of(ip: IpAddr) -> Self {
+    fn from_ip(ip: IpAddr) -> Self {
         match ip.to_canonical() {
             IpAddr::V4(ip) => Self::V4(ip.octets()),
             IpAddr::V6(ip) => Self::V6(network(ip)),
@@ -184,13 +184,13 @@ mod tests {
         fn every_address_with_a_port_has_its_group(ip: IpAddr, port: u16) {
             let text = format!("{}", SocketAddr::new(ip, port));
             let group = AddressGroup::read(text.as_bytes());
-            prop_assert_eq!(group, AddressGroup::of(ip));
+            prop_assert_eq!(group, AddressGroup::from_ip(ip));
             prop_assert_ne!(group, AddressGroup::Other);
         }
 
         #[test]
         fn two_groups_have_two_keys(a: IpAddr, b: IpAddr) {
-            let (a, b) = (AddressGroup::of(a), AddressGroup::of(b));
+            let (a, b) = (AddressGroup::from_ip(a), AddressGroup::from_ip(b));
             prop_assert_eq!(a == b, a.key() == b.key());
             prop_assert_ne!(a.key(), AddressGroup::Other.key());
         }

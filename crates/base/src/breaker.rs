@@ -21,22 +21,19 @@ const PARTS: usize = 8;
 /// Of so many outcomes one is asked for while all is well.
 const SAMPLE: u32 = 8;
 
-/// When to open, and how to close again.
+/// When a circuit breaker opens and closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Over how many milliseconds outcomes count: 10,000 unless set; 0 counts as 1.
+    /// Length of the sliding window, 1 to 3,600,000. Default: 10,000.
     pub window_ms: u64,
-    /// How many outcomes the window must hold before their failures count: 20 unless set. Of few
-    /// requests, one failure is a large part. 0 counts as 1.
+    /// Minimum outcomes in the window before the breaker can open, 1 to 1,000,000. Default: 20.
     pub min_requests: u32,
-    /// Of 100 outcomes, how many failures open it: 50 unless set; 1 to 100, others count as the
-    /// nearest of these.
+    /// Failure rate that opens it, in percent, 1 to 100. Default: 50.
     pub failure_percent: u32,
-    /// How long it stays open, in milliseconds: 1,000 unless set, at most 49 days
-    /// ([`u32::MAX`]). So long it also waits for probes.
+    /// How long it stays open, and how long it waits for probes, 1 to 3,600,000. Default: 1,000.
     pub open_ms: u64,
-    /// How many requests try it out before it closes: 3 unless set; 0 counts as 1.
+    /// Successful probe requests that close it, 1 to 1,000,000. Default: 3.
     pub probes: u32,
 }
 
@@ -103,7 +100,7 @@ impl State {
     pub const ALL: [Self; 3] = [Self::Closed, Self::Open, Self::HalfOpen];
 
     /// The word in metrics.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Closed => "closed",
             Self::Open => "open",
@@ -136,7 +133,7 @@ enum Phase {
 }
 
 impl Breaker {
-    /// A breaker with these settings.
+    /// A breaker with these settings, each raised or lowered into its range if necessary.
     pub fn new(settings: Settings) -> Self {
         let settings = Settings {
             window_ms: settings.window_ms.max(1),
@@ -291,13 +288,13 @@ impl Clock {
 /// The outcomes of the last while, in parts that are forgotten one by one.
 #[derive(Clone, Debug, Default)]
 struct Window {
-    parts: [Part; PARTS],
+    parts: [WindowBucket; PARTS],
     /// Outcomes that were not asked for since the last that was.
     passed_over: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Part {
+struct WindowBucket {
     /// Which stretch of time it counts: the time over the length of a part.
     number: u64,
     outcomes: u32,
@@ -309,7 +306,7 @@ impl Window {
         let number = now_ms / window_ms.div_ceil(PARTS as u64).max(1);
         for part in &mut self.parts {
             if number.saturating_sub(part.number) >= PARTS as u64 {
-                *part = Part::default();
+                *part = WindowBucket::default();
             }
         }
         // The remainder is below PARTS, so it fits, and there is such a part.
@@ -327,7 +324,8 @@ impl Window {
 
     /// Outcomes, and failures among them.
     fn sums(&self) -> (u64, u64) {
-        let sum = |of: fn(&Part) -> u32| self.parts.iter().map(|part| u64::from(of(part))).sum();
+        let sum =
+            |of: fn(&WindowBucket) -> u32| self.parts.iter().map(|part| u64::from(of(part))).sum();
         (sum(|part| part.outcomes), sum(|part| part.failures))
     }
 

@@ -32,7 +32,7 @@ pub enum IdError {
         max: usize,
     },
     /// A byte that this kind of name may not contain.
-    #[error("has a byte that is not allowed at position {at}")]
+    #[error("has an invalid byte at position {at}")]
     Byte {
         /// Where, counted from 0.
         at: usize,

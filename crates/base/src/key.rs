@@ -40,7 +40,7 @@ pub enum KeyRingError {
     #[error("needs at least one key")]
     Empty,
     /// More keys than [`KEYS_MAX`].
-    #[error("has {0} keys, may have {KEYS_MAX}")]
+    #[error("has {0} keys, the maximum is {KEYS_MAX}")]
     TooMany(usize),
     /// Two keys of one id.
     #[error("has the id of an earlier key at position {at}")]
@@ -54,7 +54,7 @@ pub enum KeyRingError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
     /// It is not `<key id>;<hex>`.
-    #[error("the signature is not well formed")]
+    #[error("the signature is malformed")]
     Malformed,
     /// It was made with a key of another id.
     #[error("it is signed with an unknown key")]
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weak_or_ill_named_key_is_refused_and_a_good_one_stays_out_of_logs() {
+    fn weak_or_misnamed_key_is_refused_and_good_key_is_never_logged() {
         assert_eq!(
             SigningKey::new("k1", &[0; 31]).unwrap_err(),
             KeyError::TooShort(31)
@@ -392,7 +392,7 @@ mod tests {
 
     /// A change of the secret, step by step: no step meets a signature that it cannot check.
     #[test]
-    fn a_secret_is_changed_without_a_moment_in_which_a_signature_is_refused() {
+    fn secret_is_rotated_without_refusing_a_signature() {
         let steps = [
             ring(&[("old", 1)]),
             ring(&[("old", 1), ("new", 2)]),

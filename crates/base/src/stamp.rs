@@ -36,7 +36,7 @@ pub struct Stamp<'a> {
 
 /// The two headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Signed {
+pub struct StampHeaders {
     /// The value of [`crate::headers::EDGE`].
     pub value: String,
     /// The value of [`crate::headers::EDGE_SIGNATURE`].
@@ -50,22 +50,22 @@ pub enum StampError {
     #[error(transparent)]
     Signature(#[from] SignatureError),
     /// It is not of the form above.
-    #[error("the stamp is not well formed")]
+    #[error("the edge assertion is malformed")]
     Malformed,
     /// It is for another request.
-    #[error("the stamp is for another request")]
+    #[error("the edge assertion is for another request")]
     OtherRequest,
     /// It is older than a minute, or from the future.
-    #[error("the stamp does not count at this time")]
+    #[error("the edge assertion is not valid at this time: check the clocks")]
     Time,
 }
 
 impl<'a> Stamp<'a> {
     /// Signs it with the ring's first key.
-    pub fn sign(&self, ring: &KeyRing) -> Signed {
+    pub fn sign(&self, ring: &KeyRing) -> StampHeaders {
         let value = self.encode();
         let signature = ring.sign_for(Purpose::Edge, &value);
-        Signed { value, signature }
+        StampHeaders { value, signature }
     }
 
     /// Reads a stamp that one of the keys has signed, for this request at this time.
@@ -187,7 +187,7 @@ mod tests {
         ) {
             let stamp = Stamp { at_ms, edge: &edge, client: &client, method: "GET", path: &path };
             let ring = ring(&[("e1", 1)]);
-            let Signed { value, signature } = stamp.sign(&ring);
+            let StampHeaders { value, signature } = stamp.sign(&ring);
             let read = Stamp::verify(&ring, &value, &signature, ("GET", &path), at_ms);
             prop_assert_eq!(read, Ok(stamp));
         }

@@ -12,7 +12,7 @@ pub enum ReadError {
     NotYaml(#[from] yaml_serde::Error),
     /// It is, but not of Envoy.
     #[error(
-        "it is no configuration of Envoy: there are neither static_resources nor what /config_dump tells"
+        "it is not an Envoy configuration: it has neither static_resources nor the content of /config_dump"
     )]
     NotEnvoy,
 }
@@ -32,14 +32,14 @@ impl Envoy {
     /// When it is neither.
     pub fn read(text: &str) -> Result<Self, ReadError> {
         let tree: Value = yaml_serde::from_str(text)?;
-        Self::of(tree)
+        Self::from_tree(tree)
     }
 
     /// The same of a tree.
     ///
     /// # Errors
     /// When it is no configuration of Envoy.
-    pub fn of(tree: Value) -> Result<Self, ReadError> {
+    pub fn from_tree(tree: Value) -> Result<Self, ReadError> {
         if tree.get("configs").is_some() {
             return Self::of_dump(&tree).ok_or(ReadError::NotEnvoy);
         }

@@ -48,11 +48,11 @@ pub struct RedisFacts {
     /// Why it could not be asked. All else is then unknown.
     pub away: Option<String>,
     /// The refusal of a test write.
-    pub refused: Option<Refused>,
+    pub refused: Option<RefusedWrite>,
     /// Commands that Weir needs and that the user may not run.
     pub forbidden: Vec<String>,
     /// Queries that Redis refused. The checks that need them were skipped.
-    pub untold: Vec<Untold>,
+    pub untold: Vec<RefusedQuery>,
     /// Whether it is a replica.
     pub is_replica: Option<bool>,
     /// Memory in use, in bytes.
@@ -73,7 +73,7 @@ pub struct RedisFacts {
 
 /// A write that Redis refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusedWrite {
     /// The error reply.
     pub error: String,
     /// Whether the user lacks a permission.
@@ -84,7 +84,7 @@ pub struct Refused {
 
 /// A query that Redis refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Untold {
+pub struct RefusedQuery {
     /// The command.
     pub command: &'static str,
     /// The skipped checks, with their verb: `eviction and memory were`.

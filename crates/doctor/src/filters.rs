@@ -23,7 +23,7 @@ const NATIVE_SETTINGS: &str = "native";
 const ANY_SECRET: [u8; 64] = [b'x'; 64];
 
 /// The filter of a module, a root or a native filter: `ratelimit-headers.wasm`, `seckill-gate`, `weir.seckill_gate`.
-fn known(name: &str) -> Option<&'static Kind> {
+fn kind_of_module(name: &str) -> Option<&'static Kind> {
     let name = name.rsplit('/').next().unwrap_or_default();
     let name = name.strip_suffix(".wasm").unwrap_or(name);
     let name = name.strip_prefix("weir.").unwrap_or(name);
@@ -48,14 +48,14 @@ pub(crate) struct Filter<'a> {
     pub(crate) at: usize,
     pub(crate) value: &'a Value,
     /// Its configuration as it is written.
-    pub(crate) json: Written,
+    pub(crate) json: ConfigSource,
     /// And as the engine reads it, if it does.
     pub(crate) settings: Option<Result<Box<dyn Settings>, FieldError>>,
 }
 
 /// A configuration as it is written.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Written {
+pub(crate) enum ConfigSource {
     /// There is none.
     Missing,
     /// In a form that cannot be read here.
@@ -94,7 +94,7 @@ impl<'a> Filter<'a> {
     /// The variables of Envoy's environment that its settings name.
     pub(crate) fn variables(&self) -> Vec<String> {
         let mut names = Vec::new();
-        if let Written::Text(json) = &self.json
+        if let ConfigSource::Text(json) = &self.json
             && let Ok(tree) = serde_json::from_str(json)
         {
             collect_variables(&tree, &mut names);
@@ -104,7 +104,7 @@ impl<'a> Filter<'a> {
 
     /// The native module's settings, of a native filter.
     pub(crate) fn native(&self) -> Option<Value> {
-        let Written::Text(json) = &self.json else {
+        let ConfigSource::Text(json) = &self.json else {
             return None;
         };
         let tree: Value = serde_json::from_str(json).ok()?;
@@ -128,7 +128,7 @@ pub(crate) fn collect_variables(tree: &Value, names: &mut Vec<String>) {
 }
 
 /// Weir's HTTP filters, in the order of listeners and chains.
-pub(crate) fn of(envoy: &Envoy) -> Vec<Filter<'_>> {
+pub(crate) fn find_all(envoy: &Envoy) -> Vec<Filter<'_>> {
     envoy.managers().flat_map(of_manager).collect()
 }
 
@@ -151,8 +151,8 @@ fn read<'a>(manager: Manager<'a>, place: usize, value: &'a Value) -> Option<Filt
         Host::Native => written(value, "typed_config.filter_config"),
     };
     let settings = match &json {
-        Written::Text(json) => Some(settings(kind, host, json, sees_responses(kind, value))),
-        Written::Missing | Written::Unreadable => None,
+        ConfigSource::Text(json) => Some(settings(kind, host, json, sees_responses(kind, value))),
+        ConfigSource::Missing | ConfigSource::Unreadable => None,
     };
     Some(Filter {
         kind,
@@ -178,7 +178,7 @@ fn kind_of(host: Host, value: &Value) -> Option<&'static Kind> {
     };
     names
         .iter()
-        .find_map(|path| text(value, path).and_then(known))
+        .find_map(|path| text(value, path).and_then(kind_of_module))
 }
 
 /// Whether the filter's module is the one that sees responses; natively it always does.
@@ -197,16 +197,16 @@ fn sees_responses(kind: &Kind, value: &Value) -> bool {
 }
 
 /// The configuration at `path`: a text or a tree, in an `Any`.
-pub(crate) fn written(value: &Value, path: &str) -> Written {
+pub(crate) fn written(value: &Value, path: &str) -> ConfigSource {
     let Some(any) = at(value, path) else {
-        return Written::Missing;
+        return ConfigSource::Missing;
     };
     match field(any, "value") {
-        Some(Value::String(text)) if text.trim().is_empty() => Written::Missing,
-        Some(Value::String(text)) => Written::Text(text.clone()),
-        Some(tree @ Value::Object(_)) => Written::Text(tree.to_string()),
-        Some(_) => Written::Unreadable,
-        None => Written::Missing,
+        Some(Value::String(text)) if text.trim().is_empty() => ConfigSource::Missing,
+        Some(Value::String(text)) => ConfigSource::Text(text.clone()),
+        Some(tree @ Value::Object(_)) => ConfigSource::Text(tree.to_string()),
+        Some(_) => ConfigSource::Unreadable,
+        None => ConfigSource::Missing,
     }
 }
 

@@ -14,7 +14,7 @@
 //! |---|---|
 //! | [`envoy`] | Envoy's configuration as a tree: a file, or what the admin port tells |
 //! | [`facts`] | what is known of the origin, of Redis, of SQL, and of the gateway's environment |
-//! | [`finding`] | what was found |
+//! | [`diagnostic`] | what was found |
 //! | `filters` | Weir's filters in that tree, with their settings as their engines read them |
 //! | `route` | where a request would go |
 //! | `checks` | the checks, a file for each subject |
@@ -24,17 +24,17 @@
 #![forbid(unsafe_code)]
 
 mod checks;
+pub mod diagnostic;
 pub mod envoy;
 pub mod facts;
 mod filters;
-pub mod finding;
 mod place;
 mod route;
 mod tree;
 
 pub use checks::{Subject, examine, redis_logins, redis_tls, uses_redis};
+pub use diagnostic::{Diagnostic, Severity};
 pub use envoy::Envoy;
-pub use finding::{Finding, Severity};
 
 #[cfg(test)]
 mod tests;

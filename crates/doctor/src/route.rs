@@ -15,7 +15,7 @@ pub(crate) struct Request<'a> {
 
 /// The outcome of it.
 #[derive(Debug)]
-pub(crate) enum Landing<'a> {
+pub(crate) enum RouteOutcome<'a> {
     /// It goes to one of these clusters. Empty: to one that only the request names.
     Clusters {
         names: Vec<&'a str>,
@@ -29,15 +29,15 @@ pub(crate) enum Landing<'a> {
 }
 
 /// Where `request` goes on this virtual host.
-pub(crate) fn land<'a>(host: &'a Value, request: Request<'_>) -> Landing<'a> {
+pub(crate) fn resolve<'a>(host: &'a Value, request: Request<'_>) -> RouteOutcome<'a> {
     let mut routes = list(host, "routes").iter();
     let Some(route) = routes.find(|route| fits(route, request)) else {
-        return Landing::Nowhere;
+        return RouteOutcome::Nowhere;
     };
     let Some(action) = field(route, "route") else {
-        return Landing::Answered;
+        return RouteOutcome::Answered;
     };
-    Landing::Clusters {
+    RouteOutcome::Clusters {
         names: clusters(action),
         path: rewritten(route, action, request.path),
         route,
@@ -173,12 +173,12 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn landing(routes: Value, method: &str, path: &str) -> String {
+    fn resolved(routes: Value, method: &str, path: &str) -> String {
         let host = json!({ "routes": routes });
-        match land(&host, Request { method, path }) {
-            Landing::Clusters { names, path, .. } => format!("{} {path}", names.join(",")),
-            Landing::Answered => "answered".into(),
-            Landing::Nowhere => "nowhere".into(),
+        match resolve(&host, Request { method, path }) {
+            RouteOutcome::Clusters { names, path, .. } => format!("{} {path}", names.join(",")),
+            RouteOutcome::Answered => "answered".into(),
+            RouteOutcome::Nowhere => "nowhere".into(),
         }
     }
 
@@ -206,7 +206,7 @@ mod tests {
             ("GET", "/bIG/1", "big /small/1"),
         ] {
             assert_eq!(
-                landing(routes.clone(), method, path),
+                resolved(routes.clone(), method, path),
                 expected,
                 "{method} {path}"
             );
@@ -217,12 +217,12 @@ mod tests {
     fn a_header_rule_may_be_turned_round_and_written_the_old_way() {
         let rule = |rule: Value| json!([{ "match": { "prefix": "/", "headers": [rule] }, "route": { "cluster": "c" } }]);
         let post = json!({ "name": ":method", "exact_match": "POST" });
-        assert_eq!(landing(rule(post), "POST", "/"), "c /");
+        assert_eq!(resolved(rule(post), "POST", "/"), "c /");
         let absent = json!({ "name": "x-beta", "present_match": true, "invert_match": true });
-        assert_eq!(landing(rule(absent), "GET", "/"), "c /");
+        assert_eq!(resolved(rule(absent), "GET", "/"), "c /");
         let method =
             json!({ "name": ":method", "string_match": { "safe_regex": { "regex": "GET|HEAD" } } });
-        assert_eq!(landing(rule(method.clone()), "HEAD", "/"), "c /");
-        assert_eq!(landing(rule(method), "PUT", "/"), "nowhere");
+        assert_eq!(resolved(rule(method.clone()), "HEAD", "/"), "c /");
+        assert_eq!(resolved(rule(method), "PUT", "/"), "nowhere");
     }
 }

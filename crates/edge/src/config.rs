@@ -77,7 +77,7 @@ pub struct Config {
 
 /// The configuration, checked, but for those of engines.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct CheckedConfig {
     /// See [`Config::edge`].
     pub edge: String,
     /// See [`Config::keys`].
@@ -93,7 +93,7 @@ pub struct Checked {
     /// The gate's that sells from objects: see [`Config::stock_in_objects`].
     pub stock: Option<Vec<u8>>,
     /// That of links with a maximum, if their clicks are counted in objects: see [`Config::maxima_in_objects`].
-    pub maxima: Option<Vec<u8>>,
+    pub click_limits: Option<Vec<u8>>,
     /// See [`Config::links_fresh_ms`].
     pub links_fresh_ms: u64,
     /// See [`Config::sales_every_ms`].
@@ -107,11 +107,11 @@ impl Config {
     ///
     /// # Errors
     /// With the path of the field that is wrong.
-    pub fn read(json: &[u8], environment: Environment<'_>) -> Result<Checked, FieldError> {
+    pub fn read(json: &[u8], environment: Environment<'_>) -> Result<CheckedConfig, FieldError> {
         parse::<Self>(json)?.checked(environment)
     }
 
-    fn checked(self, environment: Environment<'_>) -> Result<Checked, FieldError> {
+    fn checked(self, environment: Environment<'_>) -> Result<CheckedConfig, FieldError> {
         SaleId::new(&self.edge)
             .map_err(|_| FieldError::new("edge", "must be 1 to 64 of a-z, 0-9 and -"))?;
         within("links_fresh_ms", self.links_fresh_ms, 1_000, 3_600_000)?;
@@ -121,20 +121,20 @@ impl Config {
             (false, _) => None,
             (true, Some(gate)) => Some(in_objects("gate", gate.clone())?),
             (true, None) => {
-                let problem = "an edge that sells from objects needs it";
+                let problem = "required when the edge sells from objects";
                 return Err(FieldError::new("gate", problem));
             }
         };
-        let maxima = match (self.maxima_in_objects, &self.links) {
+        let click_limits = match (self.maxima_in_objects, &self.links) {
             (false, _) => None,
-            (true, Some(links)) => Some(maxima(links.clone())?),
+            (true, Some(links)) => Some(click_limits(links.clone())?),
             (true, None) => {
-                let problem = "an edge that counts clicks in objects needs it";
+                let problem = "required when the edge counts clicks in objects";
                 return Err(FieldError::new("links", problem));
             }
         };
         let links_without_objects = self.links.map(|mut links| {
-            if maxima.is_some() {
+            if click_limits.is_some() {
                 links.remove("redis");
             }
             links
@@ -145,9 +145,9 @@ impl Config {
             }
             gate
         });
-        Ok(Checked {
+        Ok(CheckedConfig {
             stock,
-            maxima,
+            click_limits,
             keys: ring("keys", &self.keys, environment)?,
             edge: self.edge,
             links: links_without_objects.map(links).transpose()?,
@@ -161,7 +161,7 @@ impl Config {
     }
 }
 
-impl Checked {
+impl CheckedConfig {
     /// What stands in the place of the claim secret: nobody outside knows it, and nothing that it signs leaves the edge.
     pub(crate) fn no_claims(&self) -> Vec<u8> {
         let tag = self.keys.signer().tag(Purpose::Seed, NO_CLAIMS.as_bytes());
@@ -178,7 +178,7 @@ fn links(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
 }
 
 /// The engine of links with a maximum. An object is further away than a Redis.
-fn maxima(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
+fn click_limits(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
     has_none("links", &config, &["clicks", "origin"])?;
     config.insert("clicks".to_owned(), json!({ "enabled": false }));
     let redis = config.entry("redis").or_insert_with(|| json!({}));
@@ -202,8 +202,7 @@ fn in_objects(part: &str, mut config: Map<String, Value>) -> Result<Vec<u8>, Fie
     };
     let of_objects = ["key_prefix", "deadline_ms"];
     if let Some(name) = redis.keys().find(|name| !of_objects.contains(&&***name)) {
-        let problem =
-            "an edge has no Redis: of its objects only key_prefix and deadline_ms can be told";
+        let problem = "not supported: an edge has no Redis; for its objects, set only key_prefix and deadline_ms";
         return Err(FieldError::new(format!("{part}.redis.{name}"), problem));
     }
     redis.insert("topology".to_owned(), json!("cluster"));
@@ -240,7 +239,7 @@ fn has_none(part: &str, config: &Map<String, Value>, names: &[&str]) -> Result<(
     match names.iter().find(|name| config.contains_key(**name)) {
         None => Ok(()),
         Some(name) => {
-            let problem = "an edge has none: leave it to the gateways";
+            let problem = "not supported at an edge: leave it to the gateways";
             Err(FieldError::new(format!("{part}.{name}"), problem))
         }
     }

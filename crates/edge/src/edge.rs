@@ -11,7 +11,7 @@ use core::cell::Cell;
 use weir_base::FieldError;
 use weir_base::headers::{CLAIM, EDGE, EDGE_SIGNATURE, is_gateway_only};
 use weir_base::shared_data::SharedData;
-use weir_base::stamp::{Signed, Stamp};
+use weir_base::stamp::{Stamp, StampHeaders};
 use weir_engine::config::parse;
 use weir_engine::event::PlainRequest;
 use weir_engine::redis::Reply;
@@ -20,12 +20,12 @@ use weir_limit::engine::Limiter;
 use weir_link::engine::Links;
 use weir_sale::engine::Gate;
 
-use crate::asking::{Ask, Asking, Said as Asked};
-use crate::config::{Checked, Config, NO_CLAIMS};
+use crate::click_limits::ClickLimits;
+use crate::config::{CheckedConfig, Config, NO_CLAIMS};
+use crate::engine_slot::{EngineSlot, EngineVerdict, Make};
 use crate::host::{maxima_are_elsewhere, stock_is_elsewhere};
 use crate::knowledge::{Feed, Knowledge, TakeError};
-use crate::maxima::Maxima;
-use crate::part::{Make, Part, Said};
+use crate::object_calls::{EngineReply as Asked, ObjectCall, PendingRequest};
 use crate::stock::Stock;
 use crate::store::Store;
 
@@ -48,7 +48,7 @@ pub type Variable = dyn Fn(&str) -> Option<Vec<u8>>;
 pub type Pairs = Vec<(String, Vec<u8>)>;
 
 /// What a host gives for an edge to be made.
-pub struct Given {
+pub struct EdgeSetup {
     /// A variable of the environment, for secrets.
     pub variable: Box<Variable>,
     /// A number that is hard to guess, and that no other instance has.
@@ -61,26 +61,26 @@ pub struct Given {
 
 /// An edge.
 pub struct Edge<S> {
-    config: Checked,
+    config: CheckedConfig,
     knowledge: Knowledge<S>,
-    limits: Option<Part<Limiter<Data>>>,
-    gate: Option<Part<Gate<Data>>>,
-    links: Option<Part<Links>>,
+    limits: Option<EngineSlot<Limiter<Data>>>,
+    gate: Option<EngineSlot<Gate<Data>>>,
+    links: Option<EngineSlot<Links>>,
     stock: Option<Stock>,
-    maxima: Option<Maxima>,
+    click_limits: Option<ClickLimits>,
 }
 
 /// The outcome of a request, as far as that is known.
-pub enum Begun {
+pub enum FirstOutcome {
     /// It is decided.
     Decided(Decision),
     /// It buys, or clicks a link that has only so many clicks, and what is left stands in objects: they are asked.
-    Asks(Asking),
+    Asks(PendingRequest),
 }
 
 /// The outcome of a request that objects have been asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sold {
+pub enum RequestOutcome {
     /// The edge answers.
     Answer(Arc<Answer>),
     /// It has a claim, and goes on to the origin: what that answers is to be [told](Edge::ended).
@@ -93,14 +93,14 @@ pub enum Sold {
 
 /// What engines are made with.
 pub(crate) struct Host {
-    given: Given,
+    given: EdgeSetup,
     no_claims: Vec<u8>,
     /// How many engines were given a name.
     named: Cell<u64>,
 }
 
 impl Host {
-    pub(crate) fn new(given: Given, config: &Checked) -> Self {
+    pub(crate) fn new(given: EdgeSetup, config: &CheckedConfig) -> Self {
         Self {
             no_claims: config.no_claims(),
             named: Cell::default(),
@@ -155,23 +155,26 @@ impl<S: Store> Edge<S> {
     ///
     /// # Errors
     /// With the path of the field that is wrong.
-    pub fn new(json: &[u8], given: Given, store: S) -> Result<Self, FieldError> {
+    pub fn new(json: &[u8], given: EdgeSetup, store: S) -> Result<Self, FieldError> {
         let config = Config::read(json, &given.variable)?;
         if config.exact_limits.is_some() && !given.counts_exactly {
-            let problem = "this platform has no one place that counts: leave them to the gateways";
+            let problem = "this platform has no shared counters: leave limits to the gateways";
             return Err(FieldError::new("exact_limits", problem));
         }
         if config.stock.is_some() && !given.counts_exactly {
             let problem = "this platform has no objects: leave sales to the gateways";
             return Err(FieldError::new("stock_in_objects", problem));
         }
-        if config.maxima.is_some() && !given.counts_exactly {
+        if config.click_limits.is_some() && !given.counts_exactly {
             let problem =
-                "this platform has no objects: leave links with a maximum to the gateways";
+                "this platform has no objects: leave links with a click limit to the gateways";
             return Err(FieldError::new("maxima_in_objects", problem));
         }
         let host = Rc::new(Host::new(given, &config));
-        let maxima = config.maxima.as_ref().map(|json| maxima(json, &host));
+        let click_limits = config
+            .click_limits
+            .as_ref()
+            .map(|json| click_limits(json, &host));
         let stock = config.stock.as_ref().map(|json| stock(json, &host));
         let limits = config.limits.as_ref().map(|json| limiter(json, &host));
         let gate = config.gate.as_ref().map(|json| gate(json, &host));
@@ -181,7 +184,7 @@ impl<S: Store> Edge<S> {
             gate: gate.transpose().map_err(within("gate"))?,
             links: links.transpose().map_err(within("links"))?,
             stock: stock.transpose().map_err(within("gate"))?,
-            maxima: maxima.transpose().map_err(within("links"))?,
+            click_limits: click_limits.transpose().map_err(within("links"))?,
             knowledge: Knowledge::new(&config, store),
             config,
         })
@@ -194,10 +197,10 @@ impl<S: Store> Edge<S> {
     }
 
     /// As [`Edge::decide`], for a host that has objects.
-    pub fn begin(&mut self, request: &PlainRequest) -> Begun {
+    pub fn begin(&mut self, request: &PlainRequest) -> FirstOutcome {
         self.knowledge.take_counted();
         let said = self.ask_limits(request);
-        if said == Said::GoesOn
+        if said == EngineVerdict::GoesOn
             && let Some(begun) = self.buy(request)
         {
             return begun;
@@ -205,50 +208,52 @@ impl<S: Store> Edge<S> {
         let decided = self.decided(said, request);
         match self.count(request) {
             Some(begun) => begun,
-            None => Begun::Decided(decided),
+            None => FirstOutcome::Decided(decided),
         }
     }
 
     /// Begins a click on a link whose clicks are counted in an object, if engines have asked for one. If the origin has not been
     /// heard, a gateway decides.
-    fn count(&mut self, request: &PlainRequest) -> Option<Begun> {
+    fn count(&mut self, request: &PlainRequest) -> Option<FirstOutcome> {
         if !self.knowledge.take_counted() {
             return None;
         }
-        let maxima = self.maxima.as_mut()?;
+        let click_limits = self.click_limits.as_mut()?;
         match self.knowledge.maxima_in_objects(request.now_ms)? {
-            Some(prefix) if prefix == maxima.key_prefix() => {
-                let run = maxima.begin(request, &self.knowledge)?;
-                Some(Begun::Asks(Asking::Clicks(Box::new(run))))
+            Some(prefix) if prefix == click_limits.key_prefix() => {
+                let run = click_limits.begin(request, &self.knowledge)?;
+                Some(FirstOutcome::Asks(PendingRequest::Clicks(Box::new(run))))
             }
             _ => Some(refused(maxima_are_elsewhere())),
         }
     }
 
-    fn decided(&mut self, of_limits: Said, request: &PlainRequest) -> Decision {
+    fn decided(&mut self, of_limits: EngineVerdict, request: &PlainRequest) -> Decision {
         match self.ask(of_limits, request) {
-            Said::Answer(answer) => Decision::Answer(answer),
-            Said::GoesOn | Said::Undecided => Decision::Forward(self.outgoing(request)),
+            EngineVerdict::Answer(answer) => Decision::Answer(answer),
+            EngineVerdict::GoesOn | EngineVerdict::Undecided => {
+                Decision::Forward(self.outgoing(request))
+            }
         }
     }
 
-    fn ask_limits(&mut self, request: &PlainRequest) -> Said {
+    fn ask_limits(&mut self, request: &PlainRequest) -> EngineVerdict {
         let knowledge = &self.knowledge;
         let limits = self.limits.as_mut();
-        limits.map_or(Said::GoesOn, |limits| {
+        limits.map_or(EngineVerdict::GoesOn, |limits| {
             limits.ask(request, knowledge, true, |_| ())
         })
     }
 
     /// Each engine in its turn: only what one lets go on is asked of the next.
-    fn ask(&mut self, of_limits: Said, request: &PlainRequest) -> Said {
+    fn ask(&mut self, of_limits: EngineVerdict, request: &PlainRequest) -> EngineVerdict {
         let (knowledge, now_ms) = (&self.knowledge, request.now_ms);
         let mut said = of_limits;
-        if let (Said::GoesOn, Some(gate)) = (&said, &mut self.gate) {
+        if let (EngineVerdict::GoesOn, Some(gate)) = (&said, &mut self.gate) {
             let is_known = knowledge.knows_sales(now_ms);
             said = gate.ask(request, knowledge, is_known, Gate::trust_bands);
         }
-        if let (Said::GoesOn, Some(links)) = (&said, &mut self.links) {
+        if let (EngineVerdict::GoesOn, Some(links)) = (&said, &mut self.links) {
             let is_known = knowledge.knows_links(now_ms);
             said = links.ask(request, knowledge, is_known, |_| ());
         }
@@ -256,7 +261,7 @@ impl<S: Store> Edge<S> {
     }
 
     /// Begins a request that buys, if the stock stands in objects. If the origin has not been heard, a gateway decides.
-    fn buy(&mut self, request: &PlainRequest) -> Option<Begun> {
+    fn buy(&mut self, request: &PlainRequest) -> Option<FirstOutcome> {
         let stock = self.stock.as_mut()?;
         let text = |name: &str| request.headers.get(name).unwrap_or_default();
         if !stock.is_asked(&text(":method"), &text(":path")) {
@@ -265,59 +270,74 @@ impl<S: Store> Edge<S> {
         match self.knowledge.stock_in_objects(request.now_ms)? {
             Some(prefix) if prefix == stock.key_prefix() => {
                 let run = stock.begin(request, &self.knowledge)?;
-                Some(Begun::Asks(Asking::Buys(Box::new(run))))
+                Some(FirstOutcome::Asks(PendingRequest::Buys(Box::new(run))))
             }
             _ => Some(refused(stock_is_elsewhere())),
         }
     }
 
     /// An object has replied to an ask of this request, or not: then the reason tells whether it may have run.
-    pub fn answered(&self, asking: &mut Asking, ask: &Ask, reply: Reply, now_ms: u64) {
-        match (asking, &self.stock, &self.maxima) {
-            (Asking::Buys(run), Some(stock), _) => {
-                run.answered(ask, reply, now_ms, &stock.knows(&self.knowledge));
+    pub fn answered(
+        &self,
+        pending: &mut PendingRequest,
+        ask: &ObjectCall,
+        reply: Reply,
+        now_ms: u64,
+    ) {
+        match (pending, &self.stock, &self.click_limits) {
+            (PendingRequest::Buys(run), Some(stock), _) => {
+                run.answered(ask, reply, now_ms, &stock.call_router(&self.knowledge));
             }
-            (Asking::Clicks(run), _, Some(maxima)) => {
-                run.answered(ask, reply, now_ms, &maxima.knows(&self.knowledge));
+            (PendingRequest::Clicks(run), _, Some(click_limits)) => {
+                run.answered(
+                    ask,
+                    reply,
+                    now_ms,
+                    &click_limits.call_router(&self.knowledge),
+                );
             }
             _ => {}
         }
     }
 
     /// The outcome of the request, when nothing is left to be asked.
-    pub fn sold(&self, asking: &Asking, request: &PlainRequest) -> Sold {
-        let said = match asking {
-            Asking::Buys(run) => run.said(),
-            Asking::Clicks(run) => run.said(),
+    pub fn request_outcome(
+        &self,
+        pending: &PendingRequest,
+        request: &PlainRequest,
+    ) -> RequestOutcome {
+        let said = match pending {
+            PendingRequest::Buys(run) => run.reply(),
+            PendingRequest::Clicks(run) => run.reply(),
         };
-        match (said, asking) {
-            (Some(Asked::Answer(answer)), _) => Sold::Answer(Arc::clone(answer)),
-            (Some(Asked::GoesOn), Asking::Buys(run)) if run.changes().has(CLAIM) => {
-                Sold::ToOrigin(run.changes().apply(self.outgoing(request)))
+        match (said, pending) {
+            (Some(Asked::Answer(answer)), _) => RequestOutcome::Answer(Arc::clone(answer)),
+            (Some(Asked::GoesOn), PendingRequest::Buys(run)) if run.changes().has(CLAIM) => {
+                RequestOutcome::ToOrigin(run.changes().apply(self.outgoing(request)))
             }
-            _ => Sold::ToGateway(self.outgoing(request)),
+            _ => RequestOutcome::ToGateway(self.outgoing(request)),
         }
     }
 
     /// The request is over; of one with a claim, the origin has answered so, or `None` if nobody knows what it has done. There may
     /// be more to be asked then: what has led nowhere goes back.
-    pub fn ended(&self, asking: &mut Asking, response_status: Option<u16>, now_ms: u64) {
-        match (asking, &self.stock, &self.maxima) {
-            (Asking::Buys(run), Some(stock), _) => {
-                run.closed(response_status, now_ms, &stock.knows(&self.knowledge));
+    pub fn ended(&self, pending: &mut PendingRequest, response_status: Option<u16>, now_ms: u64) {
+        match (pending, &self.stock, &self.click_limits) {
+            (PendingRequest::Buys(run), Some(stock), _) => {
+                run.closed(response_status, now_ms, &stock.call_router(&self.knowledge));
             }
-            (Asking::Clicks(run), _, Some(maxima)) => {
-                run.turn(now_ms, &maxima.knows(&self.knowledge));
+            (PendingRequest::Clicks(run), _, Some(click_limits)) => {
+                run.advance(now_ms, &click_limits.call_router(&self.knowledge));
             }
             _ => {}
         }
     }
 
-    /// Nothing is left to be asked, nor [owed](Asking::owes).
-    pub fn finish(&mut self, asking: Asking) {
-        match (asking, &mut self.stock, &mut self.maxima) {
-            (Asking::Buys(run), Some(stock), _) => stock.finish(*run),
-            (Asking::Clicks(run), _, Some(maxima)) => maxima.finish(*run),
+    /// Nothing is left to be asked, nor [owed](PendingRequest::owes).
+    pub fn finish(&mut self, pending: PendingRequest) {
+        match (pending, &mut self.stock, &mut self.click_limits) {
+            (PendingRequest::Buys(run), Some(stock), _) => stock.finish(*run),
+            (PendingRequest::Clicks(run), _, Some(click_limits)) => click_limits.finish(*run),
             _ => {}
         }
     }
@@ -355,7 +375,7 @@ impl<S: Store> Edge<S> {
     }
 
     /// The stamp of a request; one of the edge's own has no client.
-    pub fn stamp(&self, method: &str, path: &str, client: &str, now_ms: u64) -> Signed {
+    pub fn stamp(&self, method: &str, path: &str, client: &str, now_ms: u64) -> StampHeaders {
         let stamp = Stamp {
             at_ms: now_ms,
             edge: &self.config.edge,
@@ -424,22 +444,25 @@ pub(crate) fn within(part: &'static str) -> impl Fn(FieldError) -> FieldError {
     move |error| FieldError::new(format!("{part}.{}", error.path), error.problem)
 }
 
-pub(crate) fn limiter(json: &[u8], host: &Rc<Host>) -> Result<Part<Limiter<Data>>, FieldError> {
+pub(crate) fn limiter(
+    json: &[u8],
+    host: &Rc<Host>,
+) -> Result<EngineSlot<Limiter<Data>>, FieldError> {
     let (json, host) = (json.to_vec(), Rc::clone(host));
     let make: Make<_> = Box::new(move || {
         let configured = weir_limit::engine::configure(&json, &*host, false)?;
         Ok(configured.engine)
     });
-    Part::new(make)
+    EngineSlot::new(make)
 }
 
-fn gate(json: &[u8], host: &Rc<Host>) -> Result<Part<Gate<Data>>, FieldError> {
+fn gate(json: &[u8], host: &Rc<Host>) -> Result<EngineSlot<Gate<Data>>, FieldError> {
     let (json, host) = (json.to_vec(), Rc::clone(host));
     let make: Make<_> = Box::new(move || {
         let configured = weir_sale::engine::configure(&json, &*host)?;
         Ok(configured.engine)
     });
-    Part::new(make)
+    EngineSlot::new(make)
 }
 
 /// The gate that sells from objects, with the claim secret of gateways.
@@ -452,15 +475,15 @@ fn stock(json: &[u8], host: &Rc<Host>) -> Result<Stock, FieldError> {
     Stock::new(make, routes, key_prefix)
 }
 
-fn links(json: &[u8], host: &Rc<Host>) -> Result<Part<Links>, FieldError> {
-    Part::new(make_links(json, host))
+fn links(json: &[u8], host: &Rc<Host>) -> Result<EngineSlot<Links>, FieldError> {
+    EngineSlot::new(make_links(json, host))
 }
 
 /// Links whose clicks are counted in objects.
-fn maxima(json: &[u8], host: &Rc<Host>) -> Result<Maxima, FieldError> {
+fn click_limits(json: &[u8], host: &Rc<Host>) -> Result<ClickLimits, FieldError> {
     let key_prefix = parse::<weir_link::engine::config::Config>(json)?;
     let key_prefix = key_prefix.redis.key_prefix;
-    Maxima::new(make_links(json, host), key_prefix)
+    ClickLimits::new(make_links(json, host), key_prefix)
 }
 
 fn make_links(json: &[u8], host: &Rc<Host>) -> Make<Links> {
@@ -471,8 +494,8 @@ fn make_links(json: &[u8], host: &Rc<Host>) -> Make<Links> {
     })
 }
 
-fn refused(answer: Answer) -> Begun {
-    Begun::Decided(Decision::Answer(Arc::new(answer)))
+fn refused(answer: Answer) -> FirstOutcome {
+    FirstOutcome::Decided(Decision::Answer(Arc::new(answer)))
 }
 
 fn may_go_on(name: &[u8]) -> bool {

@@ -16,24 +16,24 @@ use weir_engine::event::PlainRequest;
 use weir_limit::engine::Limiter;
 
 use crate::config::Config;
-use crate::edge::{Data, Given, Host, limiter, within};
+use crate::edge::{Data, EdgeSetup, Host, limiter, within};
+use crate::engine_slot::{EngineSlot, EngineVerdict};
 use crate::knowledge::Knowledge;
-use crate::part::{Part, Said};
 use crate::store::MemoryStore;
 
 /// The limits of `exact_limits`.
 pub struct ExactLimits {
-    part: Part<Limiter<Data>>,
+    part: EngineSlot<Limiter<Data>>,
     /// None: no rule of theirs asks for anything.
     knowledge: Knowledge<MemoryStore>,
 }
 
 impl ExactLimits {
-    /// Those of a configuration, if it has any. They count in [`Given::data`].
+    /// Those of a configuration, if it has any. They count in [`EdgeSetup::data`].
     ///
     /// # Errors
     /// With the path of the field that is wrong.
-    pub fn new(json: &[u8], given: Given) -> Result<Option<Self>, FieldError> {
+    pub fn new(json: &[u8], given: EdgeSetup) -> Result<Option<Self>, FieldError> {
         let config = Config::read(json, &given.variable)?;
         let Some(limits) = &config.exact_limits else {
             return Ok(None);
@@ -48,8 +48,8 @@ impl ExactLimits {
     /// The refusal of a request; `None` if it goes on.
     pub fn ask(&mut self, request: &PlainRequest) -> Option<Arc<Answer>> {
         match self.part.ask(request, &self.knowledge, true, |_| ()) {
-            Said::Answer(answer) => Some(answer),
-            Said::GoesOn | Said::Undecided => None,
+            EngineVerdict::Answer(answer) => Some(answer),
+            EngineVerdict::GoesOn | EngineVerdict::Undecided => None,
         }
     }
 }
@@ -57,14 +57,14 @@ impl ExactLimits {
 /// Whether a request is any business of exact limits.
 pub struct Probe {
     limits: ExactLimits,
-    data: Rc<Looked>,
+    data: Rc<ReadProbe>,
 }
 
 /// Memory that holds nothing, and knows whether anybody has looked.
 #[derive(Default)]
-struct Looked(Cell<bool>);
+struct ReadProbe(Cell<bool>);
 
-impl SharedData for Looked {
+impl SharedData for ReadProbe {
     fn get(&self, _key: &str) -> Option<(Vec<u8>, u32)> {
         self.0.set(true);
         None
@@ -85,8 +85,8 @@ impl Probe {
         json: &[u8],
         variable: Box<crate::edge::Variable>,
     ) -> Result<Option<Self>, FieldError> {
-        let data = Rc::new(Looked::default());
-        let given = Given {
+        let data = Rc::new(ReadProbe::default());
+        let given = EdgeSetup {
             variable,
             seed: 0,
             data: Rc::clone(&data) as Data,

@@ -28,7 +28,7 @@ pub const OF_CONNECTION: [&str; 3] = ["connection", "keep-alive", "transfer-enco
 
 /// Where an edge sends what.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Places {
+pub struct Upstreams {
     /// Where feeds are: a scheme and a host, to which a path can be added.
     pub origin: String,
     /// Where requests go on: the same.
@@ -37,7 +37,7 @@ pub struct Places {
     pub client_header: Option<String>,
 }
 
-impl Places {
+impl Upstreams {
     /// Reads `WEIR_EDGE_ORIGIN`, `WEIR_EDGE_GATEWAY` and `WEIR_EDGE_CLIENT_HEADER`.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl Places {
 /// With its name.
 pub fn text(variable: &Variable, name: &str) -> Result<String, String> {
     let value = variable(name).ok_or_else(|| format!("{name} is not set"))?;
-    String::from_utf8(value).map_err(|_| format!("{name} is no text"))
+    String::from_utf8(value).map_err(|_| format!("{name} is not UTF-8"))
 }
 
 fn place(variable: &Variable, name: &str) -> Result<String, String> {
@@ -66,7 +66,7 @@ fn place(variable: &Variable, name: &str) -> Result<String, String> {
     let is_web = url.starts_with("http://") || url.starts_with("https://");
     match is_web {
         true => Ok(url.trim_end_matches('/').to_owned()),
-        false => Err(format!("{name} must begin with http:// or https://")),
+        false => Err(format!("{name} must start with http:// or https://")),
     }
 }
 
@@ -80,7 +80,7 @@ pub struct Incoming<'a> {
     pub authority: Option<&'a [u8]>,
     /// The client's address, if the platform itself tells it.
     pub client: Option<&'a [u8]>,
-    /// As [`Places::client_header`].
+    /// As [`Upstreams::client_header`].
     pub client_header: Option<&'a str>,
     /// The time.
     pub now_ms: u64,
@@ -134,15 +134,13 @@ pub fn misconfigured() -> Answer {
 
 /// What a client is told by an edge that sells from objects, of an origin whose stock is not there.
 pub(crate) fn stock_is_elsewhere() -> Answer {
-    let message = "this edge sells from objects, but the origin does not say that its stock stands there: \
-                   see `stock_in_objects` in docs/edge.md";
+    let message = "this edge sells from objects, but the origin keeps its stock in Redis: see `stock_in_objects` in docs/edge.md";
     unavailable("misconfigured", message)
 }
 
 /// What a client is told by an edge that counts clicks in objects, of an origin that does not.
 pub(crate) fn maxima_are_elsewhere() -> Answer {
-    let message = "this edge counts clicks in objects, but the origin does not say that maxima stand there: \
-                   see `maxima_in_objects` in docs/edge.md";
+    let message = "this edge counts clicks in objects, but the origin counts them in Redis: see `maxima_in_objects` in docs/edge.md";
     unavailable("misconfigured", message)
 }
 
@@ -176,17 +174,17 @@ mod tests {
 
     #[test]
     fn places_are_urls() {
-        let places = Places::read(&*variables("http://gateway.example")).unwrap();
-        assert_eq!(places.origin, "https://origin.example");
-        assert_eq!(places.client_header.as_deref(), Some("x-real-ip"));
-        let refused = Places::read(&*variables("gateway.example")).unwrap_err();
+        let upstreams = Upstreams::read(&*variables("http://gateway.example")).unwrap();
+        assert_eq!(upstreams.origin, "https://origin.example");
+        assert_eq!(upstreams.client_header.as_deref(), Some("x-real-ip"));
+        let refused = Upstreams::read(&*variables("gateway.example")).unwrap_err();
         assert!(refused.starts_with("WEIR_EDGE_GATEWAY"), "{refused}");
         let nothing: &Variable = &|_| None;
-        assert!(Places::read(nothing).is_err());
+        assert!(Upstreams::read(nothing).is_err());
     }
 
     #[test]
-    fn a_client_does_not_say_where_it_is_nor_which_host_it_has_named_beside_its_host() {
+    fn client_cannot_set_its_address_or_forwarded_host() {
         let incoming = Incoming {
             method: "GET",
             path: "/a",

@@ -10,7 +10,7 @@ use core::cell::Cell;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use weir_base::feed::Refused;
+use weir_base::feed::DocumentRejection;
 use weir_base::feed::document::{Document, DocumentError, check_time, is_current, open};
 use weir_base::feed::routes;
 use weir_base::key::KeyRing;
@@ -18,11 +18,11 @@ use weir_base::resp::{Value, decode};
 use weir_link::code::LinkId;
 use weir_link::feed::{DomainList, Entry, Page, Progress, State, newer};
 use weir_link::redis::{domains, keys, link_read};
-use weir_sale::feed::{Known, SaleList};
+use weir_sale::feed::{SaleList, SaleListCache};
 use weir_sale::redis::catalogue;
 use weir_sale::redis::keys::catalogue as catalogue_key;
 
-use crate::config::{Checked, PREFIX};
+use crate::config::{CheckedConfig, PREFIX};
 use crate::store::{NotWritten, Store};
 
 /// What the origin answers of a place that its feed does not have.
@@ -43,16 +43,16 @@ pub enum Feed {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TakeError {
     /// It is not 200.
-    #[error("the origin has answered {0}")]
+    #[error("the origin answered {0}")]
     Status(u16),
     /// It is no document.
     #[error(transparent)]
     Document(#[from] DocumentError),
     /// It is no news.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] DocumentRejection),
     /// Its domains are none.
-    #[error("the domains are refused: {0}")]
+    #[error("invalid domains: {0}")]
     Domains(String),
     /// The store is full, or away.
     #[error(transparent)]
@@ -70,12 +70,12 @@ pub struct Knowledge<S> {
     /// Whether engines read links and sales at all.
     wants_links: bool,
     wants_sales: bool,
-    sales: Known,
+    sales: SaleListCache,
     domains: Option<Document<DomainList>>,
     /// The two documents as engines read them.
     catalogue: Vec<u8>,
     domains_json: Vec<u8>,
-    progress: Stored,
+    progress: StoredProgress,
     /// When each feed was asked for, as far as this instance knows.
     asked_ms: Cell<[Option<u64>; Feed::ALL.len()]>,
     /// The digest by which an engine asks for a link.
@@ -88,7 +88,7 @@ pub struct Knowledge<S> {
 
 /// How far the link feed was read, and which of the store's links count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Stored {
+struct StoredProgress {
     /// Links that were read before the feed began anew are of an earlier one.
     generation: u64,
     progress: Progress,
@@ -104,7 +104,7 @@ impl Feed {
     /// Each.
     pub const ALL: [Self; 3] = [Self::SoldOut, Self::Domains, Self::Links];
 
-    const fn word(self) -> &'static str {
+    const fn label(self) -> &'static str {
         match self {
             Self::SoldOut => "sold-out",
             Self::Domains => "domains",
@@ -115,7 +115,7 @@ impl Feed {
 
 impl<S: Store> Knowledge<S> {
     /// What `store` has from before. Documents that an edge has kept are checked as if they came from the origin.
-    pub fn new(config: &Checked, store: S) -> Self {
+    pub fn new(config: &CheckedConfig, store: S) -> Self {
         let mut knowledge = Self {
             keys: config.keys.clone(),
             links_fresh_ms: config.links_fresh_ms,
@@ -123,11 +123,11 @@ impl<S: Store> Knowledge<S> {
             links_every_ms: config.links_every_ms,
             wants_links: config.links.is_some(),
             wants_sales: config.gate.is_some(),
-            sales: Known::default(),
+            sales: SaleListCache::default(),
             domains: None,
             catalogue: Vec::new(),
             domains_json: Vec::new(),
-            progress: Stored::default(),
+            progress: StoredProgress::default(),
             asked_ms: Cell::default(),
             link_read: link_read::SCRIPT.sha1_hex(),
             changes: 0,
@@ -195,11 +195,11 @@ impl<S: Store> Knowledge<S> {
 
     /// Goes by how far the store says that links were read: for a host in which somebody else reads them.
     pub fn follow(&mut self) {
-        let stored: Option<Stored> = self.read(PROGRESS_KEY);
+        let stored: Option<StoredProgress> = self.read(PROGRESS_KEY);
         let Some(stored) = stored.filter(|stored| *stored != self.progress) else {
             return;
         };
-        let place = |stored: &Stored| (stored.generation, stored.progress.cursor.clone());
+        let place = |stored: &StoredProgress| (stored.generation, stored.progress.cursor.clone());
         if place(&stored) != place(&self.progress) {
             self.changes += 1;
         }
@@ -300,7 +300,7 @@ impl<S: Store> Knowledge<S> {
         if let Some(known) = &self.domains
             && order(&list) <= order(known)
         {
-            return Err(Refused::Older.into());
+            return Err(DocumentRejection::Older.into());
         }
         let domains = list.body.domains.clone().checked();
         let domains = domains.map_err(|error| TakeError::Domains(error.to_string()))?;
@@ -323,7 +323,7 @@ impl<S: Store> Knowledge<S> {
                 self.write(&key, entry)?;
             }
         }
-        let stored = Stored {
+        let stored = StoredProgress {
             generation: self.progress.generation,
             progress,
         };
@@ -342,7 +342,7 @@ impl<S: Store> Knowledge<S> {
 
     /// Nothing that was read counts any more: until all is read again, a gateway answers.
     fn begin_anew(&mut self) -> Result<(), NotWritten> {
-        let stored = Stored {
+        let stored = StoredProgress {
             generation: self.progress.generation + 1,
             progress: Progress::default(),
         };
@@ -449,7 +449,7 @@ impl<S: Store> Knowledge<S> {
 
 /// When a feed was asked for.
 fn asked_key(feed: Feed) -> String {
-    format!("asked/{}", feed.word())
+    format!("asked/{}", feed.label())
 }
 
 /// The link that a key names: `<prefix>:link:{<domain>/<code>}`.

@@ -18,9 +18,9 @@
 //! | [`knowledge`] | feeds into the store, and out of it the replies that engines wait for |
 //! | `part` | one engine: asked, and made anew when its question had no answer |
 //! | [`edge`] | all of it for one request |
-//! | [`asking`] | engines whose questions go to objects, step by step |
+//! | [`object_calls`] | engines whose questions go to objects, step by step |
 //! | [`stock`] | sales whose stock stands in objects: the gate |
-//! | `maxima` | links whose clicks are counted in objects |
+//! | `click_limits` | links whose clicks are counted in objects |
 //! | [`exact`] | limits that one place counts |
 //! | [`host`] | what hosts share |
 //! | [`shard`] | one shard of a sale, or one link, without Redis |
@@ -41,18 +41,18 @@ extern crate alloc;
 // For what is made once: nothing of it reaches a clock or a file.
 extern crate std;
 
-pub mod asking;
+mod click_limits;
 pub mod config;
 pub mod edge;
+mod engine_slot;
 pub mod exact;
 pub mod host;
 pub mod knowledge;
-mod maxima;
-mod part;
+pub mod object_calls;
 pub mod shard;
 pub mod stock;
 pub mod store;
 
-pub use edge::{Begun, Decision, Edge, Sold};
+pub use edge::{Decision, Edge, FirstOutcome, RequestOutcome};
 pub use store::Store;
 pub use weir_base::headers::{EDGE, EDGE_SIGNATURE};

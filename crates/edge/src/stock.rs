@@ -14,10 +14,10 @@ use weir_sale::engine::Gate;
 use weir_sale::engine::route::{Route, RouteKind};
 use weir_sale::redis::keys::{self, ShardKeys};
 
-use crate::asking::{Knows, Part, Pool, Run};
 use crate::edge::Data;
+use crate::engine_slot::Make;
 use crate::knowledge::{Knowledge, words};
-use crate::part::Make;
+use crate::object_calls::{CallPart, CallRouter, Pool, Run};
 use crate::shard::{ObjectCommands, ShardCommand};
 use crate::store::Store;
 
@@ -63,7 +63,7 @@ impl Stock {
         request: &dyn Request,
         knowledge: &Knowledge<S>,
     ) -> Option<Run<Gate<Data>>> {
-        let of = Of {
+        let of = SaleCallRouter {
             knowledge,
             key_prefix: &self.key_prefix,
         };
@@ -71,8 +71,11 @@ impl Stock {
     }
 
     /// What its engines are told without asking a shard.
-    pub(crate) fn knows<'a, S: Store>(&'a self, knowledge: &'a Knowledge<S>) -> impl Knows + 'a {
-        Of {
+    pub(crate) fn call_router<'a, S: Store>(
+        &'a self,
+        knowledge: &'a Knowledge<S>,
+    ) -> impl CallRouter + 'a {
+        SaleCallRouter {
             knowledge,
             key_prefix: &self.key_prefix,
         }
@@ -83,13 +86,13 @@ impl Stock {
     }
 }
 
-struct Of<'a, S> {
+struct SaleCallRouter<'a, S> {
     knowledge: &'a Knowledge<S>,
     key_prefix: &'a str,
 }
 
-impl<S: Store> Knows for Of<'_, S> {
-    fn parts(&self, body: &[u8], now_ms: u64) -> Option<Vec<Part>> {
+impl<S: Store> CallRouter for SaleCallRouter<'_, S> {
+    fn parts(&self, body: &[u8], now_ms: u64) -> Option<Vec<CallPart>> {
         let catalogue = keys::catalogue(self.key_prefix);
         let (mut rest, mut parts) = (body, Vec::new());
         while !rest.is_empty() {
@@ -97,17 +100,17 @@ impl<S: Store> Knows for Of<'_, S> {
             rest = rest.get(used..)?;
             let words = words(&command)?;
             if words.get(1).is_some_and(|key| *key == catalogue) {
-                parts.push(Part::Known(self.knowledge.catalogue_reply(now_ms)?));
+                parts.push(CallPart::Known(self.knowledge.catalogue_reply(now_ms)?));
                 continue;
             }
             let shard = ShardKeys::of_command(self.key_prefix, &words)?;
             let command = ShardCommand::from_redis(&words, shard.as_bytes()).ok()?;
             match parts.last_mut() {
-                Some(Part::Of {
+                Some(CallPart::Of {
                     object,
                     commands: ObjectCommands::Shard(commands),
                 }) if object == shard => commands.push(command),
-                _ => parts.push(Part::Of {
+                _ => parts.push(CallPart::Of {
                     object: shard.into(),
                     commands: ObjectCommands::Shard(vec![command]),
                 }),

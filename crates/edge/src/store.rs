@@ -20,7 +20,7 @@ pub trait Store {
 
 /// The store has not taken a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, thiserror::Error)]
-#[error("the edge's store does not take what was read")]
+#[error("cannot write to the edge's store")]
 pub struct NotWritten;
 
 /// A store in memory: for hosts that keep an instance for many requests, and for tests.

@@ -3,7 +3,7 @@
 use weir_base::id::{SaleId, UserId};
 use weir_base::resp::encode_command;
 use weir_edge::shard::command::Group;
-use weir_edge::shard::{ObjectCommands, Refused, ShardCommand};
+use weir_edge::shard::{ObjectCommands, ShardCommand, UnexpectedCommand};
 use weir_sale::idempotency::{AttemptTag, IdempotencyKey};
 use weir_sale::ledger::{
     Audit, Checks, ClaimTerms, Deduction, OrderEntry, ReleaseKind, StockChange, Transfer,
@@ -153,7 +153,7 @@ fn commands_survive_json() {
     assert_eq!(ObjectCommands::from_json(json.as_bytes()), Ok(commands));
     let of_other_version = br#"{"Shard":[{"Haggle":1}]}"#;
     for json in [&b"nonsense"[..], b"", of_other_version] {
-        assert_eq!(ObjectCommands::from_json(json), Err(Refused));
+        assert_eq!(ObjectCommands::from_json(json), Err(UnexpectedCommand));
     }
 }
 
@@ -185,20 +185,23 @@ fn unknown_commands_and_foreign_keys_are_refused() {
     );
     for words in bad {
         // Nothing of a batch runs if one of its commands is refused.
-        assert_eq!(read(&[good, words]), Err(Refused), "{words:?}");
+        assert_eq!(read(&[good, words]), Err(UnexpectedCommand), "{words:?}");
     }
     let of_other_shard = encoded(&warm::call(&keys(1), 50, None));
     assert_eq!(
         ObjectCommands::from_redis(&of_other_shard, SHARD),
-        Err(Refused)
+        Err(UnexpectedCommand)
     );
     let mut of_both = ShardCommand::Probe(1).to_redis(&keys(0)).unwrap();
     of_both.keys.push(&keys(1).stock());
     assert_eq!(
         ObjectCommands::from_redis(&encoded(&of_both), SHARD),
-        Err(Refused)
+        Err(UnexpectedCommand)
     );
-    assert_eq!(ObjectCommands::from_redis(b"nonsense", SHARD), Err(Refused));
+    assert_eq!(
+        ObjectCommands::from_redis(b"nonsense", SHARD),
+        Err(UnexpectedCommand)
+    );
 }
 
 #[test]

@@ -4,14 +4,14 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use proptest::prelude::*;
-use weir_base::feed::Refused;
+use weir_base::feed::DocumentRejection;
 use weir_base::feed::document::seal;
 use weir_base::headers::{CLAIM, EDGE, EDGE_SIGNATURE, IDEMPOTENCY_KEY, SOLUTION, USER};
 use weir_base::id::{SaleId, UserId};
 use weir_base::key::{KeyRing, SigningKey};
 use weir_base::shared_data::LocalData;
 use weir_base::stamp::Stamp;
-use weir_edge::edge::Given;
+use weir_edge::edge::EdgeSetup;
 use weir_edge::exact::{ExactLimits, Probe};
 use weir_edge::knowledge::{Feed, TakeError};
 use weir_edge::store::{MemoryStore, NotWritten};
@@ -47,12 +47,12 @@ fn ring() -> KeyRing {
     SigningKey::new("e1", SECRET.as_bytes()).unwrap().into()
 }
 
-fn given() -> Given {
+fn given() -> EdgeSetup {
     let variable = |name: &str| match name {
         "EDGE" | "TOKEN" => Some(SECRET.into()),
         _ => None,
     };
-    Given {
+    EdgeSetup {
         variable: Box::new(variable),
         seed: 3,
         data: Rc::new(LocalData::default()),
@@ -252,7 +252,7 @@ fn a_challenge_is_told_and_its_solution_goes_on() {
 
 /// It must not oversell: whoever may buy is sent on, and whoever is refused is refused by what the origin has signed.
 #[test]
-fn who_wants_to_buy_is_refused_only_while_the_list_says_that_nothing_is_left() {
+fn buyer_is_refused_only_while_the_list_says_sold_out() {
     let buy = ("POST", "/sales/s/orders");
     let mut full = knowing(edge(), Band::Low);
     let mut empty = knowing(edge(), Band::None);
@@ -283,12 +283,12 @@ fn who_wants_to_buy_is_refused_only_while_the_list_says_that_nothing_is_left() {
         &sales(1, Band::None, later_ms),
         later_ms,
     );
-    assert_eq!(older, Err(Refused::Older.into()));
+    assert_eq!(older, Err(DocumentRejection::Older.into()));
     assert_eq!(ask(&mut empty, buy.0, buy.1, later_ms), 0);
 }
 
 #[test]
-fn what_is_known_ends_when_the_origin_is_silent_or_the_clock_is_wrong() {
+fn knowledge_expires_when_origin_is_silent_or_clock_is_wrong() {
     let mut edge = knowing(edge(), Band::None);
     for (now_ms, sale, link) in [
         (NOW_MS + FRESH_MS, 409, 302),
@@ -326,7 +326,7 @@ fn an_edit_counts_at_once_and_a_link_that_is_gone_is_sent_on() {
     let older = page(0, &[(1, "abc", record("https://1.example/"))], NOW_MS);
     for again in [&edited, &older] {
         let refused = take(&mut edge, Feed::Links, again, NOW_MS);
-        assert_eq!(refused, Err(Refused::Elsewhere.into()));
+        assert_eq!(refused, Err(DocumentRejection::Elsewhere.into()));
     }
     assert_eq!(
         location(&mut edge, "/abc", NOW_MS).unwrap(),
@@ -340,7 +340,7 @@ fn an_edit_counts_at_once_and_a_link_that_is_gone_is_sent_on() {
 }
 
 #[test]
-fn a_feed_that_begins_anew_makes_all_that_was_read_count_no_more() {
+fn restarted_feed_invalidates_everything_read_before() {
     let mut edge = knowing(edge(), Band::High);
     edge.take(Feed::Links, 410, b"", NOW_MS).unwrap();
     assert_eq!(ask(&mut edge, "GET", "/abc", NOW_MS), 0);
@@ -382,12 +382,12 @@ fn another_instance_on_the_same_store_knows_the_same() {
 }
 
 /// A store that takes so many writes, and then none: as if the edge died there.
-struct Dying {
+struct FailingStore {
     store: Rc<MemoryStore>,
     writes_left: Cell<usize>,
 }
 
-impl Store for Dying {
+impl Store for FailingStore {
     fn get(&self, key: &str) -> Option<Vec<u8>> {
         self.store.get(key)
     }
@@ -408,7 +408,7 @@ fn an_edge_that_dies_while_it_takes_a_page_reads_it_again() {
     let page = page(0, &links, NOW_MS);
     for writes in 0..3 {
         let store = Rc::new(MemoryStore::default());
-        let mut edge = on(Dying {
+        let mut edge = on(FailingStore {
             store: Rc::clone(&store),
             writes_left: Cell::new(writes),
         });
@@ -430,7 +430,7 @@ fn an_edge_that_dies_while_it_takes_a_page_reads_it_again() {
 }
 
 #[test]
-fn what_goes_on_has_the_edges_stamp_and_nothing_that_a_client_has_forged() {
+fn forwarded_request_has_edge_assertion_and_no_forged_headers() {
     let mut edge = knowing(edge(), Band::High);
     let forged = [
         (EDGE, "v1;0;fra-1;;POST;/"),
@@ -538,7 +538,7 @@ fn exact_limits_need_one_place_that_counts() {
         serde_json::json!({ "edge": "x", "keys": keys, "exact_limits": limits }).to_string()
     };
     let variable = || -> Box<weir_edge::edge::Variable> { Box::new(|_| Some(vec![b'x'; 32])) };
-    let given = |counts_exactly| Given {
+    let given = |counts_exactly| EdgeSetup {
         variable: variable(),
         seed: 3,
         data: Rc::new(LocalData::default()),

@@ -7,7 +7,7 @@
     clippy::unwrap_used
 )]
 
+mod click_limits;
 mod commands;
 mod edge;
-mod maxima;
 mod stock;

@@ -9,15 +9,15 @@ use weir_base::headers::CLAIM;
 use weir_base::key::SigningKey;
 use weir_base::resp::decode;
 use weir_base::shared_data::LocalData;
-use weir_edge::asking::{Ask, Asking};
-use weir_edge::edge::Given;
+use weir_edge::edge::EdgeSetup;
 use weir_edge::knowledge::Feed;
+use weir_edge::object_calls::{ObjectCall, PendingRequest};
 use weir_edge::shard::{ObjectCommands, Shard, ShardCommand};
 use weir_edge::store::MemoryStore;
-use weir_edge::{Begun, Edge, Sold};
+use weir_edge::{Edge, FirstOutcome, RequestOutcome};
 use weir_engine::Headers;
 use weir_engine::event::PlainRequest;
-use weir_engine::redis::{Reply, Unknown};
+use weir_engine::redis::{Reply, UnknownFailure};
 use weir_sale::claim::Ticket;
 use weir_sale::feed::{FRESH_MS, SaleList};
 use weir_sale::redis::warm;
@@ -42,7 +42,7 @@ fn config() -> Value {
 }
 
 fn edge_of(config: &Value, counts_exactly: bool) -> Result<Edge<MemoryStore>, String> {
-    let given = Given {
+    let given = EdgeSetup {
         variable: Box::new(|_| Some(SECRET.into())),
         seed: 3,
         data: Rc::new(LocalData::default()),
@@ -92,7 +92,7 @@ impl World {
         world
     }
 
-    fn run(&mut self, ask: &Ask) -> Reply {
+    fn run(&mut self, ask: &ObjectCall) -> Reply {
         let shard = self.shards.get_mut(&ask.object).unwrap();
         let ObjectCommands::Shard(commands) = &ask.commands else {
             panic!("{ask:?}");
@@ -101,7 +101,7 @@ impl World {
     }
 
     /// Asks until nothing is left to be asked. Replies for which `is_lost` are lost after the commands have run.
-    fn ask_all(&mut self, buying: &mut Asking, is_lost: bool) {
+    fn ask_all(&mut self, buying: &mut PendingRequest, is_lost: bool) {
         loop {
             let asks = buying.take_asks();
             if asks.is_empty() {
@@ -109,7 +109,7 @@ impl World {
             }
             for ask in asks {
                 let reply = match self.run(&ask) {
-                    Ok(_) if is_lost => Err(Unknown::Lost.into()),
+                    Ok(_) if is_lost => Err(UnknownFailure::Lost.into()),
                     reply => reply,
                 };
                 self.edge.answered(buying, &ask, reply, self.now_ms);
@@ -118,7 +118,7 @@ impl World {
     }
 
     /// The outcome of a user's request to buy, and how it goes on if the origin answers so.
-    fn buy(&mut self, user: &str, is_lost: bool, origin_says: Option<u16>) -> Sold {
+    fn buy(&mut self, user: &str, is_lost: bool, origin_says: Option<u16>) -> RequestOutcome {
         let request = PlainRequest {
             headers: Headers::new(&[
                 (":method", "POST"),
@@ -129,12 +129,12 @@ impl World {
             peer_address: b"192.0.2.1:4711".to_vec(),
             now_ms: self.now_ms,
         };
-        let Begun::Asks(mut buying) = self.edge.begin(&request) else {
+        let FirstOutcome::Asks(mut buying) = self.edge.begin(&request) else {
             panic!("nobody was asked");
         };
         self.ask_all(&mut buying, is_lost);
-        let sold = self.edge.sold(&buying, &request);
-        if matches!(sold, Sold::ToOrigin(_)) {
+        let sold = self.edge.request_outcome(&buying, &request);
+        if matches!(sold, RequestOutcome::ToOrigin(_)) {
             self.edge.ended(&mut buying, origin_says, self.now_ms);
             self.ask_all(&mut buying, false);
         }
@@ -148,8 +148,8 @@ impl World {
 }
 
 /// The claim with which a request went on: one, whatever the client has sent.
-fn ticket(sold: &Sold) -> Ticket {
-    let Sold::ToOrigin(headers) = sold else {
+fn ticket(sold: &RequestOutcome) -> Ticket {
+    let RequestOutcome::ToOrigin(headers) = sold else {
         panic!("{sold:?}");
     };
     let claims: Vec<_> = headers.iter().filter(|(name, _)| name == CLAIM).collect();
@@ -166,7 +166,7 @@ fn units_move_to_who_asks_for_them_and_none_is_sold_twice() {
     for user in 0..9 {
         match world.buy(&format!("user-{user}"), false, Some(201)) {
             // What is held may come back, so nobody is told that it is over.
-            Sold::Answer(answer) => assert!(tickets.len() == 5 && answer.status == 409),
+            RequestOutcome::Answer(answer) => assert!(tickets.len() == 5 && answer.status == 409),
             sold => tickets.push(ticket(&sold)),
         }
         world.now_ms += 10;
@@ -178,9 +178,9 @@ fn units_move_to_who_asks_for_them_and_none_is_sold_twice() {
 }
 
 #[test]
-fn who_comes_again_after_a_lost_reply_has_the_claim_that_was_granted() {
+fn retry_after_lost_reply_gets_the_granted_claim() {
     let mut world = World::new([5, 5, 5]);
-    let Sold::Answer(answer) = world.buy("alice", true, None) else {
+    let RequestOutcome::Answer(answer) = world.buy("alice", true, None) else {
         panic!("nobody knows what has become of it");
     };
     assert_eq!((answer.status, world.held()), (503, 1));

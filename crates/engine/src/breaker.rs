@@ -19,7 +19,7 @@ impl CountedBreaker {
     pub fn new(settings: Settings, metrics: &mut Metrics, name: &str) -> Self {
         let breaker = Breaker::new(settings);
         let entered = Counters::new(metrics, State::ALL, |state| {
-            format!("{name}_breaker_total.state.{}", state.word())
+            format!("{name}_breaker_total.state.{}", state.label())
         });
         Self {
             seen: breaker.state(),

@@ -15,11 +15,12 @@ use crate::pump;
 /// The host's environment, for secrets: the value of a variable, if there is one.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<Vec<u8>>;
 
-/// Where a secret is. Secrets do not stand in the configuration itself, which is copied, shown and logged.
+/// Where the filter reads a secret. The configuration itself never contains secrets, because it is copied, shown
+/// and logged.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SecretSource {
-    /// The environment variable that holds it. In Envoy it must be one that the VM is given, by
+    /// Environment variable with the secret. In Envoy, also list it in
     /// `vm_config.environment_variables.host_env_keys`.
     pub env: String,
 }
@@ -33,8 +34,7 @@ impl SecretSource {
         let name = &self.env;
         environment(name).filter(|value| !value.is_empty()).ok_or_else(|| {
             let problem = format!(
-                "the secret is missing: there is no environment variable {name}; set it, and in Envoy list it in \
-                 vm_config.environment_variables.host_env_keys"
+                "the environment variable {name} is missing: set it, and in Envoy list it in vm_config.environment_variables.host_env_keys"
             );
             FieldError::new(format!("{path}.env"), problem)
         })
@@ -96,7 +96,7 @@ pub fn within(path: &str, value: u64, min: u64, max: u64) -> Result<(), FieldErr
 pub fn header_name(path: &str, name: &str) -> Result<String, FieldError> {
     let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     if name.is_empty() || !name.bytes().all(is_token) {
-        return Err(FieldError::new(path, "must be the name of a header"));
+        return Err(FieldError::new(path, "must be a header name"));
     }
     Ok(name.to_ascii_lowercase())
 }
@@ -137,39 +137,39 @@ const BREAKER_MS_MAX: u64 = 60 * 60 * 1_000;
 /// The greatest counts of a breaker. Beyond them a typing error would switch it off.
 const BREAKER_COUNT_MAX: u64 = 1_000_000;
 
-/// How Redis is reached.
+/// Connection to Redis.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RedisConfig {
-    /// In Envoy, the cluster of the bridge's internal listener: `weir_redis` unless set.
+    /// Envoy cluster of the bridge's internal listener. Default: `weir_redis`.
     #[serde(default = "default_cluster")]
     pub cluster: String,
-    /// What stands before all keys: `weir` unless set. The origin must have the same.
+    /// Prefix of all keys; must match the origin. Default: `weir`.
     #[serde(default = "default_key_prefix")]
     pub key_prefix: String,
-    /// How Redis is laid out: `single` unless set.
+    /// Default: `single`.
     #[serde(default)]
     pub topology: Topology,
-    /// How long a request waits for Redis, in milliseconds, 1 to 60,000: the engine's own default unless set. A tick sees
-    /// to it, so it may be a quarter more, or 10 ms.
+    /// Timeout of a request to Redis, 1 to 60,000. Default: set by the filter. A timer enforces it, up to 25 % (at
+    /// least 10 ms) late.
     #[serde(default)]
     pub deadline_ms: Option<u64>,
-    /// The most batches under way at once in each worker: 8 unless set, 1 to 64.
+    /// Maximum concurrent batches per worker, 1 to 64. Default: 8.
     #[serde(default = "default_batches_max")]
     pub batches_max: usize,
-    /// The most requests that wait in each worker: 10,000 unless set. Beyond it they get an answer at once.
+    /// Maximum waiting requests per worker, 1 to 1,000,000; further ones fail at once. Default: 10,000.
     #[serde(default = "default_waiting_max")]
     pub waiting_max: usize,
 }
 
-/// How Redis is laid out.
+/// Topology of Redis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Topology {
-    /// One server, with or without replicas: one script call may touch every key.
+    /// One server, with or without replicas: a script call may use any keys.
     #[default]
     Single,
-    /// Redis Cluster: a script call touches one slot.
+    /// Redis Cluster: a script call uses keys of one slot.
     Cluster,
 }
 
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_headers_are_tokens_in_lower_case_and_content_types_are_text() {
+    fn header_names_are_lowercase_tokens_and_content_types_are_text() {
         assert_eq!(header_name("h", "X-User_1").as_deref(), Ok("x-user_1"));
         for bad in ["", "a b", "a:", "ü", "a\n"] {
             assert_eq!(header_name("h", bad).unwrap_err().path, "h", "{bad}");

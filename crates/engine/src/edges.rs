@@ -19,11 +19,11 @@ use crate::config::Environment;
 use crate::keys::{KeyConfig, ring};
 use crate::{Headers, Request};
 
-/// The edges as they are written.
+/// Edges that may report the client's address.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EdgesConfig {
-    /// The keys that edges sign with: all of them count.
+    /// Keys that edges sign with; all are accepted.
     pub keys: Vec<KeyConfig>,
 }
 
@@ -45,7 +45,7 @@ impl Edges {
     }
 
     /// The request as its edge tells of it; `None` if no edge that is believed has sent it for a client.
-    pub fn stamped<'a>(&self, request: &'a dyn Request) -> Option<Stamped<'a>> {
+    pub fn stamped<'a>(&self, request: &'a dyn Request) -> Option<EdgeRequest<'a>> {
         let keys = self.0.as_ref()?;
         let text = |name| String::from_utf8(request.header(name)?.into_owned()).ok();
         let (value, signature) = (text(EDGE)?, text(EDGE_SIGNATURE)?);
@@ -58,17 +58,17 @@ impl Edges {
             v4 => format!("{v4}:0"),
         };
         let client = client.into_bytes();
-        Some(Stamped { request, client })
+        Some(EdgeRequest { request, client })
     }
 }
 
 /// A request of a client that an edge has sent.
-pub struct Stamped<'a> {
+pub struct EdgeRequest<'a> {
     request: &'a dyn Request,
     client: Vec<u8>,
 }
 
-impl Request for Stamped<'_> {
+impl Request for EdgeRequest<'_> {
     fn headers(&self) -> &Headers {
         self.request.headers()
     }

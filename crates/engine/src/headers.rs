@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_poses_as_a_gateway_if_it_sends_a_gateways_header_or_nobody_knows() {
+    fn client_that_sends_gateway_headers_is_spoofing() {
         let gateway_only = weir_base::headers::GATEWAY_ONLY[0];
         assert!(Headers::new(&[(":path", "/"), (gateway_only, "forged")]).pose_as_gateway());
         assert!(!Headers::new(&[(":path", "/")]).pose_as_gateway());

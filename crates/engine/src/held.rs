@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn they_go_in_their_order_and_no_more_wait_than_there_is_room_for() {
+    fn held_requests_leave_in_order_and_stay_within_capacity() {
         let mut held = HeldRequests::default();
         for stream in (0..HELD_MAX).rev() {
             assert!(!held.is_full());

@@ -11,14 +11,14 @@ use weir_base::key::{KeyError, KeyRing, KeyRingError, SigningKey};
 
 use crate::config::{Environment, SecretSource};
 
-/// A named secret.
+/// A signing key.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyConfig {
-    /// The key's id, as the checking side lists it: `k1` unless set.
+    /// Key id; must match on the verifying side. Default: `k1`.
     #[serde(default = "default_key_id")]
     pub id: String,
-    /// The secret that is shared, at least 32 bytes.
+    /// Shared secret of at least 32 bytes.
     pub secret: SecretSource,
 }
 

@@ -165,7 +165,7 @@ macro_rules! tag {
         impl $name {
             const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
 
-            const fn word(self) -> &'static str {
+            const fn label(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)+
                 }
@@ -215,7 +215,7 @@ mod tests {
 
         #[test]
         fn each_value_of_a_tag_has_its_word() {
-            assert_eq!(Colour::ALL.map(Colour::word), ["red", "blue"]);
+            assert_eq!(Colour::ALL.map(Colour::label), ["red", "blue"]);
         }
     }
 

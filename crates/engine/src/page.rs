@@ -94,38 +94,37 @@ impl Page {
         match (self, language) {
             (Self::Overloaded, Language::English) => [
                 "Too busy right now",
-                "Too many people are here at once. Please wait a moment and load this page again.",
+                "Too many people are here at once. Please wait a moment and reload this page.",
             ],
             (Self::Overloaded, Language::Chinese) => {
-                ["当前过于繁忙", "同时访问的人数过多，请稍候再重新加载本页。"]
+                ["当前过于繁忙", "同时访问的人数过多，请稍候再刷新页面。"]
             }
             (Self::Overloaded, Language::German) => [
-                "Gerade ist zu viel los",
-                "Zu viele Menschen sind gleichzeitig hier. Bitte warten Sie einen Moment und laden Sie die Seite neu.",
+                "Derzeit ist zu viel los",
+                "Derzeit sind zu viele Besucher hier. Bitte warten Sie einen Moment und laden Sie die Seite neu.",
             ],
             (Self::Unavailable, Language::English) => [
                 "No answer right now",
-                "We could not get an answer. Please wait a moment and load this page again. If you were ordering, look at your orders first.",
+                "We did not get an answer. Please wait a moment and reload this page. If you were ordering, check your orders first.",
             ],
             (Self::Unavailable, Language::Chinese) => [
                 "暂时没有响应",
-                "暂时无法得到结果，请稍候再重新加载本页。如果您正在下单，请先查看您的订单。",
+                "我们未收到响应，请稍候再刷新页面。如果您刚才正在下单，请先查看您的订单。",
             ],
             (Self::Unavailable, Language::German) => [
-                "Gerade keine Antwort",
-                "Wir haben keine Antwort bekommen. Bitte warten Sie einen Moment und laden Sie die Seite neu. Wenn Sie gerade bestellt haben, sehen Sie zuerst in Ihren Bestellungen nach.",
+                "Derzeit keine Antwort",
+                "Wir haben keine Antwort erhalten. Bitte warten Sie einen Moment und laden Sie die Seite neu. Wenn Sie gerade bestellen wollten, prüfen Sie zuerst Ihre Bestellungen.",
             ],
             (Self::RateLimited, Language::English) => [
                 "Too many requests",
-                "You have asked very often in a short time. Please wait a moment and load this page again.",
+                "You sent too many requests in a short time. Please wait a moment and reload this page.",
             ],
-            (Self::RateLimited, Language::Chinese) => [
-                "请求过于频繁",
-                "您在短时间内请求过多，请稍候再重新加载本页。",
-            ],
+            (Self::RateLimited, Language::Chinese) => {
+                ["请求过于频繁", "您在短时间内请求过多，请稍候再刷新页面。"]
+            }
             (Self::RateLimited, Language::German) => [
                 "Zu viele Anfragen",
-                "Sie haben in kurzer Zeit sehr oft gefragt. Bitte warten Sie einen Moment und laden Sie die Seite neu.",
+                "Sie haben in kurzer Zeit zu viele Anfragen gesendet. Bitte warten Sie einen Moment und laden Sie die Seite neu.",
             ],
         }
     }

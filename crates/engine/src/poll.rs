@@ -42,7 +42,7 @@ impl Schedule {
     }
 
     /// The first request has come: what is not known yet is looked for soon.
-    pub fn hurry(&mut self) {
+    pub fn poll_soon(&mut self) {
         self.backoff_max_ms = self.interval_ms;
         if !self.has_reached {
             self.backoff_ms = FIRST_POLL_MS.min(self.interval_ms);
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn polls_come_quickly_at_first_and_then_at_the_interval() {
         let mut schedule = Schedule::new(500);
-        schedule.hurry();
+        schedule.poll_soon();
         assert_eq!(
             polls(&mut schedule, 1_000..3_500),
             [1_000, 1_050, 1_150, 1_350, 1_750, 2_250, 2_750, 3_250]
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_that_nobody_needs_calms_down_until_the_first_request() {
+    fn unused_engine_polls_slowly_until_first_request() {
         let mut schedule = Schedule::new(500);
         let idle = polls(&mut schedule, 0..600_000);
         assert_eq!(
@@ -146,13 +146,13 @@ mod tests {
             Some(IDLE_POLL_MS)
         );
         assert_eq!(schedule.tick_ms(), IDLE_POLL_MS);
-        schedule.hurry();
+        schedule.poll_soon();
         assert_eq!(schedule.tick_ms(), FIRST_POLL_MS);
         assert_eq!(polls(&mut schedule, 600_000..600_100), [600_000, 600_050]);
     }
 
     #[test]
-    fn whether_redis_was_ever_reached_is_known_and_then_a_request_changes_nothing() {
+    fn first_redis_contact_is_recorded_and_unchanged_by_requests() {
         let mut schedule = Schedule::new(500);
         assert!(!schedule.has_reached());
         schedule.failed();
@@ -161,13 +161,13 @@ mod tests {
         schedule.succeeded();
         assert!(schedule.has_reached());
         assert!(schedule.is_due(1_100));
-        schedule.hurry();
+        schedule.poll_soon();
         assert!(!schedule.is_due(1_200), "it is known already");
         assert_eq!(schedule.tick_ms(), 500);
     }
 
     #[test]
-    fn ticks_are_never_further_apart_than_half_a_second_where_requests_come() {
+    fn ticks_are_at_most_500_ms_apart_under_traffic() {
         let mut schedule = Schedule::new(60_000);
         schedule.succeeded();
         assert_eq!(schedule.tick_ms(), TICK_MS_MAX);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_may_be_early_by_an_eighth_of_an_interval_and_by_no_more_than_20_ms() {
+    fn tick_is_early_by_at_most_an_eighth_interval_or_20_ms() {
         for (interval_ms, early_ms) in [(7, 0), (40, 5), (160, 20), (400, 20)] {
             let mut schedule = Schedule::new(interval_ms);
             schedule.succeeded();

@@ -33,7 +33,7 @@ use self::pace::Pace;
 use crate::effect::{BatchId, Effects, RedisId};
 use crate::event::StreamId;
 use crate::metrics::{Counter, Metrics};
-use crate::redis::{Definite, Failure, Reply, Unknown, classify, is_noscript, read};
+use crate::redis::{DefiniteFailure, Failure, Reply, UnknownFailure, classify, is_noscript, read};
 use crate::refusals::Refusals;
 
 /// The most requests in one batch, and the most that complete in one event. To answer N paused requests from one callback
@@ -79,7 +79,7 @@ pub struct Pending<J> {
 
 /// One script call, and the requests that it decides, in the order of its replies.
 #[derive(Clone, Debug)]
-pub struct Planned<J> {
+pub struct PlannedBatch<J> {
     /// The call.
     pub call: Call,
     /// The requests: at least one.
@@ -88,7 +88,7 @@ pub struct Planned<J> {
 
 /// Requests whose outcome is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Completed<J> {
+pub struct CompletedBatch<J> {
     /// The requests of one call, in the order of its replies.
     pub requests: Vec<Pending<J>>,
     /// The call's reply, never an error reply, or why there is none.
@@ -101,7 +101,7 @@ pub trait Plan {
     type Job;
 
     /// Groups requests into calls. Every request must be in exactly one call.
-    fn plan(&self, requests: Vec<Pending<Self::Job>>, now_ms: u64) -> Vec<Planned<Self::Job>>;
+    fn plan(&self, requests: Vec<Pending<Self::Job>>, now_ms: u64) -> Vec<PlannedBatch<Self::Job>>;
 }
 
 /// This many requests may wait even if Redis is slow: their calls show when it is faster again.
@@ -113,7 +113,7 @@ const UNDER_WAY_UNKNOWN: usize = 2 * BATCH_MAX;
 /// The pump is full, or would answer the request too late: it did not take the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many requests wait for Redis")]
-pub struct Full;
+pub struct PumpFull;
 
 /// What a pump counts, of calls that were sent.
 #[derive(Clone, Debug)]
@@ -159,7 +159,7 @@ enum Spelling {
 
 #[derive(Debug)]
 struct Batch<J> {
-    calls: Vec<Planned<J>>,
+    calls: Vec<PlannedBatch<J>>,
     spelling: Spelling,
     sent_at_ms: u64,
     /// Whether it was as large as a batch could be.
@@ -177,7 +177,7 @@ pub struct Pump<P: Plan> {
     digests: BTreeMap<&'static str, String>,
     waiting: VecDeque<Pending<P::Job>>,
     batches: BTreeMap<BatchId, Batch<P::Job>>,
-    outbox: VecDeque<Completed<P::Job>>,
+    outbox: VecDeque<CompletedBatch<P::Job>>,
     /// Whether a turn is to come anyway.
     is_woken: bool,
     /// Whether a turn has ever sent a batch.
@@ -283,16 +283,16 @@ impl<P: Plan> Pump<P> {
     /// Lets `stream` wait for `job`.
     ///
     /// # Errors
-    /// [`Full`] if too many wait already: answer at once.
+    /// [`PumpFull`] if too many wait already: answer at once.
     pub fn enqueue(
         &mut self,
         stream: StreamId,
         job: P::Job,
         now_ms: u64,
         effects: &mut Effects,
-    ) -> Result<(), Full> {
+    ) -> Result<(), PumpFull> {
         if self.is_full() {
-            return Err(Full);
+            return Err(PumpFull);
         }
         self.wait(Some(stream), job, now_ms);
         self.send_or_wake(now_ms, effects);
@@ -318,9 +318,9 @@ impl<P: Plan> Pump<P> {
         jobs: impl IntoIterator<Item = P::Job>,
         now_ms: u64,
         effects: &mut Effects,
-    ) -> Result<(), Full> {
+    ) -> Result<(), PumpFull> {
         if self.is_full() {
-            return Err(Full);
+            return Err(PumpFull);
         }
         for job in jobs {
             self.wait(Some(stream), job, now_ms);
@@ -387,7 +387,7 @@ impl<P: Plan> Pump<P> {
     }
 
     /// The calls of the next batch, off what waits.
-    fn take_calls(&mut self, now_ms: u64) -> Vec<Planned<P::Job>> {
+    fn take_calls(&mut self, now_ms: u64) -> Vec<PlannedBatch<P::Job>> {
         let count = self.waiting.len().min(self.batch_max);
         let requests = self.waiting.drain(..count).collect();
         self.plan.plan(requests, now_ms)
@@ -411,7 +411,7 @@ impl<P: Plan> Pump<P> {
     }
 
     /// Sends what waits and returns what has completed, at most [`BATCH_MAX`] requests or one call's. On ticks.
-    pub fn turn(&mut self, now_ms: u64, effects: &mut Effects) -> Vec<Completed<P::Job>> {
+    pub fn flush(&mut self, now_ms: u64, effects: &mut Effects) -> Vec<CompletedBatch<P::Job>> {
         self.is_woken = false;
         self.expire(now_ms);
         while self.may_send(now_ms) {
@@ -421,14 +421,14 @@ impl<P: Plan> Pump<P> {
         self.deliver(now_ms, effects)
     }
 
-    /// The call `batch` has ended. Returns `None` if it is not the pump's. Otherwise as [`Pump::turn`].
+    /// The call `batch` has ended. Returns `None` if it is not the pump's. Otherwise as [`Pump::flush`].
     pub fn on_reply(
         &mut self,
         id: BatchId,
         reply: Reply,
         now_ms: u64,
         effects: &mut Effects,
-    ) -> Option<Vec<Completed<P::Job>>> {
+    ) -> Option<Vec<CompletedBatch<P::Job>>> {
         let batch = self.take_batch(id)?;
         self.note_pace(&batch, reply.is_ok(), now_ms);
         match read(reply, batch.calls.len()) {
@@ -438,7 +438,7 @@ impl<P: Plan> Pump<P> {
                 self.fail(batch.calls, &failure);
             }
         }
-        Some(self.turn(now_ms, effects))
+        Some(self.flush(now_ms, effects))
     }
 
     /// Whether the call `batch` is the pump's.
@@ -452,7 +452,7 @@ impl<P: Plan> Pump<P> {
             return false;
         };
         self.counts.take_back(&batch);
-        self.fail(batch.calls, &Definite::NotSent.into());
+        self.fail(batch.calls, &DefiniteFailure::NotSent.into());
         self.wake(effects);
         true
     }
@@ -502,9 +502,9 @@ impl<P: Plan> Pump<P> {
                     Err(failure)
                 }
                 Some(value) => Ok(value),
-                None => Err(Unknown::Garbled.into()),
+                None => Err(UnknownFailure::Garbled.into()),
             };
-            self.outbox.push_back(Completed {
+            self.outbox.push_back(CompletedBatch {
                 requests: planned.requests,
                 outcome,
             });
@@ -528,8 +528,8 @@ impl<P: Plan> Pump<P> {
         }
     }
 
-    fn fail(&mut self, calls: Vec<Planned<P::Job>>, failure: &Failure) {
-        let completed = calls.into_iter().map(|planned| Completed {
+    fn fail(&mut self, calls: Vec<PlannedBatch<P::Job>>, failure: &Failure) {
+        let completed = calls.into_iter().map(|planned| CompletedBatch {
             requests: planned.requests,
             outcome: Err(failure.clone()),
         });
@@ -544,7 +544,7 @@ impl<P: Plan> Pump<P> {
 
     fn send_calls(
         &mut self,
-        calls: Vec<Planned<P::Job>>,
+        calls: Vec<PlannedBatch<P::Job>>,
         spelling: Spelling,
         at_once: bool,
         now_ms: u64,
@@ -573,7 +573,7 @@ impl<P: Plan> Pump<P> {
     }
 
     /// Until the first deadline in a batch. Never more than one deadline's length, even if the clock was set back since.
-    fn time_left_ms(&self, calls: &[Planned<P::Job>], now_ms: u64) -> u64 {
+    fn time_left_ms(&self, calls: &[PlannedBatch<P::Job>], now_ms: u64) -> u64 {
         calls
             .iter()
             .flat_map(|planned| &planned.requests)
@@ -590,12 +590,12 @@ impl<P: Plan> Pump<P> {
             && first.deadline_ms <= now_ms
         {
             let requests = self.waiting.drain(..1).collect();
-            let outcome = Err(Definite::Expired.into());
-            self.outbox.push_back(Completed { requests, outcome });
+            let outcome = Err(DefiniteFailure::Expired.into());
+            self.outbox.push_back(CompletedBatch { requests, outcome });
         }
     }
 
-    fn deliver(&mut self, now_ms: u64, effects: &mut Effects) -> Vec<Completed<P::Job>> {
+    fn deliver(&mut self, now_ms: u64, effects: &mut Effects) -> Vec<CompletedBatch<P::Job>> {
         let mut completed = Vec::new();
         let mut requests = 0;
         while let Some(next) = self.outbox.front() {

@@ -13,24 +13,24 @@ use weir_scripts::RefusalKind;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// Nothing has run: as if it had never been asked.
-    #[error("not done: {0}")]
-    Definite(#[from] Definite),
+    #[error("not executed: {0}")]
+    Definite(#[from] DefiniteFailure),
     /// It may have run, now or later.
     #[error("outcome unknown: {0}")]
-    Unknown(#[from] Unknown),
+    Unknown(#[from] UnknownFailure),
 }
 
 /// Why nothing has run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Definite {
+pub enum DefiniteFailure {
     /// The host refused the call at once: no healthy host, or no such cluster.
-    #[error("the cluster cannot be called")]
+    #[error("cannot call the cluster")]
     NotSent,
     /// The deadline passed while the request still waited for its turn.
-    #[error("the deadline passed before it was sent")]
+    #[error("timeout before it was sent")]
     Expired,
     /// The bridge refused the call before it passed anything on.
-    #[error("the bridge: {0}")]
+    #[error("bridge: {0}")]
     Refused(String),
     /// Redis refused the login, before any command was sent.
     #[error("Redis refuses the login: {0}")]
@@ -42,24 +42,24 @@ pub enum Definite {
 
 /// Why it is not known whether it has run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unknown {
+pub enum UnknownFailure {
     /// No response in time.
-    #[error("no reply in time")]
+    #[error("timeout waiting for the reply")]
     Timeout,
     /// The stream to the bridge was closed.
-    #[error("the connection to the bridge is lost")]
+    #[error("lost the connection to the bridge")]
     Lost,
     /// The same, and the host knows why: where it led, and what is likely wrong there.
-    #[error("the connection to the bridge is lost: {0}")]
+    #[error("lost the connection to the bridge: {0}")]
     LostAt(String),
     /// Redis refused the login. The commands went with it, and a Redis that needs no login has run them.
     #[error("Redis refuses the login: {0}")]
     Login(String),
     /// The bridge could make nothing of what came from Redis.
-    #[error("the bridge: {0}")]
+    #[error("bridge: {0}")]
     Bridge(String),
     /// The body does not hold the replies that were asked for.
-    #[error("the replies are damaged")]
+    #[error("the replies are malformed")]
     Garbled,
     /// An error reply that does not tell whether something has run before it.
     #[error("{0}")]
@@ -70,8 +70,10 @@ impl Failure {
     /// The error with which Redis refused, if that is the cause.
     pub fn refusal(&self) -> Option<&str> {
         match self {
-            Self::Definite(Definite::Login(error) | Definite::Reply(error))
-            | Self::Unknown(Unknown::Login(error) | Unknown::Reply(error)) => Some(error),
+            Self::Definite(DefiniteFailure::Login(error) | DefiniteFailure::Reply(error))
+            | Self::Unknown(UnknownFailure::Login(error) | UnknownFailure::Reply(error)) => {
+                Some(error)
+            }
             Self::Definite(_) | Self::Unknown(_) => None,
         }
     }
@@ -81,9 +83,9 @@ impl Failure {
 /// decides which replies do.
 pub fn classify(error: &[u8]) -> Failure {
     let text = String::from_utf8_lossy(error).into_owned();
-    match RefusalKind::of(&text) {
-        Some(kind) if kind.is_definite(&text) => Definite::Reply(text).into(),
-        _ => Unknown::Reply(text).into(),
+    match RefusalKind::from_error(&text) {
+        Some(kind) if kind.is_definite(&text) => DefiniteFailure::Reply(text).into(),
+        _ => UnknownFailure::Reply(text).into(),
     }
 }
 
@@ -107,12 +109,12 @@ pub fn read(reply: Reply, commands: usize) -> Result<Vec<Value>, Failure> {
 fn replies(mut body: &[u8], commands: usize) -> Result<Vec<Value>, Failure> {
     let mut values = Vec::with_capacity(commands);
     for _ in 0..commands {
-        let (value, used) = decode(body).map_err(|_| Unknown::Garbled)?;
+        let (value, used) = decode(body).map_err(|_| UnknownFailure::Garbled)?;
         body = body.get(used..).unwrap_or_default();
         values.push(value);
     }
     if !body.is_empty() {
-        return Err(Unknown::Garbled.into());
+        return Err(UnknownFailure::Garbled.into());
     }
     Ok(values)
 }
@@ -151,18 +153,21 @@ mod tests {
 
     #[test]
     fn a_failure_keeps_the_words_of_redis() {
-        let definite = Failure::from(Definite::Reply("NOAUTH no".into()));
+        let definite = Failure::from(DefiniteFailure::Reply("NOAUTH no".into()));
         assert_eq!(definite.refusal(), Some("NOAUTH no"));
-        assert_eq!(Failure::from(Unknown::Lost).refusal(), None);
+        assert_eq!(Failure::from(UnknownFailure::Lost).refusal(), None);
         assert_eq!(classify(b"NOAUTH no"), definite);
-        assert_eq!(classify(b"ERR no"), Unknown::Reply("ERR no".into()).into());
+        assert_eq!(
+            classify(b"ERR no"),
+            UnknownFailure::Reply("ERR no".into()).into()
+        );
         assert!(is_noscript(b"NOSCRIPT no"));
         assert!(!is_noscript(b"ERR NOSCRIPT"));
     }
 
     #[test]
     fn what_failed_as_a_whole_has_no_replies() {
-        let lost: Failure = Unknown::Lost.into();
+        let lost: Failure = UnknownFailure::Lost.into();
         assert_eq!(read(Err(lost.clone()), 1), Err(lost));
         let read = read(Ok(b":1\r\n".to_vec()), 1);
         assert_eq!(read, Ok(alloc::vec![Value::Integer(1)]));
@@ -177,7 +182,7 @@ mod tests {
             (b":1\r", 1),
             (b"", 1),
         ] {
-            assert_eq!(replies(body, commands), Err(Unknown::Garbled.into()));
+            assert_eq!(replies(body, commands), Err(UnknownFailure::Garbled.into()));
         }
     }
 }

@@ -54,7 +54,7 @@ impl Refusals {
         now_ms: u64,
         effects: &mut Effects,
     ) {
-        let Some(kind) = RefusalKind::of(error) else {
+        let Some(kind) = RefusalKind::from_error(error) else {
             return;
         };
         self.counts.add(kind, requests);
@@ -152,7 +152,7 @@ impl Refusals {
 mod tests {
     use super::*;
     use crate::effect::Effect;
-    use crate::redis::{Definite, Unknown};
+    use crate::redis::{DefiniteFailure, UnknownFailure};
     use alloc::string::ToString;
     use alloc::vec;
 
@@ -207,13 +207,13 @@ mod tests {
             (
                 Level::Error,
                 "Redis refuses \"claim\" on cluster \"weir_redis\": \"OOM full\": \
-                 Redis is full, free memory or raise maxmemory"
+                 Redis is full; free memory or raise maxmemory"
                     .to_string(),
             ),
             (
                 Level::Warn,
                 "Redis refuses \"claim\" on cluster \"weir_redis\": \"LOADING soon\": \
-                 Redis loads its data, wait until it has"
+                 Redis is loading its data; wait until it has finished"
                     .to_string(),
             ),
         ];
@@ -269,8 +269,8 @@ mod tests {
         for replies in [
             Ok(vec![Value::Null, error("NOPERM no"), error("OOM full")]),
             Ok(vec![Value::Null]),
-            Err(Unknown::Login("WRONGPASS no".into()).into()),
-            Err(Definite::NotSent.into()),
+            Err(UnknownFailure::Login("WRONGPASS no".into()).into()),
+            Err(DefiniteFailure::NotSent.into()),
         ] {
             let effects = &mut bench.effects;
             bench.refusals.note_replies(&replies, "GET", 1_000, effects);

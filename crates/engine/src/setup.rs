@@ -34,7 +34,7 @@ pub trait Host {
 
 /// An engine, and what it needs of its host.
 #[derive(Debug)]
-pub struct Configured<E> {
+pub struct ConfiguredEngine<E> {
     /// The engine.
     pub engine: E,
     /// For each Redis that the engine asks, its name. In Envoy with Proxy-Wasm, the cluster of its bridge's internal listener.
@@ -46,14 +46,14 @@ pub struct Configured<E> {
 /// The most names of rules in one line of the log.
 const RULES_NAMED_MAX: usize = 20;
 
-/// What a host says, once, of an engine named `name` that it has made. `reaches` tells how Redis is reached: "by the cluster"
+/// What a host says, once, of an engine named `name` that it has made. `reaches` tells how Redis is reached: "through cluster"
 /// of a name, or "at" an address.
 pub fn started(name: &str, redis: &[String], reaches: &str, rules: &[String]) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let asks = match redis {
-        [] => "needs no Redis".into(),
+        [] => "uses no Redis".into(),
         redis => format!(
-            "asks Redis {reaches} {}",
+            "uses Redis {reaches} {}",
             redis.join(&format!(" and {reaches} "))
         ),
     };
@@ -64,7 +64,7 @@ pub fn started(name: &str, redis: &[String], reaches: &str, rules: &[String]) ->
     };
     let rules = match rules {
         [] => String::new(),
-        _ => format!(", has the rules {named}{more}"),
+        _ => format!(", rules {named}{more}"),
     };
     format!("{name} {version}: configured, {asks}{rules}")
 }
@@ -97,18 +97,18 @@ mod tests {
         let version = env!("CARGO_PKG_VERSION");
         let names = |list: &[&str]| -> Vec<String> { list.iter().map(|s| (*s).into()).collect() };
         assert_eq!(
-            started("a", &[], "by the cluster", &[]),
-            format!("a {version}: configured, needs no Redis")
+            started("a", &[], "through cluster", &[]),
+            format!("a {version}: configured, uses no Redis")
         );
         assert_eq!(
             started(
                 "a",
                 &names(&["r", "s"]),
-                "by the cluster",
+                "through cluster",
                 &names(&["x", "y"])
             ),
             format!(
-                "a {version}: configured, asks Redis by the cluster r and by the cluster s, has the rules x, y"
+                "a {version}: configured, uses Redis through cluster r and through cluster s, rules x, y"
             )
         );
         let many: Vec<String> = (0..23).map(|n| format!("r{n}")).collect();

@@ -68,7 +68,7 @@ impl<K: Ord> Tally<K> {
 
     /// Sends what was counted, if that is due: to be called on ticks. `text` is the name as Redis has it; `None`: nobody wants to
     /// know of it any more.
-    pub fn turn(
+    pub fn flush(
         &mut self,
         now_ms: u64,
         effects: &mut Effects,
@@ -107,7 +107,7 @@ mod tests {
     fn turn(tally: &mut Tally<u32>, now_ms: u64) -> Option<(BatchId, String)> {
         let mut effects = Effects::new();
         let text = |name: &u32| (*name != 13).then(|| name.to_string());
-        tally.turn(now_ms, &mut effects, text);
+        tally.flush(now_ms, &mut effects, text);
         match effects.as_slice() {
             [] => None,
             [Effect::Call { batch, body, .. }] => {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_go_out_by_their_names_two_seconds_apart_one_call_at_a_time() {
+    fn counts_are_sent_by_name_every_2_s_with_one_call_at_a_time() {
         let mut tally = Tally::new("weir", Subject::Limits);
         assert_eq!(turn(&mut tally, 60_000), None, "there is nothing to tell");
         for name in [7, 13, 7] {

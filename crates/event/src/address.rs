@@ -15,13 +15,13 @@ pub enum Network {
 
 /// What is no network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("is no network such as 203.0.113.0/24 or 2001:db8:7::/48")]
+#[error("is not a network such as 203.0.113.0/24 or 2001:db8:7::/48")]
 pub struct NetworkError;
 
 impl Network {
     /// The network of what Envoy gives as `source.address` (`1.2.3.4:5`, `[2001:db8::1]:5`), or of an address without a
     /// port. None if that is no address, such as the path of a socket.
-    pub fn of(address: &[u8]) -> Option<Self> {
+    pub fn from_address(address: &[u8]) -> Option<Self> {
         let text = core::str::from_utf8(address).ok()?;
         let with_port = text.parse::<SocketAddr>().map(|socket| socket.ip());
         let ip = with_port.or_else(|_| text.parse::<IpAddr>()).ok()?;
@@ -86,7 +86,8 @@ mod tests {
     #[test]
     fn an_address_is_cut_however_it_is_written() {
         let check = |address: &str, expected: Option<&str>| {
-            let network = Network::of(address.as_bytes()).map(|network| network.to_string());
+            let network =
+                Network::from_address(address.as_bytes()).map(|network| network.to_string());
             assert_eq!(network.as_deref(), expected, "{address}");
         };
         for address in [
@@ -103,7 +104,7 @@ mod tests {
         for none in ["", "/tmp/a.sock", "localhost:5", "203.0.113", "[::1]"] {
             check(none, None);
         }
-        assert_eq!(Network::of(b"1.2.3.4\xff"), None);
+        assert_eq!(Network::from_address(b"1.2.3.4\xff"), None);
     }
 
     #[test]
@@ -130,7 +131,7 @@ mod tests {
             // Cutting again cuts nothing.
             let text = network.to_string();
             let (first, _) = text.split_once('/').unwrap();
-            prop_assert_eq!(Network::of(first.as_bytes()), Some(network));
+            prop_assert_eq!(Network::from_address(first.as_bytes()), Some(network));
         }
 
         #[test]
@@ -149,12 +150,12 @@ mod tests {
             // An address whose last bits were changed may have become an IPv4 one.
             prop_assume!(other.to_canonical().is_ipv4() == ip.to_canonical().is_ipv4());
             prop_assert_eq!(Network::of_ip(other), Network::of_ip(ip));
-            prop_assert_eq!(Network::of(format!("{}", SocketAddr::new(ip, 1)).as_bytes()), Some(Network::of_ip(ip)));
+            prop_assert_eq!(Network::from_address(format!("{}", SocketAddr::new(ip, 1)).as_bytes()), Some(Network::of_ip(ip)));
         }
 
         #[test]
         fn no_bytes_panic_the_reader(address: Vec<u8>) {
-            let _ = Network::of(&address);
+            let _ = Network::from_address(&address);
             let _ = core::str::from_utf8(&address).map(str::parse::<Network>);
         }
     }

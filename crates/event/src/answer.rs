@@ -42,11 +42,11 @@ pub const MESSAGE_LEN_MAX: usize = 512;
 
 /// An event that is refused: for a verdict, and for the dead letters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {message}", reason.word())]
+#[error("{}: {message}", reason.label())]
 pub struct Rejection {
     /// Why, for programs.
     pub reason: Reason,
-    /// Why and where, for people.
+    /// Reason and place, for people.
     pub message: String,
 }
 
@@ -65,23 +65,23 @@ impl Rejection {
 
 const LEFT_OUT: &str = "…";
 
-/// The answer to a body of events. A batch is answered with status 202 whatever its verdicts are.
+/// The answer to an event batch. Its status is 202 whatever the verdicts are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = EventAnswer))]
 pub struct Answer {
-    /// How many events were accepted.
+    /// Number of accepted events.
     pub accepted: usize,
-    /// How many were known already.
+    /// Number of duplicates.
     pub duplicates: usize,
-    /// How many were rejected.
+    /// Number of rejected events.
     pub rejected: usize,
-    /// One for each event, in the order of the body.
+    /// One verdict per event, in the order of the body.
     pub verdicts: Vec<EventVerdict>,
-    /// The gateway has dropped all, since the person has not agreed.
+    /// The gateway dropped all events: the person has not consented.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub dropped: bool,
-    /// The gateway has dropped all, since the visitor is not in the sample.
+    /// The gateway dropped all events: the visitor is not in the sample.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub sampled: bool,
 }
@@ -91,7 +91,7 @@ pub struct Answer {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = EventAnswerVerdict))]
 pub struct EventVerdict {
-    /// Its id, if it has one: the client's, or the one that it was given.
+    /// The event's id, from the client or generated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub id: Option<String>,
@@ -102,7 +102,7 @@ pub struct EventVerdict {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(required = false, schema_with = reasons))]
     pub reason: Option<Reason>,
-    /// Why and where, for people.
+    /// Reason and place, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub message: Option<String>,
@@ -122,12 +122,12 @@ fn words<const N: usize>(
 
 #[cfg(feature = "openapi")]
 fn verdicts() -> utoipa::openapi::Object {
-    words("Its outcome.", Verdict::ALL.map(Verdict::word))
+    words("Its outcome.", Verdict::ALL.map(Verdict::label))
 }
 
 #[cfg(feature = "openapi")]
 fn reasons() -> utoipa::openapi::Object {
-    words("Why it was rejected.", Reason::ALL.map(Reason::word))
+    words("Why it was rejected.", Reason::ALL.map(Reason::label))
 }
 
 impl Answer {

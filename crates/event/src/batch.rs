@@ -26,12 +26,12 @@ pub struct Batch<'a> {
     /// When it was sent, by the client's clock, in milliseconds since the Unix epoch, if it says.
     pub sent_at_ms: Option<u64>,
     /// In their order: at least one, at most [`EVENTS_MAX`].
-    pub events: Vec<Sent<'a>>,
+    pub events: Vec<RawEvent<'a>>,
 }
 
 /// One event of a body: JSON, but not yet read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sent<'a> {
+pub struct RawEvent<'a> {
     /// As it was sent.
     pub json: &'a str,
 }
@@ -40,16 +40,16 @@ pub struct Sent<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
     /// Not JSON, or not of events. Status 400.
-    #[error("the body is no JSON of events: {0}")]
+    #[error("the body is not a valid event batch: {0}")]
     Unreadable(String),
     /// Without any. Status 400.
-    #[error("the body has no event")]
+    #[error("the body has no events")]
     Empty,
     /// More than [`EVENTS_MAX`]. Status 413.
-    #[error("the body has {0} events, may have {EVENTS_MAX}: send them in several")]
+    #[error("the body has {0} events, the maximum is {EVENTS_MAX}: split it")]
     TooMany(usize),
     /// Longer than [`BODY_LEN_MAX`]. Status 413.
-    #[error("the body has {0} bytes, may have {BODY_LEN_MAX}: send the events in several")]
+    #[error("the body has {0} bytes, the maximum is {BODY_LEN_MAX}: split it")]
     TooLong(usize),
 }
 
@@ -64,7 +64,7 @@ impl BatchError {
 }
 
 impl<'a> Batch<'a> {
-    /// Cuts a body. The events are not looked at: each is read by [`Sent::read`].
+    /// Cuts a body. The events are not looked at: each is read by [`RawEvent::read`].
     ///
     /// # Errors
     /// When the body as a whole is none.
@@ -97,12 +97,12 @@ impl<'a> Batch<'a> {
         let one: &RawValue = serde_json::from_slice(body)?;
         Ok(Parts {
             sent_at_ms: None,
-            list: List::of(one),
+            list: List::from_raw(one),
         })
     }
 }
 
-impl Sent<'_> {
+impl RawEvent<'_> {
     /// Reads the event.
     ///
     /// # Errors
@@ -134,15 +134,15 @@ struct Parts<'a> {
 
 /// A list of events: no more than [`EVENTS_MAX`] are kept, and all are counted.
 struct List<'a> {
-    events: Vec<Sent<'a>>,
+    events: Vec<RawEvent<'a>>,
     count: usize,
 }
 
 impl<'a> List<'a> {
-    fn of(one: &'a RawValue) -> Self {
+    fn from_raw(one: &'a RawValue) -> Self {
         let json = one.get();
         Self {
-            events: [Sent { json }].into(),
+            events: [RawEvent { json }].into(),
             count: 1,
         }
     }
@@ -170,7 +170,7 @@ impl<'de> Visitor<'de> for ListVisitor {
                 let count = events.len();
                 return Ok(List { events, count });
             };
-            events.push(Sent { json: raw.get() });
+            events.push(RawEvent { json: raw.get() });
         }
         let mut count = events.len();
         while seq.next_element::<IgnoredAny>()?.is_some() {

@@ -11,7 +11,7 @@ pub const AHEAD_MS_MAX: u64 = DAY_MS;
 pub enum ClockError {
     /// Further ahead than [`AHEAD_MS_MAX`].
     #[error(
-        "is {by_ms} ms ahead of its receipt, may be {AHEAD_MS_MAX}: check the client's clock, or send `sent_at_ms`"
+        "is {by_ms} ms after its receipt, the maximum is {AHEAD_MS_MAX}: check the client's clock, or send `sent_at_ms`"
     )]
     Ahead {
         /// So far.
@@ -19,7 +19,7 @@ pub enum ClockError {
     },
     /// Longer ago than the type's events are kept.
     #[error(
-        "is {by_ms} ms before its receipt, may be {max_ms}: check the client's clock, or send `sent_at_ms`"
+        "is {by_ms} ms before its receipt, the maximum is {max_ms}: check the client's clock, or send `sent_at_ms`"
     )]
     Back {
         /// So far.

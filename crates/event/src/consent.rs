@@ -3,27 +3,27 @@
 use serde::Deserialize;
 
 words! {
-    /// What a person has agreed to.
+    /// Consent of a person.
     pub enum Consent {
         /// Everything.
         Full = "full",
-        /// Events, but not who they are of: customer, visitor and address are dropped before the log.
+        /// Events without identity: customer, visitor and address are removed before the log.
         Anonymous = "anonymous",
-        /// Nothing: the events are dropped at the gateway.
+        /// Nothing: the gateway drops the events.
         None = "none",
     }
 }
 
-/// What a signal of the browser's (`Sec-GPC: 1`, `DNT: 1`) means.
+/// Effect of a browser privacy signal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Signal {
-    /// Nothing.
+    /// No effect.
     Ignore,
-    /// As [`Consent::Anonymous`]: unless set.
+    /// Consent is at most `anonymous`.
     #[default]
     Anonymise,
-    /// As [`Consent::None`].
+    /// Events are dropped.
     Drop,
 }
 
@@ -83,8 +83,11 @@ mod tests {
     #[test]
     fn words_are_read_as_they_are_written() {
         for consent in Consent::ALL {
-            assert_eq!(Consent::from_word(consent.word().as_bytes()), Some(consent));
+            assert_eq!(
+                Consent::from_label(consent.label().as_bytes()),
+                Some(consent)
+            );
         }
-        assert_eq!(Consent::from_word(b"Full"), None);
+        assert_eq!(Consent::from_label(b"Full"), None);
     }
 }

@@ -56,7 +56,7 @@ pub struct Envelope {
     pub customer: Option<CustomerId>,
     /// Which browser or app.
     pub visitor: Option<VisitorId>,
-    /// When it was, by the gateway's clock, in milliseconds since the Unix epoch.
+    /// Event time by the gateway's clock, in milliseconds since the Unix epoch.
     pub at_ms: u64,
     /// When it came to the gateway.
     pub received_ms: u64,
@@ -74,7 +74,7 @@ pub struct Envelope {
 
 /// What was decided of an event, beside its [`Stamps`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Decided {
+pub struct EventAttribution {
     /// Whose it is: [`Event::customer_for`].
     pub customer: Option<CustomerId>,
     /// When it was: [`occurred_ms`](crate::clock::occurred_ms).
@@ -87,22 +87,22 @@ pub struct Decided {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnvelopeError {
     /// Of a version that this Weir does not know.
-    #[error("the envelope is of version {0}, this Weir knows {VERSION}")]
+    #[error("unsupported envelope version {0}, expected {VERSION}")]
     Version(u8),
     /// They end too soon.
-    #[error("the envelope is cut off")]
+    #[error("the envelope is truncated")]
     CutOff,
     /// Something stands behind the end.
-    #[error("{0} bytes stand behind the envelope")]
+    #[error("{0} bytes after the envelope")]
     Trailing(usize),
     /// A part that no Weir writes.
-    #[error("the envelope's {0} is not one")]
+    #[error("the envelope's {0} is invalid")]
     Bad(&'static str),
 }
 
 impl Envelope {
     /// The envelope of `event`. Of an anonymous one neither customer nor visitor nor address are kept.
-    pub fn new(mut event: Event, stamps: &Stamps, decided: Decided) -> Self {
+    pub fn new(mut event: Event, stamps: &Stamps, decided: EventAttribution) -> Self {
         let is_anonymous = stamps.consent != Consent::Full;
         if is_anonymous {
             event.anonymise();
@@ -240,40 +240,40 @@ impl Envelope {
     }
 }
 
-/// An event as it is shown.
+/// A stored event.
 #[derive(Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-struct Shown<'a> {
-    /// Its name.
+struct EventView<'a> {
+    /// Its id.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     id: &'a EventId,
-    /// Its type, as it is registered.
+    /// Its registered type.
     #[serde(rename = "type")]
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     event_type: &'a EventType,
-    /// Who did it, if somebody was signed in.
+    /// The signed-in customer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(nullable = false, value_type = Option<String>))]
     customer: Option<&'a CustomerId>,
-    /// The visitor's name, from a cookie.
+    /// The visitor id, from a cookie.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(nullable = false, value_type = Option<String>))]
     visitor: Option<&'a VisitorId>,
-    /// When it was, by the gateway's clock, in milliseconds since the Unix epoch.
+    /// Event time by the gateway's clock, in milliseconds since the Unix epoch.
     at_ms: u64,
-    /// When it came to the gateway, in milliseconds since the Unix epoch.
+    /// Receipt time at the gateway, in milliseconds since the Unix epoch.
     received_ms: u64,
-    /// The name of the write key that it came with.
+    /// Name of its write key.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     key: &'a KeyName,
-    /// The address that it came from, cut to /24 or /48.
+    /// The client's address, truncated to /24 or /48.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(nullable = false))]
     address: Option<String>,
-    /// The topics that it is routed to.
+    /// Its topics.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     topics: &'a [Topic],
-    /// Whatever else it says.
+    /// Its attributes.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     attributes: &'a RawValue,
 }
@@ -281,7 +281,7 @@ struct Shown<'a> {
 #[cfg(feature = "openapi")]
 impl utoipa::PartialSchema for Envelope {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
-        Shown::schema()
+        EventView::schema()
     }
 }
 
@@ -296,7 +296,7 @@ impl utoipa::ToSchema for Envelope {
 impl Serialize for Envelope {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let attributes = serde_json::from_str(&self.attributes);
-        let shown = Shown {
+        let shown = EventView {
             id: &self.id,
             event_type: &self.event_type,
             customer: self.customer.as_ref(),

@@ -38,34 +38,34 @@ pub struct Event {
     pub attributes: Attributes,
 }
 
-/// An event as it is sent.
+/// An event from a client.
 #[derive(Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 struct Members<'a> {
-    /// Its name; a new one unless set.
+    /// The event id; default: generated.
     #[serde(borrow)]
     #[cfg_attr(
         feature = "openapi",
         schema(nullable = false, pattern = "^[A-Za-z0-9._:-]{1,64}$")
     )]
     id: Option<Cow<'a, str>>,
-    /// Its type, as it is registered.
+    /// Its registered type.
     #[serde(borrow, rename = "type")]
     #[cfg_attr(feature = "openapi", schema(pattern = "^[a-z0-9_.-]{1,64}$"))]
     event_type: Cow<'a, str>,
-    /// Who did it: only with the key of a server.
+    /// The customer; only with a server key.
     #[serde(borrow)]
     #[cfg_attr(feature = "openapi", schema(nullable = false, max_length = 128))]
     customer: Option<Cow<'a, str>>,
-    /// The visitor's name, from a cookie.
+    /// The visitor id, from a cookie.
     #[serde(borrow)]
     #[cfg_attr(feature = "openapi", schema(nullable = false, max_length = 128))]
     visitor: Option<Cow<'a, str>>,
-    /// When it happened, by the client's clock, in milliseconds since the Unix epoch.
+    /// Event time by the client's clock, in milliseconds since the Unix epoch.
     #[cfg_attr(feature = "openapi", schema(nullable = false))]
     at_ms: Option<u64>,
-    /// Whatever else it says.
+    /// Its attributes.
     #[cfg_attr(feature = "openapi", schema(nullable = false, value_type = Option<Object>))]
     attributes: Option<Attributes>,
 }
@@ -92,7 +92,7 @@ pub struct Pointer(String);
 /// What is no place in an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "must be a JSON pointer of at most 256 bytes that begins with /attributes/, such as /attributes/user"
+    "must be a JSON pointer of at most 256 bytes that starts with /attributes/, such as /attributes/user"
 )]
 pub struct PointerError;
 
@@ -168,7 +168,7 @@ impl Event {
             .map_err(|error| unreadable(&error.path().to_string(), error.inner()))?;
         reader.end().map_err(|error| unreadable(".", &error))?;
         if let Some(path) = inexact_number(json) {
-            let problem = "the number has more digits than can be kept: send it as a text";
+            let problem = "the number has too many digits: send it as a string";
             return Err(invalid(&path, problem));
         }
         Self::new(members)
@@ -178,8 +178,7 @@ impl Event {
         let attributes = members.attributes.unwrap_or_default();
         // The event itself is a level.
         if nesting_of(&attributes) >= NESTING_MAX {
-            let problem =
-                format!("arrays and objects stand in one another more than {NESTING_MAX} deep");
+            let problem = format!("arrays and objects are nested deeper than {NESTING_MAX}");
             return Err(invalid("attributes", problem));
         }
         check_length(&attributes)?;
@@ -222,7 +221,7 @@ impl Event {
         let text = |text: &'static str| Some(text.as_bytes());
         let customer = self.customer.as_ref().map(|name| name.as_str().as_bytes());
         let visitor = self.visitor.as_ref().map(|name| name.as_str().as_bytes());
-        Fingerprint::of([
+        Fingerprint::from_fields([
             text("weir-event-1"),
             Some(self.event_type.as_str().as_bytes()),
             customer,
@@ -238,7 +237,7 @@ impl Event {
             return id.clone();
         }
         let fields = [key.as_str().as_bytes(), &fingerprint.0].map(Some);
-        EventId::derived(Fingerprint::of(fields))
+        EventId::derived(Fingerprint::from_fields(fields))
     }
 
     /// Whose event it is. `user` is who the gateway says is signed in, and `place` where events of this type name their
@@ -258,7 +257,7 @@ impl Event {
         match (kind, &self.customer) {
             (Kind::Browser, Some(named)) if Some(named) != user => Err(Rejection::new(
                 Reason::CustomerNotAllowed,
-                "customer: only a server's key may name one; sign the user in at the gateway instead",
+                "customer: only server keys may set it; authenticate the user at the gateway instead",
             )),
             (Kind::Browser, _) => Ok(user.cloned()),
             (Kind::Server, Some(named)) => Ok(Some(named.clone())),
@@ -271,7 +270,7 @@ impl Event {
             None | Some(Value::Null) => return Ok(None),
             Some(Value::String(name)) => CustomerId::new(name),
             Some(Value::Number(number)) if !number.is_f64() => CustomerId::new(number.to_string()),
-            Some(_) => return Err(invalid(place.as_str(), "must be a text or a whole number")),
+            Some(_) => return Err(invalid(place.as_str(), "must be a string or an integer")),
         };
         name.map(Some)
             .map_err(|error| invalid(place.as_str(), error))
@@ -298,7 +297,7 @@ pub(crate) fn check_length(attributes: &Attributes) -> Result<(), Rejection> {
 }
 
 fn too_large(what: &str, length: usize) -> Rejection {
-    let message = format!("{what}: has {length} bytes, may have {EVENT_LEN_MAX}");
+    let message = format!("{what}: has {length} bytes, the maximum is {EVENT_LEN_MAX}");
     Rejection::new(Reason::TooLarge, message)
 }
 

@@ -13,7 +13,7 @@ impl Fingerprint {
     pub const LEN: usize = 16;
 
     /// The fingerprint of `fields`, in their order. A field that is missing is another than an empty one.
-    pub(crate) fn of<'f>(fields: impl IntoIterator<Item = Option<&'f [u8]>>) -> Self {
+    pub(crate) fn from_fields<'f>(fields: impl IntoIterator<Item = Option<&'f [u8]>>) -> Self {
         let mut hash = Sha256::new();
         for field in fields {
             // The length begins a field, so that no two lists of fields run together to the same bytes.
@@ -40,7 +40,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn of(fields: &[Option<Vec<u8>>]) -> Fingerprint {
-        Fingerprint::of(fields.iter().map(Option::as_deref))
+        Fingerprint::from_fields(fields.iter().map(Option::as_deref))
     }
 
     #[test]

@@ -23,7 +23,7 @@
 //! ```
 //! use weir_event::batch::Batch;
 //! use weir_event::consent::Consent;
-//! use weir_event::envelope::{Decided, Envelope};
+//! use weir_event::envelope::{EventAttribution, Envelope};
 //! use weir_event::routes::Routes;
 //! use weir_event::stamps::{Kind, Stamps};
 //! use weir_event::{clock, name::KeyName};
@@ -41,7 +41,7 @@
 //!     let customer = event.customer_for(stamps.kind, None, None)?;
 //!     let at_ms = clock::occurred_ms(event.at_ms, batch.sent_at_ms, stamps.received_ms, clock::DAY_MS)?;
 //!     let topics = Routes::default().topics(&event);
-//!     let envelope = Envelope::new(event, &stamps, Decided { customer, at_ms, topics });
+//!     let envelope = Envelope::new(event, &stamps, EventAttribution { customer, at_ms, topics });
 //!     assert_eq!(Envelope::decode(&envelope.encode())?, envelope);
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -74,16 +74,16 @@ macro_rules! words {
             /// All of them.
             pub const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
 
-            /// Its word.
-            pub const fn word(self) -> &'static str {
+            /// Its label.
+            pub const fn label(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)+
                 }
             }
 
-            /// The one whose word is `word`.
-            pub fn from_word(word: &[u8]) -> Option<Self> {
-                Self::ALL.into_iter().find(|one| one.word().as_bytes() == word)
+            /// The one with this label.
+            pub fn from_label(word: &[u8]) -> Option<Self> {
+                Self::ALL.into_iter().find(|one| one.label().as_bytes() == word)
             }
         }
     };

@@ -67,7 +67,7 @@ pub fn without(query: &[u8], name: &[u8]) -> Vec<u8> {
 pub fn read(query: &[u8]) -> Result<Event, Rejection> {
     if query.len() > QUERY_LEN_MAX {
         let message = format!(
-            "the query: has {} bytes, may have {QUERY_LEN_MAX}",
+            "the query: has {} bytes, the maximum is {QUERY_LEN_MAX}",
             query.len()
         );
         return Err(Rejection::new(Reason::TooLarge, message));
@@ -104,20 +104,20 @@ impl Fields {
             "type" => &mut self.event_type,
             "visitor" => &mut self.visitor,
             "at_ms" => &mut self.at_ms,
-            _ => return Err(invalid(name, "is unknown; attributes begin with `a.`")),
+            _ => return Err(invalid(name, "is unknown; attributes start with `a.`")),
         };
         match field.replace(value) {
             None => Ok(()),
-            Some(_) => Err(invalid(name, "stands there twice")),
+            Some(_) => Err(invalid(name, "appears twice")),
         }
     }
 
     fn put_attribute(&mut self, path: &str, name: String, value: String) -> Result<(), Rejection> {
         if self.attributes.insert(name, Value::String(value)).is_some() {
-            return Err(invalid(path, "stands there twice"));
+            return Err(invalid(path, "appears twice"));
         }
         if self.attributes.len() > QUERY_ATTRIBUTES_MAX {
-            let problem = format!("is one attribute too many: there may be {QUERY_ATTRIBUTES_MAX}");
+            let problem = format!("exceeds the maximum of {QUERY_ATTRIBUTES_MAX} attributes");
             return Err(invalid(path, problem));
         }
         Ok(())
@@ -184,7 +184,7 @@ fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
 fn text(name: &[u8], bytes: &[u8]) -> Result<String, Rejection> {
     core::str::from_utf8(bytes)
         .map(String::from)
-        .map_err(|_| invalid(&String::from_utf8_lossy(name), "is no UTF-8"))
+        .map_err(|_| invalid(&String::from_utf8_lossy(name), "is not UTF-8"))
 }
 
 #[cfg(test)]
@@ -213,19 +213,16 @@ mod tests {
             assert_eq!(rejection.message, expected);
         };
         check("", "type: is missing");
-        check(
-            "type=View",
-            "type: has a byte that is not allowed at position 0",
-        );
-        check("type=view&type=view", "type: stands there twice");
-        check("type=view&a.b=1&a.b=1", "a.b: stands there twice");
+        check("type=View", "type: has an invalid byte at position 0");
+        check("type=view&type=view", "type: appears twice");
+        check("type=view&a.b=1&a.b=1", "a.b: appears twice");
         check(
             "type=view&colour=1",
-            "colour: is unknown; attributes begin with `a.`",
+            "colour: is unknown; attributes start with `a.`",
         );
         check(
             "type=view&customer=u1",
-            "customer: is unknown; attributes begin with `a.`",
+            "customer: is unknown; attributes start with `a.`",
         );
         check(
             "type=view&at_ms=1.5",
@@ -239,13 +236,13 @@ mod tests {
             "type=view&at_ms=%2B5",
             "at_ms: must be milliseconds since the Unix epoch",
         );
-        check("type=view&a.b=%ff", "a.b: is no UTF-8");
+        check("type=view&a.b=%ff", "a.b: is not UTF-8");
         let many: Vec<_> = (0..=QUERY_ATTRIBUTES_MAX)
             .map(|n| format!("a.{n}=1"))
             .collect();
         let rejection = read(format!("type=view&{}", many.join("&")).as_bytes()).unwrap_err();
         assert!(
-            rejection.message.contains("one attribute too many"),
+            rejection.message.contains("exceeds the maximum"),
             "{rejection}"
         );
         let long = format!("type=view&a.b={}", "x".repeat(QUERY_LEN_MAX));

@@ -41,11 +41,11 @@ pub struct Routes {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = EventTypeRoute))]
 pub struct Route {
-    /// What an event's attributes must say.
+    /// Conditions on an event's attributes.
     #[serde(default, rename = "if", skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(feature = "openapi", schema(schema_with = conditions, required = false))]
     pub conditions: BTreeMap<Pointer, Value>,
-    /// Where it goes then.
+    /// Topics of a matching event.
     #[cfg_attr(feature = "openapi", schema(schema_with = topics))]
     pub topics: Vec<Topic>,
 }
@@ -111,7 +111,7 @@ impl Routes {
         match topics.len() <= TOPICS_MAX {
             true => Ok(()),
             false => {
-                let problem = format!("name {} topics, may name {TOPICS_MAX}", topics.len());
+                let problem = format!("name {} topics, the maximum is {TOPICS_MAX}", topics.len());
                 Err(FieldError::new("", problem))
             }
         }

@@ -12,11 +12,11 @@ use crate::consent::Consent;
 use crate::name::KeyName;
 
 words! {
-    /// Who has a write key.
+    /// Kind of sender of a write key.
     pub enum Kind {
-        /// Everybody who looks at the site: it says which site, and proves nothing.
+        /// Pages: the key is public. It names the site and proves nothing.
         Browser = "browser",
-        /// A server of the site's own.
+        /// A server of the site: the key is secret.
         Server = "server",
     }
 }
@@ -52,12 +52,10 @@ pub const REMOVED: [&str; 7] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StampError {
     /// The header is not there.
-    #[error(
-        "the header {0} is missing: requests must come by a gateway with Weir's filter for events"
-    )]
+    #[error("the header {0} is missing: send requests through a gateway with Weir's events filter")]
     Missing(&'static str),
     /// The header says something that no gateway says.
-    #[error("the header {0} is not one that a gateway writes")]
+    #[error("the header {0} is invalid: only a gateway may set it")]
     Bad(&'static str),
 }
 
@@ -66,12 +64,12 @@ impl Stamps {
     pub fn headers(&self) -> Vec<(&'static str, String)> {
         let mut headers = Vec::with_capacity(5);
         headers.push((EVENT_KEY, self.key.as_str().to_string()));
-        headers.push((EVENT_KIND, self.kind.word().to_string()));
+        headers.push((EVENT_KIND, self.kind.label().to_string()));
         headers.push((RECEIVED_MS, self.received_ms.to_string()));
         if let Some(address) = self.address {
             headers.push((EVENT_ADDRESS, address.to_string()));
         }
-        headers.push((CONSENT, self.consent.word().to_string()));
+        headers.push((CONSENT, self.consent.label().to_string()));
         headers
     }
 
@@ -84,7 +82,7 @@ impl Stamps {
         let bad = |name| move || StampError::Bad(name);
         let number = core::str::from_utf8(must(RECEIVED_MS)?);
         let number = number.ok().and_then(|text| text.parse().ok());
-        let consent = Consent::from_word(must(CONSENT)?);
+        let consent = Consent::from_label(must(CONSENT)?);
         let address = header(EVENT_ADDRESS).map(|value| {
             let text = core::str::from_utf8(value).ok();
             let network = text.and_then(|text| text.parse().ok());
@@ -92,7 +90,7 @@ impl Stamps {
         });
         Ok(Self {
             key: KeyName::new(must(EVENT_KEY)?).map_err(|_| StampError::Bad(EVENT_KEY))?,
-            kind: Kind::from_word(must(EVENT_KIND)?).ok_or_else(bad(EVENT_KIND))?,
+            kind: Kind::from_label(must(EVENT_KIND)?).ok_or_else(bad(EVENT_KIND))?,
             received_ms: number.ok_or_else(bad(RECEIVED_MS))?,
             address: address.transpose()?,
             consent: consent

@@ -111,9 +111,9 @@ mod tests {
     use proptest::prelude::*;
 
     #[derive(Clone, Debug, PartialEq)]
-    struct Happened(String, u64);
+    struct TimedEvent(String, u64);
 
-    impl Occurrence for Happened {
+    impl Occurrence for TimedEvent {
         fn event_type(&self) -> &str {
             &self.0
         }
@@ -123,14 +123,14 @@ mod tests {
         }
     }
 
-    fn course(events: &[(&str, u64)]) -> Vec<Happened> {
+    fn course(events: &[(&str, u64)]) -> Vec<TimedEvent> {
         let events = events.iter();
         events
-            .map(|(name, at_ms)| Happened((*name).to_string(), *at_ms))
+            .map(|(name, at_ms)| TimedEvent((*name).to_string(), *at_ms))
             .collect()
     }
 
-    fn day() -> Vec<Happened> {
+    fn day() -> Vec<TimedEvent> {
         course(&[
             ("view", 10),
             ("view", 20),
@@ -141,7 +141,7 @@ mod tests {
         ])
     }
 
-    fn times(events: &[&Happened]) -> Vec<u64> {
+    fn times(events: &[&TimedEvent]) -> Vec<u64> {
         events.iter().map(|event| event.1).collect()
     }
 
@@ -178,8 +178,8 @@ mod tests {
         assert_eq!(pairs("order", "view", 1_000), []);
     }
 
-    fn courses() -> impl Strategy<Value = Vec<Happened>> {
-        let event = ("[abc]", 0_u64..100).prop_map(|(name, at_ms)| Happened(name, at_ms));
+    fn courses() -> impl Strategy<Value = Vec<TimedEvent>> {
+        let event = ("[abc]", 0_u64..100).prop_map(|(name, at_ms)| TimedEvent(name, at_ms));
         prop::collection::vec(event, 0..30).prop_map(|mut events| {
             events.sort_by_key(|event| event.1);
             events
@@ -190,7 +190,7 @@ mod tests {
         /// Against what the words say, tried for every event.
         #[test]
         fn the_answers_are_those_of_the_words(events in courses(), end_ms in 0_u64..120, window_ms in 0_u64..50) {
-            let of = |name: &str| -> Vec<&Happened> { events.iter().filter(|event| event.0 == name).collect() };
+            let of = |name: &str| -> Vec<&TimedEvent> { events.iter().filter(|event| event.0 == name).collect() };
             let within = |end_ms: u64| {
                 of("a").iter().filter(|event| event.1 <= end_ms && event.1 + window_ms > end_ms).count()
             };

@@ -35,7 +35,7 @@ pub enum Answer {
 
 impl Answer {
     /// The word for it in answers.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Fits => "fits",
             Self::DoesNot => "does_not",
@@ -46,7 +46,7 @@ impl Answer {
 
 /// What a store says of one SKU and the vehicles of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stored {
+pub enum StoredAnswer {
     /// Bit `i` is 1 if it fits vehicle `i`; the others it does not fit.
     Known(u8),
     /// The directory has no such SKU: it is unknown, or in another place.
@@ -55,7 +55,7 @@ pub enum Stored {
     Lost,
 }
 
-impl Stored {
+impl StoredAnswer {
     /// The answer for vehicle `index` of the question, from 0.
     pub fn answer(self, index: usize) -> Answer {
         match self {
@@ -68,7 +68,7 @@ impl Stored {
 
 /// A SKU that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct SkuQuery {
     /// The SKU.
     pub sku: Sku,
     /// What the client takes for its SPU: a hint that spares a look for its place. A wrong one costs one more look.
@@ -81,7 +81,7 @@ pub struct Check {
     /// The vehicles: 1 to [`VEHICLES_MAX`].
     pub vehicles: Vec<VehicleId>,
     /// The SKUs: 1 to [`SKUS_MAX`].
-    pub skus: Vec<Wanted>,
+    pub skus: Vec<SkuQuery>,
 }
 
 /// Why a question is refused.
@@ -91,13 +91,13 @@ pub enum CheckError {
     #[error("the body is longer than {BODY_LEN_MAX} bytes")]
     TooLong,
     /// It is no JSON, or has not these members.
-    #[error("the body is not of the form {{\"vehicles\": [\"1000001\"], \"skus\": [\"S1\"]}}: {0}")]
+    #[error("the body must have the form {{\"vehicles\": [\"1000001\"], \"skus\": [\"S1\"]}}: {0}")]
     Body(String),
     /// No vehicle or too many.
-    #[error("vehicles: there are {0}, must be 1 to {VEHICLES_MAX}")]
+    #[error("vehicles: has {0} entries, must have 1 to {VEHICLES_MAX}")]
     Vehicles(usize),
     /// No SKU or too many.
-    #[error("skus: there are {0}, must be 1 to {SKUS_MAX}")]
+    #[error("skus: has {0} entries, must have 1 to {SKUS_MAX}")]
     Skus(usize),
     /// A vehicle's id will not do.
     #[error("vehicles[{0}]: {1}")]
@@ -112,7 +112,7 @@ pub enum CheckError {
     #[error("vehicle: {0}")]
     Query(VehicleIdError),
     /// The query's `after` is not what an answer gave as `next`.
-    #[error("after: must be what the last answer gave as next")]
+    #[error("after: must be the `next` of the previous answer")]
     After,
 }
 
@@ -147,10 +147,10 @@ struct Text<'a> {
     #[serde(borrow)]
     vehicles: Vec<Cow<'a, str>>,
     #[serde(borrow)]
-    skus: Vec<WantedText<'a>>,
+    skus: Vec<SkuQueryText<'a>>,
 }
 
-struct WantedText<'a> {
+struct SkuQueryText<'a> {
     sku: Cow<'a, str>,
     spu: Option<Cow<'a, str>>,
 }
@@ -201,7 +201,7 @@ impl Check {
             out.extend_from_slice(b",\"answers\":[");
             for vehicle in 0..self.vehicles.len() {
                 comma(vehicle, out);
-                push_text(answer(index, vehicle).word(), out);
+                push_text(answer(index, vehicle).label(), out);
             }
             out.extend_from_slice(b"]}");
         }
@@ -209,40 +209,40 @@ impl Check {
     }
 }
 
-impl WantedText<'_> {
-    fn check(&self, index: usize) -> Result<Wanted, CheckError> {
+impl SkuQueryText<'_> {
+    fn check(&self, index: usize) -> Result<SkuQuery, CheckError> {
         let sku = Sku::new(self.sku.as_bytes()).map_err(|error| CheckError::Sku(index, error))?;
         let spu = self.spu.as_ref().map(|spu| Spu::new(spu.as_bytes()));
         let spu = spu
             .transpose()
             .map_err(|error| CheckError::Spu(index, error))?;
-        Ok(Wanted { sku, spu })
+        Ok(SkuQuery { sku, spu })
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for WantedText<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for SkuQueryText<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(WantedVisitor)
+        deserializer.deserialize_any(SkuQueryVisitor)
     }
 }
 
-struct WantedVisitor;
+struct SkuQueryVisitor;
 
-impl<'de> Visitor<'de> for WantedVisitor {
-    type Value = WantedText<'de>;
+impl<'de> Visitor<'de> for SkuQueryVisitor {
+    type Value = SkuQueryText<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a SKU as a text, or {\"sku\", \"spu\"}")
+        f.write_str("a SKU as a string, or {\"sku\", \"spu\"}")
     }
 
     fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
         let sku = Cow::Borrowed(text);
-        Ok(WantedText { sku, spu: None })
+        Ok(SkuQueryText { sku, spu: None })
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
         let sku = Cow::Owned(text.into());
-        Ok(WantedText { sku, spu: None })
+        Ok(SkuQueryText { sku, spu: None })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
@@ -256,7 +256,7 @@ impl<'de> Visitor<'de> for WantedVisitor {
         }
         let Members { sku, spu } =
             Members::deserialize(de::value::MapAccessDeserializer::new(map))?;
-        Ok(WantedText { sku, spu })
+        Ok(SkuQueryText { sku, spu })
     }
 }
 
@@ -383,13 +383,13 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         for (body, code, says) in [
-            ("", "invalid_body", "of the form"),
-            ("[]", "invalid_body", "of the form"),
+            ("", "invalid_body", "the form"),
+            ("[]", "invalid_body", "the form"),
             (r#"{"vehicles":["1000001"]}"#, "invalid_body", "skus"),
             (
                 r#"{"vehicles":["1000001"],"skus":[7]}"#,
                 "invalid_body",
-                "a SKU as a text",
+                "a SKU as a string",
             ),
             (
                 r#"{"vehicles":["1000001"],"skus":[{"spu":"P"}]}"#,
@@ -444,7 +444,11 @@ mod tests {
         let body = r#"{"skus":["S\"1",{"sku":"S2","spu":"P"},{"sku":"S2"}],"vehicles":["0000007","1000001"]}"#;
         let check = Check::read(body.as_bytes()).unwrap();
         assert_eq!(check.skus[1].spu.as_ref().unwrap().as_str(), "P");
-        let stored = [Stored::Known(0b10), Stored::Absent, Stored::Lost];
+        let stored = [
+            StoredAnswer::Known(0b10),
+            StoredAnswer::Absent,
+            StoredAnswer::Lost,
+        ];
         let mut out = Vec::new();
         check.write(|sku, vehicle| stored[sku].answer(vehicle), &mut out);
         let json: serde_json::Value = serde_json::from_slice(&out).unwrap();

@@ -9,7 +9,7 @@
 //! | [`id`] | names and numbers that come from outside |
 //! | [`check`] | what a client may ask at once, and how it is answered |
 //! | [`shape`] | a SKU's offsets as Redis keeps them |
-//! | [`place`] | in which Redis a product is, and the rules that say so |
+//! | [`placement`] | in which Redis a product is, and the rules that say so |
 //! | `model` | what the scripts in Redis do, in Rust (feature `model`) |
 //! | [`engine`] | the engine of its filter: events in, effects out |
 //! | [`redis`] | Redis keys, and typed calls of the scripts in `lua/` |
@@ -26,14 +26,14 @@ pub mod engine;
 pub mod id;
 #[cfg(feature = "model")]
 pub mod model;
-pub mod place;
+pub mod placement;
 pub mod redis;
 pub mod routes;
 pub mod shape;
 
 pub use check::Answer;
 pub use id::{Merchant, Offset, ProductType, Sku, Spu, VehicleId};
-pub use place::{Cluster, Place};
+pub use placement::{Cluster, Placement};
 pub use shape::{Plan, Shape};
 
 /// How many offsets a segment has: 1 to 50,000 are segment 0. A bitmap of all of them takes 6.3 KB, so that no key is large.

@@ -5,9 +5,9 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use crate::check::Stored;
+use crate::check::StoredAnswer;
 use crate::shape::bit;
-use crate::{Offset, Place, SEGMENT_LEN, SPARSE_MAX, Shape, Sku, VehicleId};
+use crate::{Offset, Placement, SEGMENT_LEN, SPARSE_MAX, Shape, Sku, VehicleId};
 
 /// What Redis has of one product.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ enum Kind {
 
 /// The outcome of a change, as `fit_add.lua` says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Changed {
+pub enum ChangeOutcome {
     /// It is done.
     Done,
     /// The SKU must be written whole.
@@ -46,7 +46,7 @@ pub enum Changed {
 
 /// What is kept of a SKU, as `fit_verify.lua` says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum SkuAudit {
     /// Nothing.
     Nothing,
     /// A mark of this version.
@@ -57,7 +57,7 @@ pub enum Kept {
 
 /// A key that may be lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lost {
+pub enum LostKey {
     /// The whole directory.
     Directory,
     /// One SKU's set.
@@ -100,15 +100,15 @@ impl Product {
         [from, to]: [u64; 2],
         added: &[Offset],
         removed: &[Offset],
-    ) -> Changed {
+    ) -> ChangeOutcome {
         let Some(entry) = self.directory.get(sku).cloned() else {
-            return Changed::NeedsWhole;
+            return ChangeOutcome::NeedsWhole;
         };
         if entry.version >= to {
-            return Changed::Known;
+            return ChangeOutcome::Known;
         }
         if entry.version != from {
-            return Changed::NeedsWhole;
+            return ChangeOutcome::NeedsWhole;
         }
         let kind = match entry.kind {
             Kind::Set => self.add_to_set(sku, added, removed).then_some(Kind::Set),
@@ -119,11 +119,11 @@ impl Product {
             Kind::None | Kind::Dropped => None,
         };
         let Some(kind) = kind else {
-            return Changed::NeedsWhole;
+            return ChangeOutcome::NeedsWhole;
         };
         self.directory
             .insert(sku.clone(), Entry { version: to, kind });
-        Changed::Done
+        ChangeOutcome::Done
     }
 
     fn add_to_set(&mut self, sku: &Sku, added: &[Offset], removed: &[Offset]) -> bool {
@@ -215,14 +215,14 @@ impl Product {
     }
 
     /// `fit_query.lua`, of one SKU.
-    pub fn query(&self, vehicles: &[Offset], sku: &Sku) -> Stored {
+    pub fn query(&self, vehicles: &[Offset], sku: &Sku) -> StoredAnswer {
         let Some(entry) = self.directory.get(sku) else {
-            return Stored::Absent;
+            return StoredAnswer::Absent;
         };
         let mut fits = 0;
         for (index, vehicle) in vehicles.iter().enumerate() {
             let is_fit = match &entry.kind {
-                Kind::Dropped => return Stored::Absent,
+                Kind::Dropped => return StoredAnswer::Absent,
                 Kind::None => Some(false),
                 Kind::Set => self.sets.get(sku).map(|set| set.contains(vehicle)),
                 Kind::Bitmaps(named) if !named.contains(&vehicle.segment()) => Some(false),
@@ -230,22 +230,22 @@ impl Product {
             };
             match is_fit {
                 Some(is_fit) => fits |= u8::from(is_fit) << index,
-                None => return Stored::Lost,
+                None => return StoredAnswer::Lost,
             }
         }
-        Stored::Known(fits)
+        StoredAnswer::Known(fits)
     }
 
     /// `fit_query_bitmaps.lua`, of one SKU and all vehicles.
-    pub fn query_bitmaps(&self, vehicles: &[Offset], sku: &Sku) -> Stored {
+    pub fn query_bitmaps(&self, vehicles: &[Offset], sku: &Sku) -> StoredAnswer {
         let mut fits = 0;
         for (index, vehicle) in vehicles.iter().enumerate() {
             match self.in_bitmap(sku, *vehicle) {
                 Some(is_fit) => fits |= u8::from(is_fit) << index,
-                None => return Stored::Absent,
+                None => return StoredAnswer::Absent,
             }
         }
-        Stored::Known(fits)
+        StoredAnswer::Known(fits)
     }
 
     fn in_bitmap(&self, sku: &Sku, vehicle: Offset) -> Option<bool> {
@@ -254,12 +254,12 @@ impl Product {
     }
 
     /// `fit_verify.lua`, of one SKU.
-    pub fn kept(&self, sku: &Sku) -> Kept {
+    pub fn audit_sku(&self, sku: &Sku) -> SkuAudit {
         let Some(Entry { version, kind }) = self.directory.get(sku) else {
-            return Kept::Nothing;
+            return SkuAudit::Nothing;
         };
         let offsets = match kind {
-            Kind::Dropped => return Kept::Dropped(*version),
+            Kind::Dropped => return SkuAudit::Dropped(*version),
             Kind::None => Some(Vec::new()),
             Kind::Set => self.sets.get(sku).map(|set| set.iter().copied().collect()),
             Kind::Bitmaps(named) => {
@@ -268,15 +268,15 @@ impl Product {
                 all.map(|all| all.into_iter().flatten().copied().collect())
             }
         };
-        Kept::Relations(*version, offsets)
+        SkuAudit::Relations(*version, offsets)
     }
 
     /// A key is lost.
-    pub fn lose(&mut self, lost: &Lost) {
+    pub fn lose(&mut self, lost: &LostKey) {
         match lost {
-            Lost::Directory => self.directory.clear(),
-            Lost::Set(sku) => drop(self.sets.remove(sku)),
-            Lost::Bitmap(sku, segment) => drop(self.bitmaps.remove(&(sku.clone(), *segment))),
+            LostKey::Directory => self.directory.clear(),
+            LostKey::Set(sku) => drop(self.sets.remove(sku)),
+            LostKey::Bitmap(sku, segment) => drop(self.bitmaps.remove(&(sku.clone(), *segment))),
         }
     }
 }
@@ -289,11 +289,17 @@ fn offsets(segment: u32, bytes: &[u8]) -> BTreeSet<Offset> {
 
 /// The routes: `fit_route.lua` and `fit_route_put.lua`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Routes(BTreeMap<Sku, (u64, Option<Place>)>);
+pub struct Routes(BTreeMap<Sku, (u64, Option<Placement>)>);
 
 impl Routes {
     /// Whether it was written.
-    pub fn put(&mut self, sku: &Sku, version: u64, is_forced: bool, place: Option<Place>) -> bool {
+    pub fn put(
+        &mut self,
+        sku: &Sku,
+        version: u64,
+        is_forced: bool,
+        place: Option<Placement>,
+    ) -> bool {
         let is_newer = self.0.get(sku).is_some_and(|(old, _)| *old > version);
         if is_newer && !is_forced {
             return false;
@@ -309,7 +315,7 @@ impl Routes {
     }
 
     /// Version and place; `None`: no route is known.
-    pub fn get(&self, sku: &Sku) -> Option<&(u64, Option<Place>)> {
+    pub fn get(&self, sku: &Sku) -> Option<&(u64, Option<Placement>)> {
         self.0.get(sku)
     }
 }
@@ -326,7 +332,7 @@ pub struct Map {
 
 /// The result of writing a piece of the map, as `fit_vehicles_put.lua` says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mapped {
+pub enum MapPutOutcome {
     /// It is written.
     Done,
     /// A newer generation is there.
@@ -343,14 +349,14 @@ impl Map {
         before: u32,
         vehicles: &[Option<VehicleId>],
         head: Option<(u32, u64)>,
-    ) -> Mapped {
+    ) -> MapPutOutcome {
         if self.head.is_some_and(|(known, ..)| known > generation) {
-            return Mapped::Superseded;
+            return MapPutOutcome::Superseded;
         }
         let place = (generation, before / SEGMENT_LEN);
         let begin = (before % SEGMENT_LEN) as usize;
         if self.blocks.get(&place).map_or(0, Vec::len) < begin {
-            return Mapped::Hole;
+            return MapPutOutcome::Hole;
         }
         if !vehicles.is_empty() {
             let block = self.blocks.entry(place).or_default();
@@ -361,7 +367,7 @@ impl Map {
         if let Some((count, stamp)) = head {
             self.flip(generation, count, stamp);
         }
-        Mapped::Done
+        MapPutOutcome::Done
     }
 
     fn flip(&mut self, generation: u64, mut count: u32, mut stamp: u64) {

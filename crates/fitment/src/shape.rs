@@ -30,7 +30,7 @@ pub enum Shape {
 impl Shape {
     /// The shape of `offsets`, which ascend. `segments`: how many segments the map of vehicles has, for
     /// [`Plan::Bitmaps`], which writes all of them.
-    pub fn of(plan: Plan, offsets: &[Offset], segments: u32) -> Self {
+    pub fn from_offsets(plan: Plan, offsets: &[Offset], segments: u32) -> Self {
         match plan {
             Plan::Directory if offsets.is_empty() => Self::None,
             Plan::Directory if offsets.len() <= SPARSE_MAX => Self::Set(offsets.to_vec()),
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn few_are_a_set_and_many_are_bitmaps() {
-        let of = |count| Shape::of(Plan::Directory, &offsets(1..=count), 1);
+        let of = |count| Shape::from_offsets(Plan::Directory, &offsets(1..=count), 1);
         assert_eq!(of(0), Shape::None);
         assert!(matches!(of(511), Shape::Set(_)));
         let Shape::Bitmaps(bitmaps) = of(512) else {
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_seeds_plan_writes_every_segment() {
-        let shape = Shape::of(Plan::Bitmaps, &offsets([50_001]), 3);
+        let shape = Shape::from_offsets(Plan::Bitmaps, &offsets([50_001]), 3);
         let expected = [vec![0x80], vec![0xc0], vec![0x80]];
         let Shape::Bitmaps(bitmaps) = shape else {
             panic!("no bitmaps");
@@ -148,7 +148,7 @@ mod tests {
         ) {
             let all = offsets(numbers.iter().copied());
             for plan in [Plan::Directory, Plan::Bitmaps] {
-                let shape = Shape::of(plan, &all, 4);
+                let shape = Shape::from_offsets(plan, &all, 4);
                 prop_assert_eq!(shape.len(), numbers.len());
                 if let Shape::Bitmaps(bitmaps) = shape {
                     let has = |number| {

@@ -39,16 +39,16 @@ pub const VALUE_LEN_MAX: usize = 1 + 10 + VIEWS_MAX * (1 + 1 + Sku::LEN_MAX + 8)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ColdError {
     /// It is of a version that this Weir does not know.
-    #[error("the value is of version {0}")]
+    #[error("unsupported value version {0}")]
     Version(u8),
     /// It ends within a view.
-    #[error("the value is cut short")]
+    #[error("the value is truncated")]
     Short,
     /// It is longer than any that is written.
     #[error("the value is too long")]
     TooLong,
     /// Something in it is never written so.
-    #[error("view {0} of the value is not one of a list")]
+    #[error("view {0} of the value is not valid in a list")]
     View(usize),
 }
 

@@ -29,7 +29,7 @@ pub mod redis;
 pub mod sku;
 pub mod slot;
 
-pub use list::{Loaded, Removals, Viewed, ViewedProduct};
+pub use list::{LoadedLists, Removals, ViewOutcome, ViewedProduct};
 pub use owner::Owner;
 pub use sku::Sku;
 

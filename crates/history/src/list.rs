@@ -24,7 +24,7 @@ impl ViewedProduct {
 
 /// What Redis has of an owner's removals and cold list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Loaded {
+pub enum LoadedLists {
     /// Nothing: views may be there that were removed, and must not be shown.
     #[default]
     Nothing,
@@ -36,7 +36,7 @@ pub enum Loaded {
 
 /// The outcome of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Viewed {
+pub enum ViewOutcome {
     /// It was deleted or cleared before: nothing changed.
     Removed,
     /// It is the latest view of its product.
@@ -105,14 +105,14 @@ pub fn count(products: usize, max: usize) -> usize {
 
 /// The place in a list after which a page begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ListCursor {
     /// After views of this time,
     pub at_ms: u64,
     /// and of this product, if it is set: else after all of that time.
     pub sku: Option<Sku>,
 }
 
-impl Place {
+impl ListCursor {
     /// Reads `<ms>` or `<ms>,<sku>`.
     pub fn read(text: &str) -> Option<Self> {
         let (at_ms, sku) = match text.split_once(',') {
@@ -179,10 +179,10 @@ mod tests {
 
     #[test]
     fn a_place_is_a_time_and_maybe_a_product() {
-        let place = Place::read("20,a,b").unwrap();
+        let place = ListCursor::read("20,a,b").unwrap();
         assert_eq!(place.sku, Some(Sku::new("a,b").unwrap()));
         for none in ["", "x", "+1", "-1", "1,", "99999999999999999999", ",a"] {
-            assert_eq!(Place::read(none), None, "{none}");
+            assert_eq!(ListCursor::read(none), None, "{none}");
         }
     }
 
@@ -210,12 +210,12 @@ mod tests {
         #[test]
         fn pages_leave_nothing_out(pairs in vec_of((0..20_u64, 1..6_u64), 0..30), size in 1..7_usize) {
             let whole = merge(list(&pairs), &Removals::default(), 0, 200);
-            let (mut pages, mut place): (Vec<ViewedProduct>, Option<Place>) = (vec![], None);
+            let (mut pages, mut place): (Vec<ViewedProduct>, Option<ListCursor>) = (vec![], None);
             loop {
                 let rest = whole.iter().filter(|seen| place.as_ref().is_none_or(|place| place.is_before(seen)));
                 let page: Vec<ViewedProduct> = rest.take(size).cloned().collect();
                 let Some(last) = page.last() else { break };
-                place = Place::read(&format!("{},{}", last.at_ms, last.sku));
+                place = ListCursor::read(&format!("{},{}", last.at_ms, last.sku));
                 pages.extend(page);
             }
             prop_assert_eq!(pages, whole);

@@ -7,7 +7,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::{Loaded, Removals, Sku, Viewed, ViewedProduct};
+use crate::{LoadedLists, Removals, Sku, ViewOutcome, ViewedProduct};
 
 /// The keys of one owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Hot {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Marker {
     cleared_ms: u64,
-    loaded: Loaded,
+    loaded: LoadedLists,
     generation: Option<String>,
 }
 
@@ -34,7 +34,7 @@ struct Marker {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListReply {
     /// What is loaded.
-    pub loaded: Loaded,
+    pub loaded: LoadedLists,
     /// Of which generation the list is; `None`: of none.
     pub generation: Option<String>,
     /// The views, the newest first.
@@ -49,22 +49,22 @@ enum Count {
 
 impl Hot {
     /// `history_view.lua`.
-    pub fn view(&mut self, views: &[ViewedProduct], max: usize) -> Vec<Viewed> {
+    pub fn view(&mut self, views: &[ViewedProduct], max: usize) -> Vec<ViewOutcome> {
         let cleared_ms = self.cleared_ms();
         let mut outcomes = Vec::new();
         for ViewedProduct { sku, at_ms } in views {
             let deleted_ms = self.deleted.get(sku).copied();
             let known_ms = self.views.get(sku).copied();
             outcomes.push(if *at_ms <= cleared_ms.max(deleted_ms.unwrap_or(0)) {
-                Viewed::Removed
+                ViewOutcome::Removed
             } else if known_ms.is_some_and(|known_ms| *at_ms <= known_ms) {
-                Viewed::Known
+                ViewOutcome::Known
             } else {
                 self.views.insert(sku.clone(), *at_ms);
-                Viewed::Latest
+                ViewOutcome::Latest
             });
         }
-        if outcomes.contains(&Viewed::Latest) {
+        if outcomes.contains(&ViewOutcome::Latest) {
             self.trim(max);
             self.changed();
         }
@@ -89,9 +89,9 @@ impl Hot {
         if was_full
             && gone > 0
             && let Some(marker) = &mut self.marker
-            && marker.loaded == Loaded::All
+            && marker.loaded == LoadedLists::All
         {
-            marker.loaded = Loaded::Removals;
+            marker.loaded = LoadedLists::Removals;
         }
         self.changed();
         gone
@@ -137,8 +137,8 @@ impl Hot {
         }
         self.trim(max);
         let comes = match cold {
-            Some(_) => Loaded::All,
-            None => Loaded::Removals,
+            Some(_) => LoadedLists::All,
+            None => LoadedLists::Removals,
         };
         let marker = self.marker.get_or_insert_default();
         marker.cleared_ms = cleared_ms;
@@ -146,9 +146,9 @@ impl Hot {
             marker.loaded = marker.loaded.max(comes);
         }
         self.count = None;
-        let mut told = self.told();
+        let mut told = self.list_reply();
         if generation.is_some() && told.generation.as_deref() != generation {
-            told.loaded = Loaded::Nothing;
+            told.loaded = LoadedLists::Nothing;
         }
         told
     }
@@ -165,7 +165,7 @@ impl Hot {
         let marker = self.marker.get_or_insert_default();
         let new = || [run.as_str(), ".", name].concat();
         marker.generation.get_or_insert_with(new);
-        self.told()
+        self.list_reply()
     }
 
     /// What is loaded by the word of another process of Redis may lack removals.
@@ -176,7 +176,7 @@ impl Hot {
         };
         let generation = marker.generation.as_ref();
         if generation.is_some_and(|generation| !generation.starts_with(&run)) {
-            (marker.loaded, marker.generation) = (Loaded::Nothing, None);
+            (marker.loaded, marker.generation) = (LoadedLists::Nothing, None);
             self.count = None;
         }
     }
@@ -193,23 +193,23 @@ impl Hot {
     }
 
     /// What is loaded, as the next reader will be told.
-    pub fn loaded(&self) -> Loaded {
+    pub fn loaded(&self) -> LoadedLists {
         let mut read = self.clone();
         read.forget_other_run();
-        read.noted()
+        read.loaded_lists()
     }
 
     /// What the marker says.
-    fn noted(&self) -> Loaded {
+    fn loaded_lists(&self) -> LoadedLists {
         self.marker
             .as_ref()
-            .map_or(Loaded::Nothing, |marker| marker.loaded)
+            .map_or(LoadedLists::Nothing, |marker| marker.loaded)
     }
 
-    fn told(&self) -> ListReply {
+    fn list_reply(&self) -> ListReply {
         let marker = self.marker.as_ref();
         ListReply {
-            loaded: self.noted(),
+            loaded: self.loaded_lists(),
             generation: marker.and_then(|marker| marker.generation.clone()),
             views: self.views(),
         }

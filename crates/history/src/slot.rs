@@ -51,7 +51,7 @@ impl Tags {
     }
 
     /// The tag of a slot.
-    pub fn of(&self, slot: u16) -> String {
+    pub fn tag(&self, slot: u16) -> String {
         let tag = self.0.get(usize::from(slot % SLOTS));
         tag.copied().unwrap_or_default().to_string()
     }
@@ -77,7 +77,7 @@ mod tests {
     fn every_slot_has_a_tag() {
         let tags = Tags::new();
         for number in 0..SLOTS {
-            assert_eq!(slot(tags.of(number).as_bytes()), number);
+            assert_eq!(slot(tags.tag(number).as_bytes()), number);
         }
     }
 }

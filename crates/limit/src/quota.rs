@@ -19,19 +19,18 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 /// `burst · per_ms` is at most this, so that a script's numbers, which are doubles, are exact.
 const TICKS_MAX: u64 = 1 << 52;
 
-/// How requests are counted. What each promises is told in [the module](super).
+/// How a rule counts requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Algorithm {
-    /// The generic cell rate algorithm (ITU-T I.371, annex A, as the continuous-state leaky bucket): a
-    /// burst, and then the rate, evenly.
+    /// Generic cell rate algorithm (ITU-T I.371, annex A): a burst, then an even rate.
     #[default]
     Gcra,
-    /// So many in any period, whenever it begins.
+    /// At most `rate` requests in any window of length `per`.
     SlidingWindow,
-    /// So many in each period since the epoch.
+    /// At most `rate` requests in each period since the Unix epoch.
     FixedWindow,
-    /// So many at once.
+    /// At most `rate` concurrent requests.
     Concurrency,
 }
 

@@ -58,16 +58,16 @@ impl Algorithm {
 impl State {
     /// The state of a key that nothing is known of.
     pub fn new(quota: &Quota, now_ms: u64) -> Self {
-        Self::of(fresh(quota.algorithm()), quota, now_ms)
+        Self::fresh(fresh(quota.algorithm()), quota, now_ms)
     }
 
     /// Reads a state as it is stored, and lets time pass until `now_ms`. Bytes that are none, or none of
     /// this algorithm, are a key that nothing is known of: what is kept here may be forgotten.
     pub(super) fn decode(bytes: &[u8], quota: &Quota, now_ms: u64) -> Self {
-        Self::of(decode(bytes, quota.algorithm()), quota, now_ms)
+        Self::fresh(decode(bytes, quota.algorithm()), quota, now_ms)
     }
 
-    fn of(kind: Kind, quota: &Quota, now_ms: u64) -> Self {
+    fn fresh(kind: Kind, quota: &Quota, now_ms: u64) -> Self {
         let mut state = Self { kind, now_ms };
         state.advance(quota, now_ms);
         state

@@ -107,13 +107,13 @@ impl SlotKey {
 }
 
 /// Where a key stands.
-struct Place {
+struct KeySlot {
     fingerprint: Fingerprint,
     slot_key: SlotKey,
 }
 
 /// A key in its slot, as it was read.
-struct Found<'a, D> {
+struct SlotReading<'a, D> {
     ask: TableRequest<'a, D>,
     fingerprint: Fingerprint,
     slot_key: &'a str,
@@ -127,12 +127,12 @@ struct Found<'a, D> {
 /// of use.
 pub fn decide_one<D: SharedData>(ask: TableRequest<'_, D>, now_ms: u64) -> (Check, usize) {
     let place = ask.place();
-    Found::read(ask, place.fingerprint, place.slot_key.as_str(), now_ms).charge(None)
+    SlotReading::read(ask, place.fingerprint, place.slot_key.as_str(), now_ms).charge(None)
 }
 
 /// Decides on one request of several tables: it is charged to all of them, or to none.
 pub fn decide_all<D: SharedData>(asks: &[TableRequest<'_, D>], now_ms: u64) -> Decision {
-    let places: Vec<Place> = asks.iter().map(TableRequest::place).collect();
+    let places: Vec<KeySlot> = asks.iter().map(TableRequest::place).collect();
     decide_at(asks, &places, now_ms)
 }
 
@@ -144,16 +144,16 @@ pub fn decide_both<D: SharedData>(asks: &[TableRequest<'_, D>; 2], now_ms: u64) 
 
 fn decide_at<D: SharedData>(
     asks: &[TableRequest<'_, D>],
-    places: &[Place],
+    places: &[KeySlot],
     now_ms: u64,
 ) -> Decision {
     let mut found = Vec::with_capacity(asks.len());
     for (ask, place) in asks.iter().zip(places) {
         let slot_key = place.slot_key.as_str();
-        found.push(Found::read(*ask, place.fingerprint, slot_key, now_ms));
+        found.push(SlotReading::read(*ask, place.fingerprint, slot_key, now_ms));
     }
     let mut decision = Decision {
-        checks: found.iter().map(Found::check).collect(),
+        checks: found.iter().map(SlotReading::check).collect(),
         evicted_by: vec![],
     };
     if !decision.is_allowed() {
@@ -178,10 +178,10 @@ fn decide_at<D: SharedData>(
 }
 
 impl<D: SharedData> TableRequest<'_, D> {
-    fn place(&self) -> Place {
+    fn place(&self) -> KeySlot {
         let fingerprint = Fingerprint::new(self.table.seed, self.key);
         let slot = fingerprint.slot(self.table.slots);
-        Place {
+        KeySlot {
             fingerprint,
             slot_key: self.table.slot_key(slot),
         }
@@ -192,7 +192,7 @@ impl<D: SharedData> TableRequest<'_, D> {
         let place = self.place();
         let slot_key = place.slot_key.as_str();
         for _ in 0..TRIES_MAX {
-            let mut found = Found::read(*self, place.fingerprint, slot_key, now_ms);
+            let mut found = SlotReading::read(*self, place.fingerprint, slot_key, now_ms);
             found.state.take_back(&self.quota, self.cost, mark);
             if found.write().is_some() {
                 return;
@@ -201,7 +201,7 @@ impl<D: SharedData> TableRequest<'_, D> {
     }
 }
 
-impl<'a, D: SharedData> Found<'a, D> {
+impl<'a, D: SharedData> SlotReading<'a, D> {
     fn read(
         ask: TableRequest<'a, D>,
         fingerprint: Fingerprint,

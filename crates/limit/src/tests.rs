@@ -199,7 +199,7 @@ fn a_clock_that_goes_back_a_little_gives_nobody_a_second_burst() {
 }
 
 #[test]
-fn a_state_is_of_use_until_the_moment_that_it_says_and_no_longer() {
+fn state_is_useful_exactly_until_its_stated_time() {
     for (algorithm, idle_after_ms) in [
         (Algorithm::Gcra, 6_667),
         (Algorithm::SlidingWindow, 10_000),
@@ -262,7 +262,7 @@ fn who_asks_on_a_clock_that_went_back_waits_for_so_much_longer() {
 }
 
 #[test]
-fn a_part_of_a_request_counts_as_a_whole_one_under_another_period() {
+fn fraction_of_a_request_counts_whole_under_another_period() {
     let mut k = Key::new(gcra(6, 60_000, 6));
     assert_eq!(k.burst(9, NOW_MS), 6);
     // Half a request has come back, and then a whole one.
@@ -466,7 +466,7 @@ proptest! {
 
     /// What it counts too much, it counts for no longer than a seventh of a period.
     #[test]
-    fn a_sliding_window_refuses_none_that_an_exact_log_of_a_longer_period_would_not(
+    fn sliding_window_never_refuses_what_longer_exact_log_allows(
         (quota, steps) in histories(Algorithm::SlidingWindow),
     ) {
         let (mut k, mut now_ms) = (Key::new(quota), NOW_MS);
@@ -527,7 +527,7 @@ proptest! {
     }
 
     #[test]
-    fn after_the_wait_that_a_refusal_names_one_may_pass_and_more_is_there_when_it_is_said(
+    fn request_passes_after_stated_wait_and_quota_returns_on_time(
         (quota, steps) in prop_oneof![
             histories(Algorithm::Gcra), histories(Algorithm::SlidingWindow), histories(Algorithm::FixedWindow),
         ],
@@ -578,7 +578,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_times_or_numbers_panic_a_slot_and_whoever_is_new_may_pass(
+    fn arbitrary_input_never_panics_and_new_clients_pass(
         bytes in prop::collection::vec(any::<u8>(), 0..=WAYS * 88), whole: bool, which in 0..4_usize,
         rate in 1..=RATE_MAX, per_ms in 1..=SLIDING_PER_MS_MAX, cost: u32, now_ms: u64, mark: u64,
     ) {

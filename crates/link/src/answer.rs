@@ -9,8 +9,8 @@ use super::agent::{self, Agent, Device, Language};
 use super::click::SCAN_MARKER;
 use super::click_tag;
 use super::domain::Domain;
-use super::page::{self, Shown};
-use super::password::Words;
+use super::page::{self, PageOptions};
+use super::password::PageLanguage;
 use super::record::{App, Country, Link, Preview, RedirectStatus, TARGET_LEN_MAX};
 use super::rule::rule_for;
 use super::site;
@@ -80,18 +80,18 @@ pub enum Answer<'a> {
         /// Where those go who do not have it.
         fallback: Cow<'a, str>,
         /// How the page is shown.
-        shown: Shown,
+        shown: PageOptions,
     },
     /// A program that previews links is shown what it is to show.
     Preview(&'a Preview),
     /// A password is asked for. Only the origin knows whether one is right: gateways send the request there.
-    Guarded(Words),
+    Guarded(PageLanguage),
     /// The link leads nowhere any more.
-    Gone(Gone),
+    Gone(InactiveReason),
     /// The link has ended, and says where to go now.
     Ended {
         /// Why.
-        why: Gone,
+        why: InactiveReason,
         /// Where to.
         target: &'a str,
     },
@@ -103,7 +103,7 @@ pub enum Answer<'a> {
 
 /// Why a link leads nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gone {
+pub enum InactiveReason {
     /// It was disabled.
     Disabled,
     /// Its end has come, or it had no click for its whole life.
@@ -171,17 +171,17 @@ impl Answer<'_> {
 }
 
 /// Decides what `visit` of `link` is answered. Whether it has clicks left is known elsewhere: see
-/// [`Gone::UsedUp`].
+/// [`InactiveReason::UsedUp`].
 pub fn answer<'a>(link: &'a Link, visit: &Visit<'_>) -> Answer<'a> {
     if link.is_disabled {
-        return Answer::Gone(Gone::Disabled);
+        return Answer::Gone(InactiveReason::Disabled);
     }
     let has_own_end_come = link.expires_at_ms != 0 && visit.now_ms >= link.expires_at_ms;
     if has_own_end_come || visit.left_ms == Some(0) {
-        return ended(link, Gone::Expired);
+        return ended(link, InactiveReason::Expired);
     }
     if link.guard.is_some() {
-        return Answer::Guarded(Words::preferred(visit.accept_language));
+        return Answer::Guarded(PageLanguage::preferred(visit.accept_language));
     }
     if visit.method == Method::Other && !keeps_method(link.status) {
         return Answer::NotAllowed;
@@ -196,7 +196,7 @@ pub fn answer<'a>(link: &'a Link, visit: &Visit<'_>) -> Answer<'a> {
 }
 
 /// What is answered of a link that has ended.
-pub fn ended(link: &Link, why: Gone) -> Answer<'_> {
+pub fn ended(link: &Link, why: InactiveReason) -> Answer<'_> {
     match link.ended_target.as_str() {
         "" => Answer::Gone(why),
         target => Answer::Ended { why, target },
@@ -237,7 +237,7 @@ fn wake<'a>(link: &'a Link, app: &'a App, target: &'a str, visit: &Visit<'_>) ->
         fallback => Answer::App {
             url: &app.url,
             fallback: with_query(link, fallback.as_deref().unwrap_or(target), visit),
-            shown: Shown {
+            shown: PageOptions {
                 in_app: agent::is_in_app(visit.user_agent),
                 in_chinese: Language::preferred(visit.accept_language)
                     .is_some_and(|language| language.as_str().split('-').next() == Some("zh")),
@@ -368,9 +368,9 @@ impl Link {
     }
 }
 
-impl Gone {
+impl InactiveReason {
     /// Its word, in metrics.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Disabled => "disabled",
             Self::Expired => "expired",
@@ -411,8 +411,8 @@ impl<'a> Answer<'a> {
             } => page::app(url, &fallback, shown),
             Self::Preview(preview) => page::preview(preview),
             Self::Guarded(words) => words.page(None),
-            Self::Gone(why) => site::gone(domain, why),
-            Self::Ended { target, .. } => site::elsewhere(target),
+            Self::Gone(why) => site::ended_reply(domain, why),
+            Self::Ended { target, .. } => site::redirect_reply(target),
             Self::NotAllowed => Reply {
                 status: 405,
                 headers: Vec::from([

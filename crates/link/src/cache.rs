@@ -43,7 +43,7 @@ pub struct Limits {
 
 /// What is known of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct CachedLink {
     /// The link.
     pub link: Link,
     /// Whether all its clicks are used.
@@ -70,7 +70,7 @@ pub enum Source {
 
 /// A link as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Learnt {
+pub struct LinkReading {
     /// The link.
     pub link: Link,
     /// Whether all its clicks are used.
@@ -83,11 +83,11 @@ pub struct Learnt {
 
 /// What a gateway finds.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Found<'a> {
+pub enum CacheLookup<'a> {
     /// The link. If `is_due`, it should be read again in the background: this is said once in a while only.
     Link {
         /// What is known.
-        known: &'a Known,
+        known: &'a CachedLink,
         /// Whether to read it again.
         is_due: bool,
     },
@@ -110,7 +110,7 @@ const ENTRY_BYTES: usize = 256;
 #[derive(Debug)]
 pub struct Memory {
     limits: Limits,
-    links: Cache<Known>,
+    links: Cache<CachedLink>,
     unknown: Cache<u64>,
     generation: u32,
 }
@@ -198,35 +198,37 @@ impl Memory {
     }
 
     /// Looks `name` up.
-    pub fn find(&mut self, name: &LinkName, now_ms: u64) -> Found<'_> {
+    pub fn find(&mut self, name: &LinkName, now_ms: u64) -> CacheLookup<'_> {
         let generation = self.generation;
         if let Some(known) = self.links.get(name.as_bytes()) {
             if known.dies_at_ms <= now_ms {
-                return Found::Nothing;
+                return CacheLookup::Nothing;
             }
             if known.generation != generation {
-                return Found::MustRevalidate;
+                return CacheLookup::MustRevalidate;
             }
             let is_due = now_ms >= known.read_at_ms;
             if is_due {
                 known.read_at_ms = now_ms.saturating_add(ASK_AGAIN_MS);
             }
-            return Found::Link { known, is_due };
+            return CacheLookup::Link { known, is_due };
         }
         match self.unknown.get(name.as_bytes()) {
-            Some(until_ms) if is_ahead(*until_ms, now_ms, self.limits.unknown_ms) => Found::Unknown,
-            _ => Found::Nothing,
+            Some(until_ms) if is_ahead(*until_ms, now_ms, self.limits.unknown_ms) => {
+                CacheLookup::Unknown
+            }
+            _ => CacheLookup::Nothing,
         }
     }
 
     /// What was known of `name`, however old it is; but nothing of a link whose life has ended.
-    pub fn stale(&mut self, name: &LinkName, now_ms: u64) -> Option<&Known> {
+    pub fn stale(&mut self, name: &LinkName, now_ms: u64) -> Option<&CachedLink> {
         let known = self.links.get(name.as_bytes())?;
         (known.dies_at_ms > now_ms).then_some(&*known)
     }
 
     /// `name` was read.
-    pub fn learn(&mut self, name: &LinkName, learnt: Learnt, now_ms: u64) {
+    pub fn learn(&mut self, name: &LinkName, learnt: LinkReading, now_ms: u64) {
         self.unknown.remove(name.as_bytes());
         let bytes = ENTRY_BYTES + size_of_link(&learnt.link);
         let has_ended = learnt.left_ms == Some(0);
@@ -235,7 +237,7 @@ impl Memory {
             true => Some(self.limits.unknown_ms),
             false => learnt.left_ms,
         };
-        let known = Known {
+        let known = CachedLink {
             read_at_ms: match has_ended {
                 true => u64::MAX,
                 false => self.read_at_ms(&learnt, now_ms),
@@ -249,7 +251,7 @@ impl Memory {
         self.links.insert(name.as_bytes(), known, bytes);
     }
 
-    fn read_at_ms(&self, learnt: &Learnt, now_ms: u64) -> u64 {
+    fn read_at_ms(&self, learnt: &LinkReading, now_ms: u64) -> u64 {
         let fresh_ms = match learnt.source {
             _ if learnt.is_used_up => ASK_AGAIN_MS,
             Source::Redis => self.limits.fresh_ms,

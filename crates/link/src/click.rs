@@ -81,13 +81,13 @@ pub enum ClickError {
     #[error("the batch is too long")]
     TooLong,
     /// Of a version that this Weir does not know.
-    #[error("the batch is of version {0}")]
+    #[error("unsupported batch version {0}")]
     Version(u32),
     /// Not the JSON that a batch has.
-    #[error("the JSON is not a batch's: {0}")]
+    #[error("invalid batch JSON: {0}")]
     Json(String),
     /// A row that no gateway writes.
-    #[error("row {0} is not one of a batch")]
+    #[error("row {0} is invalid")]
     Row(usize),
 }
 

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn agents_are_told_apart_and_a_flood_of_them_takes_no_more_memory() {
+    fn agents_are_distinguished_and_floods_use_bounded_memory() {
         let (mut click_buffer, name) = (ClickBuffer::new("vm-1", 10), name());
         let phone = b"Mozilla/5.0 (iPhone; CPU iPhone OS 18_1 like Mac OS X) Mobile/15E148";
         let agents = [&b"curl/8.0"[..], phone, b"curl/8.0", phone];

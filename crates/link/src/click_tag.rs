@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_signed_for_another_purpose_or_spelt_otherwise_is_no_tag() {
+    fn tag_signed_for_another_purpose_or_misspelt_is_invalid() {
         let keys = ring("k1", 1);
         let signed = |message: &str, purpose| {
             let signature = keys.sign_for(purpose, message).replace(';', ".");

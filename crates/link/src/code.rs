@@ -49,7 +49,7 @@ pub struct Length(u8);
 pub enum CodeError {
     /// A character that codes may not have.
     #[error(
-        "has the character {character:?} at position {position}, which codes may not have: use 0-9, A-Z, a-z, - and _"
+        "has the invalid character {character:?} at position {position}: use 0-9, A-Z, a-z, - and _"
     )]
     Character {
         /// The character.
@@ -61,15 +61,13 @@ pub enum CodeError {
     #[error("has an empty segment: write one slash between two segments")]
     EmptySegment,
     /// Reserved for Weir's own paths.
-    #[error("is kept for paths of Weir's own: choose another one")]
+    #[error("is reserved for Weir: choose another code")]
     Reserved,
     /// People could confuse it with another code.
-    #[error(
-        "mixes scripts, or has letters that look like ASCII: write it in the letters of one language"
-    )]
+    #[error("mixes scripts, or has letters that look like ASCII: use the letters of one language")]
     Lookalike,
     /// It begins like the stored form of letters beyond ASCII, but does not decode.
-    #[error("has a segment that begins with xn-- and is no Punycode: write its letters")]
+    #[error("has a segment that starts with xn-- and is not Punycode: write its letters")]
     Punycode,
     /// Fewer bytes than [`Code::LEN_MIN`].
     #[error("is shorter than {} bytes", Code::LEN_MIN)]
@@ -356,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn base62_is_digits_then_capitals_then_small_letters_padded_with_zeros() {
+    fn base62_orders_digits_capitals_small_letters_and_pads_zeros() {
         let code = |digits, number| {
             Code::generated(Length::new(digits).unwrap(), number).map(|c| c.to_string())
         };
@@ -492,7 +490,7 @@ mod tests {
     #[test]
     fn an_error_names_the_character_and_its_position() {
         let error = |code: &[u8]| Code::new(code).unwrap_err().to_string();
-        let allowed = "which codes may not have: use 0-9, A-Z, a-z, - and _";
+        let allowed = "use 0-9, A-Z, a-z, - and _";
         for (code, character, position) in [
             ("a}b", "'}'", 2),
             ("größe", "'ö'", 3),
@@ -502,10 +500,10 @@ mod tests {
             ("sale\u{202e}x", "'\\u{202e}'", 5),
         ] {
             let expected =
-                format!("has the character {character} at position {position}, {allowed}");
+                format!("has the invalid character {character} at position {position}, {allowed}");
             assert_eq!(error(code.as_bytes()), expected);
         }
-        assert!(error(b"ab\xff").starts_with("has the character '\u{fffd}' at position 3"));
+        assert!(error(b"ab\xff").starts_with("has the invalid character '\u{fffd}' at position 3"));
         assert_eq!(error(b""), "is shorter than 3 bytes");
         assert_eq!(error(&[b'x'; 33]), "is longer than 32 bytes");
     }

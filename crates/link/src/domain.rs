@@ -48,31 +48,31 @@ pub const SCHEMES_NEVER: [&str; 9] = [
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// All domains of links.
+/// All link domains.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = LinkDomains))]
 pub struct DomainsConfig {
-    /// Grows with each change. In Redis it is a hash of the rest.
+    /// Increases with each change. In Redis it is a hash of the rest.
     #[serde(default)]
     pub version: u64,
-    /// The domains in their order; the first is the default.
+    /// The domains in order; the first is the default.
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 100))]
     pub domains: Vec<Domain>,
 }
 
-/// A domain of links.
+/// A link domain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = LinkDomain))]
 pub struct Domain {
-    /// Its short name, in Redis keys: it stays for as long as the domain has links.
+    /// Short id, used in Redis keys. It cannot change while the domain has links.
     #[cfg_attr(feature = "openapi", schema(value_type = String, pattern = "^[a-z0-9-]{1,16}$"))]
     pub id: DomainId,
-    /// The hosts that answer for it, in lower case, without a port; the first is that of new links' URLs.
+    /// Hosts in lower case, without a port. New links use the first.
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 16))]
     pub hosts: Vec<String>,
-    /// Of new links' URLs: `https` unless set.
+    /// Scheme of new links' URLs. Default: `https`.
     #[serde(default)]
     pub scheme: Scheme,
     /// The port of new links' URLs, if it is not the scheme's own.
@@ -82,69 +82,68 @@ pub struct Domain {
         schema(nullable = false, minimum = 1, maximum = 65535)
     )]
     pub port: Option<u16>,
-    /// How many digits generated codes have: 7 unless set.
+    /// Length of generated codes. Default: 7.
     #[serde(default = "default_length")]
     #[cfg_attr(feature = "openapi", schema(value_type = u8, minimum = 5, maximum = 8))]
     pub length: Length,
-    /// How its codes may be written.
+    /// Options for codes.
     #[serde(default, skip_serializing_if = "CodeOptions::is_plain")]
     pub codes: CodeOptions,
-    /// After how many days without a visit a link ends: 30 unless set; 0: never.
+    /// Days without a visit after which a link expires; 0: never. Default: 30.
     #[serde(default = "default_life_days")]
     #[cfg_attr(feature = "openapi", schema(maximum = 3650))]
     pub life_days: u32,
-    /// The same for links whose code is generated with so many digits, in place of `life_days`: `{"5": 10}`.
+    /// The same by the length of generated codes, instead of `life_days`: `{"5": 10}`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, u32>, example = json!({"5": 10, "6": 30, "7": 30})))]
     pub life_days_by_length: BTreeMap<Length, u32>,
-    /// The status of redirects: 302 unless set.
+    /// Redirect status. Default: 302.
     #[serde(default)]
     pub status: RedirectStatus,
-    /// Whether a visitor's query string is passed on to the target.
+    /// Whether to append the visitor's query string to the target.
     #[serde(default)]
     pub pass_query: bool,
-    /// What unknown codes are answered with, as HTML; a plain page unless set.
+    /// HTML page for unknown codes. Default: a plain page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(nullable = false, max_length = 65536))]
     pub not_found_page: Option<String>,
-    /// What links are answered with that have ended, as HTML; a plain page unless set.
+    /// HTML page for expired links. Default: a plain page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(nullable = false, max_length = 65536))]
     pub gone_page: Option<String>,
-    /// Where those go who click a link that has ended, or has no clicks left: an http or https address. Unless set, they
-    /// see the page.
+    /// Redirect target for links that have expired or reached their click limit: an http or https URL. Default: the page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub ended_target: Option<String>,
-    /// What is answered when nobody can say where a link leads, as HTML; a plain page unless set.
+    /// HTML page for failed lookups. Default: a plain page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(nullable = false, max_length = 65536))]
     pub unavailable_page: Option<String>,
-    /// Where `/` leads: an http or https address. Unless set, `/` is answered as an unknown code is.
+    /// Redirect target for `/`: an http or https URL. Default: the page for unknown codes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub home: Option<String>,
-    /// What `/robots.txt` says; unless set, that all may be crawled, so that links are previewed.
+    /// Content of `/robots.txt`. Default: all crawlers are allowed, so that links have previews.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(nullable = false, max_length = 65536))]
     pub robots: Option<String>,
-    /// Whether targets may be in private networks: not unless set.
+    /// Whether targets may be in private networks. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub allow_private_targets: bool,
-    /// Schemes beside http and https that targets and app links may have.
+    /// Additional schemes for targets and app links, besides http and https.
     #[serde(default)]
     pub app_schemes: Vec<String>,
-    /// Hosts that no target may have, nor any host under them; IPv6 addresses without brackets.
+    /// Denied target hosts, including their subdomains; IPv6 addresses without brackets.
     #[serde(default)]
     pub denied_hosts: Vec<String>,
-    /// How targets whose host imitates another one are handled.
+    /// Handling of targets whose host imitates another one.
     #[serde(default)]
     pub homographs: Homographs,
-    /// Served at `/.well-known/apple-app-site-association`.
+    /// Content of `/.well-known/apple-app-site-association`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(nullable = false, value_type = Option<Object>))]
     pub apple_app_site_association: Option<Value>,
-    /// Served at `/.well-known/assetlinks.json`.
+    /// Content of `/.well-known/assetlinks.json`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(nullable = false, value_type = Option<Vec<Object>>))]
     pub assetlinks: Option<Value>,
@@ -155,19 +154,19 @@ pub struct Domain {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = LinkScheme))]
 pub enum Scheme {
-    /// Without TLS: for trials.
+    /// Without TLS, for tests.
     Http,
     /// With TLS.
     #[default]
     Https,
 }
 
-/// How targets whose host imitates another one are handled.
+/// Handling of targets whose host imitates another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = LinkHomographs))]
 pub enum Homographs {
-    /// They are taken, and the answer says so.
+    /// They are accepted with a flag in the answer.
     #[default]
     Flag,
     /// They are refused.
@@ -228,19 +227,25 @@ impl DomainsConfig {
     pub fn checked(self) -> Result<Domains, FieldError> {
         let refused = |problem| Err(at("domains", problem));
         if self.domains.len() > DOMAINS_MAX {
-            return refused(format!("at most {DOMAINS_MAX} domains"));
+            return refused(format!("must have at most {DOMAINS_MAX} domains"));
         }
         let (mut ids, mut hosts) = (BTreeSet::new(), BTreeSet::new());
         for (n, domain) in self.domains.iter().enumerate() {
             let path = format!("domains[{n}]");
             check_domain(domain, &path)?;
             if !ids.insert(&domain.id) {
-                return Err(at(&format!("{path}.id"), "is an earlier domain's".into()));
+                return Err(at(
+                    &format!("{path}.id"),
+                    "is used by an earlier domain".into(),
+                ));
             }
             for (m, host) in domain.hosts.iter().enumerate() {
                 if !hosts.insert(host) {
                     let path = format!("{path}.hosts[{m}]");
-                    return Err(at(&path, "is listed before: a host has one domain".into()));
+                    return Err(at(
+                        &path,
+                        "is listed before: a host can have only one domain".into(),
+                    ));
                 }
             }
         }
@@ -337,12 +342,18 @@ fn check_domain(domain: &Domain, path: &str) -> Result<(), FieldError> {
     check_denied(&domain.denied_hosts, &format!("{path}.denied_hosts"))?;
     check_schemes(&domain.app_schemes, &format!("{path}.app_schemes"))?;
     if domain.life_days > LIFE_DAYS_MAX {
-        return refused("life_days", format!("is 0 (no end) to {LIFE_DAYS_MAX}"));
+        return refused(
+            "life_days",
+            format!("must be 0 (never expires) to {LIFE_DAYS_MAX}"),
+        );
     }
     for (length, days) in &domain.life_days_by_length {
         if *days > LIFE_DAYS_MAX {
             let field = format!("life_days_by_length.{length}");
-            return refused(&field, format!("is 0 (no end) to {LIFE_DAYS_MAX}"));
+            return refused(
+                &field,
+                format!("must be 0 (never expires) to {LIFE_DAYS_MAX}"),
+            );
         }
     }
     if domain.port == Some(0) {
@@ -357,7 +368,7 @@ fn check_domain(domain: &Domain, path: &str) -> Result<(), FieldError> {
     for (field, text) in texts {
         let len = text.as_ref().map_or(0, String::len);
         if len > PAGE_LEN_MAX {
-            let problem = format!("has {len} bytes, may have {PAGE_LEN_MAX}");
+            let problem = format!("has {len} bytes, the maximum is {PAGE_LEN_MAX}");
             return refused(field, problem);
         }
     }
@@ -367,7 +378,7 @@ fn check_domain(domain: &Domain, path: &str) -> Result<(), FieldError> {
     ];
     for (field, address) in addresses {
         if address.as_ref().is_some_and(|address| !is_home(address)) {
-            return refused(field, "is an http or https address".into());
+            return refused(field, "must be an http or https URL".into());
         }
     }
     check_app_files(domain, path)
@@ -402,11 +413,14 @@ fn check_app_files(domain: &Domain, path: &str) -> Result<(), FieldError> {
             } else {
                 "object"
             };
-            return Err(at(&format!("{path}.{field}"), format!("is a JSON {kind}")));
+            return Err(at(
+                &format!("{path}.{field}"),
+                format!("must be a JSON {kind}"),
+            ));
         }
         let len = serde_json::to_vec(file).map_or(usize::MAX, |json| json.len());
         if len > APP_FILE_LEN_MAX {
-            let problem = format!("may have {APP_FILE_LEN_MAX} bytes");
+            let problem = format!("must have at most {APP_FILE_LEN_MAX} bytes");
             return Err(at(&format!("{path}.{field}"), problem));
         }
     }
@@ -414,13 +428,12 @@ fn check_app_files(domain: &Domain, path: &str) -> Result<(), FieldError> {
 }
 
 fn check_hosts(hosts: &[String], path: &str) -> Result<(), FieldError> {
-    let problem = "is a host in lower case, without a port; IDN names as xn--…";
+    let problem = "must be a host in lower case, without a port; IDN names as xn--…";
     check_each(hosts, path, is_host, problem)
 }
 
 fn check_denied(hosts: &[String], path: &str) -> Result<(), FieldError> {
-    let problem = "is a host in lower case, without a port; IDN names as xn--…, \
-                   IPv6 addresses in their shortest form, without brackets";
+    let problem = "must be a host in lower case, without a port; IDN names as xn--…, IPv6 addresses in their shortest form, without brackets";
     check_each(hosts, path, |host| is_host(host) || is_ipv6(host), problem)
 }
 
@@ -431,7 +444,7 @@ fn check_each(
     problem: &str,
 ) -> Result<(), FieldError> {
     if hosts.len() > LISTED_MAX {
-        return Err(at(path, format!("at most {LISTED_MAX}")));
+        return Err(at(path, format!("must have at most {LISTED_MAX} entries")));
     }
     match hosts.iter().position(|host| !is_right(host)) {
         Some(n) => Err(at(&format!("{path}[{n}]"), problem.into())),
@@ -455,15 +468,15 @@ fn is_host(host: &str) -> bool {
 
 fn check_schemes(schemes: &[String], path: &str) -> Result<(), FieldError> {
     if schemes.len() > LISTED_MAX {
-        return Err(at(path, format!("at most {LISTED_MAX}")));
+        return Err(at(path, format!("must have at most {LISTED_MAX} entries")));
     }
     for (n, scheme) in schemes.iter().enumerate() {
         let refused = |problem: &str| Err(at(&format!("{path}[{n}]"), problem.into()));
         if !is_scheme(scheme) {
-            return refused("is a scheme in lower case, without a colon");
+            return refused("must be a scheme in lower case, without a colon");
         }
         if SCHEMES_NEVER.contains(&scheme.as_str()) {
-            return refused("is never allowed: it runs what it carries, or reads the device");
+            return refused("is never allowed: it can run code or read the device");
         }
         if matches!(scheme.as_str(), "http" | "https") {
             return refused("is always allowed, and must not be listed");

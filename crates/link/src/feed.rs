@@ -16,7 +16,7 @@ use crate::domain::DomainsConfig;
 use crate::record::Link;
 use serde::{Deserialize, Serialize};
 
-use weir_base::feed::Refused;
+use weir_base::feed::DocumentRejection;
 use weir_base::feed::document::{Content, Document, check_time};
 
 /// The most links of one page.
@@ -87,7 +87,7 @@ pub struct Cursor {
 
 /// A text that is no cursor, or no name of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("is no cursor of the feed of links")]
+#[error("is not a cursor of the link feed")]
 pub struct NoCursor;
 
 /// The domains of links, as one document.
@@ -116,7 +116,7 @@ pub fn is_for_edges(link: &Link) -> bool {
 
 impl State {
     /// What edges are told of a link with this record.
-    pub fn of(link: &Link, record: String) -> Self {
+    pub fn for_link(link: &Link, record: String) -> Self {
         match is_for_edges(link) {
             true => Self::Record(record),
             false => Self::AtGateway,
@@ -127,7 +127,7 @@ impl State {
     pub fn with_objects(link: &Link, record: String) -> Self {
         match link.max_clicks > 0 && link.life_ms == 0 && link.guard.is_none() && !link.is_tracked {
             true => Self::Counted(record),
-            false => Self::of(link, record),
+            false => Self::for_link(link, record),
         }
     }
 }
@@ -218,7 +218,7 @@ impl Progress {
     ///
     /// # Errors
     /// When it does not, or is from the future: then nothing of it counts.
-    pub fn after(&self, page: &Document<Page>, now_ms: u64) -> Result<Self, Refused> {
+    pub fn after(&self, page: &Document<Page>, now_ms: u64) -> Result<Self, DocumentRejection> {
         check_time(page.at_ms, now_ms)?;
         let body = &page.body;
         let follows = match &self.cursor {
@@ -226,11 +226,11 @@ impl Progress {
             Some(cursor) => cursor.source == body.source && cursor.seq == body.after,
         };
         if !follows || !body.is_in_order() {
-            return Err(Refused::Elsewhere);
+            return Err(DocumentRejection::Elsewhere);
         }
         let is_old = page.at_ms < self.whole_at_ms;
         if is_old {
-            return Err(Refused::Older);
+            return Err(DocumentRejection::Older);
         }
         let whole_at_ms = match body.is_last {
             true => page.at_ms,
@@ -280,7 +280,7 @@ impl Links {
     ///
     /// # Errors
     /// As [`Progress::after`].
-    pub fn take(&mut self, page: &Document<Page>, now_ms: u64) -> Result<(), Refused> {
+    pub fn take(&mut self, page: &Document<Page>, now_ms: u64) -> Result<(), DocumentRejection> {
         let progress = self.progress.after(page, now_ms)?;
         for entry in &page.body.links {
             let known = self.entries.get(&entry.id).map(|known| known.seq);

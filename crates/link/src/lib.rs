@@ -46,16 +46,16 @@ macro_rules! words {
             /// All of them.
             pub const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
 
-            /// Its word.
-            pub const fn word(self) -> &'static str {
+            /// Its label.
+            pub const fn label(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)+
                 }
             }
 
-            /// The one whose word is `word`.
-            pub fn from_word(word: &str) -> Option<Self> {
-                Self::ALL.into_iter().find(|one| one.word() == word)
+            /// The one with this label.
+            pub fn from_label(word: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|one| one.label() == word)
             }
         }
     };

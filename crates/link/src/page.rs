@@ -25,33 +25,33 @@ const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-sr
 
 /// What a page says that is shown where no link leads.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Notice {
+pub(crate) struct PageMessage {
     status: u16,
     title: &'static str,
     text: &'static str,
 }
 
-pub(crate) const NOT_FOUND: Notice = Notice {
+pub(crate) const NOT_FOUND: PageMessage = PageMessage {
     status: 404,
     title: "No such link",
-    text: "It may have been mistyped, or have ended.",
+    text: "It may be mistyped or expired.",
 };
 
-pub(crate) const GONE: Notice = Notice {
+pub(crate) const GONE: PageMessage = PageMessage {
     status: 410,
-    title: "This link has ended",
-    text: "It leads nowhere any more.",
+    title: "This link has expired",
+    text: "It no longer leads anywhere.",
 };
 
-pub(crate) const UNAVAILABLE: Notice = Notice {
+pub(crate) const UNAVAILABLE: PageMessage = PageMessage {
     status: 503,
     title: "Please try again in a moment",
-    text: "This link cannot be looked up right now.",
+    text: "We cannot look up this link right now.",
 };
 
 /// How the page is shown that opens an app.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shown {
+pub struct PageOptions {
     /// Within another app, which keeps pages from opening apps: it asks the visitor to open it in a browser, and does not
     /// try by itself.
     pub in_app: bool,
@@ -59,7 +59,7 @@ pub struct Shown {
     pub in_chinese: bool,
 }
 
-impl Notice {
+impl PageMessage {
     /// As it is sent: in the domain's own words, if it has some.
     pub(crate) fn reply(self, own_page: Option<&str>) -> Reply<'_> {
         let body = own_page.map_or_else(|| self.page().into(), Cow::Borrowed);
@@ -74,7 +74,7 @@ impl Notice {
 }
 
 /// The page that opens the app at `url`, or leads to `fallback`.
-pub(crate) fn app(url: &str, fallback: &str, shown: Shown) -> Reply<'static> {
+pub(crate) fn app(url: &str, fallback: &str, shown: PageOptions) -> Reply<'static> {
     let (url, fallback) = (escaped(url), escaped(fallback));
     let language = if shown.in_chinese { "zh" } else { "en" };
     let [title, hint, open, stay] = app_words(shown);
@@ -114,17 +114,17 @@ pub(crate) fn preview(preview: &Preview) -> Reply<'static> {
 }
 
 /// The title, a hint, and what stands on the links to the app and to the fallback.
-fn app_words(shown: Shown) -> [&'static str; 4] {
+fn app_words(shown: PageOptions) -> [&'static str; 4] {
     match (shown.in_chinese, shown.in_app) {
         (false, false) => [
             "Opening the app",
-            "If nothing happens, open it yourself.",
+            "If nothing happens, tap the button below.",
             "Open in the app",
             "Continue in the browser",
         ],
         (false, true) => [
             "Open this page in your browser",
-            "This app does not let others open. Tap its menu and choose “Open in browser”.",
+            "This app cannot open other apps. Tap its menu and choose “Open in browser”.",
             "Try to open the app",
             "Continue here",
         ],
@@ -228,7 +228,7 @@ mod tests {
         let reply = app(
             "openapp://\"><script>alert(1)</script>",
             "https://t.example/?a=1&b='",
-            Shown::default(),
+            PageOptions::default(),
         );
         assert_eq!(reply.body.matches("<script>").count(), 1);
         assert!(
@@ -249,9 +249,9 @@ mod tests {
     }
 
     #[test]
-    fn within_another_app_the_page_asks_for_a_browser_and_does_not_try() {
+    fn embedded_page_asks_for_browser_and_does_not_open_app() {
         let body = |in_app, in_chinese| {
-            let shown = Shown { in_app, in_chinese };
+            let shown = PageOptions { in_app, in_chinese };
             app("openapp://x", "https://t.example/", shown).body
         };
         assert!(body(false, false).contains("<script>"));
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn no_page_is_kept_framed_or_let_run_what_it_brings() {
         let own = "<script>alert(1)</script>";
-        let app = app("openapp://x", "https://t.example/", Shown::default());
+        let app = app("openapp://x", "https://t.example/", PageOptions::default());
         for reply in [app, NOT_FOUND.reply(Some(own)), GONE.reply(None)] {
             assert_eq!(header(&reply, "cache-control"), "no-store");
             assert_eq!(header(&reply, "x-content-type-options"), "nosniff");

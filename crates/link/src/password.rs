@@ -19,7 +19,7 @@ const POLICY: &str =
 
 /// In which language the page is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Words {
+pub enum PageLanguage {
     /// English.
     #[default]
     English,
@@ -61,10 +61,10 @@ struct Texts {
 const ENGLISH: Texts = Texts {
     tag: "en",
     title: "This link is protected",
-    hint: "Enter its password to go on.",
+    hint: "Enter the password to continue.",
     label: "Password",
     button: "Continue",
-    wrong: "That is not the password.",
+    wrong: "Wrong password.",
     too_many: "Too many attempts. Please wait a few minutes.",
     busy: "Please try again in a moment.",
 };
@@ -86,12 +86,12 @@ const GERMAN: Texts = Texts {
     hint: "Bitte geben Sie das Passwort ein.",
     label: "Passwort",
     button: "Weiter",
-    wrong: "Das Passwort ist nicht richtig.",
+    wrong: "Das Passwort ist falsch.",
     too_many: "Zu viele Versuche. Bitte warten Sie einige Minuten.",
-    busy: "Bitte versuchen Sie es gleich noch einmal.",
+    busy: "Bitte versuchen Sie es gleich erneut.",
 };
 
-impl Words {
+impl PageLanguage {
     /// What this client likes best of those that there are.
     pub fn preferred(accept_language: &[u8]) -> Self {
         let language = Language::preferred(accept_language);
@@ -167,7 +167,7 @@ mod tests {
             (b"de-AT,en;q=0.5", "Dieser Link ist geschützt"),
             (b"zh-TW", "此链接受密码保护"),
         ] {
-            let page = Words::preferred(accepted).page(None);
+            let page = PageLanguage::preferred(accepted).page(None);
             assert_eq!(page.status, 200);
             assert!(page.body.contains(&format!("<h1>{title}</h1>")), "{page:?}");
             assert!(page.body.contains("<form method=\"post\">"), "{page:?}");
@@ -191,7 +191,7 @@ mod tests {
             ),
             (Refusal::Busy { wait_s: 1 }, 503, ENGLISH.busy, Some("1")),
         ] {
-            let page = Words::English.page(Some(refusal));
+            let page = PageLanguage::English.page(Some(refusal));
             assert_eq!(page.status, status);
             assert!(page.body.contains(text) && page.body.contains("aria-invalid"));
             assert_eq!(wait(&page).as_deref(), wait_s);

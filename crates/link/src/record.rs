@@ -70,15 +70,15 @@ pub struct Link {
     /// Whether its clicks have names that travel on to where it leads: see [`click_tag`](super::click_tag).
     pub is_tracked: bool,
     /// What stands in front of it; `None`: anybody may follow it.
-    pub guard: Option<Guard>,
+    pub guard: Option<PasswordGuard>,
 }
 
 /// What stands in front of a link: who follows it must know a password. Only the origin can tell.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Guard(String);
+pub struct PasswordGuard(String);
 
-impl Guard {
+impl PasswordGuard {
     /// With the hash of a password, as the origin makes it.
     pub fn new(hash: impl Into<String>) -> Self {
         Self(hash.into())
@@ -90,7 +90,7 @@ impl Guard {
     }
 }
 
-impl fmt::Debug for Guard {
+impl fmt::Debug for PasswordGuard {
     /// Without the hash: it must not reach a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Guard")
@@ -152,16 +152,16 @@ pub enum RecordError {
     #[error("is longer than {RECORD_LEN_MAX} bytes")]
     TooLong,
     /// Not two numbers and a text behind them.
-    #[error("does not begin with two numbers")]
+    #[error("does not start with two numbers")]
     Head,
     /// Not the JSON that a record has.
-    #[error("the JSON is not a link's: {0}")]
+    #[error("invalid link JSON: {0}")]
     Json(String),
     /// What cannot stand in a `Location` header or is longer than [`TARGET_LEN_MAX`].
-    #[error("leads to what is no address")]
+    #[error("has an invalid target")]
     Target,
     /// More apps, rules, platforms or languages than a link may have.
-    #[error("has more parts than a link may have")]
+    #[error("has too many fields")]
     Parts,
 }
 
@@ -194,7 +194,7 @@ struct Body {
     #[serde(rename = "c", default, skip_serializing_if = "is_default")]
     is_tracked: bool,
     #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
-    guard: Option<Guard>,
+    guard: Option<PasswordGuard>,
     /// Of a disabled link only: what its head has when it is enabled.
     #[serde(rename = "hl", default, skip_serializing_if = "is_default")]
     held_life_ms: u64,
@@ -254,7 +254,7 @@ impl Link {
             life_ms: self.life_ms,
             max_clicks: self.max_clicks,
             ended_target: self.ended_target.clone(),
-            guard: Some(Guard::default()),
+            guard: Some(PasswordGuard::default()),
             ..Self::to("")
         }
     }

@@ -16,7 +16,7 @@ pub const LINK_FOLLOW: &str = "/l/";
 /// a [document](crate::redis::document). No gateway routes clients there.
 pub const LINK_RECORD: &str = "/link-records/";
 
-/// The parameter of [`LINK_RECORD`] with the [word](Purpose::word) for why it is asked.
+/// The parameter of [`LINK_RECORD`] with the [label](Purpose::label) for why it is asked.
 const PURPOSE: &str = "for";
 
 /// The parameter of [`LINK_RECORD`] with the click's name.
@@ -24,7 +24,7 @@ const CLICK: &str = "click";
 
 /// The path at which a gateway asks the origin for a link.
 pub fn link_record(link: &LinkId, purpose: Purpose) -> String {
-    let word = purpose.word();
+    let word = purpose.label();
     let link = link.to_path();
     match purpose.click() {
         Some(click) => format!("{LINK_RECORD}{link}?{PURPOSE}={word}&{CLICK}={click}"),

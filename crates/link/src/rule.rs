@@ -75,7 +75,7 @@ impl utoipa::PartialSchema for Platform {
         utoipa::openapi::ObjectBuilder::new()
             .schema_type(utoipa::openapi::schema::Type::String)
             .description(Some("Clients of a kind."))
-            .enum_values(Some(Self::ALL.map(Self::word)))
+            .enum_values(Some(Self::ALL.map(Self::label)))
             .into()
     }
 }
@@ -101,7 +101,7 @@ pub struct Country([u8; 2]);
 
 /// A text that names no country.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("is no country of two letters such as DE")]
+#[error("is not a two-letter country code such as DE")]
 pub struct NoCountry;
 
 fn is_zero(percent: &u8) -> bool {
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_for_its_countries_and_not_for_clients_of_unknown_ones() {
+    fn country_rule_ignores_clients_of_unknown_country() {
         let link = with_rules(vec![Rule {
             countries: ["DE", "AT"]
                 .map(|text| Country::read(text.as_bytes()).unwrap())
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_taken_in_their_order_and_the_rest_goes_to_the_target() {
+    fn shares_apply_in_order_and_remainder_goes_to_target() {
         let share = |percent, target: &str| Rule {
             percent,
             ..rule(target)

@@ -71,19 +71,19 @@ pub struct SegmentUse {
 
 /// Why a segment is not handed out again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Skip {
+pub enum SkipReason {
     /// Whoever reserved it in an earlier round may be handing it out still.
     InUse,
     /// There are links of it.
     HasLinks,
 }
 
-impl Skip {
+impl SkipReason {
     /// Every reason.
     pub const ALL: [Self; 2] = [Self::InUse, Self::HasLinks];
 
     /// The word in metrics.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::InUse => "in_use",
             Self::HasLinks => "has_links",
@@ -213,17 +213,17 @@ impl SegmentUse {
     ///
     /// # Errors
     /// Says what is in the way.
-    pub fn may_be_reused(&self, times: &Times, now_ms: u64) -> Result<(), Skip> {
+    pub fn may_be_reused(&self, times: &Times, now_ms: u64) -> Result<(), SkipReason> {
         let free_from_ms = self
             .reserved_at_ms
             .saturating_add(times.hold_ms)
             .saturating_add(times.quarantine_ms);
         if now_ms < free_from_ms {
-            return Err(Skip::InUse);
+            return Err(SkipReason::InUse);
         }
         let has_links = self.is_in_store || self.is_in_redis;
         if has_links {
-            Err(Skip::HasLinks)
+            Err(SkipReason::HasLinks)
         } else {
             Ok(())
         }
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_segment_of_a_round_is_cut_and_the_next_begins_a_round() {
+    fn last_segment_of_round_is_cut_and_next_starts_new_round() {
         let plan = Plan::standard(Length::MIN);
         let last = plan.segment_at(916_132_000);
         assert_eq!((last.round, last.start, last.len), (0, 916_132_000, 832));
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn reasons_have_words_of_their_own() {
-        let words = Skip::ALL.map(Skip::word);
+        let words = SkipReason::ALL.map(SkipReason::label);
         assert_eq!(words, ["in_use", "has_links"]);
     }
 
@@ -372,7 +372,7 @@ mod tests {
             is_in_store: false,
             is_in_redis: false,
         };
-        assert_eq!(held.may_be_reused(&times, 1_109), Err(Skip::InUse));
+        assert_eq!(held.may_be_reused(&times, 1_109), Err(SkipReason::InUse));
         assert_eq!(held.may_be_reused(&times, 1_110), Ok(()));
         for (is_in_store, is_in_redis) in [(true, false), (false, true), (true, true)] {
             let held = SegmentUse {
@@ -380,7 +380,7 @@ mod tests {
                 is_in_redis,
                 ..held
             };
-            assert_eq!(held.may_be_reused(&times, 9_999), Err(Skip::HasLinks));
+            assert_eq!(held.may_be_reused(&times, 9_999), Err(SkipReason::HasLinks));
         }
     }
 }

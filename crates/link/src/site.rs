@@ -3,7 +3,7 @@
 use alloc::borrow::Cow;
 use alloc::string::ToString;
 
-use super::answer::{Gone, Reply};
+use super::answer::{InactiveReason, Reply};
 use super::domain::Domain;
 use super::page;
 
@@ -98,16 +98,16 @@ pub fn unknown(domain: Option<&Domain>) -> Reply<'_> {
 }
 
 /// The answer to a link that leads nowhere any more.
-pub(crate) fn gone(domain: &Domain, why: Gone) -> Reply<'_> {
+pub(crate) fn ended_reply(domain: &Domain, why: InactiveReason) -> Reply<'_> {
     match &domain.ended_target {
         // Who takes a link out of use wants nobody led anywhere.
-        Some(target) if why != Gone::Disabled => elsewhere(target),
+        Some(target) if why != InactiveReason::Disabled => redirect_reply(target),
         _ => page::GONE.reply(domain.gone_page.as_deref()),
     }
 }
 
 /// The answer to a link that has ended, where somebody has said where to go now.
-pub(crate) fn elsewhere(target: &str) -> Reply<'_> {
+pub(crate) fn redirect_reply(target: &str) -> Reply<'_> {
     Reply {
         status: 302,
         headers: [
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_link_leads_the_domain_says_so_and_when_to_come_again() {
+    fn domain_pages_cover_missing_links_and_retry_time() {
         let own = domain(r#","not_found_page":"<p>none","unavailable_page":"<p>later""#);
         let none = unknown(Some(&own));
         assert_eq!((none.status, none.body.as_ref()), (404, "<p>none"));

@@ -22,21 +22,21 @@ const PATH_LEN_MAX: usize = 12 * Code::LEN_MAX + 1;
 /// What the stored form of a segment with letters beyond ASCII begins with.
 const PREFIX: &str = "xn--";
 
-/// Options for the codes of a domain. Each is off unless set.
+/// Options for the codes of a domain. All are off by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = LinkCodeOptions))]
 pub struct CodeOptions {
-    /// Whether a path may end with a slash behind the code.
+    /// Whether a path may have a trailing slash.
     #[serde(skip_serializing_if = "is_off")]
     pub trailing_slash: bool,
-    /// Whether upper and lower case are the same. It cannot change while the domain has links.
+    /// Whether codes ignore case. It cannot change while the domain has links.
     #[serde(skip_serializing_if = "is_off")]
     pub ignore_case: bool,
-    /// Whether chosen codes may have letters and digits beyond ASCII.
+    /// Whether custom codes may have letters and digits beyond ASCII.
     #[serde(skip_serializing_if = "is_off")]
     pub unicode: bool,
-    /// Whether chosen codes may have several segments, with a slash between them.
+    /// Whether custom codes may have several segments, separated by slashes.
     #[serde(skip_serializing_if = "is_off")]
     pub segments: bool,
 }

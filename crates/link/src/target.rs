@@ -27,13 +27,12 @@ pub struct Target {
     pub flag: Option<Flag>,
 }
 
-/// What is odd about a target that is taken all the same.
+/// A warning about an accepted target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = LinkFlag))]
 pub enum Flag {
-    /// Its host may be meant to look like another one's: a label mixes scripts that no language mixes, or
-    /// has letters that look like ASCII's and are none.
+    /// Its host may imitate another one: a label mixes scripts, or has non-ASCII letters that look like ASCII.
     IdnHomograph,
 }
 
@@ -65,7 +64,7 @@ pub enum TargetError {
     #[error("has a user name before its host")]
     UserInfo,
     /// It leads to one of these domains itself: a loop, or a chain of links.
-    #[error("leads to a domain of short links itself")]
+    #[error("leads to a short link domain")]
     OwnDomain,
     /// Its host is on the domain's list.
     #[error("leads to a denied host")]
@@ -75,13 +74,13 @@ pub enum TargetError {
     #[error("leads into a private network")]
     Private,
     /// Its host looks like another one's, and the domain refuses that.
-    #[error("has a host whose letters look like those of another one")]
+    #[error("has a host that imitates another one with similar letters")]
     Homograph,
 }
 
 impl TargetError {
     /// The word in answers and metrics.
-    pub const fn word(&self) -> &'static str {
+    pub const fn label(&self) -> &'static str {
         match self {
             Self::TooLong => "target_too_long",
             Self::Control { .. } => "target_control_character",

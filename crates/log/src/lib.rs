@@ -27,7 +27,7 @@ pub mod kafka;
 mod read;
 mod retain;
 mod seek;
-mod shared;
+mod state;
 mod write;
 
 use std::io;
@@ -84,7 +84,7 @@ pub struct Record {
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// Another process has the folder.
-    #[error("{} is another process's log: each process needs one of its own", .0.display())]
+    #[error("log folder \"{}\" is in use by another process: give each process its own", .0.display())]
     Taken(PathBuf),
     /// The folder or a file in it cannot be made or read.
     #[error("{}: {source}", path.display())]
@@ -95,10 +95,10 @@ pub enum LogError {
         source: io::Error,
     },
     /// The file `id` holds something else.
-    #[error("{} is not the name of a log", .0.display())]
+    #[error("\"{}\" is not a log file name", .0.display())]
     Id(PathBuf),
     /// A cursor's file holds something else.
-    #[error("{} is not a position in a log", .0.display())]
+    #[error("\"{}\" is not a log position", .0.display())]
     Cursor(PathBuf),
 }
 

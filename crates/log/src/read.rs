@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tracing::error;
 
 use crate::frame::{self, Frame, Parts};
-use crate::shared::Shared;
+use crate::state::LogState;
 use crate::{Log, LogError, Position, Record, at};
 
 /// How many bytes are read at once.
@@ -16,7 +16,7 @@ const READ_LEN: usize = 1 << 20;
 /// Reads a log, one batch after the other.
 #[derive(Debug)]
 pub struct Reader {
-    shared: Arc<Shared>,
+    shared: Arc<LogState>,
     at: Position,
     batch_max: usize,
     bytes: Vec<u8>,
@@ -174,7 +174,7 @@ impl Reader {
             return Ok(());
         }
         let bytes = self.bytes.len();
-        error!(path = %path.display(), at = self.at.byte, bytes, "the rest of a log file is no record");
+        error!(path = %path.display(), at = self.at.byte, bytes, "log file has trailing bytes that are not a record");
         std::fs::write(&path, &self.bytes).map_err(at(&path))
     }
 }

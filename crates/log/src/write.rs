@@ -13,7 +13,7 @@ use tokio::sync::{oneshot, watch};
 use tracing::error;
 
 use crate::folder::Folder;
-use crate::shared::Shared;
+use crate::state::LogState;
 use crate::{LogError, NewRecord, Position, Sync, at, frame};
 
 /// The most bytes of one write: what is lost together if the disk refuses it.
@@ -42,13 +42,13 @@ impl Default for Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
     /// Those who read it are too far behind. Nothing was written.
-    #[error("the log is full: nobody takes what is in it")]
+    #[error("log full: no consumer is advancing")]
     Full,
     /// A record is empty, or longer than [`PAYLOAD_LEN_MAX`](crate::PAYLOAD_LEN_MAX). Nothing was written.
-    #[error("a record is empty or too long")]
+    #[error("record is empty or too long")]
     Length,
     /// The disk refuses. The records may be written in part.
-    #[error("the log cannot be written")]
+    #[error("cannot write the log")]
     Io,
 }
 
@@ -56,7 +56,7 @@ pub enum AppendError {
 #[derive(Clone, Debug)]
 pub struct Log {
     sender: Sender<Append>,
-    shared: Arc<Shared>,
+    shared: Arc<LogState>,
 }
 
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl Log {
             file: number,
             byte: 0,
         };
-        let shared = Arc::new(Shared::new(folder, limits, start)?);
+        let shared = Arc::new(LogState::new(folder, limits, start)?);
         let (sender, receiver) = channel();
         let writer = Writer {
             shared: shared.clone(),
@@ -170,13 +170,13 @@ impl Log {
         let _ = released.wait_for(|position| *position >= until).await;
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<LogState> {
         &self.shared
     }
 }
 
 struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<LogState>,
     file: File,
     at: Position,
     /// The number of the next file; one that was tried is not tried again.
@@ -216,7 +216,7 @@ impl Writer {
             return Err(AppendError::Io);
         }
         if let Err(error) = self.try_write(bytes) {
-            error!(%error, folder = %self.shared.folder.path.display(), "the log cannot be written");
+            error!(%error, folder = %self.shared.folder.path.display(), "cannot write the log");
             self.is_broken = true;
             return Err(AppendError::Io);
         }
@@ -251,7 +251,7 @@ impl Writer {
                 };
                 self.shared.grew(self.at, time_ms);
             }
-            Err(error) => error!(%error, "no new file for the log"),
+            Err(error) => error!(%error, "cannot create a log file"),
         }
     }
 }

@@ -74,7 +74,7 @@ async fn readers_go_on_anywhere_and_do_not_take_from_each_other() {
 }
 
 #[tokio::test]
-async fn the_next_process_goes_on_and_what_a_crash_has_cut_is_kept_aside() {
+async fn next_process_resumes_and_torn_tail_is_kept_aside() {
     let dir = tempfile::tempdir().unwrap();
     for round in 0..4 {
         let log = open(dir.path());

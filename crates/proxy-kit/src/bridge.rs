@@ -4,7 +4,7 @@
 //! cannot be taken for replies: a RESP value begins with a byte that names its type, and no version of RESP has a type that
 //! a letter names. The stream is over after such a message.
 
-use weir_engine::redis::{Definite, Reply, Unknown};
+use weir_engine::redis::{DefiniteFailure, Reply, UnknownFailure};
 
 /// How the answer to a call begins that the bridge refused: nothing of it was passed on.
 pub const REFUSED: &str = "refused: ";
@@ -20,13 +20,13 @@ pub const LOGIN: &str = "login: ";
 pub(crate) fn read_message(message: Vec<u8>) -> Reply {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if message.starts_with(REFUSED.as_bytes()) {
-        return Err(Definite::Refused(text(&message)).into());
+        return Err(DefiniteFailure::Refused(text(&message)).into());
     }
     if message.starts_with(FAILED.as_bytes()) {
-        return Err(Unknown::Bridge(text(&message)).into());
+        return Err(UnknownFailure::Bridge(text(&message)).into());
     }
     if let Some(error) = message.strip_prefix(LOGIN.as_bytes()) {
-        return Err(Unknown::Login(text(error)).into());
+        return Err(UnknownFailure::Login(text(error)).into());
     }
     Ok(message)
 }
@@ -48,10 +48,16 @@ mod tests {
     fn a_refusal_is_definite_and_damaged_replies_are_not() {
         let read = |message: &str| read_message(message.into());
         let refused = "refused: the body is not RESP commands";
-        assert_eq!(read(refused), Err(Definite::Refused(refused.into()).into()));
+        assert_eq!(
+            read(refused),
+            Err(DefiniteFailure::Refused(refused.into()).into())
+        );
         let failed = "failed: the replies are not RESP";
-        assert_eq!(read(failed), Err(Unknown::Bridge(failed.into()).into()));
-        let login = Unknown::Login("WRONGPASS no".into());
+        assert_eq!(
+            read(failed),
+            Err(UnknownFailure::Bridge(failed.into()).into())
+        );
+        let login = UnknownFailure::Login("WRONGPASS no".into());
         assert_eq!(read("login: WRONGPASS no"), Err(login.into()));
         assert_eq!(read("+OK\r\n"), Ok(b"+OK\r\n".to_vec()));
         assert_eq!(

@@ -5,21 +5,19 @@
 const CAUSES: [(&str, &str); 4] = [
     (
         "immediate_connect_error",
-        "its internal listener is not there: check server_listener_name, and that the listener has internal_listener",
+        "its internal listener does not exist: check server_listener_name, and that the listener has internal_listener",
     ),
     (
         "delayed_connect_error",
-        "the bridge is there, and Redis behind it cannot be reached: check the cluster of its tcp_proxy, and Redis",
+        "the bridge cannot reach Redis: check the cluster of its tcp_proxy, and Redis",
     ),
     (
         "connection_termination",
-        "what is there is not the bridge, or Redis behind it closes the connection: check that redis-bridge stands before the \
-         proxy, that the cluster leads to its internal listener, and with TLS the names and the authority of Redis' certificate \
-         (weir-origin doctor makes that handshake)",
+        "it is not the bridge, or Redis closes the connection: check that redis-bridge is before the proxy, that the cluster uses its internal listener, and for TLS the names and the CA of Redis' certificate (weir-origin doctor tests that handshake)",
     ),
     (
         "connection_failure",
-        "its address cannot be reached: it must lead to the bridge's internal listener",
+        "its address is unreachable: it must be the bridge's internal listener",
     ),
 ];
 
@@ -43,11 +41,11 @@ mod tests {
         for (said, expected) in [
             (
                 "remote connection failure{upstream_reset_before_response_started{remote_connection_failure|immediate_connect_error:_Invalid_argument|remote_address:envoy://weir_redis/}}",
-                "its internal listener is not there",
+                "its internal listener does not exist",
             ),
             (
                 "remote connection failure{upstream_reset_before_response_started{remote_connection_failure|delayed_connect_error:_Invalid_argument}}",
-                "Redis behind it cannot be reached",
+                "the bridge cannot reach Redis",
             ),
             (
                 "connection termination{upstream_reset_before_response_started{connection_termination}}",

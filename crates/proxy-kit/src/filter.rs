@@ -3,7 +3,7 @@
 use proxy_wasm::types::LogLevel;
 use weir_base::FieldError;
 use weir_engine::Engine;
-use weir_engine::setup::Configured;
+use weir_engine::setup::ConfiguredEngine;
 
 use crate::host;
 use crate::root::Root;
@@ -17,7 +17,7 @@ pub trait Filter: 'static {
     ///
     /// # Errors
     /// When the configuration is refused: the host then serves nothing with it.
-    fn configure(json: &[u8]) -> Result<Configured<Self::Engine>, FieldError>;
+    fn configure(json: &[u8]) -> Result<ConfiguredEngine<Self::Engine>, FieldError>;
 }
 
 /// What the module of the filter `F` does when a host has loaded it.

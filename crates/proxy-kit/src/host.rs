@@ -33,7 +33,7 @@ pub const NO_CONFIGURATION: &[u8] = b"{}";
 /// When the host does not give it.
 pub fn configuration() -> Result<Vec<u8>, FieldError> {
     let json = hostcalls::get_buffer(BufferType::PluginConfiguration, 0, usize::MAX);
-    let problem = |status| format!("the host does not give it: {status:?}");
+    let problem = |status| format!("not available from the host: {status:?}");
     let json = json.map_err(|status| FieldError::new("", problem(status)))?;
     let json = json.filter(|json| !json.is_empty());
     Ok(json.unwrap_or_else(|| NO_CONFIGURATION.to_vec()))

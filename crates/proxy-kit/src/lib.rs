@@ -38,7 +38,7 @@ mod streams;
 pub mod worker;
 
 pub use filter::{Filter, start};
-pub use weir_engine::setup::Configured;
+pub use weir_engine::setup::ConfiguredEngine;
 
 // For [`filter!`].
 #[doc(hidden)]

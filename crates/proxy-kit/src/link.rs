@@ -4,7 +4,7 @@
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{BufferType, Status};
 use weir_engine::BatchId;
-use weir_engine::redis::{Reply, Unknown, is_noscript};
+use weir_engine::redis::{Reply, UnknownFailure, is_noscript};
 
 use crate::bridge::read_message;
 use crate::cause;
@@ -99,7 +99,10 @@ impl Link {
     /// A stream was closed by the other side with this status, and this is its callback: what its call has come to, if it had one.
     pub(crate) fn closed(&mut self, stream: u32, status: u32) -> Option<(BatchId, Reply)> {
         let batch = self.streams.remove(stream)?;
-        Some((batch, Err(Unknown::LostAt(self.cause(status)).into())))
+        Some((
+            batch,
+            Err(UnknownFailure::LostAt(self.cause(status)).into()),
+        ))
     }
 
     /// Why a stream was closed. Only in its callback does the host know.
@@ -118,7 +121,7 @@ impl Link {
         let was_told = std::mem::replace(&mut self.has_answered, true);
         let cluster = &self.cluster;
         if !was_told && said::is_new(&format!("{filter}.answers.{cluster}")) {
-            log::info!("{filter}: Redis answers by the cluster {cluster}");
+            log::info!("{filter}: Redis answers through cluster {cluster}");
         }
     }
 
@@ -129,10 +132,10 @@ impl Link {
             && was_open
         {
             let why = match status {
-                Status::ParseFailure => "there is no such cluster",
-                _ => "it has no host that can be reached",
+                Status::ParseFailure => "the cluster does not exist",
+                _ => "it has no reachable host",
             };
-            log::warn!("the cluster {} cannot be called: {why}", self.cluster);
+            log::warn!("cannot call cluster {}: {why}", self.cluster);
         }
         opened.ok()
     }
@@ -143,7 +146,7 @@ impl Link {
         let (stream, batch) = self.streams.expire(now_ms)?;
         // Whatever still comes on it belongs to nobody. The bridge closes it from its side.
         let _ = hostcalls::close_grpc_stream(stream);
-        Some((batch, Err(Unknown::Timeout.into())))
+        Some((batch, Err(UnknownFailure::Timeout.into())))
     }
 
     /// Closes streams that are no longer of use at `now_ms`. Where [`Link::expired`] may be called.

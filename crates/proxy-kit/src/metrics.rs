@@ -34,6 +34,6 @@ impl HostMetrics {
 
 fn define(name: &str) -> Option<u32> {
     hostcalls::define_metric(MetricType::Counter, name)
-        .inspect_err(|status| log::warn!("metric {name} is not recorded: {status:?}"))
+        .inspect_err(|status| log::warn!("cannot record metric {name}: {status:?}"))
         .ok()
 }

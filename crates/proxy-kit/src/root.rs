@@ -10,7 +10,7 @@ use proxy_wasm::types::ContextType;
 use weir_base::FieldError;
 use weir_base::hash::stable_hash;
 use weir_engine::Engine;
-use weir_engine::setup::{Configured, started};
+use weir_engine::setup::{ConfiguredEngine, started};
 
 use crate::filter::Filter;
 use crate::host::{NO_CONFIGURATION, configuration};
@@ -65,29 +65,31 @@ impl<F: Filter> Root<F> {
         self.make_effective();
         if let Err(status) = hostcalls::set_tick_period(period) {
             let name = F::Engine::NAME;
-            log::error!("{name}: the host gives no ticks, so nothing can be read: {status:?}");
+            log::error!(
+                "{name}: the host has no timer, so the filter cannot read from Redis: {status:?}"
+            );
         }
     }
 
     fn configure(&self) -> Result<Worker<F::Engine>, FieldError> {
         let json = configuration()?;
         let configured = F::configure(&json)?;
-        tell::<F>(&json, &configured);
+        log_start::<F>(&json, &configured);
         Worker::new(configured, self.id)
     }
 }
 
 /// Says, once in a process for each configuration, what has started.
-fn tell<F: Filter>(json: &[u8], configured: &Configured<F::Engine>) {
+fn log_start<F: Filter>(json: &[u8], configured: &ConfiguredEngine<F::Engine>) {
     let name = F::Engine::NAME;
     if !said::is_new(&format!("{name}.configured.{}", stable_hash(json))) {
         return;
     }
     if json == NO_CONFIGURATION {
-        log::warn!("{name}: there is no `configuration`: the filter does nothing until it has one");
+        log::warn!("{name}: `configuration` is missing: the filter does nothing");
     }
     let clusters = &configured.redis_clusters;
-    let line = started(name, clusters, "by the cluster", &configured.rules);
+    let line = started(name, clusters, "through cluster", &configured.rules);
     log::info!("{line}");
 }
 

@@ -7,7 +7,7 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::types::MapType;
 use weir_base::FieldError;
 use weir_engine::redis::Reply;
-use weir_engine::setup::Configured;
+use weir_engine::setup::ConfiguredEngine;
 use weir_engine::{
     Answer, BatchId, Effect, Effects, Engine, Event, Fetch, FetchId, Level, StreamId,
 };
@@ -108,11 +108,11 @@ impl Callback {
 impl<E: Engine> Worker<E> {
     /// # Errors
     /// When the host gives no queue.
-    pub(crate) fn new(configured: Configured<E>, root_id: u32) -> Result<Self, FieldError> {
+    pub(crate) fn new(configured: ConfiguredEngine<E>, root_id: u32) -> Result<Self, FieldError> {
         // A shared queue wakes the last VM that registered its name: each VM needs a name of its own.
         let name = format!("weir.wake.{}.{root_id}", unique_name());
         let wake_queue = hostcalls::register_shared_queue(&name).map_err(|status| {
-            let problem = format!("the host gives no queue to wake this VM with: {status:?}");
+            let problem = format!("the host has no queue to wake this VM: {status:?}");
             FieldError::new("", problem)
         })?;
         let mut worker = Self {
@@ -345,9 +345,7 @@ impl<E: Engine> Worker<E> {
         let woken = hostcalls::enqueue_shared_queue(self.wake_queue, None);
         if let Err(status) = woken {
             let name = E::NAME;
-            log::warn!(
-                "{name}: the root context could not be woken, it waits for its tick: {status:?}"
-            );
+            log::warn!("{name}: cannot wake the root context; it waits for its timer: {status:?}");
         }
         woken.is_ok()
     }

@@ -13,7 +13,7 @@ use std::any::Any;
 use serde::de::DeserializeOwned;
 use weir_base::FieldError;
 use weir_engine::config::{Environment, RedisConfig, parse};
-use weir_engine::setup::{Configured, Host};
+use weir_engine::setup::{ConfiguredEngine, Host};
 use weir_engine::{EarlyDecision, Effects, Engine, Event, Metrics, Request};
 
 use crate::{EVENTS, FITMENT, Filter, GATE, LIMITER, LINKS, ROOM};
@@ -26,7 +26,7 @@ pub trait Settings: Any {
 }
 
 /// A filter's engine, by the type of its configuration.
-trait Registered: DeserializeOwned + Clone + 'static {
+trait EngineRegistration: DeserializeOwned + Clone + 'static {
     /// Its filter.
     const FILTER: &'static Filter;
 
@@ -49,9 +49,9 @@ trait Registered: DeserializeOwned + Clone + 'static {
     }
 }
 
-impl<C: Registered> Settings for C {
+impl<C: EngineRegistration> Settings for C {
     fn redis(&self) -> Vec<(&str, &RedisConfig)> {
-        Registered::redis(self)
+        EngineRegistration::redis(self)
     }
 }
 
@@ -101,7 +101,7 @@ impl<E: Engine + Send> AnyEngine for E {
 }
 
 /// An engine of any filter, and what it needs of its host.
-pub type AnyConfigured = Configured<Box<dyn AnyEngine>>;
+pub type AnyConfigured = ConfiguredEngine<Box<dyn AnyEngine>>;
 
 type Read = fn(&[u8], bool, Environment<'_>) -> Result<Box<dyn Settings>, FieldError>;
 type Make<H> = fn(&[u8], &H, bool) -> Result<AnyConfigured, FieldError>;
@@ -129,7 +129,7 @@ engines!(
     weir_room::engine::config::Config,
 );
 
-impl Registered for weir_sale::engine::Config {
+impl EngineRegistration for weir_sale::engine::Config {
     const FILTER: &'static Filter = &GATE;
 
     fn check(self, _: bool, environment: Environment<'_>) -> Result<(), FieldError> {
@@ -145,7 +145,7 @@ impl Registered for weir_sale::engine::Config {
     }
 }
 
-impl Registered for weir_limit::engine::config::Config {
+impl EngineRegistration for weir_limit::engine::config::Config {
     const FILTER: &'static Filter = &LIMITER;
 
     fn check(self, sees_responses: bool, environment: Environment<'_>) -> Result<(), FieldError> {
@@ -169,7 +169,7 @@ impl Registered for weir_limit::engine::config::Config {
     }
 }
 
-impl Registered for weir_link::engine::config::Config {
+impl EngineRegistration for weir_link::engine::config::Config {
     const FILTER: &'static Filter = &LINKS;
 
     fn check(self, _: bool, _: Environment<'_>) -> Result<(), FieldError> {
@@ -185,7 +185,7 @@ impl Registered for weir_link::engine::config::Config {
     }
 }
 
-impl Registered for weir_event::engine::config::Config {
+impl EngineRegistration for weir_event::engine::config::Config {
     const FILTER: &'static Filter = &EVENTS;
 
     fn check(self, _: bool, environment: Environment<'_>) -> Result<(), FieldError> {
@@ -206,7 +206,7 @@ impl Registered for weir_event::engine::config::Config {
     }
 }
 
-impl Registered for weir_fitment::engine::config::Config {
+impl EngineRegistration for weir_fitment::engine::config::Config {
     const FILTER: &'static Filter = &FITMENT;
 
     fn check(self, _: bool, _: Environment<'_>) -> Result<(), FieldError> {
@@ -224,7 +224,7 @@ impl Registered for weir_fitment::engine::config::Config {
     }
 }
 
-impl Registered for weir_room::engine::config::Config {
+impl EngineRegistration for weir_room::engine::config::Config {
     const FILTER: &'static Filter = &ROOM;
 
     fn check(self, _: bool, environment: Environment<'_>) -> Result<(), FieldError> {
@@ -279,7 +279,7 @@ fn found<T: Copy>(all: &[(&Filter, T)], filter: &Filter) -> Result<T, FieldError
     found.map(|(_, of)| *of).ok_or_else(missing)
 }
 
-fn read_as<C: Registered>(
+fn read_as<C: EngineRegistration>(
     json: &[u8],
     sees_responses: bool,
     environment: Environment<'_>,
@@ -289,8 +289,8 @@ fn read_as<C: Registered>(
     Ok(Box::new(config))
 }
 
-fn any<E: Engine + Send + 'static>(configured: Configured<E>) -> AnyConfigured {
-    Configured {
+fn any<E: Engine + Send + 'static>(configured: ConfiguredEngine<E>) -> AnyConfigured {
+    ConfiguredEngine {
         engine: Box::new(configured.engine),
         redis_clusters: configured.redis_clusters,
         rules: configured.rules,

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_were_there_are_shuffled_and_others_stay_where_they_are() {
+    fn early_visitors_are_shuffled_and_others_keep_positions() {
         let draw = draw(10, 60, 1);
         let mut orders: Vec<u64> = (11..=60).map(|place| draw.order(place)).collect();
         assert_ne!(orders, (11..=60).collect::<Vec<_>>());

@@ -12,7 +12,7 @@ use crate::visitor::Visitor;
 
 /// A visitor who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct VisitorRequest {
     /// Who.
     pub visitor: Visitor,
     /// The place in the visitor's pass; 0 for none.
@@ -37,7 +37,7 @@ struct Window {
 
 /// A called visitor who asked and found no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Hold {
+struct CapacityWait {
     /// The place, in the order after a draw.
     order: u64,
     /// When the visitor loses it unless it asks again, by the claim clock.
@@ -51,7 +51,7 @@ pub struct Model {
     setting: Option<Setting>,
     inside: BTreeMap<Visitor, u64>,
     places: BTreeMap<Visitor, i64>,
-    holds: BTreeMap<Visitor, Hold>,
+    holds: BTreeMap<Visitor, CapacityWait>,
     addresses: BTreeMap<[u8; 8], (u64, u64)>,
     /// How many entered, by how long they waited.
     pub waits: [u64; WAITS],
@@ -81,7 +81,7 @@ struct State {
 
 /// What a call brings.
 #[derive(Clone, Copy, Debug)]
-pub struct Brought {
+pub struct CallContext {
     /// The terms.
     pub terms: Terms,
     /// The setting, for when Redis has none.
@@ -93,7 +93,7 @@ pub struct Brought {
 }
 
 /// One call on its way.
-struct Turn<'a> {
+struct RunningCall<'a> {
     model: &'a mut Model,
     state: State,
     terms: Terms,
@@ -146,8 +146,8 @@ impl Model {
     }
 
     /// `room_tick.lua`: time passes, and these visitors inside were there.
-    pub fn tick(&mut self, now_ms: u64, brought: &Brought, renewed: &[Renewal]) -> Snapshot {
-        let mut turn = Turn::begin(self, now_ms, brought);
+    pub fn tick(&mut self, now_ms: u64, brought: &CallContext, renewed: &[Renewal]) -> Snapshot {
+        let mut turn = RunningCall::begin(self, now_ms, brought);
         for renewal in renewed {
             turn.renew(*renewal);
         }
@@ -159,10 +159,10 @@ impl Model {
     pub fn ask(
         &mut self,
         now_ms: u64,
-        brought: &Brought,
-        asks: &[Ask],
+        brought: &CallContext,
+        asks: &[VisitorRequest],
     ) -> (Snapshot, Vec<(Status, u64)>) {
-        let mut turn = Turn::begin(self, now_ms, brought);
+        let mut turn = RunningCall::begin(self, now_ms, brought);
         let before = turn.state.seen.seq;
         let mut told: Vec<_> = asks.iter().map(|ask| turn.ask(ask)).collect();
         turn.call();
@@ -191,8 +191,8 @@ impl Model {
     }
 }
 
-impl<'a> Turn<'a> {
-    fn begin(model: &'a mut Model, now_ms: u64, brought: &Brought) -> Self {
+impl<'a> RunningCall<'a> {
+    fn begin(model: &'a mut Model, now_ms: u64, brought: &CallContext) -> Self {
         let terms = brought.terms;
         let fresh = || State {
             settles_ms: now_ms + SETTLE_MS,
@@ -410,7 +410,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    fn ask(&mut self, ask: &Ask) -> (Status, u64) {
+    fn ask(&mut self, ask: &VisitorRequest) -> (Status, u64) {
         let until_ms = self.now_ms + self.terms.session_ms + GRACE_MS;
         if let Some(ends_ms) = self.model.inside.get_mut(&ask.visitor) {
             *ends_ms = until_ms;
@@ -462,8 +462,8 @@ impl<'a> Turn<'a> {
     }
 
     /// Keeps the place of a called visitor for whom there is no room, for another claim.
-    fn hold(&mut self, ask: &Ask) {
-        let hold = Hold {
+    fn hold(&mut self, ask: &VisitorRequest) {
+        let hold = CapacityWait {
             order: ask.order,
             ends_ms: self.state.clock_ms + self.terms.claim_ms + self.window_ms(),
         };
@@ -494,7 +494,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    fn give(&mut self, ask: &Ask, known: i64) -> (Status, u64) {
+    fn give(&mut self, ask: &VisitorRequest, known: i64) -> (Status, u64) {
         let place = u64::try_from(known).unwrap_or(0);
         let is_held = self.model.holds.contains_key(&ask.visitor);
         if place > 0 && (is_held || self.is_open(place)) {
@@ -552,7 +552,7 @@ impl<'a> Turn<'a> {
         *self.model.entries.entry(self.now_ms / SLOT_MS).or_default() += 1;
     }
 
-    fn enter(&mut self, ask: &Ask, order: u64) {
+    fn enter(&mut self, ask: &VisitorRequest, order: u64) {
         let until_ms = self.now_ms + self.terms.session_ms + GRACE_MS;
         self.model.inside.insert(ask.visitor, until_ms);
         self.take_up(ask.visitor, order);

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pace_that_stands_still_or_a_clock_that_was_set_says_nothing() {
+    fn stalled_pace_or_changed_clock_gives_no_estimate() {
         let mut pace = Pace::default();
         for second in 0..30 {
             pace.note(1_000_000 + second * 1_000, 7);

@@ -44,22 +44,22 @@ pub struct Pass {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PassError {
     /// More than [`LEN_MAX`] bytes.
-    #[error("the pass is longer than {LEN_MAX} bytes")]
+    #[error("the queue token is longer than {LEN_MAX} bytes")]
     TooLong,
     /// Not three parts of base64url, or a payload that is never minted.
-    #[error("the pass is not well formed")]
+    #[error("the queue token is malformed")]
     Malformed,
     /// It names a key that the ring does not hold.
-    #[error("the pass is signed with an unknown key")]
+    #[error("the queue token is signed with an unknown key")]
     UnknownKey,
     /// The tag is not the payload's.
-    #[error("the pass' tag is wrong")]
+    #[error("the queue token's signature is wrong")]
     BadSignature,
     /// It is for another room.
-    #[error("the pass is for another room")]
+    #[error("the queue token is for another room")]
     OtherRoom,
     /// It is older than passes may get.
-    #[error("the pass has expired")]
+    #[error("the queue token has expired")]
     Expired,
 }
 
@@ -75,7 +75,7 @@ impl PassError {
     ];
 
     /// The word in metrics.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::TooLong => "too_long",
             Self::Malformed => "malformed",

@@ -2,20 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a room does with those who come.
+/// Mode of a waiting room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Newcomers get places, and places are called.
+    /// New visitors get positions, and the queue moves.
     #[default]
     Open,
-    /// Newcomers get places; nobody is called.
+    /// New visitors get positions; the queue is frozen.
     Paused,
-    /// Newcomers are turned away; those who wait are called.
+    /// No new visitors; the queue moves.
     Draining,
-    /// Newcomers are turned away, and nobody is called. Who is inside stays.
+    /// No new visitors; the queue is frozen. Active sessions continue.
     Closed,
-    /// Everybody passes, as if there were no room.
+    /// Every request passes without a queue.
     Bypass,
 }
 
@@ -40,7 +40,7 @@ impl Mode {
     }
 
     /// The word in JSON and SQL.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Open => "open",
             Self::Paused => "paused",
@@ -51,8 +51,8 @@ impl Mode {
     }
 
     /// The mode with this word.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mode| mode.word() == word)
+    pub fn from_label(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.label() == word)
     }
 
     /// Whether places are called.
@@ -122,10 +122,10 @@ mod tests {
         for (number, mode) in (0..).zip(Mode::ALL) {
             assert_eq!(mode.number(), number);
             assert_eq!(Mode::from_number(number), Some(mode));
-            assert_eq!(Mode::from_word(mode.word()), Some(mode));
+            assert_eq!(Mode::from_label(mode.label()), Some(mode));
         }
         assert_eq!(Mode::from_number(5), None);
-        assert_eq!(Mode::from_word("shut"), None);
+        assert_eq!(Mode::from_label("shut"), None);
     }
 
     #[test]

@@ -124,7 +124,7 @@ impl RoomState {
     }
 
     /// Takes over what Redis has told last: its seed counts, even if it is for an earlier opening than the known one.
-    pub fn hear(&mut self, latest: &Self) {
+    pub fn apply_latest(&mut self, latest: &Self) {
         self.merge(latest);
         if latest.seed.is_some() {
             (self.seed_of, self.seed) = (latest.seed_of, latest.seed);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn an_opening_can_be_moved_until_it_is_drawn_and_none_comes_before_the_last() {
+    fn opening_can_move_until_drawn_and_never_before_the_last() {
         let mut seen = RoomState {
             seed_of: 9,
             seed: Some(Seed::from_bytes([1; 32])),
@@ -280,9 +280,9 @@ mod tests {
             seed: Some(Seed::from_bytes([2; 32])),
             ..RoomState::default()
         };
-        seen.hear(&earlier);
+        seen.apply_latest(&earlier);
         assert_eq!((seen.seed_of, seen.seed), (5, earlier.seed));
-        seen.hear(&RoomState::default());
+        seen.apply_latest(&RoomState::default());
         assert_eq!(seen.seed_of, 5, "Redis has lost it");
         (seen.drew, seen.drawn) = (5, 3);
         assert_eq!(seen.next_opening(7), None, "some have not passed");

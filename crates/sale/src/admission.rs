@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_probe_that_found_nothing_makes_an_empty_shard_sold_out() {
+    fn only_an_empty_probe_marks_a_shard_sold_out() {
         let verdict = |reply, if_empty, rebalances| match conclude(reply, if_empty, rebalances) {
             Conclusion::Pass { verdict, .. } | Conclusion::Reject { verdict, .. } => Some(verdict),
             Conclusion::Rebalance => None,
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_with_a_key_reaches_its_shard_even_if_all_is_gone_or_the_sale_is_over() {
+    fn keyed_attempt_reaches_shard_when_sold_out_or_ended() {
         let (mut sale, user) = (sale("s"), UserId::new("u").unwrap());
         let at = |sale: &Sale, now_ms| admit_attempt(sale.state, sale, &user, now_ms);
         let asked = |admission| match admission {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkout_claims_nothing_and_gives_nothing_to_newcomers_of_a_draining_sale() {
+    fn checkout_claims_nothing_and_draining_sale_stops_newcomers() {
         let (mut sale, user) = (sale("s"), UserId::new("u").unwrap());
         sale.band = Band::None;
         let mut memory = SoldOutMemory::default();

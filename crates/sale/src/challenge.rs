@@ -9,7 +9,7 @@
 //!
 //! No gateway keeps a challenge: whichever one is asked checks it with the ring of keys that all have. Nobody can compute ahead,
 //! as nobody can guess the tag. A user who asks twice in one millisecond gets the same challenge twice: both lead to one token. Which token
-//! a solution leads to is noted in Redis by its [name](Solved::name), see `challenge_spend` of `weir-scripts`.
+//! a solution leads to is noted in Redis by its [name](AcceptedSolution::name), see `challenge_spend` of `weir-scripts`.
 
 use alloc::format;
 use alloc::string::String;
@@ -79,7 +79,7 @@ mod schema {
     #[derive(ToSchema)]
     struct CaptchaChallenge {}
 
-    /// What users must do before they get an order token.
+    /// Challenge that users must solve before they get an order token.
     #[derive(ToSchema)]
     #[schema(rename_all = "snake_case")]
     #[expect(dead_code, reason = "describes the enum of the same name")]
@@ -121,19 +121,19 @@ impl Challenge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum SolutionError {
     /// It is too long, or not a challenge and a counter.
-    #[error("the solution is not well formed")]
+    #[error("the solution is malformed")]
     Malformed,
     /// None of the ring's keys has signed the challenge.
-    #[error("the challenge is none of this gateway's")]
+    #[error("the challenge is not from this gateway")]
     Forged,
     /// The challenge was another user's.
-    #[error("the challenge is another user's")]
+    #[error("the challenge is for another user")]
     ForeignUser,
     /// The challenge was for another sale.
     #[error("the challenge is for another sale")]
     OtherSale,
     /// The challenge ends later than one can that was made by now.
-    #[error("the challenge is from the future")]
+    #[error("the challenge is dated in the future")]
     FutureDated,
     /// The challenge counts no longer.
     #[error("the challenge has expired")]
@@ -160,7 +160,7 @@ impl SolutionError {
     ];
 
     /// The word in metrics.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Malformed => "malformed",
             Self::Forged => "forged",
@@ -185,7 +185,7 @@ impl From<TokenError> for SolutionError {
 
 /// A solution that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Solved {
+pub struct AcceptedSolution {
     /// The same for every solution of one challenge, and for no other.
     pub name: [u8; NAME_LEN],
     /// Until when the challenge counts.
@@ -211,7 +211,7 @@ pub fn check(
     user: &UserId,
     bits: u8,
     now_ms: u64,
-) -> Result<Solved, SolutionError> {
+) -> Result<AcceptedSolution, SolutionError> {
     let challenge = challenge_of(solution).ok_or(SolutionError::Malformed)?;
     let payload = token::open(ring, Purpose::Challenge, challenge)?;
     let (of_sale, expires_at_ms, of_bits, of_user) =
@@ -238,7 +238,7 @@ pub fn check(
     for (to, from) in name.iter_mut().zip(Sha256::digest(challenge)) {
         *to = from;
     }
-    Ok(Solved {
+    Ok(AcceptedSolution {
         name,
         expires_at_ms,
     })
@@ -309,7 +309,7 @@ mod tests {
         (sale, user): (&str, &str),
         bits: u8,
         now_ms: u64,
-    ) -> Result<Solved, SolutionError> {
+    ) -> Result<AcceptedSolution, SolutionError> {
         let (sale, user) = names(sale, user);
         check(
             &ring(&[("k2", 8), ("k1", 7)]),
@@ -321,7 +321,7 @@ mod tests {
         )
     }
 
-    fn check_at(solution: &str, now_ms: u64) -> Result<Solved, SolutionError> {
+    fn check_at(solution: &str, now_ms: u64) -> Result<AcceptedSolution, SolutionError> {
         check_as(solution.as_bytes(), ("s", "alice;x"), BITS_MIN, now_ms)
     }
 
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn all_solutions_of_a_challenge_have_one_name_and_those_of_others_another() {
+    fn solutions_of_one_challenge_share_a_name() {
         let challenge = asked();
         let mut solutions = (0_u64..)
             .map(|counter| format!("{challenge}:{counter}"))
@@ -455,7 +455,7 @@ mod tests {
     fn words_are_distinct() {
         let words: BTreeSet<_> = SolutionError::ALL
             .iter()
-            .map(|error| error.word())
+            .map(|error| error.label())
             .collect();
         assert_eq!(words.len(), SolutionError::ALL.len());
     }

@@ -40,10 +40,10 @@ pub struct ClaimId(String);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TicketError {
     /// The claim header is not of the form above.
-    #[error("the claim is not well formed")]
+    #[error("the claim is malformed")]
     Malformed,
     /// The signature header is not of the form above.
-    #[error("the claim's signature is not well formed")]
+    #[error("the claim's signature is malformed")]
     SignatureMalformed,
     /// The signature was made with a key of another id.
     #[error("the claim is signed with an unknown key")]

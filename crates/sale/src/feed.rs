@@ -8,7 +8,7 @@ use alloc::string::String;
 use crate::sale::{Band, Catalogue, Sale};
 use serde::{Deserialize, Serialize};
 
-use weir_base::feed::Refused;
+use weir_base::feed::DocumentRejection;
 use weir_base::feed::document::{Content, Document, check_time, is_current};
 
 /// For how long a list counts unless the origin is told otherwise, in milliseconds.
@@ -44,20 +44,20 @@ impl SaleList {
 
 /// The list that an edge goes by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known(Option<Document<SaleList>>);
+pub struct SaleListCache(Option<Document<SaleList>>);
 
-impl Known {
+impl SaleListCache {
     /// Takes a list that is later than the one that is known.
     ///
     /// # Errors
     /// When it is not, or is from the future: what is known stays.
-    pub fn take(&mut self, list: Document<SaleList>, now_ms: u64) -> Result<(), Refused> {
+    pub fn take(&mut self, list: Document<SaleList>, now_ms: u64) -> Result<(), DocumentRejection> {
         check_time(list.at_ms, now_ms)?;
         let order = |list: &Document<SaleList>| (list.body.catalogue.version, list.at_ms);
         if let Some(known) = &self.0
             && order(&list) <= order(known)
         {
-            return Err(Refused::Older);
+            return Err(DocumentRejection::Older);
         }
         self.0 = Some(list);
         Ok(())
@@ -89,29 +89,32 @@ mod tests {
         Document { at_ms, body }
     }
 
-    fn version(known: &Known, now_ms: u64) -> Option<u64> {
+    fn version(known: &SaleListCache, now_ms: u64) -> Option<u64> {
         known.current(now_ms).map(|list| list.catalogue.version)
     }
 
     #[test]
     fn a_list_counts_for_a_while_and_an_older_one_never() {
-        let mut known = Known::default();
+        let mut known = SaleListCache::default();
         assert_eq!(version(&known, 0), None);
         known.take(list(2, 10_000), 10_000).unwrap();
         assert_eq!(version(&known, 15_000), Some(2));
         assert_eq!(version(&known, 15_001), None);
         for older in [list(1, 20_000), list(2, 10_000), list(2, 9_999)] {
-            assert_eq!(known.take(older, 20_000), Err(Refused::Older));
+            assert_eq!(known.take(older, 20_000), Err(DocumentRejection::Older));
         }
         known.take(list(2, 20_000), 20_000).unwrap();
         assert_eq!(version(&known, 20_000), Some(2));
-        assert_eq!(known.take(list(3, 30_000), 20_000), Err(Refused::Future));
+        assert_eq!(
+            known.take(list(3, 30_000), 20_000),
+            Err(DocumentRejection::Future)
+        );
         assert_eq!(version(&known, 4_000), None, "the clock was set back");
     }
 
     #[test]
     fn no_list_counts_longer_than_it_may() {
-        let mut known = Known::default();
+        let mut known = SaleListCache::default();
         let mut long = list(1, 0);
         long.body.fresh_ms = u64::MAX;
         known.take(long, 0).unwrap();
@@ -123,7 +126,7 @@ mod tests {
         /// In whatever order lists come, and however often: an edge never goes back.
         #[test]
         fn nothing_goes_back(lists in prop::collection::vec((0_u64..5, 0_u64..5), 0..30)) {
-            let mut known = Known::default();
+            let mut known = SaleListCache::default();
             let mut last = 0;
             for (number, at_ms) in lists {
                 let _ = known.take(list(number, at_ms), 5);

@@ -36,10 +36,10 @@ pub struct SignedUser {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
     /// The user header is not of the form above.
-    #[error("the user is not well formed")]
+    #[error("the user is malformed")]
     Malformed,
     /// The signature header is not of the form above.
-    #[error("the user's signature is not well formed")]
+    #[error("the user's signature is malformed")]
     SignatureMalformed,
     /// The signature was made with a key of another id.
     #[error("the user is signed with an unknown key")]
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_gateway_would_not_write_is_refused_though_it_is_signed() {
+    fn signed_value_a_gateway_would_not_write_is_refused() {
         let ring = ring(&[("k1", 7)]);
         for value in [
             "", "v1", "v1;1", "v2;1;u", "v1;+1;u", "v1;01;u", "v1;;u", "v1;1;", "v1;1;a b",

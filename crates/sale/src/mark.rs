@@ -59,14 +59,14 @@ mod tests {
 
     /// SQL, as far as counts go, and a shard that follows it.
     #[derive(Clone, Default)]
-    struct Both {
+    struct SqlAndShard {
         shard: ShardLedger,
         /// The order of each user that stands.
         standing: Vec<(UserId, u64)>,
         ended: u64,
     }
 
-    impl Both {
+    impl SqlAndShard {
         fn run(&mut self, step: Step) {
             match step {
                 Step::Order { user, told } => self.order(&named(user), told),
@@ -122,7 +122,7 @@ mod tests {
             lost in prop::collection::vec(step(0), 0..30),
             after in prop::collection::vec(step(1), 0..10),
         ) {
-            let mut both = Both::default();
+            let mut both = SqlAndShard::default();
             both.shard.warm(100, None);
             for step in before {
                 both.run(step);

@@ -29,19 +29,19 @@ impl Verdict {
                 "Ein Stück ist für Sie reserviert.",
             ],
             Self::GrantedAgain => [
-                "the unit that is held for you already",
-                "已经为您保留的那一件",
-                "Das Stück, das schon für Sie reserviert ist.",
+                "a unit is already held for you",
+                "此前已为您保留一件",
+                "Ein Stück ist bereits für Sie reserviert.",
             ],
             Self::UnknownSale => [
                 "there is no such sale",
-                "没有这个活动",
+                "该活动不存在",
                 "Diesen Verkauf gibt es nicht.",
             ],
             Self::InvalidUser => [
-                "the request does not say who you are; sign in and try again",
-                "请求中没有您的身份，请登录后重试",
-                "Wir wissen nicht, wer Sie sind. Bitte melden Sie sich an und versuchen Sie es noch einmal.",
+                "you are not signed in; please sign in and try again",
+                "您尚未登录，请登录后重试",
+                "Sie sind nicht angemeldet. Bitte melden Sie sich an und versuchen Sie es erneut.",
             ],
             Self::NotStarted => [
                 "the sale has not started yet",
@@ -55,35 +55,35 @@ impl Verdict {
                 "Der Verkauf ist geschlossen.",
             ],
             Self::Draining => [
-                "the sale takes no new buyers any more",
-                "活动不再接受新的买家",
+                "the sale no longer accepts new buyers",
+                "活动已停止接受新的买家",
                 "Der Verkauf nimmt keine neuen Käufer mehr an.",
             ],
             Self::StaticPage => [
                 "the sale is paused; please try again later",
                 "活动已暂停，请稍后再试",
-                "Der Verkauf macht Pause. Bitte versuchen Sie es später noch einmal.",
+                "Der Verkauf ist unterbrochen. Bitte versuchen Sie es später erneut.",
             ],
             Self::Paused => [
-                "the sale is paused while its orders are checked; please try again later",
-                "活动已暂停，正在核对订单，请稍后再试",
-                "Der Verkauf macht Pause, solange wir Bestellungen prüfen. Bitte versuchen Sie es später noch einmal.",
+                "the sale is paused while we check its orders; please try again later",
+                "我们正在核对订单，活动暂停，请稍后再试",
+                "Der Verkauf ist unterbrochen, während wir Bestellungen prüfen. Bitte versuchen Sie es später erneut.",
             ],
             Self::SoldOut => ["sold out", "已售罄", "Ausverkauft."],
             Self::InvalidToken => [
-                "the order token is missing or not valid; go to the checkout again",
+                "the order token is missing or invalid; please go to the checkout again",
                 "下单令牌缺失或无效，请重新进入结算页",
-                "Die Bestellmarke fehlt oder gilt nicht. Bitte gehen Sie noch einmal zur Kasse.",
+                "Ihre Bestellberechtigung fehlt oder ist ungültig. Bitte gehen Sie erneut zur Kasse.",
             ],
             Self::TokenTooYoung => [
-                "the order token does not count yet; please send it again in a moment",
+                "the order token is not valid yet; please send it again in a moment",
                 "下单令牌尚未生效，请稍后用同一令牌重试",
-                "Die Bestellmarke gilt noch nicht. Bitte senden Sie sie gleich noch einmal.",
+                "Ihre Bestellberechtigung gilt noch nicht. Bitte versuchen Sie es gleich erneut.",
             ],
             Self::ChallengeRequired => [
-                "solve the challenge first, then go to the checkout again",
-                "请先完成验证，再进入结算页",
-                "Bitte lösen Sie erst die Aufgabe und gehen Sie dann noch einmal zur Kasse.",
+                "please solve the challenge, then go to the checkout again",
+                "请先完成安全验证，再重新进入结算页",
+                "Bitte schließen Sie zuerst die Sicherheitsprüfung ab und gehen Sie dann erneut zur Kasse.",
             ],
             Self::InvalidIdempotencyKey => [
                 "the header Idempotency-Key must be 1 to 128 letters, digits or -_.~:+/=@",
@@ -91,14 +91,14 @@ impl Verdict {
                 "Der Header Idempotency-Key muss aus 1 bis 128 Buchstaben, Ziffern oder -_.~:+/=@ bestehen.",
             ],
             Self::InvalidQuantity => [
-                "the header x-weir-quantity must be a whole number of at least 1",
+                "the header x-weir-quantity must be an integer of at least 1",
                 "请求头 x-weir-quantity 须为不小于 1 的整数",
-                "Der Header x-weir-quantity muss eine ganze Zahl ab 1 sein.",
+                "Der Header x-weir-quantity muss eine ganze Zahl größer als 0 sein.",
             ],
             Self::InProgress => [
-                "another order of yours is not decided yet; please try again in a moment",
-                "您的另一笔订单尚在处理，请稍后再试",
-                "Über eine andere Bestellung von Ihnen ist noch nicht entschieden. Bitte versuchen Sie es gleich noch einmal.",
+                "another order of yours is still in progress; please try again in a moment",
+                "您的另一笔订单仍在处理中，请稍后再试",
+                "Eine andere Bestellung von Ihnen wird noch bearbeitet. Bitte versuchen Sie es gleich erneut.",
             ],
             Self::RateLimited => [
                 "too many requests; please wait a moment",
@@ -106,54 +106,54 @@ impl Verdict {
                 "Zu viele Anfragen. Bitte warten Sie einen Moment.",
             ],
             Self::Blocked => [
-                "you may not buy in this sale, or not yet",
-                "您不能参加本次活动，或暂时不能",
-                "Sie dürfen in diesem Verkauf nicht kaufen, oder noch nicht.",
+                "you cannot buy in this sale, or not yet",
+                "您无法参加本次活动，或暂时无法参加",
+                "Sie können in diesem Verkauf nicht oder noch nicht kaufen.",
             ],
             Self::NotReserved => [
-                "only those who have reserved may buy",
+                "only users with a reservation can buy",
                 "只有已预约的用户才能购买",
-                "Kaufen darf nur, wer sich vorgemerkt hat.",
+                "Nur vorgemerkte Personen können kaufen.",
             ],
             Self::CapReached => [
-                "you already have as many units as one person may have",
+                "you have already reached the limit per person",
                 "您已达到每人限购数量",
-                "Sie haben schon so viele Stücke, wie eine Person haben darf.",
+                "Sie haben die Höchstmenge pro Person bereits erreicht.",
             ],
             Self::SkuInSale => [
-                "this article is part of a sale; please order it there",
+                "this item is part of a sale; please order it there",
                 "该商品正在参加活动，请在活动中下单",
-                "Dieser Artikel gehört zu einem Verkauf. Bitte bestellen Sie ihn dort.",
+                "Dieser Artikel ist Teil eines Aktionsverkaufs. Bitte bestellen Sie ihn dort.",
             ],
             Self::TooFew => [
-                "fewer units are left than you want; please ask for fewer",
+                "not enough units left; please order fewer",
                 "剩余数量不足，请减少购买数量",
-                "Es sind weniger Stücke übrig, als Sie möchten. Bitte wählen Sie weniger.",
+                "Es sind nicht mehr genug Stücke verfügbar. Bitte verringern Sie die Menge.",
             ],
             Self::AllReserved => [
-                "all units are reserved right now; one may come back, so please try again",
-                "商品已全部被预留，若有释放即可购买，请稍后重试",
-                "Gerade sind alle Stücke reserviert. Vielleicht wird eines frei: Bitte versuchen Sie es noch einmal.",
+                "all units are currently reserved; one may become free, so please try again",
+                "商品目前已全部被预留，可能会有名额释放，请稍后重试",
+                "Derzeit sind alle Stücke reserviert. Vielleicht wird eines frei. Bitte versuchen Sie es erneut.",
             ],
             Self::Overloaded => [
                 "too busy right now; please try again",
-                "当前过于繁忙，请重试",
-                "Gerade ist zu viel los. Bitte versuchen Sie es noch einmal.",
+                "当前访问人数过多，请稍后重试",
+                "Derzeit ist zu viel los. Bitte versuchen Sie es erneut.",
             ],
             Self::Unavailable => [
-                "no answer could be had; please try again: with the same Idempotency-Key you never buy twice",
-                "未能得到结果，请重试：使用相同的 Idempotency-Key 绝不会重复购买",
-                "Es war keine Antwort zu bekommen. Bitte versuchen Sie es noch einmal: Mit demselben Idempotency-Key kaufen Sie nie doppelt.",
+                "the outcome is unknown; please try again: with the same Idempotency-Key you never buy twice",
+                "结果未知，请重试：使用相同的 Idempotency-Key 不会重复购买",
+                "Das Ergebnis ist nicht bekannt. Bitte versuchen Sie es erneut: Mit demselben Idempotency-Key kaufen Sie nie doppelt.",
             ],
             Self::Misconfigured => [
-                "no orders can be taken here right now; please try again later",
+                "orders are not possible here right now; please try again later",
                 "此处暂时无法下单，请稍后再试",
-                "Hier können gerade keine Bestellungen angenommen werden. Bitte versuchen Sie es später noch einmal.",
+                "Bestellungen sind hier derzeit nicht möglich. Bitte versuchen Sie es später erneut.",
             ],
             Self::TokenMinted => [
-                "an order token for you",
+                "your order token",
                 "您的下单令牌",
-                "Eine Bestellmarke für Sie.",
+                "Ihre Bestellberechtigung.",
             ],
         }
     }
@@ -164,65 +164,65 @@ const OF_ORIGIN: &[(&str, Sentence)] = &[
     (
         "barred",
         [
-            "you may not buy from this sale: you are blocked, or have not reserved",
-            "您不能参加本次活动：您已被限制，或没有预约",
-            "Sie dürfen in diesem Verkauf nicht kaufen: Sie sind gesperrt oder haben sich nicht vorgemerkt.",
+            "you cannot buy in this sale: you are blocked or have no reservation",
+            "您无法参加本次活动：您已被限制或没有预约",
+            "Sie können in diesem Verkauf nicht kaufen: Sie sind gesperrt oder nicht vorgemerkt.",
         ],
     ),
     (
         "claim_invalid",
         [
-            "the claim is not one that this origin's gateways signed",
-            "该请求未经本站网关签名",
-            "Kein Gateway dieses Ursprungs hat diese Anfrage unterschrieben.",
+            "the claim is not signed by a known gateway",
+            "该请求没有有效的网关签名",
+            "Die Anfrage hat keine gültige Gateway-Signatur.",
         ],
     ),
     (
         "claim_missing",
         [
-            "orders come with a gateway's signed claim",
+            "the claim is missing: order through a gateway",
             "订单须经网关提交",
-            "Bestellungen kommen über ein Gateway.",
+            "Bestellungen sind nur über ein Gateway möglich.",
         ],
     ),
     (
         "claim_released",
         [
-            "the claim has ended and never becomes an order; please try again",
-            "为您保留的时间已过，请重试",
-            "Ihr Stück wurde nicht länger zurückgehalten. Bitte versuchen Sie es noch einmal.",
+            "the claim has expired; please try again",
+            "保留时间已过，请重试",
+            "Ihre Reservierung ist abgelaufen. Bitte versuchen Sie es erneut.",
         ],
     ),
     (
         "cooling_down",
         [
-            "you did not pay an order in time; please wait before you buy again",
-            "您有订单未按时付款，请稍候再购买",
-            "Sie haben eine Bestellung nicht rechtzeitig bezahlt. Bitte warten Sie, bevor Sie wieder kaufen.",
+            "an order of yours was not paid in time; please wait before you buy again",
+            "您有订单未按时付款，请稍后再购买",
+            "Sie haben eine Bestellung nicht rechtzeitig bezahlt. Bitte warten Sie, bevor Sie erneut kaufen.",
         ],
     ),
     (
         "draw_open",
         [
-            "reservations have not ended: the list is not closed",
+            "reservations are still open, so the list is not final",
             "预约尚未结束，名单尚未确定",
-            "Die Vormerkungen laufen noch, die Liste steht noch nicht fest.",
+            "Vormerkungen sind noch möglich, daher ist die Liste noch nicht endgültig.",
         ],
     ),
     (
         "group_cap",
         [
-            "you would have more units of these sales together than one person may have",
-            "您在这些活动中的购买数量将超过每人限购数量",
-            "Sie hätten von diesen Verkäufen zusammen mehr Stücke, als eine Person haben darf.",
+            "this order would exceed the limit per person for these sales together",
+            "您在这些活动中的购买总数将超过每人限购数量",
+            "Diese Bestellung überschreitet die gemeinsame Höchstmenge pro Person für diese Verkäufe.",
         ],
     ),
     (
         "idempotency_key_reused",
         [
-            "this Idempotency-Key came with another request before; use a new one for a new request",
-            "此 Idempotency-Key 已用于另一请求，新的请求请使用新的键",
-            "Dieser Idempotency-Key kam schon mit einer anderen Anfrage. Nehmen Sie für eine neue Anfrage einen neuen.",
+            "this Idempotency-Key was used for a different request; use a new one",
+            "该 Idempotency-Key 已用于其他请求，请更换新的键",
+            "Dieser Idempotency-Key wurde bereits für eine andere Anfrage verwendet. Bitte verwenden Sie einen neuen.",
         ],
     ),
     (
@@ -236,81 +236,81 @@ const OF_ORIGIN: &[(&str, Sentence)] = &[
     (
         "invalid_payload",
         [
-            "the body is not what the sale wants",
+            "the body does not match the sale's fields",
             "提交的内容不符合活动要求",
-            "Die Angaben sind nicht die, die der Verkauf verlangt.",
+            "Die Angaben entsprechen nicht den Vorgaben des Verkaufs.",
         ],
     ),
     (
         "invalid_query",
         [
-            "the query string cannot be read, or asks for what cannot be",
-            "查询参数无法读取或不被允许",
-            "Die Parameter der Anfrage sind nicht lesbar oder nicht erlaubt.",
+            "the query string is invalid",
+            "查询参数无效",
+            "Die Parameter der Anfrage sind ungültig.",
         ],
     ),
     (
         "no_draw",
         [
-            "there is no such sale, or it draws nobody",
-            "没有这个活动，或活动不抽签",
-            "Diesen Verkauf gibt es nicht, oder er lost nicht.",
+            "there is no such sale, or it has no draw",
+            "该活动不存在或不设抽签",
+            "Diesen Verkauf gibt es nicht, oder er hat keine Verlosung.",
         ],
     ),
     (
         "no_method",
         [
-            "this path does not take this method",
+            "this path does not support this method",
             "此路径不支持该方法",
-            "Dieser Pfad nimmt diese Methode nicht an.",
+            "Dieser Pfad unterstützt diese Methode nicht.",
         ],
     ),
     (
         "no_reservation",
         [
-            "nobody needs to reserve for this sale",
+            "this sale needs no reservation",
             "本次活动无需预约",
-            "Für diesen Verkauf muss sich niemand vormerken.",
+            "Für diesen Verkauf ist keine Vormerkung nötig.",
         ],
     ),
     (
         "no_route",
         [
-            "there is nothing at this path",
-            "此路径下没有内容",
-            "Unter diesem Pfad gibt es nichts.",
+            "there is no such path",
+            "该路径不存在",
+            "Diese Seite gibt es nicht.",
         ],
     ),
     (
         "order_cancelled",
         [
-            "the order was cancelled before",
+            "the order is already cancelled",
             "订单已取消",
-            "Die Bestellung wurde schon storniert.",
+            "Die Bestellung wurde bereits storniert.",
         ],
     ),
     (
         "order_expired",
         [
-            "the order has expired before",
+            "the order has already expired",
             "订单已过期",
-            "Die Frist der Bestellung ist abgelaufen.",
+            "Die Zahlungsfrist der Bestellung ist abgelaufen.",
         ],
     ),
     (
         "order_paid",
         [
-            "the order is paid, and stays",
-            "订单已付款，不能更改",
-            "Die Bestellung ist bezahlt und bleibt bestehen.",
+            "the order is paid and cannot be changed",
+            "订单已付款，无法更改",
+            "Die Bestellung ist bezahlt und kann nicht mehr geändert werden.",
         ],
     ),
     (
         "payments_not_configured",
         [
-            "nobody can pay here: no payment provider is set up",
-            "此处尚未开通付款",
-            "Hier kann niemand bezahlen: Es ist kein Zahlungsanbieter eingerichtet.",
+            "payments are not possible here: no payment provider is configured",
+            "此处尚未开通支付",
+            "Zahlungen sind hier nicht möglich: Es ist kein Zahlungsanbieter eingerichtet.",
         ],
     ),
     (
@@ -318,7 +318,7 @@ const OF_ORIGIN: &[(&str, Sentence)] = &[
         [
             "Redis did not answer; please try again",
             "服务暂时没有响应，请重试",
-            "Der Dienst hat nicht geantwortet. Bitte versuchen Sie es noch einmal.",
+            "Der Dienst hat nicht geantwortet. Bitte versuchen Sie es erneut.",
         ],
     ),
     (
@@ -332,7 +332,7 @@ const OF_ORIGIN: &[(&str, Sentence)] = &[
     (
         "reservation_not_open",
         [
-            "reservations have not begun",
+            "reservations have not started yet",
             "预约尚未开始",
             "Vormerkungen sind noch nicht möglich.",
         ],
@@ -342,23 +342,23 @@ const OF_ORIGIN: &[(&str, Sentence)] = &[
         [
             "the database did not answer; please try again",
             "服务暂时没有响应，请重试",
-            "Der Dienst hat nicht geantwortet. Bitte versuchen Sie es noch einmal.",
+            "Der Dienst hat nicht geantwortet. Bitte versuchen Sie es erneut.",
         ],
     ),
     (
         "timeout",
         [
-            "not done in time, the outcome is not known; please try again",
-            "未能及时完成，结果未知，请重试",
-            "Das dauerte zu lange, und der Ausgang ist nicht bekannt. Bitte versuchen Sie es noch einmal.",
+            "timeout, the outcome is unknown; please try again",
+            "处理超时，结果未知，请重试",
+            "Die Bearbeitung dauerte zu lange, das Ergebnis ist nicht bekannt. Bitte versuchen Sie es erneut.",
         ],
     ),
     (
         "unknown_order",
         [
             "you have no such order",
-            "您没有这笔订单",
-            "Diese Bestellung haben Sie nicht.",
+            "您没有该订单",
+            "Sie haben keine solche Bestellung.",
         ],
     ),
     (
@@ -366,46 +366,46 @@ const OF_ORIGIN: &[(&str, Sentence)] = &[
         [
             "you have no reservation for this sale",
             "您没有预约本次活动",
-            "Sie haben sich für diesen Verkauf nicht vorgemerkt.",
+            "Sie sind für diesen Verkauf nicht vorgemerkt.",
         ],
     ),
     (
         "unpaid_holds",
         [
-            "you did not pay several orders in time, and may not buy in this sale again",
-            "您有多笔订单未按时付款，不能再参加本次活动",
-            "Sie haben mehrere Bestellungen nicht rechtzeitig bezahlt und dürfen in diesem Verkauf nicht mehr kaufen.",
+            "several orders of yours were not paid in time; you can no longer buy in this sale",
+            "您有多笔订单未按时付款，无法再参加本次活动",
+            "Sie haben mehrere Bestellungen nicht rechtzeitig bezahlt und können in diesem Verkauf nicht mehr kaufen.",
         ],
     ),
     (
         "user_cap",
         [
-            "you have all units that one user may have",
+            "you have reached the limit per user",
             "您已达到每人限购数量",
-            "Sie haben schon so viele Stücke, wie eine Person haben darf.",
+            "Sie haben die Höchstmenge pro Person bereits erreicht.",
         ],
     ),
     (
         "user_invalid",
         [
-            "the user is not one that this origin's gateways signed",
-            "您的身份未经本站网关确认，请重新登录",
-            "Kein Gateway dieses Ursprungs kennt Sie. Bitte melden Sie sich neu an.",
+            "the user is not signed by a known gateway",
+            "您的登录未经网关确认，请重新登录",
+            "Ihre Anmeldung wurde von keinem Gateway bestätigt. Bitte melden Sie sich neu an.",
         ],
     ),
     (
         "user_missing",
         [
-            "requests come with a user that a gateway signed",
-            "请求中没有您的身份，请登录后重试",
-            "Wir wissen nicht, wer Sie sind. Bitte melden Sie sich an und versuchen Sie es noch einmal.",
+            "the user is missing: send the request through a gateway",
+            "您尚未登录，请登录后重试",
+            "Sie sind nicht angemeldet. Bitte melden Sie sich an und versuchen Sie es erneut.",
         ],
     ),
 ];
 
 /// The sentence that goes with a code, if there is one.
 pub fn message(code: &str, language: Language) -> Option<&'static str> {
-    if let Some(verdict) = Verdict::ALL.into_iter().find(|v| v.word() == code) {
+    if let Some(verdict) = Verdict::ALL.into_iter().find(|v| v.label() == code) {
         return Some(verdict.message(language));
     }
     let (_, sentence) = OF_ORIGIN.iter().find(|(known, _)| *known == code)?;
@@ -421,7 +421,7 @@ mod tests {
     use std::vec::Vec;
 
     fn codes() -> Vec<&'static str> {
-        let verdicts = Verdict::ALL.into_iter().map(Verdict::word);
+        let verdicts = Verdict::ALL.into_iter().map(Verdict::label);
         let origin = OF_ORIGIN.iter().map(|(code, _)| *code);
         verdicts.chain(origin).collect()
     }

@@ -66,7 +66,7 @@ pub enum RebalanceEvent {
 
 /// How a rebalance goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum RebalanceStep {
     /// RebalanceCall this, and come back with the answer.
     Call(RebalanceCall),
     /// It has ended. Then this is still to be asked, if anything is.
@@ -110,31 +110,31 @@ impl Rebalance {
     }
 
     /// Goes on with what Redis has answered.
-    pub fn on_event(&mut self, event: &RebalanceEvent) -> Next {
+    pub fn on_event(&mut self, event: &RebalanceEvent) -> RebalanceStep {
         match event {
             RebalanceEvent::Probe(shards) => self.look_around(shards),
             RebalanceEvent::Lend(from_shard, reply) => Self::on_lend(*from_shard, *reply),
             RebalanceEvent::Deposit(from_shard, transfer, reply) => match reply {
-                DepositReply::Deposited | DepositReply::Already => Next::Done(
+                DepositReply::Deposited | DepositReply::Already => RebalanceStep::Done(
                     End::Filled,
                     Some(RebalanceCall::SettleTransfer {
                         from_shard: *from_shard,
                         id: transfer.id,
                     }),
                 ),
-                DepositReply::Cold => Next::Done(End::Unknown, None),
+                DepositReply::Cold => RebalanceStep::Done(End::Unknown, None),
             },
-            RebalanceEvent::Nothing => Next::Done(End::Unknown, None),
+            RebalanceEvent::Nothing => RebalanceStep::Done(End::Unknown, None),
         }
     }
 
-    fn look_around(&mut self, shards: &[ShardProbe]) -> Next {
+    fn look_around(&mut self, shards: &[ShardProbe]) -> RebalanceStep {
         let stock = |shard: &ShardProbe| shard.stock.unwrap_or(0);
         let others = || (0..).zip(shards).filter(|(n, _)| *n != self.to_shard);
         let here = shards.get(self.to_shard as usize).map_or(0, stock).max(0);
         let wanted = i64::from(self.wanted.max(1));
         if here >= wanted {
-            return Next::Done(End::Filled, None);
+            return RebalanceStep::Done(End::Filled, None);
         }
         let richest = others().max_by_key(|(_, shard)| stock(shard));
         let rich = richest.filter(|(_, shard)| stock(shard) > 0);
@@ -144,30 +144,30 @@ impl Rebalance {
         let is_cold = shards.iter().any(|shard| shard.stock.is_none());
         let all: i64 = shards.iter().map(|shard| stock(shard).max(0)).sum();
         if (1..wanted).contains(&all) && !is_moving && !is_cold {
-            return Next::Done(End::TooFew, None);
+            return RebalanceStep::Done(End::TooFew, None);
         }
         match lender {
             Some((from_shard, _)) if self.lends < LENDS_MAX => {
                 self.lends += 1;
                 let units = wanted.saturating_sub(here).unsigned_abs();
-                Next::Call(RebalanceCall::Lend { from_shard, units })
+                RebalanceStep::Call(RebalanceCall::Lend { from_shard, units })
             }
-            Some(_) => Next::Done(End::Moving, None),
-            None if is_moving => Next::Done(End::Moving, None),
-            None if is_cold || shards.is_empty() => Next::Done(End::Unknown, None),
-            None => Next::Done(End::SoldOut, None),
+            Some(_) => RebalanceStep::Done(End::Moving, None),
+            None if is_moving => RebalanceStep::Done(End::Moving, None),
+            None if is_cold || shards.is_empty() => RebalanceStep::Done(End::Unknown, None),
+            None => RebalanceStep::Done(End::SoldOut, None),
         }
     }
 
-    fn on_lend(from_shard: u32, reply: LendReply) -> Next {
+    fn on_lend(from_shard: u32, reply: LendReply) -> RebalanceStep {
         match reply {
-            LendReply::Lent(transfer) => Next::Call(RebalanceCall::Deposit {
+            LendReply::Lent(transfer) => RebalanceStep::Call(RebalanceCall::Deposit {
                 from_shard,
                 transfer,
             }),
             // Others were quicker, or what it has open is not for us.
-            LendReply::Nothing => Next::Call(RebalanceCall::Probe),
-            LendReply::Cold => Next::Done(End::Unknown, None),
+            LendReply::Nothing => RebalanceStep::Call(RebalanceCall::Probe),
+            LendReply::Cold => RebalanceStep::Done(End::Unknown, None),
         }
     }
 }
@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    fn look(to_shard: u32, shards: &[ShardProbe]) -> Next {
+    fn look(to_shard: u32, shards: &[ShardProbe]) -> RebalanceStep {
         Rebalance::start(to_shard, 1)
             .0
             .on_event(&RebalanceEvent::Probe(shards.to_vec()))
@@ -205,7 +205,7 @@ mod tests {
     fn the_richest_shard_lends_and_nobody_to_itself() {
         let lend = |from_shard| {
             let units = 1;
-            Next::Call(RebalanceCall::Lend { from_shard, units })
+            RebalanceStep::Call(RebalanceCall::Lend { from_shard, units })
         };
         assert_eq!(look(0, &[shard(0, 0), shard(2, 0), shard(5, 0)]), lend(2));
         assert_eq!(look(2, &[shard(0, 0), shard(2, 0), shard(0, 0)]), lend(1));
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_rebalance_that_has_no_lender_says_why() {
-        let done = |end| Next::Done(end, None);
+        let done = |end| RebalanceStep::Done(end, None);
         let cold = ShardProbe {
             stock: None,
             ..shard(0, 0)
@@ -233,20 +233,21 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_several_units_gets_them_from_others_or_hears_that_there_are_too_few() {
+    fn multi_unit_buyer_borrows_units_or_learns_too_few_remain() {
         let look = |wanted, shards: &[ShardProbe]| {
             let event = RebalanceEvent::Probe(shards.to_vec());
             Rebalance::start(0, wanted).0.on_event(&event)
         };
-        let lend = |from_shard, units| Next::Call(RebalanceCall::Lend { from_shard, units });
+        let lend =
+            |from_shard, units| RebalanceStep::Call(RebalanceCall::Lend { from_shard, units });
         let few = [shard(1, 0), shard(1, 0)];
-        assert_eq!(look(1, &few), Next::Done(End::Filled, None));
+        assert_eq!(look(1, &few), RebalanceStep::Done(End::Filled, None));
         assert_eq!(look(2, &few), lend(1, 1));
-        assert_eq!(look(3, &few), Next::Done(End::TooFew, None));
+        assert_eq!(look(3, &few), RebalanceStep::Done(End::TooFew, None));
         let moving = [shard(1, 0), shard(1, 1)];
         assert_eq!(look(3, &moving), lend(1, 2), "more may come");
         let none = [shard(0, 0), shard(-1, 0)];
-        assert_eq!(look(3, &none), Next::Done(End::SoldOut, None));
+        assert_eq!(look(3, &none), RebalanceStep::Done(End::SoldOut, None));
     }
 
     proptest! {
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rebalance_that_is_always_late_asks_three_times_and_gives_up() {
+    fn late_rebalance_asks_three_times_and_gives_up() {
         let (mut rebalance, mut ask) = Rebalance::start(0, 1);
         let mut lends = 0;
         for _ in 0..20 {
@@ -279,8 +280,8 @@ mod tests {
                 }
             };
             match rebalance.on_event(&event) {
-                Next::Call(next) => ask = next,
-                Next::Done(end, _) => return assert_eq!((end, lends), (End::Moving, 3)),
+                RebalanceStep::Call(next) => ask = next,
+                RebalanceStep::Done(end, _) => return assert_eq!((end, lends), (End::Moving, 3)),
             }
         }
         panic!("it never ends");
@@ -292,8 +293,8 @@ mod tests {
         for _ in 0..dies_at {
             let next = rebalance.on_event(&answer(shards, to_shard, ask));
             match next {
-                Next::Call(further) => ask = further,
-                Next::Done(end, last) => {
+                RebalanceStep::Call(further) => ask = further,
+                RebalanceStep::Done(end, last) => {
                     if let Some(last) = last {
                         answer(shards, to_shard, last);
                     }

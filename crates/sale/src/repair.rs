@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_drift_is_what_is_there_too_much_and_below_nothing_what_is_missing() {
+    fn drift_is_positive_for_surplus_and_negative_for_missing_units() {
         let drift = |ordered, total| {
             let shards = [shard(3, 1), shard(-2, 4)];
             Terms::new(&shards, ordered, total).unwrap().drift()
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_units_are_spread_and_too_many_are_taken_where_they_are() {
+    fn missing_units_are_spread_and_surplus_is_taken_in_place() {
         let shards = [shard(1, 0), shard(5, 0), shard(-2, 0)];
         assert_eq!(repairs(&shards, 0), vec![]);
         assert_eq!(repairs(&shards, -4), vec![(0, 2), (1, 1), (2, 1)]);
@@ -211,7 +211,7 @@ mod tests {
         }
 
         #[test]
-        fn repairs_bring_the_drift_to_nothing_wherever_there_is_enough_to_take(
+        fn repairs_remove_drift_where_enough_units_are_available(
             stock in prop::collection::vec(-3..9_i64, 1..6), ordered in 0..20_u64, total in 0..30_u64,
         ) {
             let mut shards: Vec<Audit> = stock.iter().map(|&stock| shard(stock, 1)).collect();

@@ -49,7 +49,7 @@ pub struct ClaimKey {
 
 impl ClaimKey {
     /// How `key` is told.
-    pub fn of(key: &SigningKey) -> Self {
+    pub fn from_key(key: &SigningKey) -> Self {
         Self {
             id: key.id().into(),
             fingerprint: key.fingerprint(),
@@ -71,9 +71,9 @@ impl ClaimKey {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sale {
-    /// The sale's name.
+    /// The sale's id.
     pub id: SaleId,
-    /// First instant at which claims are taken, in milliseconds since the Unix epoch.
+    /// Start time, in milliseconds since the Unix epoch.
     pub starts_at_ms: u64,
     /// First instant at which claims are taken no more, in milliseconds since the Unix epoch.
     pub ends_at_ms: u64,
@@ -81,7 +81,7 @@ pub struct Sale {
     pub shards: u32,
     /// The most units one user may have, orders and open claim together: 1 to [`USER_CAP_MAX`].
     pub user_cap: u32,
-    /// The operator's switch of this sale.
+    /// This sale's switch.
     pub state: SaleState,
     /// Whether only who has reserved may buy.
     #[serde(default)]
@@ -112,44 +112,44 @@ pub struct Sale {
     pub paused: bool,
 }
 
-/// The operator's switch, of one sale or of all. Ordered by strictness: the greater counts.
+/// The operator's switch, for one sale or for all. The stricter (greater) one applies.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = State))]
 pub enum SaleState {
-    /// Runs within its window.
+    /// The sale runs within its time window.
     #[default]
     Open,
-    /// Everything is decided and counted, and every request passes.
+    /// Dry run: every request is decided and counted, and passes.
     Shadow,
-    /// Takes no new claims; who holds one may still use it.
+    /// No new claims; existing claims can still become orders.
     Drain,
-    /// Takes no claims, whatever the time.
+    /// No claims.
     Closed,
 }
 
-/// What an operator leaves out of a sale so that the rest holds.
+/// Checks that an operator has turned off for a sale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Degrade))]
 pub struct Degrade {
-    /// Users whom the risk check has blocked may buy, too.
+    /// Users blocked by the risk check can also buy.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(default = false))]
     pub skip_risk: bool,
-    /// Users who have not reserved may buy, too.
+    /// Users without a reservation can also buy.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(default = false))]
     pub skip_reservation: bool,
-    /// Nobody may buy: every request gets a configured page.
+    /// Every request gets a configured page; buying is impossible.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(default = false))]
     pub static_page: bool,
 }
 
-/// How much of a sale is left, roughly.
+/// Approximate stock level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Band))]
@@ -161,7 +161,7 @@ pub enum Band {
     Medium,
     /// A tenth or less.
     Low,
-    /// No unit is free, but one may be again: somebody may not pay for theirs in time.
+    /// All units are reserved; some may become free if orders are not paid in time.
     Reserved,
     /// Nothing.
     None,
@@ -172,7 +172,7 @@ impl SaleState {
     pub const ALL: [Self; 4] = [Self::Open, Self::Shadow, Self::Drain, Self::Closed];
 
     /// The word in JSON.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Open => "open",
             Self::Shadow => "shadow",
@@ -184,7 +184,7 @@ impl SaleState {
 
 impl Band {
     /// The band of `remaining` units out of `total`; never [`Band::Reserved`].
-    pub const fn of(remaining: u64, total: u64) -> Self {
+    pub const fn from_remaining(remaining: u64, total: u64) -> Self {
         let (remaining, total) = (remaining as u128, total as u128);
         if remaining == 0 {
             return Self::None;
@@ -199,7 +199,7 @@ impl Band {
     }
 
     /// The word in JSON.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::High => "high",
             Self::Medium => "medium",
@@ -228,10 +228,10 @@ pub enum Phase {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueError {
     /// More sales than [`SALES_MAX`].
-    #[error("holds {0} sales, more than {SALES_MAX}")]
+    #[error("has {0} sales, the maximum is {SALES_MAX}")]
     TooManySales(usize),
     /// More keys than [`KEYS_MAX`].
-    #[error("holds {0} claim_keys, more than {KEYS_MAX}")]
+    #[error("has {0} claim_keys, the maximum is {KEYS_MAX}")]
     TooManyKeys(usize),
     /// A sale's shard count is 0 or above [`SHARDS_MAX`].
     #[error("sale {0}: shards must be 1 to {SHARDS_MAX}")]
@@ -439,7 +439,7 @@ pub(crate) mod tests {
         let ring = KeyRing::new(vec![key("new", 2), key("old", 1)]).unwrap();
         let mut catalogue = catalogue(vec![]);
         assert!(
-            catalogue.knows(&ClaimKey::of(&key("any", 9))),
+            catalogue.knows(&ClaimKey::from_key(&key("any", 9))),
             "old origins"
         );
         catalogue.claim_keys = ClaimKey::all(&ring);
@@ -453,12 +453,12 @@ pub(crate) mod tests {
             ("old", 3, false),
         ] {
             assert_eq!(
-                catalogue.knows(&ClaimKey::of(&key(id, byte))),
+                catalogue.knows(&ClaimKey::from_key(&key(id, byte))),
                 is_known,
                 "{id} {byte}"
             );
         }
-        catalogue.claim_keys = vec![ClaimKey::of(&key("k", 1)); KEYS_MAX + 1];
+        catalogue.claim_keys = vec![ClaimKey::from_key(&key("k", 1)); KEYS_MAX + 1];
         let refused = catalogue.checked().unwrap_err();
         assert_eq!(refused, CatalogueError::TooManyKeys(KEYS_MAX + 1));
     }
@@ -474,7 +474,7 @@ pub(crate) mod tests {
     fn the_stricter_switch_counts_and_its_word_is_its_json() {
         for (index, state) in SaleState::ALL.into_iter().enumerate() {
             let text = serde_json::to_string(&state).unwrap();
-            assert_eq!(text.trim_matches('"'), state.word());
+            assert_eq!(text.trim_matches('"'), state.label());
             for (other_index, other) in SaleState::ALL.into_iter().enumerate() {
                 let mut catalogue = catalogue(vec![Sale { state, ..sale("s") }]);
                 catalogue.switch = other;
@@ -486,9 +486,9 @@ pub(crate) mod tests {
 
     #[test]
     fn bands_end_at_the_half_the_tenth_and_nothing() {
-        let bands = [51, 50, 11, 10, 1, 0].map(|left| Band::of(left, 100).word());
+        let bands = [51, 50, 11, 10, 1, 0].map(|left| Band::from_remaining(left, 100).label());
         assert_eq!(bands, ["high", "medium", "medium", "low", "low", "none"]);
-        assert_eq!(Band::of(0, 0), Band::None);
-        assert_eq!(Band::of(u64::MAX, u64::MAX), Band::High);
+        assert_eq!(Band::from_remaining(0, 0), Band::None);
+        assert_eq!(Band::from_remaining(u64::MAX, u64::MAX), Band::High);
     }
 }

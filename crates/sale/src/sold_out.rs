@@ -96,10 +96,11 @@ impl SoldOutMemory {
     /// They cannot while claims on their shard are open: a user who holds one and lost the answer
     /// comes back for it, and must not be refused from a memory that knows nothing of users.
     pub fn is_empty_for(&self, sale: &SaleId, shard: u32) -> bool {
-        self.seen(sale, shard).is_some_and(|seen| seen.is_quiet)
+        self.empty_shard(sale, shard)
+            .is_some_and(|seen| seen.is_quiet)
     }
 
-    fn seen(&self, sale: &SaleId, shard: u32) -> Option<&EmptyShard> {
+    fn empty_shard(&self, sale: &SaleId, shard: u32) -> Option<&EmptyShard> {
         self.empty.get(sale)?.shards.get(shard as usize)
     }
 
@@ -122,7 +123,7 @@ impl SoldOutMemory {
     /// came since, so the memory of its sale goes.
     pub fn observe_epoch(&mut self, sale: &SaleId, shard: u32, epoch: i64) {
         let has_moved = self
-            .seen(sale, shard)
+            .empty_shard(sale, shard)
             .is_some_and(|seen| seen.epoch != epoch);
         if has_moved {
             self.empty.remove(sale);
@@ -185,7 +186,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn units_anywhere_or_on_the_way_and_cold_shards_are_not_sold_out() {
+    fn units_left_or_moving_and_unloaded_shards_are_not_sold_out() {
         for other in [
             ShardProbe {
                 stock: Some(1),
@@ -209,7 +210,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_shard_with_open_claims_is_not_sold_out_to_those_who_hold_them() {
+    fn shard_is_not_sold_out_for_holders_of_open_claims() {
         let held = ShardProbe {
             open_claims: 1,
             ..EMPTY

@@ -8,17 +8,17 @@ use weir_base::id::SaleId;
 /// A sale as the gateway shows it to anybody.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SaleStatus<'a> {
-    /// The sale's name.
+    /// The sale's id.
     pub id: &'a SaleId,
-    /// What it is doing.
+    /// Its state.
     pub state: Stage,
-    /// First instant at which claims are taken, in milliseconds since the Unix epoch.
+    /// Start time, in milliseconds since the Unix epoch.
     pub starts_at_ms: u64,
     /// First instant at which claims are taken no more, in milliseconds since the Unix epoch.
     pub ends_at_ms: u64,
     /// The gateway's time, for countdowns: clients' clocks are off.
     pub now_ms: u64,
-    /// Roughly how much is left.
+    /// Approximate stock level.
     pub remaining: Band,
     /// Whether only who has reserved may buy.
     pub reservation: bool,
@@ -26,24 +26,24 @@ pub struct SaleStatus<'a> {
     pub token: bool,
 }
 
-/// What a sale is doing.
+/// State of a sale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = SaleStage))]
 pub enum Stage {
-    /// It has not started, or its stock is not there yet.
+    /// It has not started, or its stock is not loaded yet.
     Scheduled,
-    /// Claims are taken.
+    /// It accepts orders.
     Running,
-    /// Nothing is left; units may come back until the sale ends.
+    /// No units are left; some may return until the sale ends.
     SoldOut,
     /// It is over.
     Ended,
     /// An operator closed it, or answers it with a page.
     Closed,
-    /// It takes no new buyers.
+    /// It accepts no new buyers.
     Draining,
-    /// SQL has lost orders of it: it waits for an operator.
+    /// SQL has lost orders of it; an operator must decide.
     Paused,
 }
 

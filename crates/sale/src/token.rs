@@ -32,13 +32,13 @@ const VERSION: &str = "v1";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum TokenError {
     /// There is none.
-    #[error("there is no token")]
+    #[error("the token is missing")]
     Missing,
     /// It has more than [`LEN_MAX`] bytes. Looked at before all else: no length costs time.
     #[error("the token is longer than {LEN_MAX} bytes")]
     TooLong,
     /// It has not three parts with dots between them, or a payload that is never minted.
-    #[error("the token is not well formed")]
+    #[error("the token is malformed")]
     Malformed,
     /// Its payload or tag is not base64url without padding, in its one canonical spelling.
     #[error("the token is not base64url")]
@@ -47,10 +47,10 @@ pub enum TokenError {
     #[error("the token is signed with an unknown key")]
     UnknownKey,
     /// The tag is not the payload's, or was cut.
-    #[error("the token's tag is wrong")]
+    #[error("the token's signature is wrong")]
     BadSignature,
     /// It was minted for another user.
-    #[error("the token is another user's")]
+    #[error("the token is for another user")]
     ForeignUser,
     /// It was minted for another sale.
     #[error("the token is for another sale")]
@@ -62,7 +62,7 @@ pub enum TokenError {
     #[error("the token has expired")]
     Expired,
     /// It was minted more than [`Ages::skew_ms`] from now.
-    #[error("the token is from the future")]
+    #[error("the token is dated in the future")]
     FutureDated,
 }
 
@@ -83,7 +83,7 @@ impl TokenError {
     ];
 
     /// The word in metrics.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Missing => "missing",
             Self::TooLong => "too_long",
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_whose_clock_is_a_little_behind_calls_a_token_young_and_not_forged() {
+    fn slightly_slow_gateway_calls_a_token_young_not_forged() {
         let at = |now_ms| check_as(minted().as_bytes(), "s", "alice;x", now_ms);
         assert_eq!(at(NOW_MS - 2_000), Err(TokenError::TooYoung));
         assert_eq!(at(NOW_MS - 2_001), Err(TokenError::FutureDated));
@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn words_are_distinct_and_fit_for_metrics() {
-        let words: BTreeSet<_> = TokenError::ALL.iter().map(|error| error.word()).collect();
+        let words: BTreeSet<_> = TokenError::ALL.iter().map(|error| error.label()).collect();
         assert_eq!(words.len(), TokenError::ALL.len());
         let is_fit = |word: &&str| {
             word.bytes()

@@ -41,7 +41,7 @@ pub enum Verdict {
     RateLimited,
     /// The risk check or an operator has blocked the user, or the user let holds expire unpaid.
     Blocked,
-    /// The user has not reserved, and only who has may buy.
+    /// The user has no reservation, and only who has may buy.
     NotReserved,
     /// The user has as many units as one user may have.
     CapReached,
@@ -97,7 +97,7 @@ impl Verdict {
     ];
 
     /// The word in `x-weir-verdict`, in the JSON answer's `error` and in metrics.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Granted => "granted",
             Self::GrantedAgain => "granted_again",
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn words_are_distinct_and_fit_for_headers_and_metrics() {
-        let words: BTreeSet<_> = Verdict::ALL.iter().map(|v| v.word()).collect();
+        let words: BTreeSet<_> = Verdict::ALL.iter().map(|v| v.label()).collect();
         assert_eq!(words.len(), Verdict::ALL.len());
         assert!(
             words

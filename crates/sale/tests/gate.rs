@@ -20,7 +20,7 @@ use weir_engine::Effect;
 use bench::{Bench, NOW_MS, Outcome, Reply};
 
 #[test]
-fn a_granted_request_goes_on_with_a_signed_claim_and_its_verdict() {
+fn granted_request_carries_signed_claim_and_verdict() {
     let mut bench = Bench::open();
     bench.buy(1, "alice");
     bench.run(Reply::Granted);
@@ -37,7 +37,7 @@ fn a_granted_request_goes_on_with_a_signed_claim_and_its_verdict() {
 
 /// Whether it is refused at once, by what Redis says or at the checkout.
 #[test]
-fn a_refusal_is_in_the_language_that_the_client_likes_best_and_its_code_stays() {
+fn refusal_uses_preferred_language_and_keeps_its_code() {
     let mut bench = Bench::with(
         r#", "checkout_routes": [{ "path": "/sales/{sale}/checkout" }], "status_routes": [{ "path": "/sales/{sale}" }],
             "token": { "keys": [{ "secret": { "env": "T" } }], "min_age_ms": 1, "max_age_ms": 9 }"#,
@@ -74,7 +74,7 @@ fn a_refusal_is_in_the_language_that_the_client_likes_best_and_its_code_stays() 
     bench.request(3, "POST", "/sales/none/checkout", &german);
     assert_eq!(told(&bench, 3).1, "Diesen Verkauf gibt es nicht.");
     bench.request(4, "GET", "/sales/none", &chinese);
-    assert_eq!(told(&bench, 4).1, "没有这个活动");
+    assert_eq!(told(&bench, 4).1, "该活动不存在");
     // Who asks for none of them hears what everybody has heard.
     for (stream, language) in [(5, "fr"), (6, "en-GB"), (7, "")] {
         bench.request(stream, "POST", "/sales/none/orders", &as_alice(language));
@@ -186,7 +186,7 @@ fn a_user_who_is_named_twice_or_not_at_all_is_nobody() {
 
 /// What Redis said long ago is not what is: units may have come back meanwhile.
 #[test]
-fn a_gateway_that_has_heard_nothing_for_a_while_calls_nothing_sold_out() {
+fn gateway_without_recent_news_reports_nothing_sold_out() {
     let mut bench = Bench::open();
     bench.sell_out();
     bench.buy(1, "alice");
@@ -384,7 +384,7 @@ fn check_out(bench: &mut Bench, stream: u32, user: &str) -> serde_json::Value {
 }
 
 #[test]
-fn a_checkout_gives_a_token_and_says_from_when_and_until_when_it_counts() {
+fn checkout_returns_a_token_with_its_validity_period() {
     let mut bench = of_a_sale_with_tokens(CHECKOUT);
     let minted = check_out(&mut bench, 1, "alice");
     assert_eq!(bench.answer(1).0, 200);
@@ -446,7 +446,7 @@ fn who_could_not_buy_gets_no_token_and_is_told_why() {
 }
 
 #[test]
-fn in_shadow_everybody_gets_a_token_and_what_was_decided_is_counted() {
+fn dry_run_gives_tokens_to_all_and_counts_decisions() {
     let limits =
         format!(r#"{CHECKOUT}, "limits": {{ "user": {{ "rate": 1, "per": "1s", "burst": 1 }} }}"#);
     let mut bench = of_a_sale_with_tokens(&limits);
@@ -463,7 +463,7 @@ fn in_shadow_everybody_gets_a_token_and_what_was_decided_is_counted() {
 }
 
 #[test]
-fn a_sale_that_wants_tokens_sells_nothing_where_no_keys_are_and_the_log_says_so() {
+fn token_sale_without_keys_sells_nothing_and_logs_why() {
     let mut bench = of_a_sale_with_tokens("");
     assert_eq!(bench.warnings, 1);
     bench.buy(1, "alice");
@@ -484,7 +484,7 @@ fn knowing(keys: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn a_gate_whose_claims_the_origin_would_not_know_grants_none_and_says_why() {
+fn gate_with_key_unknown_to_origin_grants_nothing_and_logs_why() {
     let own = SigningKey::new("k1", bench::SECRET).unwrap().fingerprint();
     let strange = "0123456789abcdef";
     let mut bench = Bench::open();
@@ -518,7 +518,7 @@ fn a_gate_whose_claims_the_origin_would_not_know_grants_none_and_says_why() {
 const KEYED: [(&str, &str); 2] = [("x-user-id", "alice"), ("idempotency-key", "\"k-1\"")];
 
 #[test]
-fn an_attempt_that_is_ordered_goes_on_though_the_sale_is_known_to_be_empty_or_is_over() {
+fn ordered_attempt_passes_when_sale_is_sold_out_or_over() {
     let mut bench = Bench::open();
     bench.sell_out();
     bench.buy(1, "alice");
@@ -551,7 +551,7 @@ fn an_attempt_that_is_ordered_goes_on_though_the_sale_is_known_to_be_empty_or_is
 }
 
 #[test]
-fn a_second_attempt_waits_for_the_first_and_a_key_that_is_none_is_refused() {
+fn second_attempt_waits_for_first_and_invalid_key_is_refused() {
     let mut bench = Bench::open();
     bench.request(1, "POST", "/sales/s/orders", &KEYED);
     bench.run(Reply::InProgress);
@@ -574,7 +574,7 @@ const NAT: &str = r#", "limits": { "user": { "rate": 1, "per": "1s", "burst": 3 
     "address": { "rate": 1, "per": "1s", "burst": 10 } }"#;
 
 #[test]
-fn a_user_who_is_refused_does_not_use_up_the_address_of_the_neighbours() {
+fn refused_user_does_not_exhaust_the_limit_of_their_address() {
     let mut bench = Bench::with(NAT);
     for stream in 0..200 {
         bench.buy(stream, "mallory");
@@ -761,7 +761,7 @@ fn a_bad_catalogue_leaves_the_last_one() {
 }
 
 #[test]
-fn the_origins_failures_open_its_breaker_and_what_was_granted_goes_back() {
+fn origin_failures_open_the_breaker_and_release_grants() {
     let mut bench = Bench::open();
     let mut refused = 0;
     bench.buy(0, "u0");
@@ -818,7 +818,7 @@ fn of_two_shards(stocks: [i64; 2]) -> (Bench, String) {
 }
 
 #[test]
-fn an_empty_shard_borrows_from_another_and_its_buyer_gets_a_unit() {
+fn empty_shard_borrows_a_unit_for_its_buyer() {
     let (mut bench, user) = of_two_shards([0, 9]);
     bench.buy(1, &user);
     bench.send();
@@ -912,7 +912,7 @@ fn a_poll_that_cannot_be_sent_is_told_once_requests_come() {
 
 /// It never left the gateway: asking again harms nobody, and Redis has more to do than it can.
 #[test]
-fn a_request_whose_deadline_passes_before_it_is_sent_hears_overloaded() {
+fn request_past_its_deadline_before_sending_gets_overloaded() {
     let mut bench = Bench::open();
     // It waits for the one before, which Redis does not answer.
     bench.buy(0, "bob");

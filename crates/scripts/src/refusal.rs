@@ -115,7 +115,7 @@ impl RefusalKind {
     ];
 
     /// The kind of an error reply, without its `-`; `None` if it is none of these.
-    pub fn of(error: &str) -> Option<Self> {
+    pub fn from_error(error: &str) -> Option<Self> {
         let error = match error.strip_prefix(OLD_IN_SCRIPT) {
             Some(script) => script.split_once(" -")?.1,
             None => error,
@@ -163,23 +163,29 @@ impl RefusalKind {
     /// What an operator does about it.
     pub const fn remedy(self) -> &'static str {
         match self {
-            Self::ReadOnly => "this Redis is a replica, point the address at the primary",
-            Self::OutOfMemory => "Redis is full, free memory or raise maxmemory",
+            Self::ReadOnly => "this Redis is a replica; use the address of the primary",
+            Self::OutOfMemory => "Redis is full; free memory or raise maxmemory",
             Self::NoPermission => {
-                "an ACL forbids it, give the user the rule of docs/redis.md (ACL SETUSER)"
+                "an ACL forbids the command; give the user the rules in docs/redis.md (ACL SETUSER)"
             }
             Self::WrongPassword => "correct the user or the password",
-            Self::NoPassword => "Redis wants a password, set one",
-            Self::Loading => "Redis loads its data, wait until it has",
-            Self::CannotSave => "Redis cannot write to its disk, repair that",
-            Self::NoReplicas => "start the replicas of Redis, or lower min-replicas-to-write",
-            Self::ClusterDown => "start the missing nodes of the Redis Cluster (CLUSTER INFO)",
-            Self::PrimaryDown => "this Redis is a replica and has lost its primary, start that",
-            Self::UnknownScript => "something removes scripts from Redis, find it (SCRIPT FLUSH)",
-            Self::Busy => "a script blocks Redis, end it (SCRIPT KILL)",
-            Self::WrongNode => "this is a node of a Redis Cluster, set the topology to cluster",
-            Self::TooManyClients => "close connections to Redis, or raise maxclients",
-            Self::NoServer => "the proxy has no healthy Redis, start it or correct its address",
+            Self::NoPassword => "Redis requires a password; set one",
+            Self::Loading => "Redis is loading its data; wait until it has finished",
+            Self::CannotSave => "Redis cannot write to its disk; repair the disk",
+            Self::NoReplicas => {
+                "Redis has too few replicas; start them, or lower min-replicas-to-write"
+            }
+            Self::ClusterDown => {
+                "the Redis Cluster is incomplete; start the missing nodes (CLUSTER INFO)"
+            }
+            Self::PrimaryDown => "this Redis is a replica without its primary; start the primary",
+            Self::UnknownScript => "a client removes scripts from Redis; find it (SCRIPT FLUSH)",
+            Self::Busy => "a script blocks Redis; stop it (SCRIPT KILL)",
+            Self::WrongNode => "this is a node of a Redis Cluster; set the topology to cluster",
+            Self::TooManyClients => {
+                "Redis has too many connections; close some, or raise maxclients"
+            }
+            Self::NoServer => "the proxy has no healthy Redis; start Redis, or correct its address",
         }
     }
 
@@ -242,7 +248,7 @@ mod tests {
             ("ERR Error running script (call to f_x): boom", None),
             ("", None),
         ] {
-            assert_eq!(RefusalKind::of(error), kind, "{error}");
+            assert_eq!(RefusalKind::from_error(error), kind, "{error}");
         }
     }
 
@@ -277,7 +283,7 @@ mod tests {
             ("TRYAGAIN", false),
         ] {
             let error = format!("{word} no.{PLACE}");
-            let kind = RefusalKind::of(&error).unwrap();
+            let kind = RefusalKind::from_error(&error).unwrap();
             assert_eq!(kind.is_definite(&error), is_definite, "{error}");
         }
     }
@@ -294,7 +300,7 @@ mod tests {
             "OOM no. @user_script".into(),
             "ERR Error running script (call to f_x): @user_script:1: -OOM no".into(),
         ] {
-            let kind = RefusalKind::of(&error).unwrap();
+            let kind = RefusalKind::from_error(&error).unwrap();
             assert!(!kind.is_definite(&error), "{error}");
         }
     }

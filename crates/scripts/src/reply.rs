@@ -4,7 +4,7 @@ pub use weir_base::resp::Value;
 
 /// A reply that is not what the script returns: another script's, another version's, or damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the reply is not one that {script} gives")]
+#[error("unexpected reply of the script {script}")]
 pub struct ReplyError {
     /// The script's name.
     pub script: &'static str,

@@ -34,7 +34,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    pub(crate) const fn word(self) -> &'static str {
+    pub(crate) const fn label(self) -> &'static str {
         match self {
             Self::Limits => "limits",
             Self::Sales => "sales",

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use crate::support::{Redis, Server};
 use weir_base::resp::Value;
-use weir_sale::redis::challenge_spend::{Spend, call, parse};
+use weir_sale::redis::challenge_spend::{SolutionSpend, call, parse};
 
-fn spend(redis: &mut Redis, spends: &[Spend]) -> Vec<u64> {
+fn spend(redis: &mut Redis, spends: &[SolutionSpend]) -> Vec<u64> {
     let reply = redis.run(&call("weir", spends));
     parse(&reply, spends.len()).unwrap()
 }
 
-fn of(name: u8, now_ms: u64) -> Spend {
-    Spend {
+fn of(name: u8, now_ms: u64) -> SolutionSpend {
+    SolutionSpend {
         name: [name; 16],
         now_ms,
         keep_ms: 60_000,
@@ -20,7 +20,7 @@ fn of(name: u8, now_ms: u64) -> Spend {
 }
 
 #[test]
-fn who_comes_first_with_a_solution_decides_when_its_token_was_minted() {
+fn first_use_of_a_solution_decides_when_its_token_was_issued() {
     let server = Server::start();
     let mut redis = server.connect();
     assert_eq!(
@@ -44,7 +44,7 @@ fn who_comes_first_with_a_solution_decides_when_its_token_was_minted() {
 fn a_solution_is_forgotten_when_it_was_kept_for_long_enough() {
     let server = Server::start();
     let mut redis = server.connect();
-    let short = |now_ms| Spend {
+    let short = |now_ms| SolutionSpend {
         keep_ms: 50,
         ..of(1, now_ms)
     };

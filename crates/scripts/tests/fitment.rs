@@ -10,17 +10,17 @@ use crate::support::{Redis, Server};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use weir_base::resp::Value;
-use weir_fitment::check::Stored;
-use weir_fitment::model::{self, Lost, Product, Routes};
-use weir_fitment::redis::fit_add::{Change, Changed};
-use weir_fitment::redis::fit_put::Newer;
+use weir_fitment::check::StoredAnswer;
+use weir_fitment::model::{self, LostKey, Product, Routes};
+use weir_fitment::redis::fit_add::{Change, ChangeOutcome};
+use weir_fitment::redis::fit_put::NewerEntryPolicy;
 use weir_fitment::redis::fit_route_put::NewRoute;
-use weir_fitment::redis::fit_verify::Kept;
+use weir_fitment::redis::fit_verify::StoredSku;
 use weir_fitment::redis::keys::FitmentKeys;
 use weir_fitment::redis::{
     fit_add, fit_drop, fit_put, fit_query, fit_route, fit_route_put, fit_verify,
 };
-use weir_fitment::{Cluster, Offset, Place, Plan, Shape, Sku, Spu};
+use weir_fitment::{Cluster, Offset, Placement, Plan, Shape, Sku, Spu};
 use weir_scripts::Call;
 
 /// Segments that the seed's plan writes.
@@ -68,11 +68,11 @@ impl<'a> Pair<'a> {
     }
 
     fn put(&mut self, sku: &Sku, version: u64, is_forced: bool, offsets: &[Offset]) -> bool {
-        let shape = Shape::of(self.plan, offsets, SEGMENTS);
+        let shape = Shape::from_offsets(self.plan, offsets, SEGMENTS);
         let newer = if is_forced {
-            Newer::IsReplaced
+            NewerEntryPolicy::IsReplaced
         } else {
-            Newer::Stays
+            NewerEntryPolicy::Stays
         };
         let call = fit_put::call(&self.keys, sku, version, newer, &shape);
         let written = fit_put::parse(&self.redis.run(&call)).unwrap();
@@ -86,7 +86,7 @@ impl<'a> Pair<'a> {
         versions: [u64; 2],
         added: &[Offset],
         removed: &[Offset],
-    ) -> Changed {
+    ) -> ChangeOutcome {
         let change = Change {
             from_version: versions[0],
             to_version: versions[1],
@@ -96,9 +96,9 @@ impl<'a> Pair<'a> {
         let call = fit_add::call(&self.keys, sku, &change);
         let changed = fit_add::parse(&self.redis.run(&call)).unwrap();
         let expected = match self.model.add(sku, versions, added, removed) {
-            model::Changed::Done => Changed::Done,
-            model::Changed::NeedsWhole => Changed::NeedsWhole,
-            model::Changed::Known => Changed::Known,
+            model::ChangeOutcome::Done => ChangeOutcome::Done,
+            model::ChangeOutcome::NeedsWhole => ChangeOutcome::NeedsWhole,
+            model::ChangeOutcome::Known => ChangeOutcome::Known,
         };
         assert_eq!(changed, expected);
         changed
@@ -111,7 +111,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    fn query(&mut self, vehicles: &[Offset], skus: &[Sku]) -> Vec<Stored> {
+    fn query(&mut self, vehicles: &[Offset], skus: &[Sku]) -> Vec<StoredAnswer> {
         let calls = fit_query::calls(self.plan, &self.keys, vehicles, skus.iter());
         let replies: Vec<Value> = calls.iter().map(|call| self.redis.run(call)).collect();
         let told = fit_query::parse(self.plan, &replies, vehicles.len(), skus.len()).unwrap();
@@ -123,11 +123,11 @@ impl<'a> Pair<'a> {
         told
     }
 
-    fn lose(&mut self, lost: &Lost) {
+    fn lose(&mut self, lost: &LostKey) {
         let key = match lost {
-            Lost::Directory => self.keys.directory(),
-            Lost::Set(sku) => self.keys.set(sku),
-            Lost::Bitmap(sku, segment) => self.keys.bitmap(sku, *segment),
+            LostKey::Directory => self.keys.directory(),
+            LostKey::Set(sku) => self.keys.set(sku),
+            LostKey::Bitmap(sku, segment) => self.keys.bitmap(sku, *segment),
         };
         self.redis.command(&[b"DEL", &key]);
         self.model.lose(lost);
@@ -159,9 +159,9 @@ impl<'a> Pair<'a> {
                 assert_eq!(forgotten, self.model.forget(&[(sku, *version)]));
             }
             Step::Lose(kind, at) => self.lose(&match kind {
-                0 => Lost::Directory,
-                1 => Lost::Set(sku(*at)),
-                kind => Lost::Bitmap(sku(*at), u32::from(*kind) - 2),
+                0 => LostKey::Directory,
+                1 => LostKey::Set(sku(*at)),
+                kind => LostKey::Bitmap(sku(*at), u32::from(*kind) - 2),
             }),
             Step::Query(numbers) => {
                 let vehicles: Vec<_> = numbers.iter().map(|number| offset(*number)).collect();
@@ -179,12 +179,15 @@ impl<'a> Pair<'a> {
         let call = fit_verify::call(&self.keys, &skus);
         let all = fit_verify::parse(&self.redis.run(&call), skus.len()).unwrap();
         for (sku, kept) in skus.iter().zip(all) {
-            match (kept, self.model.kept(sku)) {
-                (Kept::Nothing, model::Kept::Nothing) => {}
-                (Kept::Dropped { version }, model::Kept::Dropped(expected)) => {
+            match (kept, self.model.audit_sku(sku)) {
+                (StoredSku::Nothing, model::SkuAudit::Nothing) => {}
+                (StoredSku::Dropped { version }, model::SkuAudit::Dropped(expected)) => {
                     assert_eq!(version, expected);
                 }
-                (Kept::Relations { version, parts }, model::Kept::Relations(of, offsets)) => {
+                (
+                    StoredSku::Relations { version, parts },
+                    model::SkuAudit::Relations(of, offsets),
+                ) => {
                     assert_eq!(version, of);
                     match offsets {
                         Some(offsets) => {
@@ -299,8 +302,8 @@ fn both_plans_answer_alike() {
         for (stored, numbers) in told[0].iter().zip(&all) {
             let has = |numbers: &Vec<u32>, offset: &Offset| numbers.contains(&offset.get());
             let expected = match numbers {
-                None => Stored::Absent,
-                Some(numbers) => Stored::Known(
+                None => StoredAnswer::Absent,
+                Some(numbers) => StoredAnswer::Known(
                     (0..asked.len())
                         .map(|at| u8::from(has(numbers, &asked[at])) << at)
                         .sum(),
@@ -323,29 +326,32 @@ fn a_key_that_is_lost_reads_as_unknown() {
     pair.put(&sparse, 1, false, &[offset(7)]);
     pair.put(&dense, 1, false, &many);
     let skus = [sparse.clone(), dense.clone()];
-    assert_eq!(pair.query(&[offset(7)], &skus), [Stored::Known(1); 2]);
-    pair.lose(&Lost::Set(sparse.clone()));
-    pair.lose(&Lost::Bitmap(dense.clone(), 0));
-    assert_eq!(pair.query(&[offset(7)], &skus), [Stored::Lost; 2]);
+    assert_eq!(pair.query(&[offset(7)], &skus), [StoredAnswer::Known(1); 2]);
+    pair.lose(&LostKey::Set(sparse.clone()));
+    pair.lose(&LostKey::Bitmap(dense.clone(), 0));
+    assert_eq!(pair.query(&[offset(7)], &skus), [StoredAnswer::Lost; 2]);
     // What is not lost still answers, and a segment that has nothing.
     assert_eq!(
         pair.query(&[offset(50_001), offset(120_000)], &skus[1..]),
-        [Stored::Known(1)]
+        [StoredAnswer::Known(1)]
     );
     // An increment does not take what is lost for empty.
     assert_eq!(
         pair.add(&sparse, [1, 2], &[offset(9)], &[]),
-        Changed::NeedsWhole
+        ChangeOutcome::NeedsWhole
     );
     assert_eq!(
         pair.add(&dense, [1, 2], &[offset(9)], &[]),
-        Changed::NeedsWhole
+        ChangeOutcome::NeedsWhole
     );
     // The same version again mends it.
     assert!(pair.put(&sparse, 1, false, &[offset(7)]));
-    assert_eq!(pair.query(&[offset(7)], &skus[..1]), [Stored::Known(1)]);
-    pair.lose(&Lost::Directory);
-    assert_eq!(pair.query(&[offset(7)], &skus), [Stored::Absent; 2]);
+    assert_eq!(
+        pair.query(&[offset(7)], &skus[..1]),
+        [StoredAnswer::Known(1)]
+    );
+    pair.lose(&LostKey::Directory);
+    assert_eq!(pair.query(&[offset(7)], &skus), [StoredAnswer::Absent; 2]);
 }
 
 #[test]
@@ -370,14 +376,14 @@ fn routes_follow_their_versions() {
         for routes in steps {
             let is_forced = routes[0].2;
             let newer = if is_forced {
-                Newer::IsReplaced
+                NewerEntryPolicy::IsReplaced
             } else {
-                Newer::Stays
+                NewerEntryPolicy::Stays
             };
             let routes: Vec<_> = routes
                 .into_iter()
                 .map(|(sku, version, _, place)| {
-                    let place = place.map(|number| Place {
+                    let place = place.map(|number| Placement {
                         cluster: Cluster::home(),
                         spu: Spu::new(format!("P{number}")).unwrap(),
                     });

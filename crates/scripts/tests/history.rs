@@ -11,7 +11,7 @@ use weir_history::model::{Hot, ListReply};
 use weir_history::redis::history::List;
 use weir_history::redis::history::{Active, Change};
 use weir_history::redis::history_fill::NO_GENERATION;
-use weir_history::redis::history_read::{Counted, NewGeneration, Promise};
+use weir_history::redis::history_read::{CountReply, NewGeneration, Promise};
 use weir_history::redis::keys::{HistoryKeys, history_active_of};
 use weir_history::redis::{
     history_clear, history_count, history_delete, history_fill, history_mark, history_read,
@@ -19,7 +19,7 @@ use weir_history::redis::{
 };
 use weir_history::slot::Tags;
 use weir_history::{
-    DAY_MS, HOT_MS, Loaded, Owner, Removals, Sku, VIEWS_MAX, Viewed, ViewedProduct,
+    DAY_MS, HOT_MS, LoadedLists, Owner, Removals, Sku, VIEWS_MAX, ViewOutcome, ViewedProduct,
 };
 
 const ACTIVE_MS: u64 = HOT_MS + DAY_MS;
@@ -114,7 +114,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    fn view(&mut self, views: &[ViewedProduct]) -> Vec<Viewed> {
+    fn view(&mut self, views: &[ViewedProduct]) -> Vec<ViewOutcome> {
         let call = history_view::call(&self.keys, &self.active(), &self.change(), views);
         let reply = self.redis.run(&call);
         let outcomes = history_view::parse(&reply, views.len()).unwrap();
@@ -163,8 +163,8 @@ impl<'a> Pair<'a> {
         let promise = Some(Promise { name, life_ms });
         let call = history_read::call(&self.keys, GENERATION, promise);
         let counted = match history_read::parse_count(&self.redis.run(&call)).unwrap() {
-            Counted::Known(count) => Ok(count),
-            Counted::Unknown(list) => Err(told(list)),
+            CountReply::Known(count) => Ok(count),
+            CountReply::Unknown(list) => Err(told(list)),
         };
         assert_eq!(counted, self.model.read_count(GENERATION.name, name));
     }
@@ -358,10 +358,13 @@ fn what_was_cleared_or_deleted_does_not_come_back_by_a_fill() {
     let list = pair.read("g2");
     assert_eq!(
         (list.loaded, list.views),
-        (Loaded::All, all(&[(2, 20), (5, 11)]))
+        (LoadedLists::All, all(&[(2, 20), (5, 11)]))
     );
-    assert_eq!(pair.view(&all(&[(3, 30), (1, 10)])), [Viewed::Removed; 2]);
-    assert_eq!(pair.view(&all(&[(3, 31)])), [Viewed::Latest]);
+    assert_eq!(
+        pair.view(&all(&[(3, 30), (1, 10)])),
+        [ViewOutcome::Removed; 2]
+    );
+    assert_eq!(pair.view(&all(&[(3, 31)])), [ViewOutcome::Latest]);
 }
 
 #[test]
@@ -390,7 +393,7 @@ fn a_list_has_the_latest_200_and_lives_for_four_days() {
 
 /// Between the database and Redis: what was removed meanwhile, Redis has lost.
 #[test]
-fn what_was_read_for_a_list_that_is_lost_does_not_count_as_loaded() {
+fn data_read_for_a_lost_list_does_not_count_as_loaded() {
     let server = Server::start();
     let (mut redis, tags) = (server.connect(), Tags::new());
     let mut pair = Pair::new(&mut redis, &tags, FEW);
@@ -400,18 +403,18 @@ fn what_was_read_for_a_list_that_is_lost_does_not_count_as_loaded() {
     pair.expire();
     pair.view(&all(&[(1, 10)]));
     pair.fill(Some("g1"), &Removals::default(), Some(&all(&[(1, 10)])));
-    assert_eq!(pair.read("g2").loaded, Loaded::Nothing);
+    assert_eq!(pair.read("g2").loaded, LoadedLists::Nothing);
     let mut removals = Removals::default();
     removals.delete(Sku::from(1), 10);
     pair.fill(Some("g1"), &removals, None);
-    assert_eq!(pair.read("g3").loaded, Loaded::Nothing);
+    assert_eq!(pair.read("g3").loaded, LoadedLists::Nothing);
     pair.fill(Some("g2"), &removals, None);
-    assert_eq!(pair.read("g3").loaded, Loaded::Removals);
+    assert_eq!(pair.read("g3").loaded, LoadedLists::Removals);
 }
 
 /// What a Redis says that came from a file, or from a master: its lists may lack the latest removals.
 #[test]
-fn what_another_process_has_loaded_is_loaded_again_and_its_counts_are_forgotten() {
+fn list_loaded_by_another_process_is_reloaded_without_counts() {
     let server = Server::start();
     let (mut redis, tags) = (server.connect(), Tags::new());
     let mut pair = Pair::new(&mut redis, &tags, FEW);
@@ -420,7 +423,7 @@ fn what_another_process_has_loaded_is_loaded_again_and_its_counts_are_forgotten(
     pair.fill(Some("g1"), &Removals::default(), Some(&[]));
     pair.count("p");
     pair.put_count("p", 2);
-    assert_eq!(pair.read("g2").loaded, Loaded::All);
+    assert_eq!(pair.read("g2").loaded, LoadedLists::All);
     // As another process has left it.
     let (marker, other) = (pair.keys.marker(), b"0 a 00000000.g1");
     pair.redis.command(&[b"SET", &marker, other, b"KEEPTTL"]);
@@ -429,10 +432,10 @@ fn what_another_process_has_loaded_is_loaded_again_and_its_counts_are_forgotten(
     let promise = Some(Promise { name: "q", life_ms });
     let call = history_read::call(&pair.keys, GENERATION, promise);
     let counted = history_read::parse_count(&pair.redis.run(&call)).unwrap();
-    let Counted::Unknown(list) = counted else {
+    let CountReply::Unknown(list) = counted else {
         panic!("{counted:?}");
     };
-    assert_eq!(list.loaded, Loaded::Nothing);
+    assert_eq!(list.loaded, LoadedLists::Nothing);
     assert_eq!(list.generation, format!("{}.{name}", pair.run));
     assert_eq!(list.views, all(&[(2, 20), (1, 10)]));
     // What was read for the list of the other process is not taken for this one's.
@@ -441,7 +444,7 @@ fn what_another_process_has_loaded_is_loaded_again_and_its_counts_are_forgotten(
     let none = Removals::default();
     let call = history_fill::call(&pair.keys, &pair.change(), &current, &none, Some(&[]));
     let list = history_fill::parse(&pair.redis.run(&call)).unwrap();
-    assert_eq!(list.loaded, Loaded::Nothing);
+    assert_eq!(list.loaded, LoadedLists::Nothing);
     println!("Redis' time of a read: {:.1} µs", read_us(&mut pair));
 }
 

@@ -37,12 +37,12 @@ struct Model {
     left: Option<u64>,
     used: u64,
     used_left: Option<u64>,
-    marks: BTreeMap<ClickId, Mark>,
+    marks: BTreeMap<ClickId, ClickMark>,
 }
 
 /// What is known of a click.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mark {
+enum ClickMark {
     /// It was used; so many were left before it.
     Used(u64),
     /// It was given back.
@@ -79,7 +79,7 @@ impl Model {
         let mut clicks_left = (max > 0).then(|| max.saturating_sub(self.used));
         let click = purpose.click().filter(|_| max > 0);
         let mark = click.and_then(|click| self.marks.get(&click).copied());
-        if let Some(Mark::Used(left)) = mark {
+        if let Some(ClickMark::Used(left)) = mark {
             clicks_left = Some(left);
         }
         let is_used_up = clicks_left == Some(0);
@@ -97,7 +97,7 @@ impl Model {
         {
             self.used += 1;
             self.used_left = self.left;
-            self.marks.insert(click, Mark::Used(left));
+            self.marks.insert(click, ClickMark::Used(left));
         }
         Read {
             record: self.link.encode(),
@@ -107,7 +107,10 @@ impl Model {
     }
 
     fn give_back(&mut self, click: ClickId) -> bool {
-        let was_used = matches!(self.marks.insert(click, Mark::Back), Some(Mark::Used(_)));
+        let was_used = matches!(
+            self.marks.insert(click, ClickMark::Back),
+            Some(ClickMark::Used(_))
+        );
         if was_used {
             self.used = self.used.saturating_sub(1);
         }
@@ -350,7 +353,7 @@ fn a_thousand_clicks_at_once_use_exactly_as_many_as_there_are() {
 }
 
 #[test]
-fn one_click_uses_one_however_often_it_is_read_and_none_once_it_was_given_back() {
+fn click_is_charged_once_per_read_and_not_after_return() {
     let server = Server::start();
     let mut redis = server.connect();
     let keys = new_keys();

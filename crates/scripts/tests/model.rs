@@ -300,20 +300,20 @@ impl Pair {
         }
     }
 
-    fn mark(&mut self, user: &UserId, mark: Mark) {
+    fn mark(&mut self, user: &UserId, mark: UserMark) {
         let set = match mark {
-            Mark::Reserve => self.keys.reserved(bucket(user)),
-            Mark::Block | Mark::Unblock => self.keys.blocked(bucket(user)),
+            UserMark::Reserve => self.keys.reserved(bucket(user)),
+            UserMark::Block | UserMark::Unblock => self.keys.blocked(bucket(user)),
         };
         let command: &[u8] = match mark {
-            Mark::Unblock => b"SREM",
+            UserMark::Unblock => b"SREM",
             _ => b"SADD",
         };
         self.command(&[command, &set, user.as_str().as_bytes()]);
         match mark {
-            Mark::Reserve => self.model.reserve(user),
-            Mark::Block => self.model.block(user, true),
-            Mark::Unblock => self.model.block(user, false),
+            UserMark::Reserve => self.model.reserve(user),
+            UserMark::Block => self.model.block(user, true),
+            UserMark::Unblock => self.model.block(user, false),
         }
     }
 
@@ -398,7 +398,7 @@ fn terms(user_cap: u32, quantity: u32) -> ClaimTerms {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Mark {
+enum UserMark {
     Reserve,
     Block,
     Unblock,
@@ -409,7 +409,7 @@ fn tag(key: u8) -> AttemptTag {
 }
 
 #[derive(Clone, Debug)]
-enum Op {
+enum ModelOperation {
     Claim {
         users: Vec<u8>,
         /// By which key each names its attempt, if it does.
@@ -426,7 +426,7 @@ enum Op {
         kind: ReleaseKind,
         off_by: u64,
     },
-    Mark(u8, Mark),
+    Mark(u8, UserMark),
     Lend(u32, u64),
     /// From this shard, this id.
     Deposit(u32, Transfer),
@@ -448,7 +448,7 @@ enum Op {
     Pass(i64),
 }
 
-fn any_op() -> impl Strategy<Value = Op> {
+fn any_op() -> impl Strategy<Value = ModelOperation> {
     let users = || prop::collection::vec(0..6_u8, 1..8);
     let kind = prop_oneof![
         (0..4_u32).prop_map(ReleaseKind::Delivery),
@@ -456,7 +456,11 @@ fn any_op() -> impl Strategy<Value = Op> {
         Just(ReleaseKind::Void),
     ];
     let deduction = prop_oneof![3 => Just(Deduction::AtOrder), 2 => Just(Deduction::AtPayment)];
-    let mark = prop_oneof![Just(Mark::Reserve), Just(Mark::Block), Just(Mark::Unblock)];
+    let mark = prop_oneof![
+        Just(UserMark::Reserve),
+        Just(UserMark::Block),
+        Just(UserMark::Unblock)
+    ];
     let yes_or_no = || prop::bool::weighted(0.2);
     let checks =
         (yes_or_no(), yes_or_no(), yes_or_no()).prop_map(|(blocked, reserved, drain)| Checks {
@@ -475,31 +479,31 @@ fn any_op() -> impl Strategy<Value = Op> {
     let transfer = (1..6_u64, 1..4_u64).prop_map(|(id, units)| Transfer { id, units });
     prop_oneof![
         6 => (users(), attempts, 1..3_u32, checks)
-            .prop_map(|(users, attempts, quantity, checks)| Op::Claim { users, attempts, quantity, checks }),
-        4 => (claim(), deduction).prop_map(|((user, off_by), d)| Op::Settle(user, off_by, d)),
-        2 => claim().prop_map(|(user, off_by)| Op::Charge(user, off_by)),
-        2 => claim().prop_map(|(user, off_by)| Op::Cancel(user, off_by)),
-        3 => (users(), kind, off_by()).prop_map(|(users, kind, off_by)| Op::Release { users, kind, off_by }),
-        2 => (0..6_u8, mark).prop_map(|(user, mark)| Op::Mark(user, mark)),
-        2 => (0..3_u32, 0..4_u64).prop_map(|(to, wanted)| Op::Lend(to, wanted)),
-        2 => (0..3_u32, transfer).prop_map(|(from, transfer)| Op::Deposit(from, transfer)),
-        2 => (0..3_u32, off_by()).prop_map(|(to, off_by)| Op::SettleTransfer(to, off_by)),
+            .prop_map(|(users, attempts, quantity, checks)| ModelOperation::Claim { users, attempts, quantity, checks }),
+        4 => (claim(), deduction).prop_map(|((user, off_by), d)| ModelOperation::Settle(user, off_by, d)),
+        2 => claim().prop_map(|(user, off_by)| ModelOperation::Charge(user, off_by)),
+        2 => claim().prop_map(|(user, off_by)| ModelOperation::Cancel(user, off_by)),
+        3 => (users(), kind, off_by()).prop_map(|(users, kind, off_by)| ModelOperation::Release { users, kind, off_by }),
+        2 => (0..6_u8, mark).prop_map(|(user, mark)| ModelOperation::Mark(user, mark)),
+        2 => (0..3_u32, 0..4_u64).prop_map(|(to, wanted)| ModelOperation::Lend(to, wanted)),
+        2 => (0..3_u32, transfer).prop_map(|(from, transfer)| ModelOperation::Deposit(from, transfer)),
+        2 => (0..3_u32, off_by()).prop_map(|(to, off_by)| ModelOperation::SettleTransfer(to, off_by)),
         1 => (-3..4_i64, prop_oneof![3 => Just(0_u64), 1 => Just(1)])
-            .prop_map(|(units, age)| Op::Restock(units, age)),
+            .prop_map(|(units, age)| ModelOperation::Restock(units, age)),
         1 => (0..9_u64, prop_oneof![3 => Just(0_u64), 1 => Just(1)])
-            .prop_map(|(mark, age)| Op::RaiseMark(mark, age)),
+            .prop_map(|(mark, age)| ModelOperation::RaiseMark(mark, age)),
         2 => (1..5_u64, -5..6_i64)
-            .prop_map(|(number, units)| Op::Change(StockChange { number, units })),
-        1 => (0..5_u32).prop_map(Op::Overdue),
-        1 => (0..6_u8, yes_or_no(), 0..3_u64).prop_map(|(user, not, count)| Op::Correct(user, !not, count)),
-        1 => Just(Op::Lose),
-        1 => evicted_key().prop_map(Op::Evict),
-        1 => off_by().prop_map(Op::Recount),
-        2 => (0..2_u8).prop_map(Op::Wipe),
+            .prop_map(|(number, units)| ModelOperation::Change(StockChange { number, units })),
+        1 => (0..5_u32).prop_map(ModelOperation::Overdue),
+        1 => (0..6_u8, yes_or_no(), 0..3_u64).prop_map(|(user, not, count)| ModelOperation::Correct(user, !not, count)),
+        1 => Just(ModelOperation::Lose),
+        1 => evicted_key().prop_map(ModelOperation::Evict),
+        1 => off_by().prop_map(ModelOperation::Recount),
+        2 => (0..2_u8).prop_map(ModelOperation::Wipe),
         2 => (0..2_u8, prop::collection::btree_set(0..6_u8, 0..4))
-            .prop_map(|(who, users)| Op::Restore(who, users.into_iter().collect())),
-        2 => (0..5_u64, prop::option::of(0..2_u8)).prop_map(|(units, who)| Op::Warm(units, who)),
-        1 => (-50..800_i64).prop_map(Op::Pass),
+            .prop_map(|(who, users)| ModelOperation::Restore(who, users.into_iter().collect())),
+        2 => (0..5_u64, prop::option::of(0..2_u8)).prop_map(|(units, who)| ModelOperation::Warm(units, who)),
+        1 => (-50..800_i64).prop_map(ModelOperation::Pass),
     ]
 }
 
@@ -538,10 +542,10 @@ impl Story {
         self.generations.get(&user).copied().unwrap_or(1) + off_by
     }
 
-    fn run(&mut self, pair: &mut Pair, op: Op) {
+    fn run(&mut self, pair: &mut Pair, op: ModelOperation) {
         let names = |users: &[u8]| -> Vec<UserId> { users.iter().map(|&n| user(n)).collect() };
         match op {
-            Op::Claim {
+            ModelOperation::Claim {
                 users,
                 attempts,
                 quantity,
@@ -556,12 +560,12 @@ impl Story {
                 let replies = pair.claim_for(&names(&users), attempts, terms);
                 self.note(&users, &replies);
             }
-            Op::Settle(n, off_by, deduction) => {
+            ModelOperation::Settle(n, off_by, deduction) => {
                 pair.settle(&user(n), self.generation(n, off_by), deduction);
             }
-            Op::Charge(n, off_by) => pair.charge(&user(n), self.generation(n, off_by)),
-            Op::Cancel(n, off_by) => pair.cancel(&user(n), self.generation(n, off_by)),
-            Op::Release {
+            ModelOperation::Charge(n, off_by) => pair.charge(&user(n), self.generation(n, off_by)),
+            ModelOperation::Cancel(n, off_by) => pair.cancel(&user(n), self.generation(n, off_by)),
+            ModelOperation::Release {
                 users,
                 kind,
                 off_by,
@@ -570,35 +574,35 @@ impl Story {
                 let claims: Vec<_> = users.iter().map(claim).collect();
                 pair.release(kind, &claims);
             }
-            Op::Mark(n, mark) => pair.mark(&user(n), mark),
-            Op::Lend(to_shard, wanted) => {
+            ModelOperation::Mark(n, mark) => pair.mark(&user(n), mark),
+            ModelOperation::Lend(to_shard, wanted) => {
                 if let LendReply::Lent(lent) = pair.lend(to_shard, wanted) {
                     self.lent = lent.id;
                 }
             }
-            Op::Deposit(from_shard, transfer) => pair.deposit(from_shard, transfer),
-            Op::SettleTransfer(to_shard, off_by) => {
+            ModelOperation::Deposit(from_shard, transfer) => pair.deposit(from_shard, transfer),
+            ModelOperation::SettleTransfer(to_shard, off_by) => {
                 pair.settle_transfer(to_shard, self.lent + off_by);
             }
-            Op::Restock(units, age) => pair.restock(units, age),
-            Op::RaiseMark(mark, age) => pair.raise_mark(mark, age),
-            Op::Change(change) => {
+            ModelOperation::Restock(units, age) => pair.restock(units, age),
+            ModelOperation::RaiseMark(mark, age) => pair.raise_mark(mark, age),
+            ModelOperation::Change(change) => {
                 pair.change(change);
             }
-            Op::Overdue(limit) => pair.overdue(limit),
-            Op::Correct(n, is_seen, count) => pair.correct(&user(n), is_seen, count),
-            Op::Lose => pair.lose(),
-            Op::Evict(key) => pair.evict(key),
-            Op::Recount(age) => pair.recount(age),
-            Op::Wipe(who) => pair.wipe(TOKENS[usize::from(who)]),
-            Op::Restore(who, users) => {
+            ModelOperation::Overdue(limit) => pair.overdue(limit),
+            ModelOperation::Correct(n, is_seen, count) => pair.correct(&user(n), is_seen, count),
+            ModelOperation::Lose => pair.lose(),
+            ModelOperation::Evict(key) => pair.evict(key),
+            ModelOperation::Recount(age) => pair.recount(age),
+            ModelOperation::Wipe(who) => pair.wipe(TOKENS[usize::from(who)]),
+            ModelOperation::Restore(who, users) => {
                 let token = TOKENS[usize::from(who)];
                 pair.restore(token, &names(&users), self.now_us);
             }
-            Op::Warm(units, who) => {
+            ModelOperation::Warm(units, who) => {
                 pair.warm(units, who.map(|who| TOKENS[usize::from(who)]));
             }
-            Op::Pass(ms) => {
+            ModelOperation::Pass(ms) => {
                 self.now_us = self.now_us.saturating_add_signed(ms * 1_000);
                 pair.set_clock_us(self.now_us);
             }
@@ -646,7 +650,7 @@ fn lua_and_model_answer_alike() {
 }
 
 #[test]
-fn an_attempt_with_a_key_gets_its_claim_and_its_order_again_and_never_a_second() {
+fn keyed_attempt_gets_same_claim_and_order_and_never_a_second() {
     let server = Server::start();
     let mut pair = Pair::warmed(&server, 2);
     let (alice, [first, second]) = ([user(1)], [1, 2].map(|n| [Some(tag(n))]));
@@ -675,7 +679,7 @@ fn an_attempt_with_a_key_gets_its_claim_and_its_order_again_and_never_a_second()
     };
     pair.settle(&alice[0], next.generation, Deduction::AtOrder);
     assert_eq!(claim(&mut pair, &first), ordered, "though nothing is left");
-    pair.mark(&alice[0], Mark::Block);
+    pair.mark(&alice[0], UserMark::Block);
     assert_eq!(
         claim(&mut pair, &first),
         ordered,
@@ -691,7 +695,7 @@ fn an_attempt_with_a_key_gets_its_claim_and_its_order_again_and_never_a_second()
 }
 
 #[test]
-fn a_change_of_the_stock_counts_once_and_takes_only_what_nobody_holds() {
+fn stock_change_applies_once_and_takes_only_free_units() {
     let server = Server::start();
     let mut pair = Pair::warmed(&server, 3);
     let change = |number, units| StockChange { number, units };

@@ -87,12 +87,12 @@ fn run(cases: u32, losses: bool, mut world: impl FnMut(Setting) -> World) {
 }
 
 #[test]
-fn nothing_is_sold_twice_or_left_unsold_whatever_breaks_between_the_steps() {
+fn no_unit_is_oversold_or_unsold_when_any_step_breaks() {
     run(10_000, false, |setting| World::new(setting, None));
 }
 
 #[test]
-fn nothing_is_sold_twice_or_left_unsold_when_redis_loses_its_last_writes() {
+fn no_unit_is_oversold_or_unsold_when_redis_loses_last_writes() {
     run(10_000, true, |setting| World::new(setting, None));
 }
 

@@ -27,7 +27,7 @@ fn refused(reply: Value) -> (RefusalKind, bool) {
         panic!("{reply:?} is no refusal");
     };
     let error = String::from_utf8(error).unwrap();
-    let kind = RefusalKind::of(&error).unwrap_or_else(|| panic!("{error}"));
+    let kind = RefusalKind::from_error(&error).unwrap_or_else(|| panic!("{error}"));
     (kind, kind.is_definite(&error))
 }
 

@@ -13,8 +13,8 @@ use weir_base::resp::Value;
 use weir_room::draw::Seed;
 use weir_room::model::{self, Model};
 use weir_room::redis::keys::RoomKeys;
-use weir_room::redis::room::Brought;
-use weir_room::redis::room_ask::Ask;
+use weir_room::redis::room::CallContext;
+use weir_room::redis::room_ask::VisitorRequest;
 use weir_room::redis::{room_ask, room_set, room_tick};
 use weir_room::state::{SETTLE_MS, Status};
 use weir_room::{Mode, Renewal, RoomName, RoomState, Setting, Snapshot, Terms, Visitor};
@@ -84,7 +84,7 @@ impl<'a> Pair<'a> {
     }
 
     /// What the gateway brings: its seed is for the opening that it knows of.
-    fn brought(&self, gateway: usize) -> Brought {
+    fn brought(&self, gateway: usize) -> CallContext {
         let mut seen = self.seen[gateway];
         let setting = match self.last.setting.version {
             0 => self.setting,
@@ -95,7 +95,7 @@ impl<'a> Pair<'a> {
             seen.seed_of = opening;
             seen.seed = Some(Seed::from_bytes([7; 32]));
         }
-        Brought {
+        CallContext {
             terms: self.terms,
             setting: self.setting,
             seen,
@@ -104,7 +104,7 @@ impl<'a> Pair<'a> {
     }
 
     fn heard(&mut self, gateway: usize, snapshot: Snapshot) -> Snapshot {
-        self.seen[gateway].hear(&snapshot.seen);
+        self.seen[gateway].apply_latest(&snapshot.seen);
         self.last = snapshot;
         snapshot
     }
@@ -145,7 +145,7 @@ impl<'a> Pair<'a> {
                 true => 0,
                 false => self.passes.get(number).copied().unwrap_or(0),
             };
-            Ask {
+            VisitorRequest {
                 visitor: visitor(*number),
                 place,
                 order: draw.as_ref().map_or(place, |draw| draw.order(place)),
@@ -153,11 +153,16 @@ impl<'a> Pair<'a> {
                 address: (number % 3 > 0).then_some([number % 3; 8]),
             }
         };
-        let asks: Vec<Ask> = who.iter().map(ask).collect();
+        let asks: Vec<VisitorRequest> = who.iter().map(ask).collect();
         self.ask_with(gateway, &asks, who)
     }
 
-    fn ask_with(&mut self, gateway: usize, asks: &[Ask], who: &[(u8, bool)]) -> Vec<(Status, u64)> {
+    fn ask_with(
+        &mut self,
+        gateway: usize,
+        asks: &[VisitorRequest],
+        who: &[(u8, bool)],
+    ) -> Vec<(Status, u64)> {
         let mut brought = self.brought(gateway);
         // A gateway learns from passes, too.
         let shown = asks.iter().map(|ask| ask.place).max().unwrap_or(0);
@@ -244,8 +249,8 @@ impl<'a> Pair<'a> {
     }
 }
 
-fn of_model(brought: &Brought) -> model::Brought {
-    model::Brought {
+fn of_model(brought: &CallContext) -> model::CallContext {
+    model::CallContext {
         terms: brought.terms,
         setting: brought.setting,
         seen: brought.seen,
@@ -253,8 +258,8 @@ fn of_model(brought: &Brought) -> model::Brought {
     }
 }
 
-fn same(ask: &Ask) -> model::Ask {
-    model::Ask {
+fn same(ask: &VisitorRequest) -> model::VisitorRequest {
+    model::VisitorRequest {
         visitor: ask.visitor,
         place: ask.place,
         order: ask.order,
@@ -325,7 +330,7 @@ fn the_pace_is_kept_whoever_ticks() {
 }
 
 #[test]
-fn a_place_that_is_not_taken_up_passes_on_and_a_doubled_exchange_is_one_session() {
+fn unused_position_passes_on_and_double_exchange_is_one_session() {
     let server = Server::start();
     let mut redis = server.connect();
     let mut pair = Pair::new(&mut redis, open(0, 1)).settled();
@@ -371,7 +376,7 @@ fn a_pass_is_good_for_one_session() {
 }
 
 #[test]
-fn after_a_loss_places_are_where_they_were_and_none_is_given_twice() {
+fn positions_are_restored_after_loss_and_none_is_given_twice() {
     let server = Server::start();
     let mut redis = server.connect();
     let mut pair = Pair::new(&mut redis, open(60, 0)).settled();
@@ -434,7 +439,7 @@ fn after_a_loss_those_inside_count_until_they_are_heard_of() {
 }
 
 #[test]
-fn those_who_are_there_before_the_opening_are_drawn_and_others_queue_behind() {
+fn early_visitors_are_drawn_and_late_ones_queue_behind() {
     let server = Server::start();
     let mut redis = server.connect();
     let opens_at_ms = NOW_MS + 20_000;
@@ -480,7 +485,7 @@ fn those_who_are_there_before_the_opening_are_drawn_and_others_queue_behind() {
 }
 
 #[test]
-fn an_opening_that_is_brought_forward_draws_then_and_is_not_drawn_again() {
+fn advanced_opening_draws_at_once_and_is_not_drawn_again() {
     let server = Server::start();
     let mut redis = server.connect();
     let opens_in = |version, ms| Setting {
@@ -514,7 +519,7 @@ fn one_address_takes_no_more_places_than_it_may() {
     let server = Server::start();
     let mut redis = server.connect();
     let mut pair = Pair::new(&mut redis, open(1, 0)).settled();
-    let ask = |number: u8| Ask {
+    let ask = |number: u8| VisitorRequest {
         visitor: visitor(number),
         place: 0,
         order: 0,

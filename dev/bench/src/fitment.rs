@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
-use weir_fitment::redis::fit_put::Newer;
+use weir_fitment::redis::fit_put::NewerEntryPolicy;
 use weir_fitment::redis::keys::FitmentKeys;
 use weir_fitment::redis::{fit_put, fit_query};
 use weir_fitment::{Offset, Plan, SEGMENT_LEN, Shape, Sku, Spu};
@@ -30,30 +30,30 @@ const ROUNDS: u32 = 2_000;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// How many SKUs are imported
+    /// Number of SKUs to import
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(200..))]
     skus: u32,
 
-    /// How many vehicles each of them fits
+    /// Number of vehicles per SKU
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     fits: u32,
 
-    /// How many vehicles there are
+    /// Number of vehicles
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=8_999_998))]
     vehicles: u32,
 
-    /// The origin to measure [default: built as operators build it]
+    /// Origin binary to measure [default: a release build]
     #[arg(long, value_name = "PATH")]
     origin: Option<PathBuf>,
 
-    /// Write all numbers to this file, as JSON
+    /// Also write all numbers to this file, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
 
 /// What was measured.
 #[derive(Debug, Clone, Serialize)]
-struct Measured {
+struct FitmentFigures {
     relations: u64,
     /// By the clock, and by the processor time that the importing process took.
     sql_per_s: f64,
@@ -96,7 +96,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn measure(arguments: &Arguments, binary: &Path) -> Result<Measured> {
+async fn measure(arguments: &Arguments, binary: &Path) -> Result<FitmentFigures> {
     let data = DataDir::open(None)?;
     let spool = data.path.join("imports");
     std::fs::create_dir(&spool)?;
@@ -113,7 +113,7 @@ async fn measure(arguments: &Arguments, binary: &Path) -> Result<Measured> {
     let (sql_s, sql_cpu_s) = import("relations", relation_lines(arguments))?;
     let after = std::fs::metadata(&database)?.len();
     println!(
-        "{relations} relations into SQL: {:.0} a second, {:.0} a second of processor time",
+        "{relations} relations into SQL: {:.0}/s, {:.0} per CPU second",
         relations as f64 / sql_s,
         relations as f64 / sql_cpu_s
     );
@@ -139,16 +139,16 @@ async fn measure(arguments: &Arguments, binary: &Path) -> Result<Measured> {
     let redis_s = processor_s(&mut redis).await?;
     let bytes_a_sku = (used(&mut redis).await? - empty) as f64 / f64::from(arguments.skus);
     println!(
-        "{relations} relations into Redis: {:.0} a second; a second of processor time: origin {:.0}, Redis {:.0}",
+        "{relations} relations into Redis: {:.0}/s; per CPU second: origin {:.0}, Redis {:.0}",
         relations as f64 / clock_s,
         relations as f64 / origin_s,
         relations as f64 / redis_s
     );
     println!(
-        "a SKU with {} vehicles in Redis: {bytes_a_sku:.0} bytes, its route and the map's share included",
+        "a SKU with {} vehicles in Redis: {bytes_a_sku:.0} bytes, including its route and its share of the map",
         arguments.fits
     );
-    Ok(Measured {
+    Ok(FitmentFigures {
         relations,
         sql_per_s: relations as f64 / sql_s,
         sql_per_cpu_s: relations as f64 / sql_cpu_s,
@@ -314,7 +314,7 @@ async fn publish(
         }
         ensure!(
             start.elapsed() < waited,
-            "Redis does not follow: {published} SKUs"
+            "Redis does not get all SKUs: {published} written"
         );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -350,8 +350,12 @@ async fn queries(redis: &mut MultiplexedConnection) -> Result<Vec<Query>> {
                 let offsets: Vec<Offset> = (0..fits)
                     .filter_map(|at| Offset::new(1 + shift + at * step))
                     .collect();
-                let shape = Shape::of(plan, &offsets, VEHICLES / SEGMENT_LEN);
-                send(redis, &fit_put::call(&keys, sku, 1, Newer::Stays, &shape)).await?;
+                let shape = Shape::from_offsets(plan, &offsets, VEHICLES / SEGMENT_LEN);
+                send(
+                    redis,
+                    &fit_put::call(&keys, sku, 1, NewerEntryPolicy::Stays, &shape),
+                )
+                .await?;
             }
             let bytes_a_sku = (used(redis).await? - before) as f64 / f64::from(ASKED_SKUS);
             let vehicles: Vec<Offset> = (0..ASKED_VEHICLES)
@@ -399,7 +403,7 @@ async fn seed(redis: &mut MultiplexedConnection, fits: u32) -> Result<Query> {
         .collect();
     let redis_us = timed(redis, &calls).await?;
     println!(
-        "1,000 pairs, {fits} vehicles a SKU, the seed's script without a third answer: {redis_us:.0} µs of Redis"
+        "1,000 pairs, {fits} vehicles a SKU, the seed script without a third answer: {redis_us:.0} µs of Redis"
     );
     Ok(Query {
         plan: "seed",

@@ -71,12 +71,12 @@ impl Keyspace {
 
 /// How many users Redis has of one sale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(super) struct Listed {
+pub(super) struct ListedUsers {
     pub(super) reserved: u64,
     pub(super) blocked: u64,
 }
 
-impl Listed {
+impl ListedUsers {
     /// Counts the members of all sets of the sale's `shards`.
     pub(super) async fn count(
         redis: &mut MultiplexedConnection,

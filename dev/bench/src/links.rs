@@ -20,18 +20,18 @@ const BATCH: u64 = 1_000;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// How many links Redis is filled with
+    /// Number of links to write to Redis
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     links: u64,
 
-    /// Write all numbers to this file, as JSON
+    /// Also write all numbers to this file, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
 
 /// What a number of links takes in Redis.
 #[derive(Debug, Clone, Copy, Serialize)]
-struct Filled {
+struct LinkMemory {
     links: u64,
     per_s: f64,
     /// Of all that Redis' allocator has given out, a link's share.
@@ -58,14 +58,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// Everything that runs, with the newest first: it ends first, too.
-struct Running {
+struct LinkBench {
     origin: Origin,
     redis: RedisServer,
     token: String,
     _data: DataDir,
 }
 
-async fn start(binary: &Path) -> Result<Running> {
+async fn start(binary: &Path) -> Result<LinkBench> {
     let data = DataDir::open(None)?;
     let tool = tools::Redis::find_or_get(&mut Console)?;
     let options = RedisOptions {
@@ -97,7 +97,7 @@ async fn start(binary: &Path) -> Result<Running> {
         secrets,
     };
     let origin = Origin::start(binary, options, &data.path.join("origin.log")).await?;
-    Ok(Running {
+    Ok(LinkBench {
         origin,
         redis,
         token,
@@ -105,7 +105,7 @@ async fn start(binary: &Path) -> Result<Running> {
     })
 }
 
-async fn measure(links: u64, binary: &Path) -> Result<Filled> {
+async fn measure(links: u64, binary: &Path) -> Result<LinkMemory> {
     let mut running = start(binary).await?;
     let filled = fill(&mut running, links).await?;
     wait_until_drained(&running).await?;
@@ -113,7 +113,7 @@ async fn measure(links: u64, binary: &Path) -> Result<Filled> {
 }
 
 /// The cold store has all that was made.
-async fn wait_until_drained(running: &Running) -> Result<()> {
+async fn wait_until_drained(running: &LinkBench) -> Result<()> {
     let url = format!("{}/metrics", running.origin.admin_url());
     let start = Instant::now();
     loop {
@@ -123,21 +123,21 @@ async fn wait_until_drained(running: &Running) -> Result<()> {
             .find_map(|line| line.strip_prefix("weir_origin_link_log_waiting_bytes "));
         if waiting == Some("0") {
             println!(
-                "the cold store had all of it {:.1} s later",
+                "the cold store had all links {:.1} s later",
                 start.elapsed().as_secs_f64()
             );
             return Ok(());
         }
         ensure!(
             start.elapsed() < Duration::from_secs(120),
-            "the cold store does not take links"
+            "the cold store does not accept links"
         );
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
 /// Fills the empty Redis: what it then needs more, it needs for the links.
-async fn fill(running: &mut Running, links: u64) -> Result<Filled> {
+async fn fill(running: &mut LinkBench, links: u64) -> Result<LinkMemory> {
     let mut redis = running.redis.connection().await?;
     let before = used(&mut redis).await?;
     let authority = running.origin.admin_url();
@@ -152,14 +152,14 @@ async fn fill(running: &mut Running, links: u64) -> Result<Filled> {
         let answer = http.send(Method::POST, "/links", &headers, body).await?;
         ensure!(
             answer.status == 201,
-            "a batch was answered {}",
+            "unexpected answer to a batch: {}",
             answer.status
         );
     }
     let per_s = links as f64 / start.elapsed().as_secs_f64();
     let after = used(&mut redis).await?;
     let keys = Keyspace::scan(&mut redis, &format!("{DEFAULT_PREFIX}:link")).await?;
-    let filled = Filled {
+    let filled = LinkMemory {
         links,
         per_s,
         bytes_by_info: (after - before) as f64 / links as f64,

@@ -19,15 +19,14 @@ use weir_stack::tools::Options;
 
 /// Compare Weir with bare Envoy, Envoy's Lua, nginx with Lua, and Webdis, side by side
 ///
-/// Starts each system with one worker on one core and asks all of them the same, in turns. Gets nginx and Webdis from
-/// apt where that may be done; what could not be measured is listed at the end, with the reason. Writes
-/// bench/RESULTS.md, bench/results.json and plots. With a name: a measurement of its own.
+/// Starts each system with one worker on one core, and sends all of them the same requests in turns. Installs nginx and
+/// Webdis with apt if allowed; the end lists what was not measured, and why. Writes bench/RESULTS.md, bench/results.json
+/// and plots. A subcommand runs a separate measurement.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
 #[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
-    /// The Envoy binary to use [default: WEIR_ENVOY, else envoy on PATH, else a pinned
-    /// download]
+    /// Envoy binary [default: WEIR_ENVOY, else envoy on PATH, else a pinned download]
     #[arg(long, global = true, value_name = "PATH")]
     envoy: Option<PathBuf>,
 
@@ -40,31 +39,29 @@ struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Scenario {
-    /// Many sales open at once, one of them with very many reserved users
+    /// Many open sales, one of them with very many reservations
     ///
-    /// Starts everything, opens the sales, writes the reservations into SQL and warms the large
-    /// sale. Measures how long that takes and how much memory Redis and the gateway need, and
-    /// looks for the largest value in Redis. Then some users buy. Exit code 0 only if no value in
-    /// Redis is over 1 MB, every user arrived there, and everybody who bought got the right answer.
+    /// Starts everything, opens the sales, writes the reservations into SQL and warms the large sale. Measures the time, the
+    /// memory of Redis and of the gateway, and the largest value in Redis. Then some users buy. Exit code 0 only if every
+    /// value in Redis is at most 1 MB, Redis has every user, and every buyer got the right answer.
     Warm(warm::Arguments),
 
-    /// A million short links: how fast they are made in batches, and what they take in Redis
+    /// A million short links: the rate of batch creation, and the memory in Redis
     ///
-    /// Builds the origin as operators do, and runs it with Redis and SQLite. RUST_LOG is the origin's, too: at its
-    /// default it writes a line for each request. How many links a second are made one by one, and how fast, the
-    /// comparison's scenario `make-link` measures.
+    /// Builds a release of the origin, and runs it with Redis and SQLite. RUST_LOG also applies to the origin: by default it
+    /// logs each request. The scenario `make-link` of the comparison measures the creation of single links.
     Links(links::Arguments),
 
-    /// Behaviour events and browse history: acknowledged events, beside nginx with Lua on Kafka; lists
+    /// Events and browse history: acknowledged events, compared with nginx and Lua on Kafka; lists
     ///
-    /// Builds the origin as operators do. Two that are compared have turns. Kafka needs Java and Maven, its peer nginx with Lua
-    /// and its client of Kafka: what could not be measured is told at the end, with the reason.
+    /// Builds a release of the origin. Compared systems take turns. Kafka needs Java and Maven; its peer needs nginx with Lua
+    /// and a Kafka client. The end lists what was not measured, and why.
     Events(events::Arguments),
 
-    /// Vehicle fitment: imports into SQL and Redis, memory, and Redis' time for 1,000 pairs
+    /// Vehicle fitment: imports into SQL and Redis, memory, and Redis time for 1,000 pairs
     ///
-    /// Builds the origin as operators do, and runs it with Redis and SQLite. The question is asked by the directory, by
-    /// bitmaps alone, and by the script of the seed document.
+    /// Builds a release of the origin, and runs it with Redis and SQLite. Runs the same query with the directory, with
+    /// bitmaps alone, and with the script of the seed document.
     Fitment(fitment::Arguments),
 }
 

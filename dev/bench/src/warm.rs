@@ -3,7 +3,7 @@
 mod report;
 
 use super::gateway::Memory;
-use super::keyspace::{self, Keyspace, Listed};
+use super::keyspace::{self, Keyspace, ListedUsers};
 use super::reservations::{self, user};
 use anyhow::{Context, Result, ensure};
 use report::Report;
@@ -20,7 +20,7 @@ use weir_stack::http::{self, Method};
 use weir_stack::report::{Console, Reporter};
 use weir_stack::sale::{sale_json, verdict};
 use weir_stack::tools::Options;
-use weir_tasks::up::{self, Stop, Unnamed};
+use weir_tasks::up::{self, Stop, UnnamedPorts};
 
 /// Units of each sale: more than the buyers here.
 const STOCK: u64 = 1_000;
@@ -30,23 +30,23 @@ const BUYERS: u32 = 10;
 
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Arguments {
-    /// Users who have reserved for the large sale
+    /// Number of users with a reservation for the large sale
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
     users: u32,
 
-    /// How many in a thousand of them are blocked
+    /// Blocked users, per thousand
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(..=500))]
     blocked_per_mille: u32,
 
-    /// Sales open at once, the large one among them
+    /// Number of open sales, including the large one
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=SALES_MAX as i64))]
     sales: u32,
 
-    /// Parts of the large sale's stock, and of its lists of users, in Redis
+    /// Number of shards of the large sale's stock and user lists in Redis
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=i64::from(SHARDS_MAX)))]
     shards: u32,
 
-    /// Write what was measured to this file, as JSON
+    /// Also write all numbers to this file, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
@@ -55,7 +55,7 @@ pub(crate) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
-    let builder = up::prepare(&arguments.up, tools, Unnamed::Free)?;
+    let builder = up::prepare(&arguments.up, tools, UnnamedPorts::Free)?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         let mut stop = Stop::new()?;
@@ -153,9 +153,9 @@ async fn measure(stack: &mut Stack, plan: Plan, say: &mut dyn Reporter) -> Resul
     say.line("purchases", "…");
     let verdicts = buy(stack, plan, &large, &others).await?;
     let after_purchases = Memory::read(stack).await?;
-    say.line("redis", "every key's size…");
+    say.line("redis", "measuring key sizes…");
     let keyspace = Keyspace::scan(&mut redis, &stack.key_prefix).await?;
-    let listed = Listed::count(&mut redis, &shards_of(stack, &large, plan.shards)?).await?;
+    let listed = ListedUsers::count(&mut redis, &shards_of(stack, &large, plan.shards)?).await?;
     stack.check_children()?;
     Ok(Report {
         plan,
@@ -213,7 +213,7 @@ impl Buyer {
         Self::Elsewhere,
     ];
 
-    fn word(self) -> &'static str {
+    fn label(self) -> &'static str {
         match self {
             Self::Reserved => "reserved",
             Self::Blocked => "blocked",
@@ -281,7 +281,7 @@ async fn buy(stack: &Stack, plan: Plan, large: &str, others: &[String]) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_stack::report::Silent;
+    use weir_stack::report::SilentReporter;
 
     #[tokio::test]
     async fn users_arrive_in_small_values_and_get_their_answers() {
@@ -294,9 +294,11 @@ mod tests {
         };
         let builder = Stack::builder().workers(plan.workers);
         let mut stack = builder.start().await.unwrap();
-        let report = measure(&mut stack, plan, &mut Silent).await.unwrap();
+        let report = measure(&mut stack, plan, &mut SilentReporter)
+            .await
+            .unwrap();
         assert!(report.is_good(), "{}", report.table());
-        let listed = Listed {
+        let listed = ListedUsers {
             reserved: 5_000,
             blocked: 50,
         };

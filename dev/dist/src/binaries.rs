@@ -103,10 +103,10 @@ fn check_static(binary: &Path) -> Result<()> {
     readelf.args(["--program-headers", "--dynamic", "--wide"]);
     let said = command::succeed(readelf.arg(binary), QUICK);
     let said = said
-        .context("readelf (Debian: apt-get install binutils) tells whether a binary is static")?;
+        .context("cannot run readelf, which checks that a binary is static (Debian: apt-get install binutils)")?;
     let path = binary.display();
-    ensure!(!said.contains("INTERP"), "{path} asks for a dynamic linker");
-    ensure!(!said.contains("(NEEDED)"), "{path} asks for a library");
+    ensure!(!said.contains("INTERP"), "{path} needs a dynamic linker");
+    ensure!(!said.contains("(NEEDED)"), "{path} needs a shared library");
     Ok(())
 }
 
@@ -127,7 +127,7 @@ pub fn check_version(folder: &Folder, build: Build) -> Result<()> {
     );
     ensure!(
         build == Build::Fast || is_commit,
-        "weir-origin --version names no commit: {said:?}; build in a clone, or set WEIR_COMMIT to 12 digits"
+        "weir-origin --version has no commit: {said:?}; build in a git clone, or set WEIR_COMMIT to 12 digits"
     );
     Ok(())
 }

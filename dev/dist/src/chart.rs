@@ -43,13 +43,13 @@ fn in_a_cluster(text: &str) -> Result<String> {
     // What Envoy replaces stands in no braces of two; a template's would be read as one.
     ensure!(
         !text.contains("{{"),
-        "envoy/all.yaml has {{{{, which Helm reads as a template"
+        "envoy/all.yaml contains {{{{, which Helm parses as a template"
     );
     let mut text = text.to_owned();
     for (here, there) in IN_A_CLUSTER {
         ensure!(
             text.contains(here),
-            "envoy/all.yaml has no {here:?}: the chart must follow it"
+            "envoy/all.yaml does not contain {here:?}: update the chart"
         );
         text = text.replace(here, there);
     }
@@ -98,7 +98,7 @@ impl Tools {
         self.helm
             .run(&["lint", "--strict", &chart])
             .context("helm lint")?;
-        let temp = tempfile::tempdir().context("no folder for what is rendered")?;
+        let temp = tempfile::tempdir().context("cannot create a folder for the rendered chart")?;
         let file = temp.path().join("rendered.yaml");
         for version in KUBERNETES {
             for values in VALUES {
@@ -113,10 +113,10 @@ impl Tools {
         let refused = refused.err().map(|error| format!("{error:#}"));
         ensure!(
             refused.as_ref().is_some_and(|error| error.contains(why)),
-            "--set {values} is not refused by {why:?}, but: {refused:?}"
+            "--set {values} must be refused with {why:?}, but the output is {refused:?}"
         );
         Ok(format!(
-            "helm {HELM_VERSION} lints and renders it with {} sets of values; what comes out is valid in Kubernetes {}",
+            "helm {HELM_VERSION} lints and renders it with {} value sets; the output is valid in Kubernetes {}",
             VALUES.len(),
             KUBERNETES.join(" and ")
         ))
@@ -154,6 +154,6 @@ mod tests {
             assert!(text.contains(name), "{name}");
         }
         let error = in_a_cluster("nothing").unwrap_err().to_string();
-        assert!(error.contains("the chart must follow"), "{error}");
+        assert!(error.contains("update the chart"), "{error}");
     }
 }

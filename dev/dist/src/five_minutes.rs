@@ -72,7 +72,7 @@ struct SetUp {
 pub async fn check(folder: &Folder, envoy: &tools::Envoy) -> Result<()> {
     folder.check_sums()?;
     let readme = Readme::read(folder)?;
-    let temp = tempfile::tempdir().context("no folder to try the release in")?;
+    let temp = tempfile::tempdir().context("cannot create a folder for testing the release")?;
     let parts = init(folder, &readme, temp.path())?;
     run(folder, &parts, &temp.path().join("shop"), envoy).await
 }
@@ -159,7 +159,7 @@ async fn start(folder: &Folder, parts: &Parts, dir: &Path, envoy: &tools::Envoy)
     .await?;
     let mut token = parts.origin.iter();
     let token = token.find(|(name, _)| name == "WEIR_ADMIN_TOKEN");
-    let token = token.context("there is no WEIR_ADMIN_TOKEN")?.1.clone();
+    let token = token.context("WEIR_ADMIN_TOKEN is missing")?.1.clone();
     let address = SocketAddr::from(([127, 0, 0, 1], ports::free()?));
     let admin = format!("127.0.0.1:{}", ports::free()?);
     let mut variables = parts.origin.clone();
@@ -239,7 +239,7 @@ fn variables(path: &Path) -> Result<Variables> {
     let text = std::fs::read_to_string(path)?;
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let pairs = lines.map(|line| {
-        let (name, value) = line.split_once('=').context("a line without =")?;
+        let (name, value) = line.split_once('=').context("line without =")?;
         Ok((name.to_owned(), value.to_owned()))
     });
     pairs.collect()
@@ -259,7 +259,7 @@ async fn limits(set_up: &SetUp) -> Result<()> {
         }
         ensure!(answer.status == 404, "{answer:?}");
     }
-    anyhow::bail!("{REQUESTS_MAX} requests of one user, and no 429")
+    anyhow::bail!("{REQUESTS_MAX} requests of one user without a 429")
 }
 
 async fn links(set_up: &SetUp, readme: &Readme) -> Result<()> {
@@ -273,7 +273,7 @@ async fn links(set_up: &SetUp, readme: &Readme) -> Result<()> {
             .send_request(request.body(Full::default())?)
             .await
     };
-    let answer = until(follow, |answer| answer.status == 302).await?;
+    let answer = retry_until(follow, |answer| answer.status == 302).await?;
     let target = readme.link["target"].as_str();
     ensure!(answer.header("location") == target, "{answer:?}");
     Ok(())
@@ -284,9 +284,9 @@ async fn sale(set_up: &SetUp, readme: &Readme) -> Result<()> {
     set_up.admin("/sales/first/warm", &Value::Null, 200).await?;
     let order = format!("{}/sales/first/orders", set_up.gateway);
     let buy = async |user: &str| http::send(Method::POST, &order, &[("x-user-id", user)], "").await;
-    let answer = until(async || buy("alice").await, |answer| answer.status == 201).await?;
+    let answer = retry_until(async || buy("alice").await, |answer| answer.status == 201).await?;
     ensure!(verdict(&answer) == "granted", "{answer:?}");
-    until(
+    retry_until(
         async || buy("bob").await,
         |answer| verdict(answer) == "sold_out",
     )
@@ -298,7 +298,7 @@ async fn sale(set_up: &SetUp, readme: &Readme) -> Result<()> {
 async fn room(set_up: &SetUp) -> Result<()> {
     let shop = format!("{}/shop/", set_up.gateway);
     let visit = async || http::send(Method::GET, &shop, &[("accept", "text/html")], "").await;
-    until(visit, |answer| answer.header("set-cookie").is_some()).await?;
+    retry_until(visit, |answer| answer.header("set-cookie").is_some()).await?;
     Ok(())
 }
 
@@ -320,7 +320,7 @@ async fn events(set_up: &SetUp) -> Result<()> {
     ];
     let body = json!([{ "id": "e1", "type": "view", "attributes": { "sku": "a1" } }]).to_string();
     let send = async || http::send(Method::POST, &url, &headers, body.clone()).await;
-    let answer = until(send, |answer| answer.status == 202).await?;
+    let answer = retry_until(send, |answer| answer.status == 202).await?;
     ensure!(answer.json()?["rejected"] == 0, "{answer:?}");
     Ok(())
 }
@@ -345,12 +345,12 @@ async fn fitment(set_up: &SetUp) -> Result<()> {
         let told = answer.json().unwrap_or_default();
         told["skus"][0]["answers"] == json!(["fits"])
     };
-    until(ask, fits).await?;
+    retry_until(ask, fits).await?;
     Ok(())
 }
 
 /// Asks until the answer is right: a worker hears of what is new with its next poll.
-async fn until(
+async fn retry_until(
     ask: impl AsyncFn() -> Result<Response>,
     is_right: impl Fn(&Response) -> bool,
 ) -> Result<Response> {
@@ -412,7 +412,7 @@ impl SetUp {
             self.ask(Method::GET, &path, "text/csv", String::new())
                 .await
         };
-        until(look, |answer| {
+        retry_until(look, |answer| {
             answer.json().unwrap_or_default()["state"] == "done"
         })
         .await?;

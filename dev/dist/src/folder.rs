@@ -124,12 +124,12 @@ impl Folder {
         let count = files(&self.0)?.len();
         ensure!(
             count == sums.lines().count() + 1,
-            "{count} files, and not one sum for each but {SUMS}"
+            "{count} files, but {SUMS} does not have one checksum per file"
         );
         for line in sums.lines() {
-            let (sum, file) = line.split_once("  ").context("a line without a sum")?;
+            let (sum, file) = line.split_once("  ").context("line without a checksum")?;
             let is_right = sha256_hex(&fs::read(self.at(file))?) == sum;
-            ensure!(is_right, "{file} is not what {SUMS} says");
+            ensure!(is_right, "{file} does not match its checksum in {SUMS}");
         }
         Ok(())
     }
@@ -149,7 +149,7 @@ fn files(folder: &Path) -> Result<Vec<String>> {
                 continue;
             }
             let name = path.strip_prefix(folder)?.to_str();
-            found.push(name.context("a file's name is not UTF-8")?.to_owned());
+            found.push(name.context("a file name is not UTF-8")?.to_owned());
         }
     }
     found.sort();

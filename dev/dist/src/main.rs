@@ -11,19 +11,22 @@ use weir_stack::report::{Console, Reporter};
 use weir_stack::tools::{Envoy, Options};
 use weir_stack::workspace;
 
-/// Makes target/dist: filters, origin, native module, Envoy files, images, chart, documents, sums.
+/// Build a release in target/dist: filters, origin, native module, Envoy files, images, chart, documents and
+/// checksums
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask dist", bin_name = "cargo xtask dist", version = weir_version::LONG)]
 struct Arguments {
-    /// Try the folder afterwards: the images, the chart, and limits, a link and a sale by nothing but its files, Envoy and Redis
+    /// Test the folder afterwards: images, chart, and a limit, a link and a sale with only its files, Envoy and
+    /// Redis
     #[arg(long)]
     check: bool,
 
-    /// Take the origin as tests run it, which is not static, and leave the native module out: for a check, not for a release
+    /// Use the test build of the origin, which is not static, and skip the native module: for checks, not for
+    /// releases
     #[arg(long)]
     fast: bool,
 
-    /// Build the filters a second time, from a copy of the sources elsewhere, and compare the bytes
+    /// Build the filters twice, the second time from a copy of the sources elsewhere, and compare the bytes
     #[arg(long)]
     twice: bool,
 
@@ -33,7 +36,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Step {
-    /// Build the filters of the workspace that CARGO_MANIFEST_DIR is in, and print their sums
+    /// Build the filters of the workspace in CARGO_MANIFEST_DIR, and print their checksums
     #[command(hide = true)]
     Filters,
 }
@@ -60,7 +63,10 @@ fn run(arguments: &Arguments) -> Result<()> {
     Console.line("dist", &folder.path().display().to_string());
     if arguments.twice {
         twice::check(&folder)?;
-        Console.line("twice", "a second build elsewhere gave the same filters");
+        Console.line(
+            "twice",
+            "a second build elsewhere produced identical filters",
+        );
     }
     if arguments.check {
         check(&folder)?;
@@ -70,11 +76,14 @@ fn run(arguments: &Arguments) -> Result<()> {
 
 fn check(folder: &Folder) -> Result<()> {
     oci::check(folder)?;
-    Console.line("check", "the images read back as the filters");
+    Console.line("check", "the images contain the filters");
     let envoy = Envoy::find_or_get(&Options::default(), &mut Console)?;
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(five_minutes::check(folder, &envoy))?;
-    Console.line("check", "from the folder alone: limits, a link and a sale");
+    Console.line(
+        "check",
+        "tested from the folder alone: limits, a link and a sale",
+    );
     match chart::Tools::find_or_get(&mut Console) {
         Ok(tools) => Console.line("chart", &tools.check(folder)?),
         // Not everybody who builds a release has Go and Python.

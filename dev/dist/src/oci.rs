@@ -162,11 +162,11 @@ fn zip(bytes: &[u8]) -> Result<Vec<u8>> {
 /// Reads every image back as Istio's agent and Envoy Gateway do, and compares it with its filter.
 pub fn check(folder: &Folder) -> Result<()> {
     let index = read_index(folder)?;
-    ensure!(!index.manifests().is_empty(), "there are no images");
+    ensure!(!index.manifests().is_empty(), "no images");
     for descriptor in index.manifests() {
         let annotations = descriptor.annotations().as_ref();
         let name = annotations.and_then(|annotations| annotations.get(REF_NAME));
-        let name = name.context("an image without a name")?;
+        let name = name.context("image without a name")?;
         let manifest = ImageManifest::from_reader(&read(folder, descriptor)?[..])?;
         let module = match name.ends_with("-artifact") {
             true => artifact_module(folder, &manifest),
@@ -178,7 +178,7 @@ pub fn check(folder: &Folder) -> Result<()> {
         let shipped = std::fs::read(folder.at(&format!("filters/{filter}.wasm")))?;
         ensure!(
             module == shipped,
-            "the image {name} holds another module than filters/{filter}.wasm"
+            "the image {name} contains a different module than filters/{filter}.wasm"
         );
     }
     Ok(())
@@ -188,18 +188,18 @@ pub fn check(folder: &Folder) -> Result<()> {
 fn image_module(folder: &Folder, manifest: &ImageManifest) -> Result<Vec<u8>> {
     let config = ImageConfiguration::from_reader(&read(folder, manifest.config())?[..])?;
     let [layer] = manifest.layers().as_slice() else {
-        anyhow::bail!("has {} layers, and one is wanted", manifest.layers().len());
+        anyhow::bail!("has {} layers, must have one", manifest.layers().len());
     };
     ensure!(
         *layer.media_type() == MediaType::ImageLayerGzip,
-        "its layer is no zipped tar"
+        "its layer is not a gzipped tar"
     );
     let mut tar = Vec::new();
     GzDecoder::new(&read(folder, layer)?[..]).read_to_end(&mut tar)?;
     let unzipped = format!("sha256:{}", sha256_hex(&tar));
     ensure!(
         config.rootfs().diff_ids() == &[unzipped],
-        "its layer is not what its configuration says"
+        "its layer does not match its configuration"
     );
     for entry in tar::Archive::new(&tar[..]).entries()? {
         let mut entry = entry?;
@@ -217,14 +217,14 @@ fn artifact_module(folder: &Folder, manifest: &ImageManifest) -> Result<Vec<u8>>
     let layers = manifest.layers();
     ensure!(
         layers.len() == 2,
-        "has {} layers, and two are wanted",
+        "has {} layers, must have two",
         layers.len()
     );
     let is_content = |layer: &&Descriptor| layer.media_type().to_string() == WASM_CONTENT;
     let layer = layers
         .iter()
         .find(is_content)
-        .context("has no layer of a module")?;
+        .context("has no module layer")?;
     read(folder, layer)
 }
 
@@ -232,10 +232,10 @@ fn artifact_module(folder: &Folder, manifest: &ImageManifest) -> Result<Vec<u8>>
 fn read(folder: &Folder, descriptor: &Descriptor) -> Result<Vec<u8>> {
     let digest = descriptor
         .as_digest_sha256()
-        .context("a digest of another kind")?;
+        .context("unsupported digest type")?;
     let bytes = std::fs::read(folder.at(&format!("oci/blobs/sha256/{digest}")))?;
     let is_right = sha256_hex(&bytes) == digest && bytes.len() as u64 == descriptor.size();
-    ensure!(is_right, "the blob {digest} is damaged");
+    ensure!(is_right, "the blob {digest} is corrupt");
     Ok(bytes)
 }
 
@@ -274,6 +274,6 @@ mod tests {
         let folder = filled(&temp);
         folder.write("filters/one.wasm", b"\0asm other").unwrap();
         let error = check(&folder).unwrap_err().to_string();
-        assert!(error.contains("holds another module"), "{error}");
+        assert!(error.contains("contains a different module"), "{error}");
     }
 }

@@ -108,7 +108,7 @@ fn json_of(metadata: &Metadata) -> Result<String> {
     let validated = bom.validate_version(SpecVersion::V1_5);
     ensure!(
         validated.passed(),
-        "the bill of materials is not valid: {validated:?}"
+        "the bill of materials is invalid: {validated:?}"
     );
     let mut json = Vec::new();
     bom.output_as_json_v1_5(&mut json)?;
@@ -192,7 +192,7 @@ mod tests {
     }"#;
 
     #[test]
-    fn what_is_compiled_in_is_listed_with_its_license_and_tests_are_not() {
+    fn compiled_crates_are_listed_with_license_and_tests_are_not() {
         let json = json_of(&serde_json::from_str(METADATA).unwrap()).unwrap();
         assert_eq!(
             json,

@@ -31,8 +31,8 @@ pub fn sums(filters: &[Filter]) -> String {
 /// # Errors
 /// When they differ, or cannot be built.
 pub fn check(folder: &Folder) -> Result<()> {
-    let temp =
-        tempfile::tempdir_in(workspace::out_dir()).context("no folder for a second build")?;
+    let temp = tempfile::tempdir_in(workspace::out_dir())
+        .context("cannot create a folder for the second build")?;
     let copy = temp.path().join("sources-elsewhere");
     copy_sources(&copy)?;
     // This program again: it takes the workspace from this variable.
@@ -45,7 +45,7 @@ pub fn check(folder: &Folder) -> Result<()> {
     let second = of_filters(&said);
     ensure!(
         !second.is_empty(),
-        "the second build said nothing of filters: {said}"
+        "the second build printed no filters: {said}"
     );
     let sums = std::fs::read_to_string(folder.at(crate::folder::SUMS))?;
     let first = of_filters(&sums);
@@ -86,7 +86,7 @@ fn copy_sources(to: &Path) -> Result<()> {
         if !from.is_file() {
             continue;
         }
-        std::fs::create_dir_all(to.parent().context("a file without a folder")?)?;
+        std::fs::create_dir_all(to.parent().context("file without a folder")?)?;
         std::fs::copy(&from, &to).with_context(|| format!("cannot copy {name}"))?;
     }
     Ok(())

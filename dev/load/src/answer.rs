@@ -1,6 +1,6 @@
 //! The end of an answer, found in bytes that may have come in pieces.
 
-use crate::ask::Answered;
+use crate::ask::FullAnswer;
 use anyhow::{Context, Result, anyhow, bail};
 
 /// More headers than any server here sends.
@@ -28,7 +28,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<Answer>> {
     let httparse::Status::Complete(head) = parsed else {
         return Ok(None);
     };
-    let status = response.code.context("an answer without a status")?;
+    let status = response.code.context("answer without a status")?;
     let (mut body, mut closes) = (None, response.version == Some(0));
     for header in response.headers.iter() {
         if header.name.eq_ignore_ascii_case("content-length") {
@@ -40,7 +40,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<Answer>> {
     let body = match (body, status) {
         (Some(length), _) => length,
         (None, 204 | 304) => 0,
-        (None, _) => bail!("an answer ({status}) without content-length"),
+        (None, _) => bail!("answer ({status}) without content-length"),
     };
     let length = head + body;
     Ok((bytes.len() >= length).then_some(Answer {
@@ -51,13 +51,13 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<Answer>> {
 }
 
 /// All of the answer that `bytes` hold, and nothing else.
-pub(crate) fn whole(bytes: &[u8]) -> Result<Answered> {
+pub(crate) fn whole(bytes: &[u8]) -> Result<FullAnswer> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);
     let parsed = response.parse(bytes);
     let parsed = parsed.map_err(|error| anyhow!("not HTTP: {error}"))?;
     let httparse::Status::Complete(head) = parsed else {
-        bail!("the head is not whole");
+        bail!("the head is incomplete");
     };
     let header = |header: &httparse::Header<'_>| {
         let value = String::from_utf8_lossy(header.value).into_owned();
@@ -65,16 +65,18 @@ pub(crate) fn whole(bytes: &[u8]) -> Result<Answered> {
     };
     let mut headers: Vec<_> = response.headers.iter().map(header).collect();
     headers.sort();
-    Ok(Answered {
-        status: response.code.context("an answer without a status")?,
+    Ok(FullAnswer {
+        status: response.code.context("answer without a status")?,
         headers,
         body: bytes.get(head..).unwrap_or_default().to_vec(),
     })
 }
 
 fn number(value: &[u8]) -> Result<usize> {
-    let text = std::str::from_utf8(value).context("content-length is no text")?;
-    text.trim().parse().context("content-length is no number")
+    let text = std::str::from_utf8(value).context("content-length is not text")?;
+    text.trim()
+        .parse()
+        .context("content-length is not a number")
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answered {
+pub struct FullAnswer {
     /// The status.
     pub status: u16,
     /// Headers with lower-case names, sorted; values that are not text are replaced.
@@ -24,7 +24,7 @@ pub struct Answered {
 ///
 /// # Errors
 /// When there is no answer within 5 s.
-pub fn ask(server: SocketAddr, request: &[u8]) -> Result<Answered> {
+pub fn ask(server: SocketAddr, request: &[u8]) -> Result<FullAnswer> {
     let mut stream =
         TcpStream::connect(server).with_context(|| format!("no server at {server}"))?;
     stream.set_read_timeout(Some(LIMIT))?;
@@ -32,7 +32,7 @@ pub fn ask(server: SocketAddr, request: &[u8]) -> Result<Answered> {
     let (mut bytes, mut buffer) = (Vec::new(), [0; 4_096]);
     while answer::read(&bytes)?.is_none() {
         let read = stream.read(&mut buffer).context("no answer")?;
-        ensure!(read > 0, "the server closed before its answer was whole");
+        ensure!(read > 0, "the server closed before its answer was complete");
         bytes.extend_from_slice(buffer.get(..read).unwrap_or_default());
     }
     answer::whole(&bytes)

@@ -20,9 +20,9 @@ mod run;
 mod schedule;
 mod wire;
 
-pub use ask::{Answered, ask};
+pub use ask::{FullAnswer, ask};
 pub use outcome::{Latencies, Outcome};
-pub use run::{Mark, run};
+pub use run::{RunMark, run};
 
 use std::net::SocketAddr;
 use std::time::Duration;

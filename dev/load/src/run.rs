@@ -2,7 +2,7 @@
 
 use crate::outcome::Outcome;
 use crate::schedule::Schedule;
-use crate::wire::{Came, Wire};
+use crate::wire::{Wire, WireEvent};
 use crate::{Pace, Plan};
 use anyhow::{Context, Result, ensure};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -30,7 +30,7 @@ const RECONNECTS_MAX: u64 = 10_000;
 
 /// A moment of a run, for whoever measures something else beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
+pub enum RunMark {
     /// The window begins.
     Begin,
     /// The window ends.
@@ -45,7 +45,7 @@ pub enum Mark {
 pub fn run(
     plan: &Plan,
     request: &mut dyn FnMut(u64, &mut Vec<u8>),
-    mark: &mut dyn FnMut(Mark),
+    mark: &mut dyn FnMut(RunMark),
 ) -> Result<Outcome> {
     ensure!(plan.connections > 0, "no connections");
     pin(plan.core)?;
@@ -115,14 +115,14 @@ impl<'a> Generator<'a> {
         })
     }
 
-    fn go(&mut self, mark: &mut dyn FnMut(Mark)) -> Result<()> {
+    fn go(&mut self, mark: &mut dyn FnMut(RunMark)) -> Result<()> {
         if self.plan.pace == Pace::Closed {
             for number in 0..self.wires.len() {
                 self.send(number, Instant::now())?;
             }
         }
         self.turn_until(self.begin)?;
-        mark(Mark::Begin);
+        mark(RunMark::Begin);
         let (began, busy) = (Instant::now(), on_core());
         self.begin = began;
         self.turn_until(self.end)?;
@@ -130,7 +130,7 @@ impl<'a> Generator<'a> {
         self.outcome.window = self.end - began;
         self.outcome.busy =
             on_core().saturating_sub(busy).as_secs_f64() / self.outcome.window.as_secs_f64();
-        mark(Mark::End);
+        mark(RunMark::End);
         self.finish()
     }
 
@@ -271,17 +271,17 @@ impl<'a> Generator<'a> {
         };
         let since = wire.since;
         match wire.receive()? {
-            Came::Part => Ok(()),
-            Came::Answer { status, closes } => {
+            WireEvent::Part => Ok(()),
+            WireEvent::Answer { status, closes } => {
                 wire.since = None;
-                let since = since.context("an answer that nobody asked for")?;
+                let since = since.context("answer without a request")?;
                 self.note(status, since);
                 if closes {
                     self.reopen(number)?;
                 }
                 self.go_on(number)
             }
-            Came::End => {
+            WireEvent::End => {
                 self.reopen(number)?;
                 match since {
                     // What it carried had no answer; it is asked again, and counts since then.

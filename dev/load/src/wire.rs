@@ -26,7 +26,7 @@ pub(crate) struct Wire {
 
 /// What came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Came {
+pub(crate) enum WireEvent {
     /// An answer, and whether the connection is still of use.
     Answer { status: u16, closes: bool },
     /// Not all of it.
@@ -73,16 +73,16 @@ impl Wire {
     }
 
     /// Reads what has come.
-    pub(crate) fn receive(&mut self) -> Result<Came> {
+    pub(crate) fn receive(&mut self) -> Result<WireEvent> {
         if self.filled == self.input.len() {
             self.input.resize(self.input.len() * 2, 0);
         }
         let room = self.input.get_mut(self.filled..).unwrap_or_default();
         match self.stream.read(room) {
-            Ok(0) => return Ok(Came::End),
+            Ok(0) => return Ok(WireEvent::End),
             Ok(read) => self.filled += read,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Came::Part),
-            Err(_) => return Ok(Came::End),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(WireEvent::Part),
+            Err(_) => return Ok(WireEvent::End),
         }
         let filled = self.input.get(..self.filled).unwrap_or_default();
         let Some(Answer {
@@ -91,11 +91,11 @@ impl Wire {
             closes,
         }) = answer::read(filled)?
         else {
-            return Ok(Came::Part);
+            return Ok(WireEvent::Part);
         };
         anyhow::ensure!(length == self.filled, "more than one answer to one request");
         self.filled = 0;
-        Ok(Came::Answer { status, closes })
+        Ok(WireEvent::Answer { status, closes })
     }
 }
 

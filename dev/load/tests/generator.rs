@@ -5,7 +5,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
-use weir_load::{Mark, Outcome, Pace, Plan, run};
+use weir_load::{Outcome, Pace, Plan, RunMark, run};
 
 const ANSWER: &[u8] = b"HTTP/1.1 201 Created\r\ncontent-length: 2\r\n\r\nok";
 
@@ -55,7 +55,7 @@ fn go(server: SocketAddr, pace: Pace, connections: usize, window_ms: u64) -> Out
         },
         &mut |mark| marks.push(mark),
     );
-    assert_eq!(marks, [Mark::Begin, Mark::End]);
+    assert_eq!(marks, [RunMark::Begin, RunMark::End]);
     assert!(numbers.iter().copied().eq(0..numbers.len() as u64));
     outcome.unwrap()
 }
@@ -92,7 +92,7 @@ fn an_open_loop_sees_what_was_due_while_the_server_stalled() {
 }
 
 #[test]
-fn what_is_never_answered_counts_with_the_time_it_was_waited_for() {
+fn unanswered_request_counts_with_its_waiting_time() {
     let server = server(|stream| {
         answer_all(stream, |number| {
             if number == 100 {

@@ -47,7 +47,9 @@ impl Backing {
         let asked = tokio::time::timeout(ANSWER_LIMIT, ping(url)).await;
         let asked = asked.unwrap_or_else(|_| Err(anyhow!("no answer within {ANSWER_LIMIT:?}")));
         asked.with_context(|| {
-            format!("no Redis answers at {url}: start it there, or name none, and one is started")
+            format!(
+                "no answer from Redis at {url}: start Redis there, or omit --redis-url to start one"
+            )
         })?;
         Ok(there)
     }
@@ -134,14 +136,17 @@ impl Backing {
     pub(crate) async fn faults_behind_origin(&self) -> Result<FaultProxy> {
         ensure!(
             plain_redis(&self.access.url).is_ok(),
-            "no fault proxy for the origin before a Redis with TLS or a password"
+            "the fault proxy does not support a Redis with TLS or a password"
         );
         self.start_proxy().await
     }
 
     async fn start_proxy(&self) -> Result<FaultProxy> {
         // A cluster's nodes name their own addresses, past any proxy.
-        ensure!(self.cluster.is_empty(), "no fault proxy before a cluster");
+        ensure!(
+            self.cluster.is_empty(),
+            "the fault proxy does not support a cluster"
+        );
         FaultProxy::start(ports::free()?, ([127, 0, 0, 1], self.port).into()).await
     }
 
@@ -167,12 +172,11 @@ fn plain_redis(url: &str) -> Result<(String, u16)> {
     let settings = info.redis_settings();
     ensure!(
         settings.password().is_none() && settings.username().is_none() && settings.db() == 0,
-        "envoy/weir.yaml reaches a Redis with no password and in database 0 only; for another, \
-         copy the file and change what envoy/snippets/redis-tls.yaml tells"
+        "envoy/weir.yaml supports only a Redis without a password, in database 0; otherwise copy the file and edit it as in envoy/snippets/redis-tls.yaml"
     );
     match info.addr() {
         ::redis::ConnectionAddr::Tcp(host, port) => Ok((host.clone(), *port)),
-        _ => bail!("envoy/weir.yaml reaches Redis over plain TCP only: redis://host:port"),
+        _ => bail!("envoy/weir.yaml supports only plain TCP: redis://host:port"),
     }
 }
 

@@ -69,7 +69,7 @@ pub fn origin_crates(features: &str) -> Result<Vec<String>> {
 /// Runs a build of cargo's and returns the path of its binary `name`.
 pub(crate) fn binary_of(build: Command, name: &str) -> Result<PathBuf> {
     let messages = messages(build, name)?;
-    executable(&messages, name).with_context(|| format!("cargo built {name} but named no binary"))
+    executable(&messages, name).with_context(|| format!("cargo built {name} but printed no binary"))
 }
 
 /// Runs a build of cargo's, and gives what cargo tells of it, as JSON.

@@ -81,7 +81,7 @@ fn request(dir: &Path, arguments: &[&str]) -> Result<()> {
         .args(arguments)
         .current_dir(dir);
     command::succeed(&mut command, LIMIT)
-        .context("openssl makes the certificates of tests with TLS; is it installed?")?;
+        .context("cannot run openssl, which creates the test certificates: install it")?;
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// What a finished command left.
 #[derive(Debug)]
-pub struct Finished {
+pub struct CommandOutput {
     /// How it ended.
     pub status: ExitStatus,
     /// Standard output, with bytes that are not UTF-8 replaced.
@@ -50,7 +50,7 @@ fn is_of_a_package(name: &OsStr) -> bool {
 
 /// Runs `command` without a terminal and waits up to `limit`; past it the command is killed
 /// and an error returned. A non-zero exit is not an error here: see [`succeed`].
-pub fn run(command: &mut Command, limit: Duration) -> Result<Finished> {
+pub fn run(command: &mut Command, limit: Duration) -> Result<CommandOutput> {
     let shown = show(command);
     let mut child = command
         .stdin(Stdio::null())
@@ -64,9 +64,9 @@ pub fn run(command: &mut Command, limit: Duration) -> Result<Finished> {
     let Some(status) = status else {
         child.kill().ok();
         child.wait().ok();
-        bail!("`{shown}` did not end within {} s", limit.as_secs());
+        bail!("`{shown}` did not finish within {} s", limit.as_secs());
     };
-    Ok(Finished {
+    Ok(CommandOutput {
         status,
         stdout: stdout.join().unwrap_or_default(),
         stderr: stderr.join().unwrap_or_default(),

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_swallowed_reply_was_asked_for_and_its_connection_ends_with_the_fault() {
+    async fn swallowed_reply_was_requested_and_its_connection_is_closed() {
         let (proxy, mut counted) = echo().await;
         let mut old = client(&proxy).await;
         proxy.set(Fault::Swallow);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lost_request_is_never_done_and_its_connection_ends_with_the_fault() {
+    async fn lost_request_is_never_executed_and_its_connection_is_closed() {
         let (proxy, counted) = echo().await;
         let mut old = client(&proxy).await;
         assert_eq!(ask(&mut old).await.unwrap(), 7);

@@ -160,7 +160,7 @@ fn next_client() -> Ipv4Addr {
 
 async fn read(response: hyper::Response<Incoming>) -> Result<Response> {
     let (head, body) = response.into_parts();
-    let body = body.collect().await.context("the answer broke off")?;
+    let body = body.collect().await.context("the answer was interrupted")?;
     Ok(Response {
         status: head.status.as_u16(),
         headers: head.headers,

@@ -188,7 +188,7 @@ fn format_folders(tool: &Kafka, configs: &[PathBuf]) -> Result<()> {
         }
         formats.into_iter().try_for_each(|format| {
             let done = format.join();
-            done.map_err(|_| anyhow::anyhow!("a thread that formats a folder has panicked"))?
+            done.map_err(|_| anyhow::anyhow!("a thread that formats a folder panicked"))?
         })
     })
 }
@@ -234,7 +234,7 @@ async fn brokers_known_to(port: u16) -> Result<usize> {
     let head = tokio::time::timeout(Duration::from_secs(1), ask).await??;
     ensure!(
         head[4..8] == METADATA[8..12],
-        "not an answer to the request"
+        "the answer is for another request"
     );
     Ok(u32::from_be_bytes([head[8], head[9], head[10], head[11]]) as usize)
 }

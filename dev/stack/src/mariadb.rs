@@ -118,12 +118,12 @@ fn as_this_user() -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ports, report::Silent};
+    use crate::{ports, report::SilentReporter};
 
     #[tokio::test]
     async fn it_starts_stops_and_starts_again() {
         let temp = tempfile::tempdir().unwrap();
-        let tool = tools::MariaDb::find_or_get(&mut Silent).unwrap();
+        let tool = tools::MariaDb::find_or_get(&mut SilentReporter).unwrap();
         let port = ports::free().unwrap();
         let log = temp.path().join("mariadb.log");
         let mut server = MariaDbServer::start(&tool, port, temp.path(), &log)

@@ -52,7 +52,7 @@ impl Host {
     pub fn of_run() -> Self {
         *CHOSEN.get_or_init(|| match std::env::var(HOST) {
             Ok(name) => Self::named(&name).unwrap_or_else(|| {
-                panic!("{HOST} is {name}, and not wasm, native or native-release")
+                panic!("{HOST} is \"{name}\", must be wasm, native or native-release")
             }),
             Err(_) => Self::Wasm,
         })
@@ -82,7 +82,7 @@ impl Host {
     /// The library, built if it isn't up to date (cargo decides). Not for [`Host::Wasm`].
     pub fn library(self) -> Result<PathBuf> {
         let (name, arguments): (_, &[&str]) = match self {
-            Self::Wasm => anyhow::bail!("filters in WebAssembly are no library"),
+            Self::Wasm => anyhow::bail!("WebAssembly filters have no library"),
             Self::Native => ("debug", &[]),
             Self::NativeRelease => ("release", &["--profile", "native"]),
             Self::NativePanicking => ("panicking", &["--features", "test-panics"]),
@@ -112,7 +112,7 @@ fn built(arguments: &[&str]) -> Result<PathBuf> {
         .args(["build", "--quiet", "--package", "weir-native", "--lib"])
         .args(arguments);
     let messages = build::messages(build, "the native module")?;
-    library(&messages).context("cargo built the native module but named no library")
+    library(&messages).context("cargo built the native module but printed no library")
 }
 
 /// The path in cargo's message about the library.

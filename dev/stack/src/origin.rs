@@ -1,7 +1,7 @@
 //! The origin, run as a child.
 
 use crate::process::{DiedChild, Process};
-use crate::report::Silent;
+use crate::report::SilentReporter;
 use crate::secrets::Secrets;
 use crate::tools::Musl;
 use crate::{build, command, edge, http, provider, workspace};
@@ -38,7 +38,7 @@ pub const SHIPPED_FEATURES: &str = "archive,cql,kafka";
 
 /// Builds `weir-origin` for operators: one static binary with [`SHIPPED_FEATURES`].
 pub fn ensure_built_static() -> Result<PathBuf> {
-    let musl = Musl::find_or_get(&mut Silent)?;
+    let musl = Musl::find_or_get(&mut SilentReporter)?;
     let _lock = workspace::lock("static-origin")?;
     let mut cargo = command::cargo();
     // By itself: with the workspace's other members cargo would compile their dependencies for this target, too.

@@ -34,7 +34,7 @@ pub fn free() -> Result<u16> {
             return Ok(port);
         }
     }
-    bail!("no port from {} to {} is free", RANGE.start, RANGE.end)
+    bail!("no free port from {} to {}", RANGE.start, RANGE.end)
 }
 
 /// An error that names `flag` if something listens on `port` already.

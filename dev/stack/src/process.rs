@@ -61,7 +61,7 @@ impl fmt::Display for DiedChild {
         let log = log.display();
         write!(
             f,
-            "{name} ended by itself ({status}); the end of {log}:\n{}",
+            "{name} exited ({status}); the end of {log}:\n{}",
             self.log_tail
         )
     }
@@ -102,7 +102,7 @@ impl Process {
 
     /// Starts it anew after [`Process::stop`], [`Process::kill`] or its own end.
     pub fn start_again(&mut self) -> Result<()> {
-        ensure!(!self.is_running(), "{} is running already", self.name);
+        ensure!(!self.is_running(), "{} is already running", self.name);
         let output = self.open_log()?;
         let mut command = die_with_parent(&(self.make)());
         command

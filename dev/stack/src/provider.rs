@@ -106,7 +106,7 @@ impl Caller {
     ///
     /// # Errors
     /// When the shop does not answer for long, or its answer says to ask again for ever.
-    pub async fn tell(&self, payment: &str, state: &str) -> Result<Response> {
+    pub async fn notify_shop(&self, payment: &str, state: &str) -> Result<Response> {
         let event = format!("{payment}-e{}", self.events.fetch_add(1, Ordering::Relaxed));
         let body = json!({ "event": event, "payment": payment, "state": state }).to_string();
         for _ in 0..TRIES_MAX {
@@ -119,7 +119,7 @@ impl Caller {
             }
             tokio::time::sleep(RETRY_PAUSE).await;
         }
-        anyhow::bail!("{} does not take the callback", self.callback_url)
+        anyhow::bail!("{} does not accept the callback", self.callback_url)
     }
 
     /// Sends this body once, signed as of `at_s`, in seconds since the Unix epoch.
@@ -200,16 +200,13 @@ async fn answer(
 }
 
 async fn checkout(caller: &Caller, request: &Request<Incoming>) -> Result<Response> {
-    ensure!(
-        request.method() == Method::POST,
-        "payments are made by POST"
-    );
+    ensure!(request.method() == Method::POST, "pay with POST");
     let payment = request.uri().path().strip_prefix(CHECKOUT);
-    let payment = payment.context("there is nothing to pay here")?;
-    let told = caller.tell(payment, "paid").await?;
+    let payment = payment.context("nothing to pay here")?;
+    let told = caller.notify_shop(payment, "paid").await?;
     ensure!(
         told.status == 200,
-        "the shop said {}: {}",
+        "the shop answered {}: {}",
         told.status,
         told.text()
     );

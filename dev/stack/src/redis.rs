@@ -338,7 +338,7 @@ async fn wait_for_cluster(nodes: &[RedisServer]) -> Result<()> {
             }
             ensure!(
                 Instant::now() < deadline,
-                "the cluster does not agree:\n{info}"
+                "the cluster nodes do not agree:\n{info}"
             );
             tokio::time::sleep(CLUSTER_POLL).await;
         }
@@ -381,7 +381,7 @@ async fn wait_for_announced(nodes: &[RedisServer], proxies: &[FaultProxy]) -> Re
             }
             ensure!(
                 Instant::now() < deadline,
-                "the cluster does not name the proxies:\n{known}"
+                "the cluster does not list the proxies:\n{known}"
             );
             tokio::time::sleep(CLUSTER_POLL).await;
         }
@@ -427,10 +427,10 @@ fn parse_commandstats(info: &str) -> BTreeMap<String, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Silent;
+    use crate::report::SilentReporter;
 
     fn tool() -> tools::Redis {
-        tools::Redis::find_or_get(&mut Silent).unwrap()
+        tools::Redis::find_or_get(&mut SilentReporter).unwrap()
     }
 
     async fn set(server: &RedisServer) {

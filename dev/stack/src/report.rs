@@ -19,9 +19,9 @@ impl Reporter for Console {
 
 /// Says what is being done, like a download, but not what was found: for a step that is looked at again later.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Doing;
+pub struct ProgressReporter;
 
-impl Reporter for Doing {
+impl Reporter for ProgressReporter {
     fn line(&mut self, what: &str, text: &str) {
         if text.ends_with('…') {
             Console.line(what, text);
@@ -31,20 +31,20 @@ impl Reporter for Doing {
 
 /// Says nothing: for tests.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Silent;
+pub struct SilentReporter;
 
-impl Reporter for Silent {
+impl Reporter for SilentReporter {
     fn line(&mut self, _what: &str, _text: &str) {}
 }
 
 /// Keeps the lines: for tests of what is said.
 #[derive(Debug, Default, Clone)]
-pub struct Recorded {
+pub struct RecordingReporter {
     /// Every line so far as (what, text).
     pub lines: Vec<(String, String)>,
 }
 
-impl Reporter for Recorded {
+impl Reporter for RecordingReporter {
     fn line(&mut self, what: &str, text: &str) {
         self.lines.push((what.to_owned(), text.to_owned()));
     }

@@ -165,7 +165,7 @@ pub async fn known_at(gateway: &str, sale: &str) -> Result<()> {
         in_a_row = 0;
         ensure!(
             Instant::now() < deadline,
-            "the gateway does not know the sale after {} s: it answers {}: {}",
+            "the gateway does not know the sale after {} s and answers {}: {}",
             KNOWN_LIMIT.as_secs(),
             answer.status,
             answer.text()

@@ -60,7 +60,7 @@ impl Secrets {
         match std::fs::read_to_string(file) {
             Ok(text) => parse(&text).with_context(|| {
                 let file = file.display();
-                format!("{file} lacks {CLAIM}, {TOKEN}, {PAYMENT}, {ADMIN}, {EVENTS} or {ROOM}: remove it, and all get new ones")
+                format!("{file} lacks {CLAIM}, {TOKEN}, {PAYMENT}, {ADMIN}, {EVENTS} or {ROOM}: remove it to create new secrets")
             }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let secrets = Self::random()?;

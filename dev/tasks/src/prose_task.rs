@@ -1,8 +1,10 @@
 //! `cargo xtask prose`: checks documents, help texts and texts of pages with Vale, by the rules in `docs/.vale`.
 
 use anyhow::{Result, ensure};
+use std::iter::Peekable;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::str::Chars;
 use std::time::Duration;
 use weir_stack::report::{Console, Reporter};
 use weir_stack::tools::Vale;
@@ -134,12 +136,8 @@ fn literals(source: &str) -> Vec<String> {
                 }
                 (open, is_german) = (None, is_chinese);
             }
-            Some(_) if letter == '\\' => {
-                // Of a continued line its indentation, or one escaped letter.
-                if letters.next() == Some('\n') {
-                    while letters.next_if(|letter| letter.is_whitespace()).is_some() {}
-                }
-            }
+            // Of a continued line its indentation, or one escaped letter.
+            Some(_) if letter == '\\' => skip_escape(&mut letters),
             Some('`') if letter == '$' && letters.peek() == Some(&'{') => {
                 // A value, which may have braces of its own.
                 let mut depth = 0;
@@ -153,6 +151,12 @@ fn literals(source: &str) -> Vec<String> {
         }
     }
     found
+}
+
+fn skip_escape(letters: &mut Peekable<Chars<'_>>) {
+    if letters.next() == Some('\n') {
+        while letters.next_if(|letter| letter.is_whitespace()).is_some() {}
+    }
 }
 
 /// Each listed sentence must have an alert.

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use weir_stack::native::Host;
-use weir_stack::report::{Console, Doing};
+use weir_stack::report::{Console, ProgressReporter};
 use weir_stack::tools::{self, Options, WasmToolchain};
 use weir_stack::wasm::{self, Messages};
 use weir_stack::{Builder, Stack, ports};
@@ -34,53 +34,53 @@ const REDIS_PORT: u16 = 6390;
 // Flattened into the demo's, where a group of this struct's name would be there twice.
 #[group(skip)]
 pub struct Arguments {
-    /// The gateway's port [default: 10000]
+    /// Port of the gateway [default: 10000]
     #[arg(long, value_name = "PORT")]
     gateway_port: Option<u16>,
 
-    /// The port on which the origin takes orders from the gateway [default: 8080]
+    /// Public port of the origin [default: 8080]
     #[arg(long, value_name = "PORT")]
     origin_port: Option<u16>,
 
-    /// The port of the origin's admin routes [default: 8081]
+    /// Admin port of the origin [default: 8081]
     #[arg(long, value_name = "PORT")]
     origin_admin_port: Option<u16>,
 
-    /// The port of Envoy's admin interface [default: 9901]
+    /// Admin port of Envoy [default: 9901]
     #[arg(long, value_name = "PORT")]
     envoy_admin_port: Option<u16>,
 
-    /// The port of the Redis that is started [default: 6390]
+    /// Port of the Redis to start [default: 6390]
     #[arg(long, value_name = "PORT", conflicts_with = "redis_url")]
     redis_port: Option<u16>,
 
-    /// A running Redis to use instead, as redis://HOST:PORT
+    /// Use this running Redis instead, as redis://HOST:PORT
     #[arg(long, value_name = "URL")]
     redis_url: Option<String>,
 
-    /// Keep behaviour events in this Kafka, as kafka://HOST:PORT,HOST:PORT/TOPIC
+    /// Store events in this Kafka, as kafka://HOST:PORT,HOST:PORT/TOPIC
     ///
-    /// The origin is built with Kafka's client, which takes a minute once. Try it with one
-    /// broker: kafka://127.0.0.1:9092/events?replicas=1
+    /// Builds the origin with the Kafka client, which takes a minute once. For a single broker:
+    /// kafka://127.0.0.1:9092/events?replicas=1
     #[arg(long, value_name = "URL")]
     events: Option<String>,
 
-    /// What runs the filters in Envoy: WebAssembly, or the native module [default: WEIR_HOST, else wasm]
+    /// Host of the filters: WebAssembly or the native module [default: WEIR_HOST, else wasm]
     #[arg(long, value_name = "HOST", value_parser = ["wasm", "native"])]
     host: Option<String>,
 
-    /// Envoy's worker threads [default: the number of cores, at most 2]
+    /// Worker threads of Envoy [default: the number of cores, at most 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     workers: Option<u32>,
 
-    /// Keep data, logs and secrets in this folder [default: a temporary one]
+    /// Folder for data, logs and secrets [default: a temporary one]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }
 
 /// Whether ports that were not named are those of `up` or any free ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unnamed {
+pub enum UnnamedPorts {
     /// Those of `up`.
     Default,
     /// Any.
@@ -89,7 +89,7 @@ pub enum Unnamed {
 
 /// Runs everything until somebody stops it.
 pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
-    let mut builder = prepare(arguments, tools, Unnamed::Default)?;
+    let mut builder = prepare(arguments, tools, UnnamedPorts::Default)?;
     // The native module has no file with everything yet.
     let has_all = Host::of_run() == Host::Wasm;
     if has_all {
@@ -118,7 +118,7 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
 ///
 /// This is done before there is a [`Stop`]: it can take minutes, in which Ctrl-C and SIGTERM
 /// shall end us as they end any program. There is nothing to stop in order yet.
-pub fn prepare(arguments: &Arguments, tools: Options, unnamed: Unnamed) -> Result<Builder> {
+pub fn prepare(arguments: &Arguments, tools: Options, unnamed: UnnamedPorts) -> Result<Builder> {
     if let Some(host) = arguments.host.as_deref().and_then(Host::named) {
         host.choose();
     }
@@ -129,7 +129,7 @@ pub fn prepare(arguments: &Arguments, tools: Options, unnamed: Unnamed) -> Resul
         let got = scope.spawn(|| get_tools(&tools, needs_redis));
         build_filters()?;
         let got = got.join();
-        got.unwrap_or_else(|_| Err(anyhow!("the thread that gets tools has panicked")))
+        got.unwrap_or_else(|_| Err(anyhow!("the thread that finds tools panicked")))
     })?;
     match arguments.events {
         Some(_) => weir_stack::origin::ensure_built_with_kafka(&[])?,
@@ -141,7 +141,7 @@ pub fn prepare(arguments: &Arguments, tools: Options, unnamed: Unnamed) -> Resul
 fn build_filters() -> Result<()> {
     match Host::of_run() {
         Host::Wasm => {
-            let toolchain = WasmToolchain::find_or_get(&mut Doing)?;
+            let toolchain = WasmToolchain::find_or_get(&mut ProgressReporter)?;
             wasm::build_filters(&toolchain, Messages::Show).map(drop)
         }
         native => native.ensure_built(),
@@ -149,9 +149,9 @@ fn build_filters() -> Result<()> {
 }
 
 fn get_tools(options: &Options, needs_redis: bool) -> Result<()> {
-    tools::Envoy::find_or_get(options, &mut Doing)?;
+    tools::Envoy::find_or_get(options, &mut ProgressReporter)?;
     if needs_redis {
-        tools::Redis::find_or_get(&mut Doing)?;
+        tools::Redis::find_or_get(&mut ProgressReporter)?;
     }
     Ok(())
 }
@@ -193,12 +193,12 @@ impl Arguments {
         self.gateway_port.unwrap_or(GATEWAY_PORT)
     }
 
-    fn builder(&self, unnamed: Unnamed) -> Result<Builder> {
+    fn builder(&self, unnamed: UnnamedPorts) -> Result<Builder> {
         let port = |named: Option<u16>, default: u16, flag: &str| -> Result<Option<u16>> {
             let port = match (named, unnamed) {
                 (Some(named), _) => named,
-                (None, Unnamed::Default) => default,
-                (None, Unnamed::Free) => return Ok(None),
+                (None, UnnamedPorts::Default) => default,
+                (None, UnnamedPorts::Free) => return Ok(None),
             };
             ports::check(port, flag)?;
             Ok(Some(port))

@@ -5,8 +5,12 @@ use wasm_bindgen_cli_support::Bindgen;
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let module = arguments.next().context("which module?")?;
-    let folder = arguments.next().context("into which folder?")?;
+    let module = arguments
+        .next()
+        .context("usage: bindgen MODULE FOLDER: MODULE is missing")?;
+    let folder = arguments
+        .next()
+        .context("usage: bindgen MODULE FOLDER: FOLDER is missing")?;
     Bindgen::new()
         .input_path(module)
         .out_name("weir_edge")

@@ -9,7 +9,7 @@ use weir_edge::host::{
     FEEDS_MAX, FORWARDED_HOST, Incoming, OF_CONNECTION, answered, misconfigured, no_gateway,
 };
 use weir_edge::knowledge::{Feed, PROGRESS_KEY};
-use weir_edge::{Begun, Decision};
+use weir_edge::{Decision, FirstOutcome};
 use weir_engine::event::PlainRequest;
 use weir_engine::{Answer, Request as _};
 use worker::{
@@ -52,12 +52,14 @@ pub(crate) async fn serve(mut request: Request, env: &Env, context: &Context) ->
     read_feeds(&space, &request, now_ms, env, context).await;
     fetch_links(&space, &request, &asked, env).await;
     match with_site(&space, |site| site.edge.begin(&asked)) {
-        Some(Begun::Decided(Decision::Answer(answer))) => sent(&answer, request.method().as_ref()),
-        Some(Begun::Decided(Decision::Forward(headers))) => {
+        Some(FirstOutcome::Decided(Decision::Answer(answer))) => {
+            sent(&answer, request.method().as_ref())
+        }
+        Some(FirstOutcome::Decided(Decision::Forward(headers))) => {
             to_gateway(&space, request, &asked, &headers).await
         }
-        Some(Begun::Asks(asking)) => {
-            sell::sell(&space, request, &asked, asking, (env, context)).await
+        Some(FirstOutcome::Asks(pending)) => {
+            sell::sell(&space, request, &asked, pending, (env, context)).await
         }
         None => sent(&misconfigured(), "GET"),
     }
@@ -203,7 +205,7 @@ pub(crate) fn feed_request(site: &Site, path: &str, now_ms: u64) -> Result<Reque
     headers.set(weir_edge::EDGE_SIGNATURE, &signed.signature)?;
     let mut init = RequestInit::new();
     init.with_headers(headers);
-    Request::new_with_init(&format!("{}{path}", site.places.origin), &init)
+    Request::new_with_init(&format!("{}{path}", site.upstreams.origin), &init)
 }
 
 /// What the origin answers: its status and its document.
@@ -280,7 +282,7 @@ pub(crate) async fn to_gateway(
     asked: &PlainRequest,
     headers: &Pairs,
 ) -> Result<Response> {
-    let gateway = with_site(space, |site| site.places.gateway.clone());
+    let gateway = with_site(space, |site| site.upstreams.gateway.clone());
     let (path, _) = path(&request)?;
     let url = format!("{}{path}", gateway.unwrap_or_default());
     came(forward(request, asked, headers, &url).await)

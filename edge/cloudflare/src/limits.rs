@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use weir_base::shared_data::SharedData;
-use weir_edge::edge::Given;
+use weir_edge::edge::EdgeSetup;
 use weir_edge::exact::ExactLimits;
 use weir_edge::host::{CONFIG, text};
 use weir_engine::event::PlainRequest;
@@ -102,7 +102,7 @@ impl Limits {
         }
         let variable = host::variables_of(request).unwrap_or_else(|| variables(&self.env));
         let json = text(&*variable, CONFIG).map_err(worker::Error::RustError)?;
-        let given = Given {
+        let given = EdgeSetup {
             variable: boxed(&variable),
             seed: 0,
             data: Rc::new(Table::open(&self.state)?),

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use futures_util::future::{Either, join_all, select};
 use weir_base::headers::VERDICT;
-use weir_edge::Sold;
-use weir_edge::asking::{Ask, Asking};
+use weir_edge::RequestOutcome;
 use weir_edge::edge::Pairs;
+use weir_edge::object_calls::{ObjectCall, PendingRequest};
 use weir_edge::stock::ORDERS;
 use weir_engine::event::PlainRequest;
-use weir_engine::redis::{Definite, Reply, Unknown};
+use weir_engine::redis::{DefiniteFailure, Reply, UnknownFailure};
 use worker::{
     Context, Date, Delay, Env, Method, Request, RequestInit, Response, Result, console_error,
 };
@@ -37,33 +37,34 @@ pub(crate) async fn sell(
     space: &str,
     request: Request,
     asked: &PlainRequest,
-    mut asking: Asking,
+    mut pending: PendingRequest,
     (env, context): (&Env, &Context),
 ) -> Result<Response> {
-    ask_all(space, &mut asking, env).await;
-    let sold = with_site(space, |site| site.edge.sold(&asking, asked)).ok_or("no edge")?;
+    ask_all(space, &mut pending, env).await;
+    let sold =
+        with_site(space, |site| site.edge.request_outcome(&pending, asked)).ok_or("no edge")?;
     match sold {
-        Sold::ToOrigin(headers) => {
-            let origin = with_site(space, |site| site.places.origin.clone());
+        RequestOutcome::ToOrigin(headers) => {
+            let origin = with_site(space, |site| site.upstreams.origin.clone());
             let url = format!("{}{ORDERS}", origin.unwrap_or_default());
             let came = host::forward(request, asked, &headers, &url).await;
             let status = came.as_ref().ok().map(Response::status_code);
             let now_ms = Date::now().as_millis();
-            with_site(space, |site| site.edge.ended(&mut asking, status, now_ms));
+            with_site(space, |site| site.edge.ended(&mut pending, status, now_ms));
             let (space, env) = (space.to_owned(), env.clone());
             // Nobody waits for what goes back.
             context.wait_until(async move {
-                ask_all(&space, &mut asking, &env).await;
-                finish(&space, asking);
+                ask_all(&space, &mut pending, &env).await;
+                finish(&space, pending);
             });
             with_verdict(host::came(came)?, &headers)
         }
-        Sold::Answer(answer) => {
-            settle(space, asking, env, context);
+        RequestOutcome::Answer(answer) => {
+            settle(space, pending, env, context);
             host::sent(&answer, request.method().as_ref())
         }
-        Sold::ToGateway(headers) => {
-            settle(space, asking, env, context);
+        RequestOutcome::ToGateway(headers) => {
+            settle(space, pending, env, context);
             host::to_gateway(space, request, asked, &headers).await
         }
     }
@@ -78,34 +79,34 @@ fn with_verdict(response: Response, headers: &Pairs) -> Result<Response> {
     Ok(response)
 }
 
-fn finish(space: &str, asking: Asking) {
-    with_site(space, |site| site.edge.finish(asking));
+fn finish(space: &str, pending: PendingRequest) {
+    with_site(space, |site| site.edge.finish(pending));
 }
 
 /// Gives back a click that led nowhere, if there is one; nobody waits for it.
-fn settle(space: &str, mut asking: Asking, env: &Env, context: &Context) {
-    if !asking.owes() {
-        return finish(space, asking);
+fn settle(space: &str, mut pending: PendingRequest, env: &Env, context: &Context) {
+    if !pending.owes() {
+        return finish(space, pending);
     }
     let (space, env) = (space.to_owned(), env.clone());
     context.wait_until(async move {
         for _ in 0..BACKS_MAX {
             let now_ms = Date::now().as_millis();
-            with_site(&space, |site| site.edge.ended(&mut asking, None, now_ms));
-            ask_all(&space, &mut asking, &env).await;
-            if !asking.owes() {
+            with_site(&space, |site| site.edge.ended(&mut pending, None, now_ms));
+            ask_all(&space, &mut pending, &env).await;
+            if !pending.owes() {
                 break;
             }
             Delay::from(BACK_PAUSE).await;
         }
-        finish(&space, asking);
+        finish(&space, pending);
     });
 }
 
 /// Asks until nothing is left to be asked.
-async fn ask_all(space: &str, asking: &mut Asking, env: &Env) {
+async fn ask_all(space: &str, pending: &mut PendingRequest, env: &Env) {
     for _ in 0..ROUNDS_MAX {
-        let asks = asking.take_asks();
+        let asks = pending.take_asks();
         if asks.is_empty() {
             return;
         }
@@ -114,35 +115,35 @@ async fn ask_all(space: &str, asking: &mut Asking, env: &Env) {
         let now_ms = Date::now().as_millis();
         with_site(space, |site| {
             for (ask, reply) in asks.iter().zip(replies) {
-                site.edge.answered(asking, ask, reply, now_ms);
+                site.edge.answered(pending, ask, reply, now_ms);
             }
         });
     }
 }
 
-async fn in_time(space: &str, ask: &Ask, env: &Env) -> Reply {
+async fn in_time(space: &str, ask: &ObjectCall, env: &Env) -> Reply {
     let limit = Delay::from(Duration::from_millis(ask.timeout_ms));
     let reply = std::pin::pin!(reply(space, ask, env));
     match select(reply, limit).await {
         Either::Left((Ok((200, replies)), _)) => Ok(replies),
         Either::Left((Ok((shard::REFUSED, _)), _)) => {
-            let reason = format!("the object of {} has refused it", ask.object);
-            Err(Definite::Refused(reason).into())
+            let reason = format!("the object of {} refused the call", ask.object);
+            Err(DefiniteFailure::Refused(reason).into())
         }
         Either::Left((Ok((status, _)), _)) => {
-            let reason = format!("the object of {} has answered {status}", ask.object);
-            Err(Unknown::LostAt(reason).into())
+            let reason = format!("the object of {} answered {status}", ask.object);
+            Err(UnknownFailure::LostAt(reason).into())
         }
         Either::Left((Err(error), _)) => {
             console_error!("weir: the object of {}: {error}", ask.object);
-            Err(Unknown::Lost.into())
+            Err(UnknownFailure::Lost.into())
         }
-        Either::Right(_) => Err(Unknown::Timeout.into()),
+        Either::Right(_) => Err(UnknownFailure::Timeout.into()),
     }
 }
 
 /// What the object answers: its status and the replies. A stub whose object has died is of no use any more.
-async fn reply(space: &str, ask: &Ask, env: &Env) -> Result<(u16, Vec<u8>)> {
+async fn reply(space: &str, ask: &ObjectCall, env: &Env) -> Result<(u16, Vec<u8>)> {
     let mut tries = 1;
     loop {
         match reply_once(space, ask, env).await {
@@ -152,7 +153,7 @@ async fn reply(space: &str, ask: &Ask, env: &Env) -> Result<(u16, Vec<u8>)> {
     }
 }
 
-async fn reply_once(space: &str, ask: &Ask, env: &Env) -> Result<(u16, Vec<u8>)> {
+async fn reply_once(space: &str, ask: &ObjectCall, env: &Env) -> Result<(u16, Vec<u8>)> {
     let object = shard::object(space, &ask.object, env)?;
     let mut init = RequestInit::new();
     init.with_method(Method::Post)

@@ -6,9 +6,9 @@ use js_sys::{Function, Reflect, Uint8Array};
 use wasm_bindgen::{JsCast, JsValue};
 use weir_base::shared_data::LocalData;
 use weir_edge::Edge;
-use weir_edge::edge::{Given, Variable};
+use weir_edge::edge::{EdgeSetup, Variable};
 use weir_edge::exact::Probe;
-use weir_edge::host::{CONFIG, Places, text};
+use weir_edge::host::{CONFIG, Upstreams, text};
 use worker::Env;
 
 use crate::front::Front;
@@ -17,7 +17,7 @@ use crate::front::Front;
 pub(crate) struct Site {
     pub(crate) edge: Edge<Rc<Front>>,
     pub(crate) front: Rc<Front>,
-    pub(crate) places: Places,
+    pub(crate) upstreams: Upstreams,
     pub(crate) exact: Option<Probe>,
 }
 
@@ -27,22 +27,22 @@ impl Site {
     /// # Errors
     /// When one is missing, or the configuration is refused.
     pub(crate) fn new(variable: Rc<Variable>, front: Rc<Front>) -> Result<Self, String> {
-        let (json, places) = (text(&*variable, CONFIG)?, Places::read(&*variable)?);
+        let (json, upstreams) = (text(&*variable, CONFIG)?, Upstreams::read(&*variable)?);
         let exact = Probe::new(json.as_bytes(), boxed(&variable));
-        let exact = exact.map_err(|error| format!("{CONFIG} is refused: {error}"))?;
+        let exact = exact.map_err(|error| format!("invalid {CONFIG}: {error}"))?;
         let variable = boxed(&variable);
-        let given = Given {
+        let given = EdgeSetup {
             variable,
             seed: unguessable()?,
             data: Rc::new(LocalData::default()),
             counts_exactly: true,
         };
         let edge = Edge::new(json.as_bytes(), given, Rc::clone(&front))
-            .map_err(|error| format!("{CONFIG} is refused: {error}"))?;
+            .map_err(|error| format!("invalid {CONFIG}: {error}"))?;
         Ok(Self {
             edge,
             front,
-            places,
+            upstreams,
             exact,
         })
     }
@@ -58,7 +58,7 @@ fn unguessable() -> Result<u64, String> {
         Ok::<_, JsValue>(bytes.to_vec())
     };
     let bytes = filled().ok().and_then(|bytes| bytes.try_into().ok());
-    let bytes: [u8; 8] = bytes.ok_or("the platform gives no random numbers")?;
+    let bytes: [u8; 8] = bytes.ok_or("the platform provides no random numbers")?;
     Ok(u64::from_be_bytes(bytes))
 }
 

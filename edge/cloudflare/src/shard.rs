@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use wasm_bindgen::{JsCast, JsValue};
 use weir_base::feed::routes::SHARD as PATH;
 use weir_edge::shard::command::prefix_of;
-use weir_edge::shard::{Held, ObjectCommands};
+use weir_edge::shard::{EdgeObject, ObjectCommands};
 use worker::{
     Date, DurableObject, Env, Method, Request, RequestInit, Response, Result, SqlStorage,
     SqlStorageValue, State, Stub, Url, durable_object,
@@ -133,7 +133,7 @@ pub struct ShardObject {
     /// What dies, if it is told to.
     #[cfg(feature = "conformance")]
     mortal: Mortal,
-    held: RefCell<Option<Held>>,
+    held: RefCell<Option<EdgeObject>>,
 }
 
 impl DurableObject for ShardObject {
@@ -186,7 +186,7 @@ impl Mortal {
             let abort = js_sys::Reflect::get(&self.0, &"abort".into())?;
             let abort: js_sys::Function = abort.dyn_into()?;
             // By itself, in a moment: what dies within a call into the module leaves the module's other calls behind.
-            let abort = abort.bind1(&self.0, &"it was told to die".into());
+            let abort = abort.bind1(&self.0, &"it was told to stop".into());
             let wait = js_sys::Reflect::get(&js_sys::global(), &"setTimeout".into())?;
             let wait: js_sys::Function = wait.dyn_into()?;
             wait.call2(&JsValue::UNDEFINED, &abort, &0.into())?;
@@ -231,27 +231,27 @@ impl ShardObject {
 }
 
 /// After how many changes the log is replaced.
-fn log_max(held: &Held) -> u32 {
+fn log_max(held: &EdgeObject) -> u32 {
     match held {
-        Held::Shard(_) => LOG_MAX,
-        Held::Link(link) => {
+        EdgeObject::Shard(_) => LOG_MAX,
+        EdgeObject::Link(link) => {
             LOG_MAX.max(u32::try_from(link.marks()).unwrap_or(u32::MAX) / LOG_PER_MARK)
         }
     }
 }
 
-fn encoded(held: &Held) -> postcard::Result<Vec<u8>> {
+fn encoded(held: &EdgeObject) -> postcard::Result<Vec<u8>> {
     match held {
-        Held::Shard(shard) => postcard::to_allocvec(shard),
-        Held::Link(link) => postcard::to_allocvec(link),
+        EdgeObject::Shard(shard) => postcard::to_allocvec(shard),
+        EdgeObject::Link(link) => postcard::to_allocvec(link),
     }
 }
 
 /// What stands in the place of a log, of the same kind.
-fn decoded(kind: &Held, bytes: &[u8]) -> postcard::Result<Held> {
+fn decoded(kind: &EdgeObject, bytes: &[u8]) -> postcard::Result<EdgeObject> {
     match kind {
-        Held::Shard(_) => postcard::from_bytes(bytes).map(Held::Shard),
-        Held::Link(_) => postcard::from_bytes(bytes).map(Held::Link),
+        EdgeObject::Shard(_) => postcard::from_bytes(bytes).map(EdgeObject::Shard),
+        EdgeObject::Link(_) => postcard::from_bytes(bytes).map(EdgeObject::Link),
     }
 }
 
@@ -273,22 +273,22 @@ impl Log {
     }
 
     /// What it makes.
-    fn read(&self, key: &str) -> Result<Held> {
+    fn read(&self, key: &str) -> Result<EdgeObject> {
         let mut whole = Vec::new();
         for row in self.rows("SELECT bytes FROM whole ORDER BY part")? {
             if let [SqlStorageValue::Blob(part)] = &row[..] {
                 whole.extend_from_slice(part);
             }
         }
-        let mut held = Held::new(key.as_bytes()).map_err(|error| error.to_string())?;
+        let mut held = EdgeObject::new(key.as_bytes()).map_err(|error| error.to_string())?;
         if !whole.is_empty() {
             held = decoded(&held, &whole).map_err(|error| error.to_string())?;
         }
         for row in self.rows("SELECT at_ms, json FROM log ORDER BY seq")? {
             let [SqlStorageValue::String(at_ms), SqlStorageValue::Blob(json)] = &row[..] else {
-                return Err("the log is damaged".into());
+                return Err("the log is corrupt".into());
             };
-            let at_ms: u64 = at_ms.parse().map_err(|_| "the log is damaged")?;
+            let at_ms: u64 = at_ms.parse().map_err(|_| "the log is corrupt")?;
             let commands = ObjectCommands::from_json(json);
             let done = commands.and_then(|commands| held.run(&commands, at_ms));
             done.map_err(|error| error.to_string())?;
@@ -329,7 +329,7 @@ impl Log {
     }
 
     /// What is held as it is stands in the place of all that made it.
-    fn replace(&self, held: &Held) -> Result<()> {
+    fn replace(&self, held: &EdgeObject) -> Result<()> {
         let whole = encoded(held).map_err(|error| error.to_string())?;
         self.0.exec("DELETE FROM whole", None)?;
         for part in whole.chunks(CHUNK_BYTES) {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use fastly::{ConfigStore, Request, SecretStore};
 use weir_edge::Edge;
-use weir_edge::edge::{Given, Variable};
+use weir_edge::edge::{EdgeSetup, Variable};
 use weir_edge::host::{CONFIG, text};
 
 use crate::shared::PopData;
@@ -21,15 +21,14 @@ pub(crate) fn edge(request: &Request) -> Result<Edge<Cached>, String> {
     let variable = variables(request);
     let json = text(&*variable, CONFIG)?;
     let space = space(request);
-    let given = Given {
+    let given = EdgeSetup {
         variable,
         seed: seed(),
         data: Rc::new(PopData::new(space.clone())),
         counts_exactly: false,
     };
-    let store = Cached::open(space).ok_or_else(|| format!("there is no KV store {STORE}"))?;
-    Edge::new(json.as_bytes(), given, store)
-        .map_err(|error| format!("{CONFIG} is refused: {error}"))
+    let store = Cached::open(space).ok_or_else(|| format!("KV store {STORE} does not exist"))?;
+    Edge::new(json.as_bytes(), given, store).map_err(|error| format!("invalid {CONFIG}: {error}"))
 }
 
 fn variables(request: &Request) -> Box<Variable> {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use weir_edge::Decision;
 use weir_edge::host::{
-    FEED_TIMEOUT_MS, FEEDS_MAX, FORWARDED_HOST, Incoming, OF_CONNECTION, Places, answered,
+    FEED_TIMEOUT_MS, FEEDS_MAX, FORWARDED_HOST, Incoming, OF_CONNECTION, Upstreams, answered,
     misconfigured, no_gateway,
 };
 use weir_edge::knowledge::Feed;
@@ -23,15 +23,15 @@ thread_local! {
 
 /// Serves a request, whatever happens.
 pub(crate) async fn serve(request: Request<Body>) -> Response<Body> {
-    let places = match places() {
-        Ok(places) => places,
+    let upstreams = match upstreams() {
+        Ok(upstreams) => upstreams,
         Err(problem) => {
             eprintln!("weir: {problem}");
             return sent(&misconfigured(), "GET");
         }
     };
-    read_feeds(&places).await;
-    let asked = asked(&request, &places);
+    read_feeds(&upstreams).await;
+    let asked = asked(&request, &upstreams);
     let (parts, body) = request.into_parts();
     let decision = with_edge(|settings| settings.edge.decide(&asked));
     match decision {
@@ -39,7 +39,7 @@ pub(crate) async fn serve(request: Request<Body>) -> Response<Body> {
         Some(Decision::Forward(headers)) => {
             let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
             let host = asked.headers.get(":authority").unwrap_or_default();
-            let to = format!("{}{path}", places.gateway);
+            let to = format!("{}{path}", upstreams.gateway);
             let came = forward(&to, parts.method, headers, &host, body).await;
             came.unwrap_or_else(|error| {
                 eprintln!("weir: no answer from the gateway: {error:#}");
@@ -51,12 +51,12 @@ pub(crate) async fn serve(request: Request<Body>) -> Response<Body> {
 }
 
 /// Where requests go; with the first one, all that the environment says is read.
-fn places() -> Result<Places, String> {
+fn upstreams() -> Result<Upstreams, String> {
     SETTINGS.with_borrow_mut(|settings| {
         if settings.is_none() {
             *settings = Some(Settings::read()?);
         }
-        let read = settings.as_ref().map(|settings| settings.places.clone());
+        let read = settings.as_ref().map(|settings| settings.upstreams.clone());
         read.ok_or_else(String::new)
     })
 }
@@ -75,19 +75,19 @@ fn now_ms() -> u64 {
 // --- feeds
 
 /// Asks for what is due. If the origin does not answer, what is known counts for as long as it may.
-async fn read_feeds(places: &Places) {
+async fn read_feeds(upstreams: &Upstreams) {
     for _ in 0..FEEDS_MAX {
         let Some(Some((feed, path))) = with_edge(|settings| settings.edge.due(now_ms())) else {
             return;
         };
-        if let Err(error) = read_feed(places, feed, &path).await {
+        if let Err(error) = read_feed(upstreams, feed, &path).await {
             eprintln!("weir: {path}: {error:#}");
         }
     }
 }
 
-async fn read_feed(places: &Places, feed: Feed, path: &str) -> Result<(), Error> {
-    let mut response = feed_client().send(feed_request(places, path)?).await?;
+async fn read_feed(upstreams: &Upstreams, feed: Feed, path: &str) -> Result<(), Error> {
+    let mut response = feed_client().send(feed_request(upstreams, path)?).await?;
     let status = response.status().as_u16();
     let text = response.body_mut().bytes_contents().await?;
     let taken = with_edge(|settings| settings.edge.take(feed, status, &text, now_ms()));
@@ -102,9 +102,9 @@ fn feed_client() -> Client {
     client
 }
 
-fn feed_request(places: &Places, path: &str) -> Result<Request<Body>, Error> {
+fn feed_request(upstreams: &Upstreams, path: &str) -> Result<Request<Body>, Error> {
     let signed = with_edge(|settings| settings.edge.stamp("GET", path, "", now_ms()));
-    let mut request = Request::get(format!("{}{path}", places.origin));
+    let mut request = Request::get(format!("{}{path}", upstreams.origin));
     if let Some(signed) = signed {
         request = request
             .header(weir_edge::EDGE, signed.value)
@@ -116,7 +116,7 @@ fn feed_request(places: &Places, path: &str) -> Result<Request<Body>, Error> {
 // --- a request
 
 /// The request as engines see it.
-fn asked(request: &Request<Body>, places: &Places) -> PlainRequest {
+fn asked(request: &Request<Body>, upstreams: &Upstreams) -> PlainRequest {
     let uri = request.uri();
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let incoming = Incoming {
@@ -126,7 +126,7 @@ fn asked(request: &Request<Body>, places: &Places) -> PlainRequest {
             .authority()
             .map(|authority| authority.as_str().as_bytes()),
         client: None,
-        client_header: places.client_header.as_deref(),
+        client_header: upstreams.client_header.as_deref(),
         now_ms: now_ms(),
     };
     let headers = request.headers().iter();

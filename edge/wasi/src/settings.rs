@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use weir_base::shared_data::LocalData;
-use weir_edge::edge::Given;
-use weir_edge::host::{CONFIG, Places, text};
+use weir_edge::edge::EdgeSetup;
+use weir_edge::host::{CONFIG, Upstreams, text};
 use weir_edge::store::MemoryStore;
 use weir_edge::{Edge, Store};
 
@@ -16,15 +16,15 @@ pub(crate) type AnyStore = Box<dyn Store>;
 /// An edge, and where it sends what.
 pub(crate) struct Settings {
     pub(crate) edge: Edge<AnyStore>,
-    pub(crate) places: Places,
+    pub(crate) upstreams: Upstreams,
 }
 
 impl Settings {
     /// Reads the environment.
     pub(crate) fn read() -> Result<Self, String> {
         let variable = |name: &str| std::env::var(name).ok().map(String::into_bytes);
-        let (json, places) = (text(&variable, CONFIG)?, Places::read(&variable)?);
-        let given = Given {
+        let (json, upstreams) = (text(&variable, CONFIG)?, Upstreams::read(&variable)?);
+        let given = EdgeSetup {
             variable: Box::new(variable),
             seed: random(),
             data: Rc::new(LocalData::default()),
@@ -35,8 +35,8 @@ impl Settings {
             None => Box::new(MemoryStore::default()),
         };
         let edge = Edge::new(json.as_bytes(), given, store)
-            .map_err(|error| format!("{CONFIG} is refused: {error}"))?;
-        Ok(Self { edge, places })
+            .map_err(|error| format!("invalid {CONFIG}: {error}"))?;
+        Ok(Self { edge, upstreams })
     }
 }
 

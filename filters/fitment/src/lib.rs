@@ -3,7 +3,7 @@
 //! What it does is in [`weir_fitment::engine`]; how that runs in Envoy is in [`weir_proxy_kit`]. Here they meet.
 
 use weir_base::FieldError;
-use weir_proxy_kit::{Configured, Filter};
+use weir_proxy_kit::{ConfiguredEngine, Filter};
 
 /// The filter.
 #[derive(Clone, Copy, Debug)]
@@ -12,7 +12,7 @@ pub struct Fitment;
 impl Filter for Fitment {
     type Engine = weir_fitment::engine::Fitment;
 
-    fn configure(json: &[u8]) -> Result<Configured<Self::Engine>, FieldError> {
+    fn configure(json: &[u8]) -> Result<ConfiguredEngine<Self::Engine>, FieldError> {
         weir_fitment::engine::configure(json)
     }
 }

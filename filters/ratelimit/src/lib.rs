@@ -5,7 +5,7 @@
 use weir_base::FieldError;
 use weir_limit::engine::Limiter;
 use weir_proxy_kit::shared::{HostData, ProxyHost};
-use weir_proxy_kit::{Configured, Filter};
+use weir_proxy_kit::{ConfiguredEngine, Filter};
 
 /// Whether this module is called back for responses: a variant of its own, see `Cargo.toml`.
 const SEES_RESPONSES: bool = cfg!(feature = "response-headers");
@@ -17,7 +17,7 @@ pub struct RateLimit;
 impl Filter for RateLimit {
     type Engine = Limiter<HostData>;
 
-    fn configure(json: &[u8]) -> Result<Configured<Self::Engine>, FieldError> {
+    fn configure(json: &[u8]) -> Result<ConfiguredEngine<Self::Engine>, FieldError> {
         weir_limit::engine::configure(json, &ProxyHost, SEES_RESPONSES)
     }
 }

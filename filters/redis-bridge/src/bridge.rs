@@ -18,10 +18,10 @@ use std::rc::Rc;
 use weir_base::resp::{Direction, Framer};
 use weir_proxy_kit::bridge as words;
 
-use crate::chunk::{Decoder, Over};
+use crate::chunk::{BodyEnd, Decoder};
 use crate::config::Config;
 use crate::head;
-use crate::message::{BODY_LEN_MAX, Chunk, Reader, Refused};
+use crate::message::{BODY_LEN_MAX, Chunk, Reader, RejectedMessage};
 
 /// What makes the other side answer, and so lets a refusal be written.
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
@@ -84,12 +84,12 @@ impl Bridge {
             _ if bytes.is_empty() => Ok(None),
             State::Head(_) => self.head(bytes),
             State::Open(stream) => stream.inbound(bytes, &self.config),
-            State::Denying(_) | State::Closed => Err(Over),
+            State::Denying(_) | State::Closed => Err(BodyEnd),
         };
         match passed {
             Ok(None) => Inbound::Wait,
             Ok(Some(bytes)) => Inbound::Pass(bytes),
-            Err(Over) => {
+            Err(BodyEnd) => {
                 self.state = State::Closed;
                 Inbound::Close
             }
@@ -97,9 +97,9 @@ impl Bridge {
     }
 
     /// Bytes of the head, and perhaps of what follows it; says what passes.
-    fn head(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>, Over> {
+    fn head(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>, BodyEnd> {
         let State::Head(received) = &mut self.state else {
-            return Err(Over);
+            return Err(BodyEnd);
         };
         received.extend_from_slice(bytes);
         match head::read(received) {
@@ -160,7 +160,7 @@ enum Call {
     /// It has gone on; its replies are coming in.
     Answering(Replies),
     /// It was refused; that goes out with the next bytes from the other side.
-    Refusing(Refused),
+    Refusing(RejectedMessage),
 }
 
 impl Default for Call {
@@ -171,13 +171,13 @@ impl Default for Call {
 
 impl Stream {
     /// Says what passes to Redis, if anything does.
-    fn inbound(&mut self, mut bytes: &[u8], config: &Config) -> Result<Option<Vec<u8>>, Over> {
+    fn inbound(&mut self, mut bytes: &[u8], config: &Config) -> Result<Option<Vec<u8>>, BodyEnd> {
         let mut passed = None;
         while let Some(mut data) = self.chunks.next(&mut bytes)? {
             passed = self.data(&mut data, config).or(passed);
             // A second call before the first is answered: replies could no longer be told apart.
             if !data.is_empty() {
-                return Err(Over);
+                return Err(BodyEnd);
             }
         }
         Ok(passed)
@@ -275,7 +275,7 @@ impl Replies {
         let progress = self.framer.advance(bytes, self.missing);
         let progress = progress.map_err(|_| "the replies are not RESP")?;
         if progress.used < bytes.len() {
-            return Err("there are more replies than commands");
+            return Err("more replies than commands");
         }
         self.missing -= progress.frames;
         self.chunk.push(bytes);
@@ -284,8 +284,8 @@ impl Replies {
 }
 
 /// A call's body that may pass, and how many commands it holds.
-fn counted(body: Vec<u8>, commands_max: usize) -> Result<(usize, Vec<u8>), Refused> {
-    let commands = count_commands(&body, commands_max).map_err(Refused::whole)?;
+fn counted(body: Vec<u8>, commands_max: usize) -> Result<(usize, Vec<u8>), RejectedMessage> {
+    let commands = count_commands(&body, commands_max).map_err(RejectedMessage::whole)?;
     Ok((commands, body))
 }
 
@@ -299,7 +299,7 @@ fn count_commands(body: &[u8], commands_max: usize) -> Result<usize, &'static st
         .advance(body, commands_max)
         .map_err(|_| "the body is not RESP commands")?;
     if progress.used < body.len() {
-        return Err("there are more commands than commands_max");
+        return Err("more commands than commands_max");
     }
     if progress.frames == 0 || !framer.is_between_frames() {
         return Err("the body does not end with a whole command");
@@ -471,7 +471,7 @@ mod tests {
         check_refused(b"\0\x00\x10\0\x01", long);
         check_refused(b"\0\xff\xff\xff\xffabc", long);
         let many = message(&b"*1\r\n$1\r\nx\r\n".repeat(4_097));
-        check_refused(&many, "there are more commands than commands_max");
+        check_refused(&many, "more commands than commands_max");
     }
 
     #[test]
@@ -503,10 +503,7 @@ mod tests {
     #[test]
     fn bad_replies_end_the_stream_and_never_meet_the_next_call() {
         check_failed(&[b"HTTP"], "the replies are not RESP");
-        check_failed(
-            &[b"+A\r\n", b"+B\r\n+C\r\n"],
-            "there are more replies than commands",
-        );
+        check_failed(&[b"+A\r\n", b"+B\r\n+C\r\n"], "more replies than commands");
         check_failed(
             &[b"+A\r\n", b"$100\r\n", &[b'x'; 20]],
             "the replies are longer than replies_bytes_max",

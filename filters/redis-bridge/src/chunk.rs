@@ -7,19 +7,19 @@ const LINE_LEN_MAX: usize = 64;
 
 /// Nothing more can be read: the caller has ended its body, or does not keep to chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Over;
+pub(crate) struct BodyEnd;
 
 /// Takes chunks apart. It holds no more than a size line.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    next: Next,
+    next: ChunkState,
     /// What has come of a size line.
     line: Vec<u8>,
 }
 
 /// What comes next.
 #[derive(Clone, Copy, Debug, Default)]
-enum Next {
+enum ChunkState {
     #[default]
     SizeLine,
     /// This many bytes of what the chunk holds, at least one.
@@ -35,10 +35,10 @@ impl Decoder {
     /// gives that piece, at least a byte: `None` if `input` has ended before.
     ///
     /// # Errors
-    /// [`Over`]; the decoder is of no use after it.
-    pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<&'a [u8]>, Over> {
+    /// [`BodyEnd`]; the decoder is of no use after it.
+    pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<&'a [u8]>, BodyEnd> {
         while let Some((&byte, rest)) = input.split_first() {
-            if let Next::Data(missing) = self.next {
+            if let ChunkState::Data(missing) = self.next {
                 return Ok(Some(self.data(missing, input)));
             }
             *input = rest;
@@ -54,39 +54,39 @@ impl Decoder {
         let (data, rest) = input.split_at(length);
         *input = rest;
         self.next = match missing - length as u64 {
-            0 => Next::Cr,
-            missing => Next::Data(missing),
+            0 => ChunkState::Cr,
+            missing => ChunkState::Data(missing),
         };
         data
     }
 
     /// Takes a byte that is not data; says what comes after it.
-    fn byte(&mut self, byte: u8) -> Result<Next, Over> {
+    fn byte(&mut self, byte: u8) -> Result<ChunkState, BodyEnd> {
         match (self.next, byte) {
-            (Next::SizeLine, _) => self.line_byte(byte),
-            (Next::Cr, b'\r') => Ok(Next::Lf),
-            (Next::Lf, b'\n') => Ok(Next::SizeLine),
-            _ => Err(Over),
+            (ChunkState::SizeLine, _) => self.line_byte(byte),
+            (ChunkState::Cr, b'\r') => Ok(ChunkState::Lf),
+            (ChunkState::Lf, b'\n') => Ok(ChunkState::SizeLine),
+            _ => Err(BodyEnd),
         }
     }
 
-    fn line_byte(&mut self, byte: u8) -> Result<Next, Over> {
+    fn line_byte(&mut self, byte: u8) -> Result<ChunkState, BodyEnd> {
         self.line.push(byte);
         if byte != b'\n' {
             let has_room = self.line.len() < LINE_LEN_MAX;
             return if has_room {
-                Ok(Next::SizeLine)
+                Ok(ChunkState::SizeLine)
             } else {
-                Err(Over)
+                Err(BodyEnd)
             };
         }
         match parse_chunk_size(&self.line) {
             Ok(Status::Complete((_, size))) if size > 0 => {
                 self.line.clear();
-                Ok(Next::Data(size))
+                Ok(ChunkState::Data(size))
             }
             // Size 0 ends the body. A line feed that ends no line stands in an extension.
-            _ => Err(Over),
+            _ => Err(BodyEnd),
         }
     }
 }
@@ -95,8 +95,8 @@ impl Decoder {
 mod tests {
     use super::*;
 
-    /// What the chunks in `pieces` hold, or `Over` after it.
-    fn read(pieces: &[&[u8]]) -> (Vec<u8>, Result<(), Over>) {
+    /// What the chunks in `pieces` hold, or `BodyEnd` after it.
+    fn read(pieces: &[&[u8]]) -> (Vec<u8>, Result<(), BodyEnd>) {
         let (mut decoder, mut data) = (Decoder::default(), Vec::new());
         for mut piece in pieces.iter().copied() {
             loop {
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn it_is_over_with_the_last_chunk_and_with_whatever_is_no_chunk() {
         let over = |input: &str, data: &str| {
-            let expected = (data.as_bytes().to_vec(), Err(Over));
+            let expected = (data.as_bytes().to_vec(), Err(BodyEnd));
             assert_eq!(read(&[input.as_bytes()]), expected, "{input:?}");
         };
         over("1\r\na\r\n0\r\n", "a");

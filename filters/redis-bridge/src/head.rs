@@ -10,7 +10,7 @@ const HEADERS_MAX: usize = 64;
 pub(crate) const STREAM: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-type: application/grpc\r\ntransfer-encoding: chunked\r\n\r\n";
 
-const NOT_CHUNKED: &str = "the body must be chunked: calls come by a gRPC stream";
+const NOT_CHUNKED: &str = "the body must be chunked: only gRPC streams can call the bridge";
 
 /// Reads the head at the start of `input`, which must open a stream, and gives its length, up to
 /// and with the empty line: `None` if it is not there whole yet.

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_has_a_name_and_a_redis_without_password_is_told_nothing() {
+    fn user_login_sends_name_and_passwordless_redis_gets_no_auth() {
         let named = command(Some("weir"), b"p");
         assert_eq!(named, b"*3\r\n$4\r\nAUTH\r\n$4\r\nweir\r\n$1\r\np\r\n");
         let mut login = Login::new(None);

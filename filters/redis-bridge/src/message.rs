@@ -18,14 +18,14 @@ pub(crate) const BODY_LEN_MAX: usize = u32::MAX as usize - PREFIX_LEN;
 
 /// A message that is not read, and whose own bytes do not count as a second one.
 #[derive(Debug)]
-pub(crate) struct Refused {
+pub(crate) struct RejectedMessage {
     /// Why.
     pub reason: &'static str,
     /// How many of its bytes are still to come.
     missing: usize,
 }
 
-impl Refused {
+impl RejectedMessage {
     /// A message that has come whole.
     pub fn whole(reason: &'static str) -> Self {
         Self { reason, missing: 0 }
@@ -59,7 +59,7 @@ impl Reader {
         &mut self,
         data: &mut &[u8],
         length_max: usize,
-    ) -> Result<Option<Vec<u8>>, Refused> {
+    ) -> Result<Option<Vec<u8>>, RejectedMessage> {
         while self.prefix_len < PREFIX_LEN {
             let Some((&byte, rest)) = data.split_first() else {
                 return Ok(None);
@@ -78,10 +78,10 @@ impl Reader {
     }
 
     /// What the prefix says, which has come whole.
-    fn checked_length(&self, length_max: usize) -> Result<usize, Refused> {
+    fn checked_length(&self, length_max: usize) -> Result<usize, RejectedMessage> {
         // The lower four bytes, so it fits.
         let missing = (self.prefix & u64::from(u32::MAX)) as usize;
-        let refused = |reason| Err(Refused { reason, missing });
+        let refused = |reason| Err(RejectedMessage { reason, missing });
         if self.prefix >> 32 != 0 {
             return refused("the message has flags");
         }

@@ -117,7 +117,7 @@ fn assert_takes_no_more(connection: &Connection) {
 }
 
 #[test]
-fn a_bad_head_is_answered_with_400_and_nothing_of_it_reaches_redis() {
+fn bad_request_head_gets_400_and_never_reaches_redis() {
     let host = start("");
     let connection = host.connection(0);
     let passed = connection.downstream(b"POST / HTTP/1.1\r\ncontent-length: 14\r\n\r\n");
@@ -175,7 +175,7 @@ fn limits_are_configuration_and_end_the_stream() {
 }
 
 #[test]
-fn a_second_call_before_the_first_is_answered_closes_the_connection() {
+fn second_call_before_first_reply_closes_the_connection() {
     let host = start("");
     let connection = open(&host);
     connection.downstream(call(PING));
@@ -245,7 +245,7 @@ fn start_with_password() -> Host {
 }
 
 #[test]
-fn a_password_is_said_once_a_connection_and_its_reply_is_for_nobody() {
+fn password_is_sent_once_per_connection_and_reply_is_dropped() {
     let host = start_with_password();
     for _ in 0..2 {
         let connection = open(&host);

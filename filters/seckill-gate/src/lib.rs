@@ -4,7 +4,7 @@
 
 use weir_base::FieldError;
 use weir_proxy_kit::shared::{HostData, ProxyHost};
-use weir_proxy_kit::{Configured, Filter};
+use weir_proxy_kit::{ConfiguredEngine, Filter};
 use weir_sale::engine::Gate;
 
 /// The filter.
@@ -14,7 +14,7 @@ pub struct SeckillGate;
 impl Filter for SeckillGate {
     type Engine = Gate<HostData>;
 
-    fn configure(json: &[u8]) -> Result<Configured<Self::Engine>, FieldError> {
+    fn configure(json: &[u8]) -> Result<ConfiguredEngine<Self::Engine>, FieldError> {
         weir_sale::engine::configure(json, &ProxyHost)
     }
 }

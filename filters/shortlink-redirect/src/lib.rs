@@ -5,7 +5,7 @@
 use weir_base::FieldError;
 use weir_link::engine::Links;
 use weir_proxy_kit::shared::ProxyHost;
-use weir_proxy_kit::{Configured, Filter};
+use weir_proxy_kit::{ConfiguredEngine, Filter};
 
 /// The filter.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ pub struct ShortlinkRedirect;
 impl Filter for ShortlinkRedirect {
     type Engine = Links;
 
-    fn configure(json: &[u8]) -> Result<Configured<Self::Engine>, FieldError> {
+    fn configure(json: &[u8]) -> Result<ConfiguredEngine<Self::Engine>, FieldError> {
         weir_link::engine::configure(json, &ProxyHost)
     }
 }

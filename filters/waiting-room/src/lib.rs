@@ -4,7 +4,7 @@
 
 use weir_base::FieldError;
 use weir_proxy_kit::shared::{HostData, ProxyHost};
-use weir_proxy_kit::{Configured, Filter};
+use weir_proxy_kit::{ConfiguredEngine, Filter};
 
 /// The filter.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +13,7 @@ pub struct WaitingRoom;
 impl Filter for WaitingRoom {
     type Engine = weir_room::engine::WaitingRoom<HostData>;
 
-    fn configure(json: &[u8]) -> Result<Configured<Self::Engine>, FieldError> {
+    fn configure(json: &[u8]) -> Result<ConfiguredEngine<Self::Engine>, FieldError> {
         weir_room::engine::configure(json, &ProxyHost)
     }
 }

@@ -80,14 +80,13 @@ fn answerable(guest: &Guest<'_>, call: &'static str) -> Option<StreamId> {
     }
     let Some(Owner::Http(stream)) = target.map(|(_, context)| context.owner) else {
         let why = format!(
-            "the effective context {id} is no HTTP stream; Envoy applies the call to it all the same. \
-             Call set_effective_context first, and check it"
+            "the effective context {id} is not an HTTP stream, but Envoy applies the call to it anyway; call set_effective_context first, and check its result"
         );
         violation(guest, call, why);
         return None;
     };
     if world(guest).streams[stream].answer_queued {
-        let why = format!("context {id} has been answered already; one stream gets one reply");
+        let why = format!("context {id} already has a reply; send one reply per stream");
         violation(guest, call, why);
         return None;
     }

@@ -94,7 +94,7 @@ fn send(guest: &Guest<'_>, id: u32, message: Vec<u8>) -> Outcome {
     }
     if matches!(state(guest, id)?, GrpcState::Closing | GrpcState::Ended) {
         let why = format!(
-            "one side has closed stream {id} already; Envoy writes to a stream that may be reset"
+            "one side has already closed stream {id}; Envoy writes to a stream that may be reset"
         );
         violation(guest, "proxy_grpc_send", why);
         return Ok(());
@@ -128,8 +128,7 @@ fn cancel(guest: &Guest<'_>, id: u32) -> Outcome {
     }
     if state(guest, id)? == GrpcState::Receiving {
         let why = format!(
-            "stream {id} is cancelled in its own proxy_on_grpc_receive; Envoy goes on reading from it, and uses \
-             freed memory if the same bytes close it"
+            "stream {id} is cancelled in its own proxy_on_grpc_receive; Envoy continues reading from it, and uses freed memory if the same bytes close it"
         );
         violation(guest, "proxy_grpc_cancel", why);
         return Ok(());
@@ -147,8 +146,7 @@ fn close(guest: &Guest<'_>, id: u32) -> Outcome {
     }
     if state(guest, id)? != GrpcState::Open {
         let why = format!(
-            "stream {id} is ended twice or in its own callback; Envoy writes the end to it even if it has been \
-             reset. Call proxy_grpc_cancel in proxy_on_grpc_close"
+            "stream {id} is ended twice or in its own callback, and Envoy writes the end even if the stream was reset; call proxy_grpc_cancel in proxy_on_grpc_close"
         );
         violation(guest, "proxy_grpc_close", why);
         return Ok(());

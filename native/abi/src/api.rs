@@ -32,7 +32,7 @@ impl Buffer {
         length: 0,
     };
 
-    pub(crate) fn of(bytes: &[u8]) -> Self {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         Self {
             start: bytes.as_ptr(),
             length: bytes.len(),

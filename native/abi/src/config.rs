@@ -38,7 +38,7 @@ impl ConfigHost<'_> {
     pub fn define_counter(&self, name: &str, label: Option<&str>) -> Option<MetricId> {
         let labels = labels(label);
         let mut id = 0;
-        let name = Buffer::of(name.as_bytes());
+        let name = Buffer::from_bytes(name.as_bytes());
         // SAFETY: all pointers are to live memory of the lengths that are said; Envoy copies.
         let status = unsafe {
             (api()?.define_counter)(self.raw, name, labels.as_ptr(), labels.len(), &raw mut id)
@@ -74,11 +74,14 @@ impl ConfigHost<'_> {
         timeout_ms: u64,
     ) -> Option<u64> {
         let pair = |(name, value): &(&str, &str)| HeaderPair {
-            name: Buffer::of(name.as_bytes()),
-            value: Buffer::of(value.as_bytes()),
+            name: Buffer::from_bytes(name.as_bytes()),
+            value: Buffer::from_bytes(value.as_bytes()),
         };
         let headers: Vec<HeaderPair> = headers.iter().map(pair).collect();
-        let (cluster, body) = (Buffer::of(cluster.as_bytes()), Buffer::of(body));
+        let (cluster, body) = (
+            Buffer::from_bytes(cluster.as_bytes()),
+            Buffer::from_bytes(body),
+        );
         let mut id = 0;
         let (list, count) = (headers.as_ptr(), headers.len());
         // SAFETY: all pointers are to live memory of the lengths that are said; Envoy copies.
@@ -98,7 +101,7 @@ impl ConfigHost<'_> {
 }
 
 fn labels(label: Option<&str>) -> Vec<Buffer> {
-    let label = label.map(|label| Buffer::of(label.as_bytes()));
+    let label = label.map(|label| Buffer::from_bytes(label.as_bytes()));
     label.into_iter().collect()
 }
 

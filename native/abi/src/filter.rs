@@ -88,7 +88,7 @@ impl<'h> Filter<'h> {
     /// The value at a place, and how many there are.
     fn value(&self, api: &Api, name: &str, index: usize) -> Option<(&[u8], usize)> {
         let (mut value, mut count) = (Buffer::EMPTY, 0);
-        let name = Buffer::of(name.as_bytes());
+        let name = Buffer::from_bytes(name.as_bytes());
         let (to, size) = (&raw mut value, &raw mut count);
         // SAFETY: both pointers are to live, aligned values; Envoy only reads the name.
         let is_there =
@@ -127,25 +127,25 @@ impl<'h> Filter<'h> {
 
     /// Adds a request header, beside any of its name. Whether Envoy did.
     pub fn add_request_header(&mut self, name: &str, value: &str) -> bool {
-        let value = Buffer::of(value.as_bytes());
+        let value = Buffer::from_bytes(value.as_bytes());
         self.change(|api| api.add_header, REQUEST_HEADERS, name, value)
     }
 
     /// Sets a request header, in the place of any of its name. Whether Envoy did.
     pub fn set_request_header(&mut self, name: &str, value: &str) -> bool {
-        let value = Buffer::of(value.as_bytes());
+        let value = Buffer::from_bytes(value.as_bytes());
         self.change(|api| api.set_header, REQUEST_HEADERS, name, value)
     }
 
     /// Sets a header of the response that is about to go. Whether Envoy did.
     pub fn set_response_header(&mut self, name: &str, value: &str) -> bool {
-        let value = Buffer::of(value.as_bytes());
+        let value = Buffer::from_bytes(value.as_bytes());
         self.change(|api| api.set_header, RESPONSE_HEADERS, name, value)
     }
 
     /// Adds a header to the response that is about to go, beside any of its name. Whether Envoy did.
     pub fn add_response_header(&mut self, name: &str, value: &str) -> bool {
-        let value = Buffer::of(value.as_bytes());
+        let value = Buffer::from_bytes(value.as_bytes());
         self.change(|api| api.add_header, RESPONSE_HEADERS, name, value)
     }
 
@@ -156,7 +156,7 @@ impl<'h> Filter<'h> {
         name: &str,
         value: Buffer,
     ) -> bool {
-        let name = Buffer::of(name.as_bytes());
+        let name = Buffer::from_bytes(name.as_bytes());
         // SAFETY: the filter is alive during its hook; Envoy copies name and value.
         api().is_some_and(|api| unsafe { function(api)(self.raw, map, name, value) })
     }
@@ -218,14 +218,14 @@ impl<'h> Filter<'h> {
             return false;
         };
         let pair = |(name, value): &(&[u8], &[u8])| HeaderPair {
-            name: Buffer::of(name),
-            value: Buffer::of(value),
+            name: Buffer::from_bytes(name),
+            value: Buffer::from_bytes(value),
         };
         let send = |headers: &[HeaderPair]| {
             let (start, count) = (headers.as_ptr(), headers.len());
             let (body, details) = (
-                Buffer::of(response.body),
-                Buffer::of(response.details.as_bytes()),
+                Buffer::from_bytes(response.body),
+                Buffer::from_bytes(response.details.as_bytes()),
             );
             // SAFETY: all pointers are to live memory of the lengths that are said; Envoy copies.
             unsafe {

@@ -105,7 +105,7 @@ pub fn program_init() -> *const c_char {
         Ok(()) => ABI_VERSION.as_ptr(),
         Err(missing) => {
             // Envoy's own log may be what is missing.
-            eprintln!("weir: this Envoy has no {missing}, so the module cannot run in it");
+            eprintln!("weir: this Envoy lacks {missing}, so the module cannot run");
             core::ptr::null()
         }
     }
@@ -125,7 +125,7 @@ pub unsafe fn config_new<M: Module>(raw: RawHost, name: Buffer, config: Buffer) 
         None => {
             crate::log(
                 Level::Error,
-                "weir: the configuration is refused: it made the module panic",
+                "weir: configuration refused: it made the module panic",
             );
             core::ptr::null()
         }
@@ -300,7 +300,9 @@ pub unsafe fn filter_destroy<M: Module>(stream: Pointer) {
     // SAFETY: `filter_new` made it, and Envoy gives it back once.
     let stream = unsafe { Rc::from_raw(stream.cast::<StreamOf<M>>()) };
     stream.is_done.set(true);
-    guarded::<M, _>(None, Some(&stream.stream), || M::gone(&stream.stream));
+    guarded::<M, _>(None, Some(&stream.stream), || {
+        M::stream_destroyed(&stream.stream)
+    });
     // Drops what the module keeps for the stream, which is its code, too.
     guarded::<M, _>(None, None, || drop(stream));
 }
@@ -433,10 +435,10 @@ macro_rules! module {
             extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_complete(raw: *mut c_void, stream: *const c_void, id: u64) {}
             #[unsafe(no_mangle)]
             extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_reset(raw: *mut c_void, stream: *const c_void, id: u64, reason: u32) {}
-            #[unsafe(no_mangle)]
-            extern "C" fn envoy_dynamic_module_on_http_filter_downstream_above_write_buffer_high_watermark(raw: *mut c_void, stream: *const c_void) {}
-            #[unsafe(no_mangle)]
-            extern "C" fn envoy_dynamic_module_on_http_filter_downstream_below_write_buffer_low_watermark(raw: *mut c_void, stream: *const c_void) {}
+            #[unsafe(export_name = "envoy_dynamic_module_on_http_filter_downstream_above_write_buffer_high_watermark")]
+            extern "C" fn downstream_high_watermark(raw: *mut c_void, stream: *const c_void) {}
+            #[unsafe(export_name = "envoy_dynamic_module_on_http_filter_downstream_below_write_buffer_low_watermark")]
+            extern "C" fn downstream_low_watermark(raw: *mut c_void, stream: *const c_void) {}
         }
     };
 }

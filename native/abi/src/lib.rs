@@ -37,6 +37,6 @@ use api::{Buffer, api};
 pub fn log(level: Level, text: &str) {
     if let Some(api) = api() {
         // SAFETY: Envoy copies the text; its log has a lock.
-        unsafe { (api.log)(level as u32, Buffer::of(text.as_bytes())) }
+        unsafe { (api.log)(level as u32, Buffer::from_bytes(text.as_bytes())) }
     }
 }

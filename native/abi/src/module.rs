@@ -107,7 +107,7 @@ pub trait Module: 'static {
     fn completed(stream: &Self::Stream, filter: Filter<'_>);
 
     /// The stream's filter is gone. What calls Envoy for it must end before this returns.
-    fn gone(stream: &Self::Stream);
+    fn stream_destroyed(stream: &Self::Stream);
 
     /// What is made of one network filter's configuration. All its connections share it.
     type NetworkConfig: Send + Sync + 'static;

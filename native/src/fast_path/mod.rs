@@ -23,7 +23,7 @@ use weir_engine::config::parse;
 use weir_engine::{Answer, EarlyDecision, Headers, Request};
 use weir_envoy_abi::{self as abi, Connection, ReadStatus};
 
-use crate::desk::Desk;
+use crate::engine_host::EngineHost;
 use crate::filters::{guard, worker_index};
 use crate::shared::now_ms;
 
@@ -118,7 +118,7 @@ impl FastPath {
     }
 
     /// The engines of this thread, in their order; none if one of them is missing.
-    fn desks(&self) -> Vec<Arc<Desk>> {
+    fn hosts(&self) -> Vec<Arc<EngineHost>> {
         let found = self.settings.ask.iter().map(|name| registered(name));
         let found: Option<Vec<_>> = found.collect();
         if found.is_none() && !self.has_logged_missing.swap(true, Ordering::Relaxed) {
@@ -133,23 +133,23 @@ impl FastPath {
 }
 
 /// The engines of HTTP filters, by `native.name`. Those of a configuration that has gone are dropped with it.
-fn names() -> MutexGuard<'static, HashMap<String, Vec<Weak<Desk>>>> {
-    static NAMES: OnceLock<Mutex<HashMap<String, Vec<Weak<Desk>>>>> = OnceLock::new();
+fn names() -> MutexGuard<'static, HashMap<String, Vec<Weak<EngineHost>>>> {
+    static NAMES: OnceLock<Mutex<HashMap<String, Vec<Weak<EngineHost>>>>> = OnceLock::new();
     let names = NAMES.get_or_init(Mutex::default);
     names.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Lets the fast path ask the engines of an HTTP filter. A later configuration of the same name takes the place of this one.
-pub fn register(name: &str, desks: &[Arc<Desk>]) {
-    let desks = desks.iter().map(Arc::downgrade).collect();
-    names().insert(name.to_owned(), desks);
+pub fn register(name: &str, hosts: &[Arc<EngineHost>]) {
+    let hosts = hosts.iter().map(Arc::downgrade).collect();
+    names().insert(name.to_owned(), hosts);
 }
 
 /// The engine of this thread, of the HTTP filter with this name.
-fn registered(name: &str) -> Option<Arc<Desk>> {
+fn registered(name: &str) -> Option<Arc<EngineHost>> {
     let names = names();
-    let desks = names.get(name)?;
-    desks.get(worker_index() % desks.len().max(1))?.upgrade()
+    let hosts = names.get(name)?;
+    hosts.get(worker_index() % hosts.len().max(1))?.upgrade()
 }
 
 /// Whose turn it is on a connection.
@@ -166,7 +166,7 @@ enum Turn {
 /// One connection of a client.
 pub struct FastConnection {
     config: Arc<FastPath>,
-    desks: Vec<Arc<Desk>>,
+    hosts: Vec<Arc<EngineHost>>,
     /// The client's address, as `address:port`.
     address: String,
     is_tls: bool,
@@ -198,14 +198,14 @@ enum Step {
 impl FastConnection {
     /// A connection that has just begun.
     pub fn new(config: &Arc<FastPath>, connection: &Connection<'_>) -> Self {
-        let desks = config.desks();
-        let turn = match desks.is_empty() {
+        let hosts = config.hosts();
+        let turn = match hosts.is_empty() {
             true => Turn::Lost,
             false => Turn::Fast,
         };
         Self {
             config: Arc::clone(config),
-            desks,
+            hosts,
             address: connection.remote_address(),
             is_tls: connection.is_tls(),
             turn: RefCell::new(turn),
@@ -278,8 +278,8 @@ impl FastConnection {
         };
         self.answered.set(0);
         self.http_at.set(Instant::now());
-        if let Some(desk) = self.desks.first() {
-            desk.common()
+        if let Some(host) = self.hosts.first() {
+            host.common()
                 .fast_path
                 .passed
                 .fetch_add(1, Ordering::Relaxed);
@@ -303,14 +303,14 @@ impl FastConnection {
             return None;
         }
         let request = self.request(head);
-        for desk in &self.desks {
+        for host in &self.hosts {
             let mut decided = EarlyDecision::Undecided;
-            guard(desk, |desk| {
-                decided = desk.decide_early(&request, settings.trusts_user_header);
+            guard(host, |host| {
+                decided = host.decide_early(&request, settings.trusts_user_header);
             });
             match decided {
                 EarlyDecision::Answer(answer) => {
-                    desk.common()
+                    host.common()
                         .fast_path
                         .answered
                         .fetch_add(1, Ordering::Relaxed);

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use weir_base::resp::{Direction, Framer, Value, decode, encode_command};
-use weir_engine::redis::{Definite, Failure, Reply, classify};
+use weir_engine::redis::{DefiniteFailure, Failure, Reply, classify};
 
 use super::Dial;
 use super::server::Server;
@@ -88,7 +88,7 @@ impl Cluster {
                     }
                     _ => {
                         if let Some(of) = replies.get_mut(place) {
-                            *of = self.asked(command, reply, deadline).await;
+                            *of = self.call_asking(command, reply, deadline).await;
                         }
                     }
                 }
@@ -109,7 +109,7 @@ impl Cluster {
     }
 
     /// The reply to a command that a node has refused since its slot is about to move: that of the node which it names.
-    async fn asked(&self, command: Vec<u8>, reply: Vec<u8>, deadline: Instant) -> Vec<u8> {
+    async fn call_asking(&self, command: Vec<u8>, reply: Vec<u8>, deadline: Instant) -> Vec<u8> {
         let Some(Redirection::Ask(address)) = redirection(&reply) else {
             return reply;
         };
@@ -176,7 +176,7 @@ impl Cluster {
         encode_command(&mut command, [b"CLUSTER".as_slice(), b"SLOTS"]);
         let mut all: Vec<Rc<Server>> = self.nodes.borrow().values().cloned().collect();
         all.extend(self.seeds.iter().cloned());
-        let mut failure = Failure::from(Definite::NotSent);
+        let mut failure = Failure::from(DefiniteFailure::NotSent);
         for node in all {
             match node.call(&command, 1, deadline).await {
                 Ok(reply) => {
@@ -188,13 +188,13 @@ impl Cluster {
                     }
                     if let Some(error) = reply.strip_prefix(b"-") {
                         let error = String::from_utf8_lossy(error).trim_end().to_owned();
-                        failure = Definite::Reply(error).into();
+                        failure = DefiniteFailure::Reply(error).into();
                     }
                 }
                 // Nothing of the call itself was sent, whatever became of this question.
                 Err(Failure::Definite(why)) => failure = why.into(),
                 Err(why) => {
-                    failure = Definite::Refused(why.to_string()).into();
+                    failure = DefiniteFailure::Refused(why.to_string()).into();
                 }
             }
         }
@@ -244,7 +244,7 @@ async fn send_all(groups: Vec<Group>, deadline: Instant) -> Vec<(usize, Vec<u8>,
 /// A failure of one node's part of a call as an error reply, in words that [`weir_engine::redis::classify`] reads as what it is.
 fn as_reply(failure: &Failure) -> Vec<u8> {
     let text = match failure {
-        Failure::Definite(Definite::Login(error) | Definite::Reply(error))
+        Failure::Definite(DefiniteFailure::Login(error) | DefiniteFailure::Reply(error))
             if matches!(classify(error.as_bytes()), Failure::Definite(_)) =>
         {
             error.clone()
@@ -426,25 +426,28 @@ mod tests {
 
     #[test]
     fn a_failure_of_one_node_keeps_its_kind() {
-        use weir_engine::redis::Unknown;
+        use weir_engine::redis::UnknownFailure;
         let kind = |failure: Failure| {
             let reply = as_reply(&failure);
             let error = reply.strip_prefix(b"-").unwrap();
             classify(error.strip_suffix(b"\r\n").unwrap())
         };
         assert!(matches!(
-            kind(Definite::Refused("a\r\nb".into()).into()),
+            kind(DefiniteFailure::Refused("a\r\nb".into()).into()),
             Failure::Definite(_)
         ));
-        assert!(matches!(kind(Unknown::Lost.into()), Failure::Unknown(_)));
+        assert!(matches!(
+            kind(UnknownFailure::Lost.into()),
+            Failure::Unknown(_)
+        ));
         for told in [
-            Definite::Login("WRONGPASS no".into()),
-            Definite::Reply("WRONGPASS no".into()),
+            DefiniteFailure::Login("WRONGPASS no".into()),
+            DefiniteFailure::Reply("WRONGPASS no".into()),
         ] {
-            let expected = Failure::from(Definite::Reply("WRONGPASS no".into()));
+            let expected = Failure::from(DefiniteFailure::Reply("WRONGPASS no".into()));
             assert_eq!(kind(told.into()), expected);
         }
-        let unclear = kind(Definite::Login("ERR no such command".into()).into());
+        let unclear = kind(DefiniteFailure::Login("ERR no such command".into()).into());
         assert!(matches!(unclear, Failure::Definite(_)), "{unclear:?}");
     }
 

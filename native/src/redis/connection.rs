@@ -9,10 +9,10 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::rustls::pki_types::ServerName;
 use weir_base::resp::{Direction, Framer};
-use weir_engine::redis::{Definite, Failure, Reply, Unknown, is_noscript};
+use weir_engine::redis::{DefiniteFailure, Failure, Reply, UnknownFailure, is_noscript};
 
 use super::{Dial, timeout};
-use crate::service::before;
+use crate::service::with_deadline;
 use crate::settings::host_and_port;
 
 /// The most bytes of the replies to one call: as the bridge has it.
@@ -35,9 +35,9 @@ impl Connection {
         address: &str,
         dial: &Dial,
         deadline: Instant,
-    ) -> Result<Self, Definite> {
+    ) -> Result<Self, DefiniteFailure> {
         let deadline = deadline.min(Instant::now() + dial.connect_timeout);
-        let opened = before(deadline, Self::try_open(address, dial)).await;
+        let opened = with_deadline(deadline, Self::try_open(address, dial)).await;
         // Nothing of the call was written, whatever the reason.
         let mut connection = match opened {
             Some(Ok(connection)) => connection,
@@ -45,7 +45,7 @@ impl Connection {
             None => return Err(late(address)),
         };
         if let Some(login) = &dial.login {
-            let logged_in = before(deadline, connection.log_in(login)).await;
+            let logged_in = with_deadline(deadline, connection.log_in(login)).await;
             logged_in.unwrap_or_else(|| Err(late(address)))?;
         }
         Ok(connection)
@@ -68,27 +68,27 @@ impl Connection {
         Ok(Self { stream })
     }
 
-    async fn log_in(&mut self, login: &[u8]) -> Result<(), Definite> {
+    async fn log_in(&mut self, login: &[u8]) -> Result<(), DefiniteFailure> {
         let reply = self.exchange(login, 1).await;
         match reply {
             Ok(reply) if reply.starts_with(b"+") => Ok(()),
             Ok(reply) => {
                 let error = reply.strip_prefix(b"-").unwrap_or(&reply);
                 let error = String::from_utf8_lossy(error).trim_end().to_owned();
-                Err(Definite::Login(error))
+                Err(DefiniteFailure::Login(error))
             }
-            Err(failure) => Err(Definite::Refused(format!("the login failed: {failure}"))),
+            Err(failure) => Err(DefiniteFailure::Refused(format!("login failed: {failure}"))),
         }
     }
 
     /// Sends commands and waits for `count` replies. The connection is to be used again only if [`is_good`] says so.
     pub(super) async fn call(&mut self, commands: &[u8], count: usize, deadline: Instant) -> Reply {
-        let replies = before(deadline, self.exchange(commands, count)).await;
+        let replies = with_deadline(deadline, self.exchange(commands, count)).await;
         replies.unwrap_or_else(|| Err(timeout()))
     }
 
     async fn exchange(&mut self, commands: &[u8], count: usize) -> Reply {
-        let lost = |_| Failure::from(Unknown::Lost);
+        let lost = |_| Failure::from(UnknownFailure::Lost);
         self.stream.write_all(commands).await.map_err(lost)?;
         self.stream.flush().await.map_err(lost)?;
         let mut framer = Framer::new(Direction::Replies);
@@ -97,18 +97,18 @@ impl Connection {
         while rest > 0 {
             let known = replies.len();
             if self.stream.read_buf(&mut replies).await.map_err(lost)? == 0 {
-                return Err(Unknown::Lost.into());
+                return Err(UnknownFailure::Lost.into());
             }
             let new = replies.get(known..).unwrap_or_default();
-            let garbled = |_| Failure::from(Unknown::Garbled);
+            let garbled = |_| Failure::from(UnknownFailure::Garbled);
             let progress = framer.advance(new, rest).map_err(garbled)?;
             rest -= progress.frames;
             if progress.used < new.len() {
                 // More than was asked for.
-                return Err(Unknown::Garbled.into());
+                return Err(UnknownFailure::Garbled.into());
             }
             if replies.len() > REPLIES_BYTES_MAX {
-                return Err(Unknown::Bridge("the replies are too long".into()).into());
+                return Err(UnknownFailure::Bridge("the replies are too long".into()).into());
             }
         }
         Ok(replies)
@@ -127,12 +127,12 @@ impl Connection {
     }
 }
 
-fn no_connection(address: &str, error: &io::Error) -> Definite {
-    Definite::Refused(format!("no connection to {address}: {error}"))
+fn no_connection(address: &str, error: &io::Error) -> DefiniteFailure {
+    DefiniteFailure::Refused(format!("cannot connect to {address}: {error}"))
 }
 
-fn late(address: &str) -> Definite {
-    Definite::Refused(format!("no connection to {address} in time"))
+fn late(address: &str) -> DefiniteFailure {
+    DefiniteFailure::Refused(format!("timeout connecting to {address}"))
 }
 
 /// Whether the connection of a call that has come to `reply` may be used again. An error that says something of the Redis that

@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use weir_base::FieldError;
 use weir_base::resp::{Direction, Framer, encode_command};
-use weir_engine::redis::{Definite, Failure, Reply, Unknown};
+use weir_engine::redis::{DefiniteFailure, Failure, Reply, UnknownFailure};
 
 use crate::settings::{self, Kind, RedisSettings};
 use cluster::Cluster;
@@ -38,7 +38,7 @@ struct DialTls {
     server_name: Option<ServerName<'static>>,
 }
 
-/// How one Redis is reached: from this, each desk's thread makes its own [`Client`].
+/// How one Redis is reached: from this, each engine host's thread makes its own [`Client`].
 #[derive(Clone)]
 pub struct Plan {
     kind: Kind,
@@ -65,7 +65,7 @@ impl Plan {
     }
 }
 
-/// Connections to one Redis, or to one cluster, of one desk.
+/// Connections to one Redis, or to one cluster, of one engine host.
 pub struct Client {
     kind: ClientKind,
 }
@@ -117,7 +117,7 @@ fn count(commands: &[u8]) -> Result<usize, Failure> {
     let progress = framer.advance(commands, usize::MAX);
     match progress {
         Ok(progress) if framer.is_between_frames() => Ok(progress.frames),
-        _ => Err(Definite::Refused("the call is not whole commands".into()).into()),
+        _ => Err(DefiniteFailure::Refused("the call has an incomplete command".into()).into()),
     }
 }
 
@@ -168,7 +168,7 @@ impl DialTls {
             }
         }
         if roots.is_empty() {
-            return Err(refuse(&"there is no certificate of an authority"));
+            return Err(refuse(&"no CA certificate found"));
         }
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -187,7 +187,7 @@ impl DialTls {
 
 /// It is not known what has become of a call, as no reply came in time.
 fn timeout() -> Failure {
-    Unknown::Timeout.into()
+    UnknownFailure::Timeout.into()
 }
 
 #[cfg(test)]

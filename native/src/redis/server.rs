@@ -12,7 +12,7 @@ use super::connection::{Connection, is_good};
 /// A connection that rested for so long is closed: firewalls forget connections that are silent for some minutes.
 const REST_MAX: Duration = Duration::from_secs(30);
 
-/// One server, as one desk reaches it. An engine bounds its batches under way, and so the connections.
+/// One server, as one engine host reaches it. An engine bounds its batches under way, and so the connections.
 pub(super) struct Server {
     address: String,
     dial: Dial,

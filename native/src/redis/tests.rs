@@ -11,7 +11,7 @@ const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n";
 
 /// What a server does with what comes on one connection.
 #[derive(Clone, Copy, Debug)]
-enum Act {
+enum ServerAction {
     /// Writes this to each call.
     Say(&'static [u8]),
     /// Writes nothing.
@@ -23,10 +23,10 @@ enum Act {
 }
 
 /// A server whose connections behave one after another as it is told.
-async fn server(acts: &[Act]) -> SocketAddr {
+async fn server(acts: &[ServerAction]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let mut acts: VecDeque<Act> = acts.iter().copied().collect();
+    let mut acts: VecDeque<ServerAction> = acts.iter().copied().collect();
     tokio::task::spawn_local(async move {
         while let Some(act) = acts.pop_front() {
             let (mut stream, _) = listener.accept().await.unwrap();
@@ -34,10 +34,12 @@ async fn server(acts: &[Act]) -> SocketAddr {
                 let mut buffer = [0; 1024];
                 while stream.read(&mut buffer).await.is_ok_and(|count| count > 0) {
                     match act {
-                        Act::Say(reply) => stream.write_all(reply).await.unwrap(),
-                        Act::SayAndClose(reply) => return stream.write_all(reply).await.unwrap(),
-                        Act::Silence => {}
-                        Act::Close => return,
+                        ServerAction::Say(reply) => stream.write_all(reply).await.unwrap(),
+                        ServerAction::SayAndClose(reply) => {
+                            return stream.write_all(reply).await.unwrap();
+                        }
+                        ServerAction::Silence => {}
+                        ServerAction::Close => return,
                     }
                 }
             });
@@ -65,14 +67,14 @@ fn run(test: impl Future<Output = ()>) {
     LocalSet::new().block_on(&runtime.unwrap(), test);
 }
 
-fn unknown(why: Unknown) -> Reply {
+fn unknown(why: UnknownFailure) -> Reply {
     Err(why.into())
 }
 
 #[test]
-fn replies_come_as_they_were_written_and_the_connection_is_used_again() {
+fn replies_keep_their_order_and_the_connection_is_reused() {
     run(async {
-        let client = client(server(&[Act::Say(b"$1\r\nx\r\n")]).await);
+        let client = client(server(&[ServerAction::Say(b"$1\r\nx\r\n")]).await);
         for _ in 0..3 {
             assert_eq!(ask(&client, GET).await.unwrap(), b"$1\r\nx\r\n");
         }
@@ -82,8 +84,8 @@ fn replies_come_as_they_were_written_and_the_connection_is_used_again() {
 #[test]
 fn a_connection_that_fell_silent_is_left_and_its_call_unknown() {
     run(async {
-        let client = client(server(&[Act::Silence, Act::Say(b"+OK\r\n")]).await);
-        assert_eq!(ask(&client, GET).await, unknown(Unknown::Timeout));
+        let client = client(server(&[ServerAction::Silence, ServerAction::Say(b"+OK\r\n")]).await);
+        assert_eq!(ask(&client, GET).await, unknown(UnknownFailure::Timeout));
         assert_eq!(ask(&client, GET).await.unwrap(), b"+OK\r\n");
     });
 }
@@ -91,8 +93,8 @@ fn a_connection_that_fell_silent_is_left_and_its_call_unknown() {
 #[test]
 fn a_call_on_a_connection_that_breaks_is_unknown() {
     run(async {
-        let client = client(server(&[Act::Close, Act::Say(b"+OK\r\n")]).await);
-        assert_eq!(ask(&client, GET).await, unknown(Unknown::Lost));
+        let client = client(server(&[ServerAction::Close, ServerAction::Say(b"+OK\r\n")]).await);
+        assert_eq!(ask(&client, GET).await, unknown(UnknownFailure::Lost));
         assert_eq!(ask(&client, GET).await.unwrap(), b"+OK\r\n");
     });
 }
@@ -100,7 +102,10 @@ fn a_call_on_a_connection_that_breaks_is_unknown() {
 #[test]
 fn a_connection_that_was_closed_meanwhile_is_not_used() {
     run(async {
-        let acts = [Act::SayAndClose(b"+OK\r\n"), Act::Say(b"+NEW\r\n")];
+        let acts = [
+            ServerAction::SayAndClose(b"+OK\r\n"),
+            ServerAction::Say(b"+NEW\r\n"),
+        ];
         let client = client(server(&acts).await);
         assert_eq!(ask(&client, GET).await.unwrap(), b"+OK\r\n");
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -128,8 +133,8 @@ fn without_a_connection_nothing_has_run() {
 fn replies_that_are_none_or_too_many_are_unknown() {
     run(async {
         for reply in [b"+OK\r\n+OK\r\n".as_slice(), b"hello\r\n"] {
-            let client = client(server(&[Act::Say(reply)]).await);
-            assert_eq!(ask(&client, GET).await, unknown(Unknown::Garbled));
+            let client = client(server(&[ServerAction::Say(reply)]).await);
+            assert_eq!(ask(&client, GET).await, unknown(UnknownFailure::Garbled));
         }
     });
 }
@@ -138,8 +143,8 @@ fn replies_that_are_none_or_too_many_are_unknown() {
 fn an_error_of_the_server_takes_its_connection_with_it() {
     run(async {
         let acts = [
-            Act::Say(b"-READONLY a replica\r\n"),
-            Act::Say(b"-NOSCRIPT\r\n"),
+            ServerAction::Say(b"-READONLY a replica\r\n"),
+            ServerAction::Say(b"-NOSCRIPT\r\n"),
         ];
         let client = client(server(&acts).await);
         assert!(ask(&client, GET).await.unwrap().starts_with(b"-READONLY"));
@@ -152,13 +157,13 @@ fn an_error_of_the_server_takes_its_connection_with_it() {
 #[test]
 fn a_wrong_password_is_a_refusal_before_anything_has_run() {
     run(async {
-        let address = server(&[Act::Say(b"-WRONGPASS no\r\n")]).await;
+        let address = server(&[ServerAction::Say(b"-WRONGPASS no\r\n")]).await;
         let json =
             format!(r#"{{"name":"r","addresses":["{address}"],"password":{{"env":"PATH"}}}}"#);
         let settings = serde_json::from_str(&json).unwrap();
         let client = Client::new(&Plan::new("p", &settings).unwrap());
         let reply = ask(&client, GET).await;
-        let login = Definite::Login("WRONGPASS no".into());
+        let login = DefiniteFailure::Login("WRONGPASS no".into());
         assert_eq!(reply, Err(login.into()));
     });
 }

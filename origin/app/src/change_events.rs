@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::events::Events;
 use crate::events::model::record::LogRecord;
 use crate::origin::Origin;
-use crate::outbox::{Change, Delivered, Sink, SinkName};
+use crate::outbox::{Change, DeliveryFuture, Sink, SinkName};
 
 /// The topic of changes of orders.
 #[cfg(feature = "sales")]
@@ -72,7 +72,8 @@ struct Order {
 
 impl ChangeEvents {
     fn envelope(&self, change: &Change) -> Result<Envelope, String> {
-        let unfit = |error: &dyn std::fmt::Display| format!("the change is no event: {error}");
+        let unfit =
+            |error: &dyn std::fmt::Display| format!("the change is not a valid event: {error}");
         let body: Body = serde_json::from_str(&change.body).map_err(|error| unfit(&error))?;
         let buyer = body
             .order
@@ -96,7 +97,7 @@ impl ChangeEvents {
 }
 
 impl Sink for ChangeEvents {
-    fn deliver<'a>(&'a self, change: &'a Change) -> Delivered<'a> {
+    fn deliver<'a>(&'a self, change: &'a Change) -> DeliveryFuture<'a> {
         Box::pin(async move {
             let events = &self.events;
             let record = LogRecord::Event(Box::new(self.envelope(change)?));

@@ -75,47 +75,44 @@ fn secrets_help() -> String {
         crate::links::config::SECRETS_HELP,
         #[cfg(feature = "events")]
         crate::events::config::SECRETS_HELP,
-        "RUST_LOG sets what is logged, such as `info` (the default) or `weir_origin=debug`.",
+        "RUST_LOG sets the log level, such as `info` (the default) or `weir_origin=debug`.",
     ];
     all.concat()
 }
 
 const SECRETS_HELP: &str = "\
-Secrets come by the environment, each by itself or as the path of a file (…_FILE):
-  WEIR_ADMIN_TOKEN    the bearer token that opens all admin routes, at least 32 bytes: for the first keys, and for when SQL is
-                      away
-  WEIR_EDGE_SECRET    optional: what feeds for edges, and edges' requests, are signed with, at least 32 bytes; without it
-                      there are no feeds
+Secrets are environment variables, or file paths in variables with the suffix _FILE. Each has at least 32 bytes.
+  WEIR_ADMIN_TOKEN    bearer token with all admin permissions: to create the first keys, and during an SQL outage
+  WEIR_EDGE_SECRET    optional: signs feeds for edges and requests from edges; unset: no feeds
   WEIR_EDGE_SECRET_PREVIOUS
-                      optional: the secret before it, while edges change over
+                      optional: the previous secret, during a rotation
   WEIR_PRODUCTS_SECRET
-                      optional: what changes of products are signed with (POST /product-changes), at least 32 bytes; without
-                      it that route takes nothing
+                      optional: signs product changes (POST /product-changes); unset: that route refuses everything
   WEIR_PRODUCTS_SECRET_PREVIOUS
-                      optional: the secret before it, while it is replaced
+                      optional: the previous secret, during a rotation
 ";
 
-/// Weir's origin: sales and orders behind the gateways.
+/// The Weir origin: sales, orders, links, events, history and fitment behind the gateways.
 #[derive(Clone, Parser)]
 #[command(name = "weir-origin", version = weir_version::LONG, after_help = secrets_help())]
 pub struct Config {
-    /// Where gateways send orders
+    /// Public address, for requests from gateways
     #[arg(long, env = "WEIR_LISTEN", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
 
-    /// Where the admin routes and the probes are
+    /// Address of the admin API, the console and the health probes
     #[arg(long, env = "WEIR_ADMIN_LISTEN", default_value = "127.0.0.1:8081")]
     pub admin_listen: SocketAddr,
 
-    /// Sites whose pages may read the public answers, as browsers name them, such as `https://shop.example`; several with commas between them; * means any. None, unless it is set
+    /// Comma-separated origins whose pages may read public answers, such as `https://shop.example`; * allows any
     #[arg(long, env = "WEIR_CORS_ORIGINS", value_delimiter = ',')]
     pub cors_origins: Vec<AllowedOrigin>,
 
-    /// Such pages may send cookies with their requests
+    /// Allow those pages to send cookies
     #[arg(long, env = "WEIR_CORS_CREDENTIALS", requires = "cors_origins")]
     pub cors_credentials: bool,
 
-    /// The database: a SQLite file, made if it is not there, or MySQL's protocol, as mysql://USER:PASSWORD@HOST/DATABASE
+    /// SQL database: a SQLite file, created if missing, or mysql://USER:PASSWORD@HOST/DATABASE
     #[arg(
         long,
         env = "WEIR_DATABASE_URL",
@@ -124,8 +121,8 @@ pub struct Config {
     )]
     pub database_url: String,
 
-    /// The Redis that gateways use, too: one URL, or those of a Redis Cluster's nodes with commas
-    /// between them; rediss:// means TLS, by the system's authorities or those in `SSL_CERT_FILE`
+    /// Redis of the gateways: one URL, or comma-separated nodes of a Redis Cluster. rediss:// uses TLS with the
+    /// system's CAs or those in `SSL_CERT_FILE`
     #[arg(
         long,
         env = "WEIR_REDIS_URL",
@@ -134,24 +131,24 @@ pub struct Config {
     )]
     pub redis_url: String,
 
-    /// What every key in Redis starts with; the same as the gateways'
+    /// Prefix of every Redis key; must match the gateways
     #[arg(long, env = "WEIR_KEY_PREFIX", default_value = keys::DEFAULT_PREFIX, value_parser = parse_prefix)]
     pub key_prefix: String,
 
-    /// The id of the edge secret; the same as the edges'
+    /// Id of the edge secret; must match the edges
     #[arg(long, env = "WEIR_EDGE_KEY_ID", default_value = "e1")]
     pub edge_key_id: String,
 
-    /// The id of the edge secret before it, if there is one
+    /// Id of the previous edge secret
     #[arg(long, env = "WEIR_EDGE_PREVIOUS_KEY_ID", default_value = "e0")]
     pub edge_previous_key_id: String,
 
-    /// The id of the secret for changes of products; the same as its sender's
+    /// Id of the product change secret; must match the sender
     #[cfg(any(feature = "fitment", feature = "history"))]
     #[arg(long, env = "WEIR_PRODUCTS_KEY_ID", default_value = "p1")]
     pub products_key_id: String,
 
-    /// The id of the secret before it, if there is one
+    /// Id of the previous product change secret
     #[cfg(any(feature = "fitment", feature = "history"))]
     #[arg(long, env = "WEIR_PRODUCTS_PREVIOUS_KEY_ID", default_value = "p0")]
     pub products_previous_key_id: String,
@@ -205,40 +202,40 @@ pub struct Config {
     reason = "there is one, and its variants differ by features"
 )]
 pub enum Command {
-    /// Imports a file of vehicle fitment
+    /// Import a file of vehicle fitment
     #[cfg(feature = "fitment")]
     Import(ImportCommand),
-    /// Makes cold lists of browse history from the archive of events
+    /// Rebuild cold lists of browse history from the event archive
     #[cfg(feature = "history")]
     RebuildHistory(RebuildHistoryCommand),
-    /// Finds what is wrong with a set-up: Envoy's configuration, these settings, Redis, SQL
+    /// Check a setup: the Envoy configuration, these settings, Redis and SQL
     #[cfg(feature = "doctor")]
     Doctor(DoctorCommand),
-    /// Does something with short links, by the admin port of a running origin
+    /// Manage short links through the admin port of a running origin
     #[cfg(feature = "links-cli")]
     Links(LinksCommand),
-    /// Computes the draw of a sale again, from what was told of it
+    /// Verify a draw from its published data
     #[cfg(feature = "sales")]
     CheckDraw(CheckDrawCommand),
-    /// Shows the orders of a sale that SQL has lost, and decides about them, by the admin port of a running origin
+    /// Show orders that SQL has lost, and accept or restore them, through the admin port of a running origin
     #[cfg(feature = "sales")]
     LostOrders(LostOrdersCommand),
-    /// Stands as a Redis before shards of sales that are in objects of an edge
+    /// Run a Redis-compatible proxy for stock and click limits in edge objects
     #[cfg(feature = "shard-proxy")]
     ShardProxy(ShardProxyCommand),
-    /// Writes a set-up to begin with: Envoy's configuration, settings, fresh secrets
+    /// Write a starter setup: Envoy configuration, settings and new secrets
     #[cfg(feature = "init")]
     Init(InitCommand),
-    /// Prints the OpenAPI document of both ports
+    /// Print the OpenAPI document of both ports
     Openapi,
 }
 
-/// Makes cold lists of browse history from the archive of events. What was deleted stays away. It changes nothing that is newer in a
-/// list, so origins go on meanwhile, and it may be broken off and begun again.
+/// Rebuild cold lists of browse history from the event archive. Deleted entries stay deleted, and newer entries
+/// stay unchanged. Origins may run meanwhile; you may stop and repeat the command
 #[cfg(feature = "history")]
 #[derive(Clone, Debug, clap::Args)]
 pub struct RebuildHistoryCommand {
-    /// The days whose views are read, today included
+    /// Number of days to read, including today
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=62))]
     pub days: u64,
 }
@@ -356,20 +353,20 @@ pub struct Secrets {
     pub click_keys: Option<KeyRing>,
     /// Signs webhooks, if it is set.
     #[cfg(feature = "events")]
-    pub webhook: Option<Hidden>,
+    pub webhook: Option<SecretText>,
     /// Signs changes of links, if it is set.
     #[cfg(feature = "links")]
-    pub links_webhook: Option<Hidden>,
+    pub links_webhook: Option<SecretText>,
     /// Signs changes of orders, if it is set.
     #[cfg(feature = "sales")]
-    pub orders_webhook: Option<Hidden>,
+    pub orders_webhook: Option<SecretText>,
 }
 
 /// What logs do not show.
 #[derive(Clone)]
-pub struct Hidden(pub String);
+pub struct SecretText(pub String);
 
-impl fmt::Debug for Hidden {
+impl fmt::Debug for SecretText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Hidden(…)")
     }
@@ -388,7 +385,7 @@ impl Secrets {
         };
         let token = secret::read(variables, ADMIN_TOKEN)?;
         let admin_token = AdminToken::new(&token)
-            .map_err(|too_short| SecretError::unfit(ADMIN_TOKEN, too_short))?;
+            .map_err(|too_short| SecretError::invalid_variable(ADMIN_TOKEN, too_short))?;
         Ok(Self {
             edge_keys: config.edge_keys(variables)?,
             admin_token,
@@ -399,15 +396,15 @@ impl Secrets {
             #[cfg(feature = "sales")]
             claim_keys,
             #[cfg(feature = "sales")]
-            orders_webhook: orders_webhook_secret(variables)?.map(Hidden),
+            orders_webhook: orders_webhook_secret(variables)?.map(SecretText),
             #[cfg(feature = "links")]
             link_scramble: scramble(variables)?,
             #[cfg(feature = "links")]
             click_keys: config.links.click_keys(variables)?,
             #[cfg(feature = "links")]
-            links_webhook: links_webhook_secret(variables)?.map(Hidden),
+            links_webhook: links_webhook_secret(variables)?.map(SecretText),
             #[cfg(feature = "events")]
-            webhook: webhook_secret(variables)?.map(Hidden),
+            webhook: webhook_secret(variables)?.map(SecretText),
         })
     }
 }
@@ -463,10 +460,10 @@ mod tests {
             "WEIR_CLAIM_SECRET and WEIR_CLAIM_SECRET_FILE are both set",
         );
         let empty = [(CLAIM_SECRET, ""), ("WEIR_CLAIM_SECRET_FILE", "/no/such")];
-        check(&empty, "WEIR_CLAIM_SECRET_FILE: cannot read /no/such");
+        check(&empty, "WEIR_CLAIM_SECRET_FILE: cannot read \"/no/such\"");
         check(
             &[("WEIR_CLAIM_SECRET_FILE", "/no/such")],
-            "WEIR_CLAIM_SECRET_FILE: cannot read /no/such",
+            "WEIR_CLAIM_SECRET_FILE: cannot read \"/no/such\"",
         );
         let config = Config::try_parse_from(["weir-origin", "--claim-key-id", "K"]).unwrap();
         let set = |name: &str| (!name.ends_with("_FILE")).then(|| SECRET.into());

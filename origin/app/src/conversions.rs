@@ -8,7 +8,7 @@ use weir_link::code::LinkId;
 
 use crate::clock::now_ms;
 use crate::config::{Config, Secrets};
-use crate::links::conversions::{Conversions, Found, Orders};
+use crate::links::conversions::{Conversions, ConversionsFuture, Orders};
 use crate::origin::Origin;
 use crate::sales::model::click::{OrderClick, ReadClick};
 use crate::sales::store::SaleStore;
@@ -54,7 +54,12 @@ fn reader(keys: KeyRing, window_ms: u64) -> ReadClick {
 struct OrdersOfLinks(SaleStore);
 
 impl Orders for OrdersOfLinks {
-    fn of_link<'a>(&'a self, link: &'a LinkId, from_ms: u64, until_ms: u64) -> Found<'a> {
+    fn of_link<'a>(
+        &'a self,
+        link: &'a LinkId,
+        from_ms: u64,
+        until_ms: u64,
+    ) -> ConversionsFuture<'a> {
         Box::pin(async move {
             let link = link.to_string();
             let sums = self

@@ -24,15 +24,15 @@ const MODE: u32 = 0o644;
 /// What is written, and where.
 #[derive(Clone, Debug, Args)]
 pub struct InitCommand {
-    /// The folder that gets the files; made if it is not there
+    /// Output folder, created if missing
     #[arg(default_value = "weir")]
     pub folder: PathBuf,
 
-    /// What it is for
+    /// What to set up
     #[arg(long = "for", value_enum, default_value_t = Purpose::Sales)]
     pub purpose: Purpose,
 
-    /// The folder of the filters, as Envoy shall find it
+    /// Folder of the filters, as Envoy sees it
     #[arg(long, value_name = "DIR", default_value = "filters")]
     pub filters: PathBuf,
 }
@@ -44,11 +44,11 @@ pub enum Purpose {
     Sales,
     /// Short links.
     Links,
-    /// Limits in one Envoy: without Redis and origin.
+    /// Rate limits within one Envoy, without Redis or an origin.
     Limits,
-    /// Limits across gateways, with Redis and without an origin.
+    /// Rate limits shared by all gateways, with Redis and without an origin.
     LimitsRedis,
-    /// Everything on one listener.
+    /// All filters on one listener.
     All,
 }
 
@@ -103,11 +103,12 @@ struct File {
 pub fn run(command: &InitCommand) -> Result<()> {
     let files = files(command)?;
     let folder = &command.folder;
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    fs::create_dir_all(folder)
+        .with_context(|| format!("cannot create \"{}\"", folder.display()))?;
     let there = files.iter().map(|file| folder.join(file.name));
     if let Some(path) = there.into_iter().find(|path| path.exists()) {
         let path = path.display();
-        anyhow::bail!("{path} is there already: name another folder, or move it away");
+        anyhow::bail!("\"{path}\" already exists; choose another folder");
     }
     for file in &files {
         write(folder, file)?;
@@ -117,7 +118,7 @@ pub fn run(command: &InitCommand) -> Result<()> {
     if !folder.join(filters).is_dir() {
         let filters = filters.display();
         eprintln!(
-            "warning: there is no folder {filters}: put the filters there, or name another with --filters"
+            "warning: the folder \"{filters}\" does not exist: put the filters there, or set --filters"
         );
     }
     print!("{}", next(command));
@@ -130,7 +131,7 @@ fn files(command: &InitCommand) -> Result<Vec<File>> {
     let envoy = purpose.envoy();
     ensure!(
         envoy.contains(WASM_DIR),
-        "this build's Envoy files do not name {WASM_DIR}"
+        "this build's Envoy files do not contain {WASM_DIR}"
     );
     let mut files = vec![File {
         name: "envoy.yaml",
@@ -142,8 +143,8 @@ fn files(command: &InitCommand) -> Result<Vec<File>> {
         return Ok(files);
     }
     let (mut origin, mut gateway) = (Variables::default(), Variables::default());
-    origin.note("What weir-origin is started with. It holds secrets: keep it from others.");
-    gateway.note("What Envoy is started with. It holds secrets: keep it from others.");
+    origin.note("Environment of weir-origin. It contains secrets: keep it private.");
+    gateway.note("Environment of Envoy. It contains secrets: keep it private.");
     origin.set("WEIR_ADMIN_TOKEN", &secret()?);
     if purpose.has_sales() {
         let claim = secret()?;
@@ -203,7 +204,7 @@ impl Variables {
 fn secret() -> Result<String> {
     let mut bytes = [0; SECRET_LEN];
     let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| anyhow::anyhow!("the system gives no random numbers"))?;
+    filled.map_err(|_| anyhow::anyhow!("no random numbers from the operating system"))?;
     Ok(hex::encode(bytes))
 }
 
@@ -222,7 +223,7 @@ fn write(folder: &Path, file: &File) -> Result<()> {
     let written = options
         .open(&path)
         .and_then(|mut open| open.write_all(file.text.as_bytes()));
-    written.with_context(|| format!("cannot write {}", path.display()))
+    written.with_context(|| format!("cannot write \"{}\"", path.display()))
 }
 
 /// The commands that come next.
@@ -351,7 +352,7 @@ mod tests {
         let before = fs::read_to_string(&path).unwrap();
         fs::remove_file(command.folder.join("envoy.yaml")).unwrap();
         let error = run(&command).unwrap_err().to_string();
-        assert!(error.contains("is there already"), "{error}");
+        assert!(error.contains("already exists"), "{error}");
         assert!(!command.folder.join("envoy.yaml").exists());
         assert_eq!(fs::read_to_string(&path).unwrap(), before);
     }

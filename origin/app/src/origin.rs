@@ -11,7 +11,7 @@ use crate::console;
 use crate::disk::{Disk, Disks};
 use crate::domains::{self, AREAS, COUNTS};
 use crate::http::{
-    self, ADMIN_LIMIT, AccessLog, AdminToken, Cors, Edges, Health, Live, PUBLIC_LIMIT,
+    self, ADMIN_LIMIT, AccessLog, AdminToken, Cors, Edges, Health, LiveAnswers, PUBLIC_LIMIT,
 };
 use crate::metrics::Metrics;
 use crate::openapi;
@@ -54,7 +54,7 @@ pub(crate) struct Common {
     pub(crate) redis: Redis,
     pub(crate) metrics: Metrics,
     pub(crate) edges: Edges,
-    pub(crate) live: Live,
+    pub(crate) live: LiveAnswers,
     pub(crate) disks: Disks,
     cors: Cors,
     access_log: AccessLog,
@@ -68,7 +68,7 @@ impl Common {
         let disks = Disks::default();
         if let Some(file) = database.file() {
             // Without room there, no order can be noted.
-            disks.add(Disk::of_file("database", file).vital());
+            disks.add(Disk::of_file("database", file).required());
         }
         metrics.group(|group| group.add_collector(disks.clone()));
         redis.refusals().register(&metrics);
@@ -85,7 +85,7 @@ impl Common {
             edges: Edges::default(),
             cors: Cors::default(),
             access_log: AccessLog::default(),
-            live: Live::default(),
+            live: LiveAnswers::default(),
             disks,
             database,
             redis,
@@ -109,15 +109,15 @@ impl Origin {
             #[cfg(feature = "sales")]
             sales,
             #[cfg(feature = "links")]
-            links: domains::links::LinkDomain::off(&common.metrics),
+            links: domains::links::LinkDomain::disabled(&common.metrics),
             #[cfg(feature = "events")]
-            events: domains::events::EventDomain::off(&common.metrics),
+            events: domains::events::EventDomain::disabled(&common.metrics),
             #[cfg(feature = "history")]
-            history: domains::history::HistoryDomain::off(&common.metrics),
+            history: domains::history::HistoryDomain::disabled(&common.metrics),
             #[cfg(feature = "fitment")]
-            fitment: domains::fitment::FitmentDomain::off(&common.metrics),
+            fitment: domains::fitment::FitmentDomain::disabled(&common.metrics),
             #[cfg(any(feature = "fitment", feature = "history"))]
-            products: domains::products::ProductDomain::off(&common.metrics),
+            products: domains::products::ProductDomain::disabled(&common.metrics),
             #[cfg(feature = "rooms")]
             rooms: crate::rooms::Rooms::new(common.database.clone(), common.redis.clone()),
             common,
@@ -194,13 +194,13 @@ impl Origin {
             loops: all.iter().flat_map(|domain| domain.loops()).collect(),
             document: openapi::text(),
         };
-        let door = common.access.with_token(token);
-        let own = access::http::routes(&door)
+        let auth = common.access.with_token(token);
+        let own = access::http::routes(&auth)
             .merge(http::alive().into_router(()))
             .merge(http::probes().into_router(health))
             .merge(console::page().into_router(()));
         let routes = all.iter().fold(own, |routes, domain| {
-            routes.merge(domain.admin(self, &door)).merge(domain.page())
+            routes.merge(domain.admin(self, &auth)).merge(domain.page())
         });
         let limit = http::TimeLimit {
             usual: ADMIN_LIMIT,
@@ -213,7 +213,7 @@ impl Origin {
     /// Starts what runs in the background until `stop`.
     ///
     /// # Errors
-    /// When the system gives no random numbers.
+    /// When no random numbers from the operating system.
     pub fn spawn(&self, stop: &CancellationToken) -> anyhow::Result<Vec<JoinHandle<()>>> {
         let common = &self.common;
         let mut tasks = vec![

@@ -17,30 +17,30 @@ use crate::metrics::{Group, Metrics};
 use crate::origin::Origin;
 use crate::sql::SqlError;
 
-/// A change of a product. What it leaves out stays as it is.
+/// A product change. Missing fields keep their values.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProductChange {
-    /// Which SKU.
+    /// The SKU.
     #[schema(min_length = 1, max_length = 64)]
     pub(crate) sku: String,
-    /// A number that grows with each change of the SKU, such as milliseconds since the Unix epoch.
+    /// A number that increases with each change of the SKU, such as milliseconds since the Unix epoch.
     #[schema(minimum = 1)]
     pub(crate) version: u64,
-    /// The product that it is a variant of: the main SKU of own goods.
+    /// The product (SPU) of this variant; for own goods, the main SKU.
     #[schema(min_length = 1, max_length = 64)]
     pub(crate) spu: String,
     /// The type of product, which selects its Redis for fitment.
     #[serde(rename = "type")]
     #[schema(nullable = false)]
     pub(crate) product_type: Option<String>,
-    /// Who sells it.
+    /// The merchant.
     #[schema(nullable = false)]
     pub(crate) merchant: Option<String>,
-    /// Its name in browse histories.
+    /// Title in browse histories.
     #[schema(nullable = false, max_length = 512)]
     pub(crate) title: Option<String>,
-    /// Where its picture is.
+    /// URL of its picture.
     #[schema(nullable = false, max_length = 2048)]
     pub(crate) picture: Option<String>,
 }
@@ -50,11 +50,11 @@ pub(crate) struct ProductChange {
 #[serde(rename_all = "snake_case")]
 #[schema(as = ProductChangeOutcome)]
 pub(crate) enum ChangeOutcome {
-    /// It is in SQL.
+    /// Applied in SQL.
     Applied,
-    /// It, or a later one, was applied before.
+    /// This version or a later one was already applied.
     Stale,
-    /// Fitment does not know the SKU, and type or merchant is missing.
+    /// Fitment does not know the SKU, and the type or merchant is missing.
     Unknown,
 }
 
@@ -93,7 +93,7 @@ impl ProductMetrics {
     }
 
     fn add_to(group: &mut Group<'_>) -> Self {
-        let help = "Changes of products, by outcome";
+        let help = "Product changes, by outcome";
         Self(group.add("product_changes", help))
     }
 
@@ -149,7 +149,7 @@ impl ProductChanges {
     /// Names the member that is wrong.
     pub(crate) fn check(&self, change: ProductChange) -> Result<CheckedChange, String> {
         if !(1..=i64::MAX as u64).contains(&change.version) {
-            return Err("version: must be 1 or more, and fit into 63 bits".to_owned());
+            return Err("version: must be 1 to 9223372036854775807".to_owned());
         }
         Ok(CheckedChange {
             #[cfg(feature = "fitment")]
@@ -224,7 +224,7 @@ impl ProductChanges {
                 Ok(change) => changes.push(change),
                 Err(error) => {
                     let record: String = record.get().chars().take(256).collect();
-                    tracing::warn!(%error, %record, "cannot apply a change of a product: the record is skipped, send a valid one");
+                    tracing::warn!(%error, %record, "skipped an invalid product change: send a valid record");
                     self.metrics.count(INVALID);
                 }
             }
@@ -299,7 +299,7 @@ pub(crate) fn connect(
         let changes = ProductChanges::of(origin).filter(|_| name == SINK);
         let Some(changes) = changes else {
             anyhow::bail!(
-                "--events-pulls: cannot connect the collector {} to {name:?}: it may be {SINK:?}, with --fitment or --history",
+                "--events-pulls: collector {} has the unknown sink {name:?}: use {SINK:?}, with --fitment or --history",
                 pull.name
             );
         };

@@ -49,9 +49,9 @@ impl ViewLists {
 /// Says what does not answer. Lists that were written stay so.
 pub(crate) async fn run(config: &Config, command: &RebuildHistoryCommand) -> Result<()> {
     let settings = config.history.settings()?;
-    let settings = settings.context("--history: must be set")?;
+    let settings = settings.context("--history must be set")?;
     let place = config.events.events_archive.as_deref();
-    let folder = Folder::open(place.context("--events-archive: names the archive")?);
+    let folder = Folder::open(place.context("--events-archive must be set")?);
     let folder = folder.context("--events-archive")?;
     let database = open_database(&config.database_url)
         .await
@@ -63,7 +63,7 @@ pub(crate) async fn run(config: &Config, command: &RebuildHistoryCommand) -> Res
     database.close().await;
     let views = rebuilt?;
     println!(
-        "{views} views of {} days are in the cold store",
+        "{views} views of {} days written to the cold store",
         command.days
     );
     Ok(())
@@ -83,7 +83,7 @@ async fn rebuild(history: &History, folder: &Folder, days: u64, now_ms: u64) -> 
                 views += write(history, std::mem::take(&mut collected)).await?;
             }
         }
-        eprintln!("day {} of {days} is read", days - (today - day));
+        eprintln!("read day {} of {days}", days - (today - day));
     }
     views += write(history, collected).await?;
     Ok(views)

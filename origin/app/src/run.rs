@@ -85,7 +85,7 @@ pub fn run(config: &Config) -> Result<ExitCode> {
         }
         #[cfg(all(not(feature = "archive"), feature = "history"))]
         Some(Command::RebuildHistory(_)) => anyhow::bail!(
-            "this weir-origin was built without archives; cargo build --features archive has them"
+            "this weir-origin was built without archives; build it with cargo build --features archive"
         ),
         None => {
             start_logs()?;
@@ -115,7 +115,7 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 fn start_logs() -> Result<()> {
     let filter = match std::env::var("RUST_LOG") {
         Ok(text) if !text.is_empty() => {
-            EnvFilter::try_new(text).context("RUST_LOG is not a log filter")?
+            EnvFilter::try_new(text).context("RUST_LOG is not a valid log filter")?
         }
         _ => EnvFilter::new("info"),
     };
@@ -135,7 +135,7 @@ async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
     let files = Files::read(config)?;
     let token = secrets.admin_token.clone();
     let admin = listen("--admin-listen", config.admin_listen).await?;
-    let (admin, starting) = twice(admin).context("--admin-listen")?;
+    let (admin, starting) = two_handles(admin).context("--admin-listen")?;
     let database = tokio::select! {
         database = database(config, starting) => database?,
         _ = &mut told => return Ok(()),
@@ -149,11 +149,11 @@ async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
         tokio::spawn(serve(admin, origin.admin_routes(token), stop.clone())),
     ];
     let background = origin.spawn(&stop)?;
-    told.await.context("waiting for signals")?;
+    told.await.context("cannot listen for signals")?;
     info!("stopping");
     stop.cancel();
     let ended = tokio::time::timeout(STOP_LIMIT, end(&origin, servers, background)).await;
-    ensure!(ended.is_ok(), "requests did not end within {STOP_LIMIT:?}");
+    ensure!(ended.is_ok(), "requests still running after {STOP_LIMIT:?}");
     info!("stopped");
     Ok(())
 }
@@ -167,7 +167,7 @@ async fn database(config: &Config, probed: TcpListener) -> Result<Database> {
     loop {
         match open_database(&config.database_url).await {
             Err(error) if error.is_away() => {
-                warn!(%error, "the database is away: trying again");
+                warn!(%error, "the database does not answer; retrying");
                 if let Some((probed, routes)) = probes.take() {
                     served = Some(tokio::spawn(serve(probed, routes, there.clone())));
                 }
@@ -207,7 +207,7 @@ async fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener> {
 }
 
 /// Two handles of one listener, to be used one after the other.
-fn twice(listener: TcpListener) -> std::io::Result<(TcpListener, TcpListener)> {
+fn two_handles(listener: TcpListener) -> std::io::Result<(TcpListener, TcpListener)> {
     let first = listener.into_std()?;
     let second = first.try_clone()?;
     Ok((

@@ -40,7 +40,7 @@ impl std::fmt::Display for IdleVariable {
 
 /// The variables among these that do nothing.
 pub(crate) fn idle(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<IdleVariable> {
-    let known = known();
+    let known = documented_names();
     let variables = variables.into_iter().filter_map(|(name, value)| {
         let name = name.into_string().ok()?;
         name.starts_with(PREFIX).then(|| (name, value.is_empty()))
@@ -55,7 +55,7 @@ pub(crate) fn idle(variables: impl IntoIterator<Item = (OsString, OsString)>) ->
         } else if *is_empty && is_set(&format!("{name}{FILE}")) {
             idle.push(IdleVariable {
                 name: name.clone(),
-                problem: "is empty, and the file counts",
+                problem: "is empty, so its file is used",
                 fix: format!("remove it, or {name}{FILE}"),
             });
         }
@@ -83,7 +83,7 @@ fn unknown(name: &str, known: &BTreeSet<String>) -> IdleVariable {
 }
 
 /// Every name in the help of the program and of its commands.
-fn known() -> BTreeSet<String> {
+fn documented_names() -> BTreeSet<String> {
     let mut known = OF_GATEWAYS.map(ToOwned::to_owned).into();
     collect(&mut Config::command(), &mut known);
     known
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(
             found(&both),
             [
-                "WEIR_CLAIM_SECRET is empty, and the file counts: remove it, or WEIR_CLAIM_SECRET_FILE"
+                "WEIR_CLAIM_SECRET is empty, so its file is used: remove it, or WEIR_CLAIM_SECRET_FILE"
             ]
         );
     }

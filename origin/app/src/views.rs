@@ -12,7 +12,9 @@ use weir_event::name::{CustomerId, VisitorId};
 use weir_history::{Owner, Sku};
 
 use crate::events::groups::marks::{MarkFuture, Marks};
-use crate::events::groups::{Delivery, Handled, Handler, NewGroup, Outcome, Recomputed, Unit};
+use crate::events::groups::{
+    Delivery, HandleFuture, Handler, NewGroup, Outcome, RecomputeFuture, Unit,
+};
 use crate::events::log::Target;
 use crate::history::marks::Rebuild;
 use crate::history::{History, View};
@@ -40,12 +42,12 @@ struct Views {
 /// What counts of a view's attributes.
 #[derive(Deserialize)]
 struct Attributes {
-    sku: Option<Named>,
+    sku: Option<NumberOrText>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Named {
+enum NumberOrText {
     Number(u64),
     Text(String),
 }
@@ -68,11 +70,11 @@ pub(crate) fn view(
     attributes: &str,
 ) -> Result<Option<View>, String> {
     let attributes: Attributes = serde_json::from_str(attributes)
-        .map_err(|_| "/attributes/sku: neither a text nor a whole number".to_owned())?;
+        .map_err(|_| "/attributes/sku: must be a string or an integer".to_owned())?;
     let sku = match attributes.sku {
         None => return Ok(None),
-        Some(Named::Number(number)) => Sku::from(number),
-        Some(Named::Text(text)) => {
+        Some(NumberOrText::Number(number)) => Sku::from(number),
+        Some(NumberOrText::Text(text)) => {
             Sku::new(&text).map_err(|error| format!("/attributes/sku: {error}"))?
         }
     };
@@ -81,7 +83,7 @@ pub(crate) fn view(
         (None, Some(visitor)) => Owner::guest(visitor),
         (None, None) => return Ok(None),
     };
-    let owner = owner.map_err(|error| format!("the customer's name: {error}"))?;
+    let owner = owner.map_err(|error| format!("customer: {error}"))?;
     Ok(Some(View { owner, sku, at_ms }))
 }
 
@@ -106,7 +108,7 @@ impl Views {
 }
 
 impl Handler for Views {
-    fn handle<'a>(&'a self, events: &'a [Delivery]) -> Handled<'a> {
+    fn handle<'a>(&'a self, events: &'a [Delivery]) -> HandleFuture<'a> {
         Box::pin(async move { self.note(events.iter().map(|event| &event.envelope)).await })
     }
 
@@ -114,7 +116,11 @@ impl Handler for Views {
         false
     }
 
-    fn recompute<'a>(&'a self, _unit: &'a Unit, events: &'a [Envelope]) -> Option<Recomputed<'a>> {
+    fn recompute<'a>(
+        &'a self,
+        _unit: &'a Unit,
+        events: &'a [Envelope],
+    ) -> Option<RecomputeFuture<'a>> {
         Some(Box::pin(async move {
             let outcomes = self.note(events.iter()).await;
             let failed = outcomes.into_iter().find_map(|outcome| match outcome {

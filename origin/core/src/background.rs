@@ -1,10 +1,10 @@
 //! Work in the background: rounds that repeat until the origin stops.
 //!
 //! ```text
-//! let mut rounds = Rounds::every(PERIOD, "reconciling", stop);
-//! while rounds.next().await {
+//! let mut interval = Interval::every(PERIOD, "reconciling", stop);
+//! while interval.next().await {
 //!     let outcome = self.round().await;
-//!     rounds.ended(&outcome);
+//!     interval.ended(&outcome);
 //! }
 //! ```
 //!
@@ -45,9 +45,9 @@ impl Backoff {
 
 /// When a loop was last seen to work. Cloning it is cheap: clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Pulse(Arc<Mutex<Option<Instant>>>);
+pub struct Heartbeat(Arc<Mutex<Option<Instant>>>);
 
-impl Pulse {
+impl Heartbeat {
     /// It works.
     pub fn beat(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
@@ -60,9 +60,9 @@ impl Pulse {
     }
 }
 
-/// The rounds of one loop.
+/// The interval of one loop: when its next round begins.
 #[derive(Debug)]
-pub struct Rounds {
+pub struct Interval {
     what: &'static str,
     stop: CancellationToken,
     period: Duration,
@@ -72,7 +72,7 @@ pub struct Rounds {
     pause: Duration,
 }
 
-impl Rounds {
+impl Interval {
     /// A round every `period`, the first one at once. `what` names the loop in the log.
     pub fn every(period: Duration, what: &'static str, stop: CancellationToken) -> Self {
         Self {
@@ -132,7 +132,7 @@ impl Rounds {
 
     fn failed(&mut self, error: &dyn Display) {
         if self.failures == 0 {
-            warn!(%error, "{}: failed; trying again", self.what);
+            warn!(%error, "{}: failed; retrying", self.what);
         }
         self.failures = self.failures.saturating_add(1);
         self.pause = self.backoff.pause(self.failures);
@@ -169,8 +169,8 @@ mod tests {
 
     const PERIOD: Duration = Duration::from_millis(500);
 
-    fn rounds(stop: &CancellationToken) -> Rounds {
-        Rounds::every(PERIOD, "counting", stop.clone())
+    fn interval(stop: &CancellationToken) -> Interval {
+        Interval::every(PERIOD, "counting", stop.clone())
     }
 
     #[derive(Clone, Default)]
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_failing_loop_is_logged_once_and_again_when_it_recovers() {
         let (lines, _guard) = captured();
-        let mut rounds = rounds(&CancellationToken::new());
+        let mut interval = interval(&CancellationToken::new());
         for outcome in [
             Ok(()),
             Err("down"),
@@ -210,8 +210,8 @@ mod tests {
             Ok(()),
             Ok(()),
         ] {
-            rounds.ended(&outcome);
-            assert_eq!(rounds.is_failing(), outcome.is_err());
+            interval.ended(&outcome);
+            assert_eq!(interval.is_failing(), outcome.is_err());
         }
         let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
@@ -235,32 +235,32 @@ mod tests {
 
     #[test]
     fn a_round_follows_after_the_period_or_the_back_off() {
-        let mut rounds = rounds(&CancellationToken::new()).backing_off(Backoff {
+        let mut interval = interval(&CancellationToken::new()).backing_off(Backoff {
             first: Duration::from_millis(100),
             max: Duration::from_millis(150),
         });
-        let mut pauses = vec![rounds.pause.as_millis()];
+        let mut pauses = vec![interval.pause.as_millis()];
         for outcome in [Ok(()), Err("down"), Err("down"), Ok(())] {
-            rounds.ended(&outcome);
-            pauses.push(rounds.pause.as_millis());
+            interval.ended(&outcome);
+            pauses.push(interval.pause.as_millis());
         }
         assert_eq!(pauses, [0, 500, 100, 150, 500]);
-        rounds.next_after(Duration::from_millis(7));
-        assert_eq!(rounds.pause.as_millis(), 7);
-        rounds.next_at_once();
-        assert_eq!(rounds.pause, Duration::ZERO);
+        interval.next_after(Duration::from_millis(7));
+        assert_eq!(interval.pause.as_millis(), 7);
+        interval.next_at_once();
+        assert_eq!(interval.pause, Duration::ZERO);
     }
 
     #[tokio::test]
     async fn a_loop_waits_its_time_and_ends_when_the_origin_stops() {
         let stop = CancellationToken::new();
-        let mut rounds = rounds(&stop).delayed();
+        let mut interval = interval(&stop).delayed();
         let before = Instant::now();
-        assert!(rounds.next().await);
+        assert!(interval.next().await);
         assert!(before.elapsed() >= PERIOD);
         stop.cancel();
-        assert!(rounds.is_stopping());
-        rounds.next_at_once();
-        assert!(!rounds.next().await);
+        assert!(interval.is_stopping());
+        interval.next_at_once();
+        assert!(!interval.next().await);
     }
 }

@@ -55,7 +55,7 @@ impl Disk {
 
     /// The same, without which the origin can do nothing useful.
     #[must_use]
-    pub fn vital(mut self) -> Self {
+    pub fn required(mut self) -> Self {
         self.is_vital = true;
         self
     }
@@ -73,7 +73,7 @@ impl Disk {
     }
 
     /// What is wrong with it, in a word; `None` if nothing is.
-    pub fn trouble(&self) -> Option<&'static str> {
+    pub fn problem(&self) -> Option<&'static str> {
         match self.room() {
             Ok(room) if room.free_bytes < FULL_BELOW_BYTES => Some("full"),
             Ok(_) => None,
@@ -119,9 +119,9 @@ impl Collector for Disks {
             }
             Ok(())
         };
-        let help = "Bytes free where the origin writes";
+        let help = "Free bytes on the disks where the origin writes";
         family("disk_free_bytes", help, |room| room.free_bytes)?;
-        let help = "Bytes of the disks where the origin writes";
+        let help = "Size in bytes of the disks where the origin writes";
         family("disk_size_bytes", help, |room| room.size_bytes)
     }
 }
@@ -134,11 +134,11 @@ mod tests {
     fn a_folder_that_is_gone_is_told_from_one_with_room() {
         let dir = tempfile::tempdir().unwrap();
         let disk = Disk::of_file("database", &dir.path().join("weir.db"));
-        assert_eq!(disk.trouble(), None);
+        assert_eq!(disk.problem(), None);
         let room = disk.room().unwrap();
         assert!(0 < room.free_bytes && room.free_bytes <= room.size_bytes);
         drop(dir);
-        assert_eq!(disk.trouble(), Some("gone"));
+        assert_eq!(disk.problem(), Some("gone"));
         assert_eq!(
             Disk::of_file("database", Path::new("weir.db")).folder,
             Path::new(".")

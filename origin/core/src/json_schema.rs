@@ -4,7 +4,7 @@
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
-use crate::http::Fault;
+use crate::http::ValidationError;
 
 /// The most bytes of a compiled pattern: what one schema may cost.
 const PATTERN_LEN_MAX: usize = 1 << 20;
@@ -13,7 +13,7 @@ const PATTERN_LEN_MAX: usize = 1 << 20;
 const MESSAGE_LEN_MAX: usize = 300;
 
 /// The most mistakes that are told at once.
-const FAULTS_MAX: usize = 20;
+const ERRORS_MAX: usize = 20;
 
 /// Patterns run in linear time, and references lead nowhere but into the schema itself.
 ///
@@ -27,9 +27,9 @@ pub fn compile(schema: &Value) -> Result<Validator, String> {
 }
 
 /// What is wrong with a value, and where, but not what it is: the answer may be logged.
-pub fn faults(schema: &Validator, value: &Value) -> Vec<Fault> {
-    let errors = schema.iter_errors(value).take(FAULTS_MAX);
-    let fault = |error: jsonschema::ValidationError<'_>| Fault {
+pub fn validation_errors(schema: &Validator, value: &Value) -> Vec<ValidationError> {
+    let errors = schema.iter_errors(value).take(ERRORS_MAX);
+    let fault = |error: jsonschema::ValidationError<'_>| ValidationError {
         pointer: cut(&error.instance_path().to_string()),
         detail: cut(&error.masked().to_string()),
     };

@@ -85,7 +85,8 @@ impl Default for Metrics {
         };
         metrics.group(|group| {
             metrics.requests.add_to(group);
-            let build: Family<BuildLabels, Gauge> = group.add("build_info", "1, of this build");
+            let build: Family<BuildLabels, Gauge> =
+                group.add("build_info", "1 for the running build");
             let labels = BuildLabels {
                 version: weir_version::VERSION,
                 commit: weir_version::COMMIT,
@@ -165,7 +166,7 @@ impl RequestMetrics {
     fn add_to(&self, group: &mut Group<'_>) {
         let (answered, seconds) = (self.answered.clone(), self.seconds.clone());
         group.add_this("requests", "Requests by route and status", answered);
-        let help = "How long requests took, in seconds, by route";
+        let help = "Request duration by route, in seconds";
         group.add_this("request_seconds", help, seconds);
     }
 

@@ -59,7 +59,7 @@ fn usage() -> Option<Usage> {
 impl Collector for Process {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let Some(usage) = usage() else { return Ok(()) };
-        let help = "Processor time in user and kernel mode";
+        let help = "CPU time in user and kernel mode, in seconds";
         let cpu = ConstCounter::new(usage.cpu_seconds);
         let metric =
             encoder.encode_descriptor("process_cpu_seconds", help, None, MetricType::Counter)?;
@@ -70,23 +70,27 @@ impl Collector for Process {
         };
         #[allow(clippy::cast_precision_loss)] // As Prometheus does with every number.
         let float = |number: u64| number as f64;
-        let help = "Memory in use";
+        let help = "Resident memory in bytes";
         gauge(
             "process_resident_memory_bytes",
             help,
             float(usage.resident_bytes),
         )?;
-        let help = "Addresses in use";
+        let help = "Virtual memory in bytes";
         gauge(
             "process_virtual_memory_bytes",
             help,
             float(usage.virtual_bytes),
         )?;
-        gauge("process_open_fds", "Open files", float(usage.open_fds))?;
+        gauge(
+            "process_open_fds",
+            "Open file descriptors",
+            float(usage.open_fds),
+        )?;
         let most = usage.max_fds.map_or(f64::INFINITY, float);
-        gauge("process_max_fds", "The most open files", most)?;
+        gauge("process_max_fds", "Limit of open file descriptors", most)?;
         gauge("process_threads", "Threads", float(usage.threads))?;
-        let help = "When it started, in seconds since the Unix epoch";
+        let help = "Start time, in seconds since the Unix epoch";
         gauge("process_start_time_seconds", help, usage.start_seconds)
     }
 }

@@ -12,7 +12,7 @@ pub type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// Neither the variable nor the one with a file's path is set.
-    #[error("{0} is not set, and {0}_FILE is not either")]
+    #[error("neither {0} nor {0}_FILE is set")]
     Missing(&'static str),
     /// Both are.
     #[error("{0} and {0}_FILE are both set: set only one of them")]
@@ -21,7 +21,7 @@ pub enum SecretError {
     #[error("{0} is not UTF-8")]
     NotText(&'static str),
     /// The file cannot be read.
-    #[error("{name}_FILE: cannot read {}: {source}", path.display())]
+    #[error("{name}_FILE: cannot read \"{}\": {source}", path.display())]
     File {
         /// The variable, without `_FILE`.
         name: &'static str,
@@ -42,7 +42,7 @@ pub enum SecretError {
 
 impl SecretError {
     /// The variable `name` holds what will not do.
-    pub fn unfit(name: &'static str, problem: impl std::fmt::Display) -> Self {
+    pub fn invalid_variable(name: &'static str, problem: impl std::fmt::Display) -> Self {
         let problem = problem.to_string();
         Self::Unfit { name, problem }
     }
@@ -107,7 +107,7 @@ impl KeyNames {
             keys.push(read_key(variables, secret, name, previous_id)?);
         }
         // Two of one id.
-        KeyRing::new(keys).map_err(|error| SecretError::unfit(self.previous_id, error))
+        KeyRing::new(keys).map_err(|error| SecretError::invalid_variable(self.previous_id, error))
     }
 }
 
@@ -123,6 +123,6 @@ fn read_key(
             KeyError::TooShort(_) => name,
             KeyError::Id => id_name,
         };
-        SecretError::unfit(name, error)
+        SecretError::invalid_variable(name, error)
     })
 }

@@ -41,16 +41,15 @@ const ANSWER_LEN_MAX: usize = 64 << 10;
 /// The flags of traces.
 #[derive(Clone, Args)]
 pub struct TraceConfig {
-    /// Where a collector takes traces by OTLP over HTTP, such as http://127.0.0.1:4318/v1/traces; without it nothing is
-    /// traced
+    /// OTLP/HTTP collector, such as http://127.0.0.1:4318/v1/traces; unset: no traces
     #[arg(long, env = "WEIR_OTLP_URL")]
     pub otlp_url: Option<String>,
 
-    /// The authorities of a collector at an https URL; the system's unless set
+    /// PEM file with the CAs of an https collector; unset: the system's CAs
     #[arg(long, env = "WEIR_OTLP_CA", requires = "otlp_url")]
     pub otlp_ca: Option<PathBuf>,
 
-    /// Which share of the requests is traced of which nobody before the origin has decided, 0 to 1
+    /// Sampling ratio for requests without an upstream sampling decision, 0 to 1
     #[arg(long, env = "WEIR_OTLP_SHARE", default_value = "1", value_parser = parse_share)]
     pub otlp_share: f64,
 }
@@ -114,7 +113,7 @@ impl Traces {
     /// Sends what waits. It blocks until that is done or has failed.
     pub fn end(&self) {
         if let Err(error) = self.0.shutdown() {
-            warn!(%error, "the last traces may not have come to the collector");
+            warn!(%error, "the last traces may not have reached the collector");
         }
     }
 }
@@ -191,7 +190,7 @@ pub async fn request<T>(
 
 /// Does `work`, which asks `system`, as a span of the request that is being answered. What the background does is in no
 /// trace.
-pub async fn asking<T, E>(
+pub async fn traced_call<T, E>(
     system: &'static str,
     what: &'static str,
     work: impl Future<Output = Result<T, E>>,

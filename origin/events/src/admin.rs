@@ -12,7 +12,7 @@ use super::log::{EventLog, Lag, LogError, Position, Source, Target};
 use super::store::{DeadFilter, DeadLetter, NewRetry, RetryCounts, STORE_GROUP};
 use super::{Events, GroupHandle};
 use crate::groups::Unit;
-use crate::model::letter::Letter;
+use crate::model::letter::DeadLetterContent;
 use weir_event::envelope::Envelope;
 use weir_origin_core::sql::SqlError;
 
@@ -39,9 +39,9 @@ pub enum AdminError {
     Kind(&'static str),
 }
 
-/// How a group stands.
+/// A consumer group.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct GroupStatus {
     /// What it says of itself.
     pub said: GroupReport,
     /// Where it is in each source.
@@ -52,28 +52,28 @@ pub struct Standing {
     pub retries: RetryCounts,
 }
 
-/// What a seek does, or would do.
+/// Result of a seek or of its dry run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = SoughtSource)]
-pub struct Sought {
-    /// In which source.
+pub struct SeekResult {
+    /// The source.
     pub source: String,
-    /// Where the group is.
+    /// Position before the seek.
     #[schema(value_type = u64)]
     pub from: Position,
-    /// Where it goes on.
+    /// Position after the seek.
     #[schema(value_type = u64)]
     pub to: Position,
-    /// What was asked for is not in the log, or not any more: the group begins with the oldest event that is, which came at this
-    /// time, in milliseconds since the Unix epoch.
+    /// Set if the log no longer has the requested position: the group starts at the oldest event, appended at this time
+    /// in milliseconds since the Unix epoch.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub begins_ms: Option<u64>,
-    /// How many events it handles again; only told by a dry run.
+    /// Number of replayed events; only in a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub again: Option<u64>,
-    /// How many events it skips; only told by a dry run.
+    /// Number of skipped events; only in a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub skipped: Option<u64>,
@@ -81,7 +81,7 @@ pub struct Sought {
 
 /// The outcome of a dead letter that was sent again.
 #[derive(Clone, Debug)]
-pub enum Resent {
+pub enum ResendOutcome {
     /// It was judged again; if it was taken the letter is gone.
     Judged(Answer),
     /// Its group tries it again; the letter is gone.
@@ -92,9 +92,9 @@ pub enum Resent {
 ///
 /// # Errors
 /// When SQL or the log do not answer.
-pub async fn standing(events: &Events, group: &GroupHandle) -> Result<Standing, AdminError> {
+pub async fn group_status(events: &Events, group: &GroupHandle) -> Result<GroupStatus, AdminError> {
     let store = events.store();
-    let mut standing = Standing {
+    let mut standing = GroupStatus {
         said: group.status.get(),
         positions: Vec::new(),
         lag: Lag::default(),
@@ -124,7 +124,7 @@ pub async fn seek(
     group: &GroupHandle,
     target: Target,
     is_dry: bool,
-) -> Result<Vec<Sought>, AdminError> {
+) -> Result<Vec<SeekResult>, AdminError> {
     let (log, store) = (events.log(), events.store());
     let mut sought = Vec::new();
     for source in log.sources() {
@@ -133,7 +133,7 @@ pub async fn seek(
             Some(position) => position,
             None => log.place(&source, Target::Start).await?,
         };
-        let mut one = Sought {
+        let mut one = SeekResult {
             source: source.to_string(),
             from,
             to,
@@ -211,16 +211,20 @@ pub async fn retry_now(events: &Events, group: &GroupHandle) -> Result<u64, Admi
 ///
 /// # Errors
 /// When there is none, or it is of another kind.
-pub async fn mend(events: &Events, id: &str, event: String) -> Result<DeadLetter, AdminError> {
+pub async fn replace_refused(
+    events: &Events,
+    id: &str,
+    event: String,
+) -> Result<DeadLetter, AdminError> {
     let letter = find(events, id).await?;
-    let Letter::Sent(mut sent) = letter_of(&letter)? else {
+    let DeadLetterContent::Sent(mut sent) = letter_of(&letter)? else {
         return Err(AdminError::Kind(
-            "only what was refused when it came can be mended: a group gets its events as they are in the log",
+            "only events refused on arrival can be edited: a group gets its events unchanged from the log",
         ));
     };
     sent.event = event;
     sent.is_cut = false;
-    let json = Letter::Sent(sent).to_json();
+    let json = DeadLetterContent::Sent(sent).to_json();
     let (store, now_ms) = (events.store(), events.now_ms());
     match store.letters().edit_dead_letter(id, &json, now_ms).await? {
         true => find(events, id).await,
@@ -232,14 +236,14 @@ pub async fn mend(events: &Events, id: &str, event: String) -> Result<DeadLetter
 ///
 /// # Errors
 /// When there is none, it is of another kind, or it cannot be taken now.
-pub async fn resend(events: &Events, id: &str) -> Result<Resent, AdminError> {
+pub async fn resend(events: &Events, id: &str) -> Result<ResendOutcome, AdminError> {
     let letter = find(events, id).await?;
     resend_letter(events, &letter).await
 }
 
-async fn resend_letter(events: &Events, letter: &DeadLetter) -> Result<Resent, AdminError> {
+async fn resend_letter(events: &Events, letter: &DeadLetter) -> Result<ResendOutcome, AdminError> {
     match letter_of(letter)? {
-        Letter::Sent(sent) => {
+        DeadLetterContent::Sent(sent) => {
             let answer = events.collector().collect_again(&sent).await?;
             if is_taken(&answer) {
                 // If this fails the event is sent twice, and counts once: it has an id.
@@ -249,15 +253,15 @@ async fn resend_letter(events: &Events, letter: &DeadLetter) -> Result<Resent, A
                     .delete_dead_letter(&letter.id)
                     .await?;
             }
-            Ok(Resent::Judged(answer))
+            Ok(ResendOutcome::Judged(answer))
         }
-        Letter::GivenUp {
+        DeadLetterContent::GivenUp {
             source,
             position,
             received_ms,
             envelope,
         } => {
-            let unfit = AdminError::Kind("the event cannot be read: it is of another version");
+            let unfit = AdminError::Kind("the event has an unsupported version");
             let Some((envelope, unit)) = read_envelope(&envelope) else {
                 return Err(unfit);
             };
@@ -272,7 +276,7 @@ async fn resend_letter(events: &Events, letter: &DeadLetter) -> Result<Resent, A
             };
             revive(events, letter, &source, &retry).await
         }
-        Letter::Record { .. } => Err(AdminError::Kind("it is no event")),
+        DeadLetterContent::Record { .. } => Err(AdminError::Kind("it is not an event")),
     }
 }
 
@@ -281,19 +285,19 @@ async fn revive(
     letter: &DeadLetter,
     source: &str,
     retry: &NewRetry,
-) -> Result<Resent, AdminError> {
+) -> Result<ResendOutcome, AdminError> {
     if letter.group == STORE_GROUP {
         return Err(AdminError::Kind(
-            "another event has its id, and is stored: send it anew with an id of its own",
+            "another stored event has its id: send it again with a new id",
         ));
     }
-    let group = events
-        .group(&letter.group)
-        .ok_or(AdminError::Kind("its group does not run in this origin"))?;
+    let group = events.group(&letter.group).ok_or(AdminError::Kind(
+        "its consumer group does not run in this origin",
+    ))?;
     let is_ours = |known: &Source| **known == *source;
     if !events.log().sources().iter().any(is_ours) {
         return Err(AdminError::Kind(
-            "it came by another origin's log: send it again there",
+            "it came from another origin's log: send it again there",
         ));
     }
     let store = events.store();
@@ -304,7 +308,7 @@ async fn revive(
     {
         true => {
             group.wake();
-            Ok(Resent::Retried)
+            Ok(ResendOutcome::Retried)
         }
         false => Err(AdminError::Unknown),
     }
@@ -329,9 +333,11 @@ pub async fn resend_many(
     let (mut taken, mut left) = (0, 0);
     for letter in events.store().letters().dead_letters(filter).await? {
         match resend_letter(events, &letter).await {
-            Ok(Resent::Retried) => taken += 1,
-            Ok(Resent::Judged(answer)) if is_taken(&answer) => taken += 1,
-            Ok(Resent::Judged(_)) | Err(AdminError::Kind(_) | AdminError::Unknown) => left += 1,
+            Ok(ResendOutcome::Retried) => taken += 1,
+            Ok(ResendOutcome::Judged(answer)) if is_taken(&answer) => taken += 1,
+            Ok(ResendOutcome::Judged(_)) | Err(AdminError::Kind(_) | AdminError::Unknown) => {
+                left += 1
+            }
             Err(error) => return Err(error),
         }
     }
@@ -341,7 +347,7 @@ pub async fn resend_many(
 /// An envelope in hexadecimal digits, and whose it is.
 fn read_envelope(hex: &str) -> Option<(Vec<u8>, String)> {
     let bytes = hex::decode(hex).ok()?;
-    let unit = Unit::of(&Envelope::decode(&bytes).ok()?).to_text();
+    let unit = Unit::from_envelope(&Envelope::decode(&bytes).ok()?).to_text();
     Some((bytes, unit))
 }
 
@@ -350,6 +356,7 @@ async fn find(events: &Events, id: &str) -> Result<DeadLetter, AdminError> {
     letter.ok_or(AdminError::Unknown)
 }
 
-fn letter_of(letter: &DeadLetter) -> Result<Letter, AdminError> {
-    Letter::from_json(&letter.letter).map_err(|_| AdminError::Kind("it is of another version"))
+fn letter_of(letter: &DeadLetter) -> Result<DeadLetterContent, AdminError> {
+    DeadLetterContent::from_json(&letter.letter)
+        .map_err(|_| AdminError::Kind("unsupported version"))
 }

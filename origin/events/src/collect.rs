@@ -9,7 +9,7 @@ use axum::body::Bytes;
 use weir_event::answer::{Answer, Reason, Rejection, Verdict};
 use weir_event::batch::{Batch, BatchError};
 use weir_event::clock::occurred_ms;
-use weir_event::envelope::{Decided, Envelope};
+use weir_event::envelope::{Envelope, EventAttribution};
 use weir_event::event::Event;
 use weir_event::fingerprint::Fingerprint;
 use weir_event::name::{CustomerId, EventId};
@@ -20,8 +20,8 @@ use super::Clock;
 use super::log::{AppendError, EventLog};
 use super::metrics::EventMetrics;
 use super::registry::Registry;
-use crate::model::record::{LogRecord, Refused, SentEvent};
-use crate::model::seen::{Known, RecentEvents};
+use crate::model::record::{LogRecord, RefusedEvent, SentEvent};
+use crate::model::seen::{IdStatus, RecentEvents};
 use crate::model::types::Types;
 
 /// From so many bytes on a body is judged in a thread of its own: it would hold up others.
@@ -108,7 +108,7 @@ impl Collector {
         query: &[u8],
     ) -> Result<Answer, CollectError> {
         let types = self.registry.types();
-        let judge = Judge::new(self, &types, sender, None);
+        let judge = EventJudge::new(self, &types, sender, None);
         let read = pixel::read(query);
         let text = || String::from_utf8_lossy(&pixel::without(query, pixel::KEY)).into_owned();
         let judged = judge.judge(read, None, text);
@@ -126,10 +126,10 @@ impl Collector {
             answer
         };
         let Some(stamps) = sent.stamps() else {
-            return Ok(unreadable("its stamps cannot be read"));
+            return Ok(unreadable("its gateway metadata is invalid"));
         };
         if sent.is_cut {
-            return Ok(unreadable("only its beginning was kept: mend it first"));
+            return Ok(unreadable("only its beginning was stored: edit it first"));
         }
         let user = sent
             .user
@@ -137,7 +137,7 @@ impl Collector {
             .and_then(|user| CustomerId::new(user).ok());
         let sender = Sender { stamps, user };
         let types = self.registry.types();
-        let judge = Judge::new(self, &types, &sender, sent.sent_at_ms);
+        let judge = EventJudge::new(self, &types, &sender, sent.sent_at_ms);
         let read = Event::read(&sent.event);
         match judge.judge(read, None, || sent.event.clone()) {
             Judgement::Reject { id, rejection, .. } => {
@@ -153,7 +153,7 @@ impl Collector {
     fn judge_body(&self, sender: &Sender, body: &[u8]) -> Result<Vec<Judgement>, CollectError> {
         let batch = Batch::read(body)?;
         let types = self.registry.types();
-        let judge = Judge::new(self, &types, sender, batch.sent_at_ms);
+        let judge = EventJudge::new(self, &types, sender, batch.sent_at_ms);
         let mut first: HashMap<EventId, Fingerprint> = HashMap::new();
         let mut judged = Vec::with_capacity(batch.events.len());
         for sent in &batch.events {
@@ -191,8 +191,8 @@ impl Collector {
                     rejection,
                     sent,
                 } => {
-                    let refused = Refused {
-                        reason: rejection.reason.word().to_owned(),
+                    let refused = RefusedEvent {
+                        reason: rejection.reason.label().to_owned(),
                         message: rejection.message.clone(),
                         sent: *sent,
                     };
@@ -209,8 +209,8 @@ impl Collector {
             self.seen.note(id.as_str(), fingerprint);
         }
         for one in &answer.verdicts {
-            let reason = one.reason.map_or("", Reason::word);
-            self.metrics.event(one.verdict.word(), reason);
+            let reason = one.reason.map_or("", Reason::label);
+            self.metrics.event(one.verdict.label(), reason);
         }
         Ok(answer)
     }
@@ -228,14 +228,14 @@ impl Collector {
 }
 
 /// Judges the events of one request.
-struct Judge<'a> {
+struct EventJudge<'a> {
     seen: &'a RecentEvents,
     types: &'a Types,
     sender: &'a Sender,
     sent_at_ms: Option<u64>,
 }
 
-impl<'a> Judge<'a> {
+impl<'a> EventJudge<'a> {
     fn new(
         collector: &'a Collector,
         types: &'a Types,
@@ -260,9 +260,9 @@ impl<'a> Judge<'a> {
         let envelope = read.and_then(|event| self.envelope(event));
         let envelope = envelope.and_then(|envelope| {
             match self.seen.look(envelope.id.as_str(), envelope.fingerprint) {
-                Known::New => Ok((envelope, false)),
-                Known::Same => Ok((envelope, true)),
-                Known::Other => Err(id_reused(&envelope.id)),
+                IdStatus::New => Ok((envelope, false)),
+                IdStatus::Same => Ok((envelope, true)),
+                IdStatus::Other => Err(id_reused(&envelope.id)),
             }
         });
         match envelope {
@@ -276,7 +276,7 @@ impl<'a> Judge<'a> {
         let stamps = &self.sender.stamps;
         let name = event.event_type.as_str();
         let registered = self.types.get(name).ok_or_else(|| {
-            let message = format!("type: {name} is not registered");
+            let message = format!("type: \"{name}\" is not registered");
             Rejection::new(Reason::UnknownType, message)
         })?;
         let place = registered.spec.customer.as_ref();
@@ -285,7 +285,7 @@ impl<'a> Judge<'a> {
         let (received_ms, back_ms) = (stamps.received_ms, registered.retention_ms);
         let at_ms = occurred_ms(event.at_ms, self.sent_at_ms, received_ms, back_ms)
             .map_err(|error| Rejection::new(Reason::Clock, format!("at_ms: {error}")))?;
-        let decided = Decided {
+        let decided = EventAttribution {
             customer,
             at_ms,
             topics: registered.spec.routes.topics(&event),
@@ -310,7 +310,7 @@ impl<'a> Judge<'a> {
 }
 
 fn id_reused(id: &EventId) -> Rejection {
-    let message = format!("id: another event has the id {id}; every event needs one of its own");
+    let message = format!("id: another event has the id \"{id}\"; use a unique id");
     Rejection::new(Reason::IdReused, message)
 }
 

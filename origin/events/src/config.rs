@@ -27,17 +27,17 @@ const LOG_BYTES_MIN: u64 = 1 << 20;
 
 /// What `--help` says of the secrets of events.
 pub const SECRETS_HELP: &str = "  WEIR_EVENTS_WEBHOOK_SECRET
-                      with --events-webhook-url: what events are signed with, at least 32 bytes
+                      required with --events-webhook-url: signs events
 ";
 
 /// The flags of events.
 #[derive(Clone, Args)]
 pub struct EventConfig {
-    /// The folder of the log of events; each origin needs its own. Without it there are no events
+    /// Folder of the event log; each origin needs its own. Unset: no events, unless --events names Kafka
     #[arg(long, env = "WEIR_EVENTS_LOG")]
     pub events_log: Option<PathBuf>,
 
-    /// Kafka instead of that folder, for all origins together: kafka://HOST:PORT,HOST:PORT/TOPIC
+    /// Use Kafka instead, shared by all origins: kafka://HOST:PORT,HOST:PORT/TOPIC
     #[arg(
         long,
         env = "WEIR_EVENTS",
@@ -46,71 +46,71 @@ pub struct EventConfig {
     )]
     pub events: Option<String>,
 
-    /// What else Kafka's client shall know, such as passwords: a file of NAME=VALUE lines
+    /// File with NAME=VALUE lines for the Kafka client, such as passwords
     #[arg(long, env = "WEIR_EVENTS_KAFKA_PROPERTIES", requires = "events")]
     pub events_kafka_properties: Option<PathBuf>,
 
-    /// When an event counts as kept: when the disk has it, or when the system has
+    /// Acknowledge an event when the disk has it (`disk`), or when the operating system has it (`os`)
     #[arg(long, env = "WEIR_EVENTS_LOG_SYNC", value_enum, default_value_t = LogSync::Disk)]
     pub events_log_sync: LogSync,
 
-    /// With so many bytes that groups have not handled, no more events are taken
+    /// Refuse new events when consumer groups lag behind by this many bytes
     #[arg(long, env = "WEIR_EVENTS_LOG_MAX_BYTES", default_value_t = 4 << 30)]
     pub events_log_max_bytes: u64,
 
-    /// For how long handled events stay in the log, to be handled again after a seek, such as 7d
+    /// Keep consumed events for this long, so that a seek can replay them, such as 7d
     #[arg(long, env = "WEIR_EVENTS_LOG_RETENTION", default_value = "7d", value_parser = parse_duration)]
     pub events_log_retention: Duration,
 
-    /// How many bytes of handled events stay in the log at most
+    /// Keep at most this many bytes of consumed events
     #[arg(long, env = "WEIR_EVENTS_LOG_RETENTION_BYTES", default_value_t = 16 << 30)]
     pub events_log_retention_bytes: u64,
 
-    /// The header that names the signed-in customer; the same as the gateways'
+    /// Header that names the signed-in customer; must match the gateways
     #[arg(long, env = "WEIR_EVENTS_USER_HEADER", default_value = "x-user-id")]
     pub events_user_header: HeaderName,
 
-    /// For how long dead letters are kept
+    /// Keep dead letters for this long
     #[arg(long, env = "WEIR_EVENTS_DEAD_LETTER_RETENTION", default_value = "30d", value_parser = parse_duration)]
     pub events_dead_letter_retention: Duration,
 
-    /// Where events are fetched from, a JSON file
+    /// JSON file with the sources to pull events from
     #[arg(long, env = "WEIR_EVENTS_PULLS")]
     pub events_pulls: Option<PathBuf>,
 
-    /// Where each event is sent by POST, signed with WEIR_EVENTS_WEBHOOK_SECRET
+    /// POST each event to this URL, signed with WEIR_EVENTS_WEBHOOK_SECRET
     #[arg(long, env = "WEIR_EVENTS_WEBHOOK_URL", hide_env_values = true)]
     pub events_webhook_url: Option<String>,
 
-    /// Who signed the certificate of that URL, a PEM file; without it the system's authorities count
+    /// PEM file with the CA of that URL; unset: the system's CAs
     #[arg(long, env = "WEIR_EVENTS_WEBHOOK_CA")]
     pub events_webhook_ca: Option<PathBuf>,
 
-    /// Where all events are kept as Parquet files: a folder, or s3://BUCKET/PREFIX with AWS_ACCESS_KEY_ID,
-    /// AWS_SECRET_ACCESS_KEY, AWS_REGION and, for another S3, AWS_ENDPOINT_URL in the environment
+    /// Archive all events as Parquet files: a folder, or s3://BUCKET/PREFIX with AWS_ACCESS_KEY_ID,
+    /// AWS_SECRET_ACCESS_KEY and AWS_REGION. Set AWS_ENDPOINT_URL for another S3 service
     #[arg(long, env = "WEIR_EVENTS_ARCHIVE", value_name = "PLACE")]
     pub events_archive: Option<String>,
 
-    /// With so many bytes of events files are written there
+    /// Write archive files after this many bytes of events
     #[arg(long, env = "WEIR_EVENTS_ARCHIVE_BYTES", default_value_t = 64 << 20)]
     pub events_archive_bytes: usize,
 
-    /// And so long after an event came, such as 10m, if there are fewer
+    /// Write archive files at the latest this long after an event arrives, such as 10m
     #[arg(long, env = "WEIR_EVENTS_ARCHIVE_EVERY", default_value = "10m", value_parser = parse_duration)]
     pub events_archive_every: Duration,
 
-    /// Of which topics events are sent there, with commas between them; without it of all
+    /// Comma-separated topics to send to the webhook; unset: all
     #[arg(long, env = "WEIR_EVENTS_WEBHOOK_TOPICS", value_delimiter = ',')]
     pub events_webhook_topics: Vec<String>,
 }
 
-/// When an event counts as kept.
+/// When an event counts as stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogSync {
-    /// When the disk says that it has it: survives the machine. Requests that come together share one wait.
+    /// When the disk has it: survives a crash of the machine. Concurrent requests share one wait.
     #[default]
     Disk,
-    /// When the operating system has it: survives the process, not the machine.
+    /// When the operating system has it: survives a crash of the process, not of the machine.
     Os,
 }
 
@@ -135,10 +135,10 @@ impl EventConfig {
     pub fn settings(&self, webhook_secret: Option<String>) -> Result<Option<Settings>> {
         let Some(home) = self.home()? else {
             if self.events_archive.is_some() {
-                bail!("--events-archive: there are no events without --events-log or --events");
+                bail!("--events-archive needs --events-log or --events");
             }
             if self.events_webhook_url.is_some() {
-                bail!("--events-webhook-url: there are no events without --events-log or --events");
+                bail!("--events-webhook-url needs --events-log or --events");
             }
             return Ok(None);
         };
@@ -165,29 +165,30 @@ impl EventConfig {
         Ok(Some(settings))
     }
 
-    fn home(&self) -> Result<Option<Home>> {
+    fn home(&self) -> Result<Option<LogLocation>> {
         match (&self.events, &self.events_log) {
             (Some(url), _) => self.kafka(url).map(Some),
-            (None, folder) => Ok(folder.clone().map(Home::Folder)),
+            (None, folder) => Ok(folder.clone().map(LogLocation::Folder)),
         }
     }
 
     #[cfg(feature = "kafka")]
-    fn kafka(&self, url: &str) -> Result<Home> {
+    fn kafka(&self, url: &str) -> Result<LogLocation> {
         let mut settings = weir_log::kafka::Settings::from_url(url).context("--events")?;
         if let Some(path) = &self.events_kafka_properties {
             let name = "--events-kafka-properties";
             let text = std::fs::read_to_string(path);
-            let text = text.with_context(|| format!("{name}: cannot read {}", path.display()))?;
+            let text =
+                text.with_context(|| format!("{name}: cannot read \"{}\"", path.display()))?;
             settings = settings.with_properties(&text).context(name)?;
         }
-        Ok(Home::Kafka(settings))
+        Ok(LogLocation::Kafka(settings))
     }
 
     #[cfg(not(feature = "kafka"))]
-    fn kafka(&self, _: &str) -> Result<Home> {
+    fn kafka(&self, _: &str) -> Result<LogLocation> {
         bail!(
-            "--events: this weir-origin was built without Kafka; cargo build --features kafka has it"
+            "--events: this weir-origin was built without Kafka; build it with cargo build --features kafka"
         )
     }
 
@@ -196,7 +197,7 @@ impl EventConfig {
         use super::archive::{Archive, Folder};
         ensure!(
             self.events_archive_every.ms > 0,
-            "--events-archive-every: must be longer than nothing"
+            "--events-archive-every: must be longer than 0"
         );
         let folder = Folder::open(place).with_context(|| format!("--events-archive: {place}"))?;
         settings.archive = Some(Archive {
@@ -210,7 +211,7 @@ impl EventConfig {
     #[cfg(not(feature = "archive"))]
     fn archive(&self, place: &str, _: &mut Settings) -> Result<()> {
         bail!(
-            "--events-archive {place}: this weir-origin was built without archives; cargo build --features archive has them"
+            "--events-archive {place}: this weir-origin was built without archives; build it with cargo build --features archive"
         )
     }
 
@@ -219,7 +220,9 @@ impl EventConfig {
             return Ok(None);
         };
         let secret = secret.with_context(|| {
-            format!("--events-webhook-url: {WEBHOOK_SECRET} is not set, and {WEBHOOK_SECRET}_FILE is not either")
+            format!(
+                "--events-webhook-url: neither {WEBHOOK_SECRET} nor {WEBHOOK_SECRET}_FILE is set"
+            )
         })?;
         for topic in &self.events_webhook_topics {
             Topic::new(topic).with_context(|| format!("--events-webhook-topics: {topic:?}"))?;
@@ -234,7 +237,8 @@ impl EventConfig {
 }
 
 fn read_pulls(path: &Path) -> Result<Vec<Pull>> {
-    let json = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let json =
+        std::fs::read(path).with_context(|| format!("cannot read \"{}\"", path.display()))?;
     let mut json = serde_json::Deserializer::from_slice(&json);
     let config: PullsConfig = serde_path_to_error::deserialize(&mut json)
         .map_err(|error| anyhow!("{}: {error}", path.display()))?;
@@ -255,7 +259,7 @@ pub fn webhook_secret(variables: Variables<'_>) -> Result<Option<String>, Secret
 
 /// Where the log is.
 #[derive(Clone, Debug)]
-pub enum Home {
+pub enum LogLocation {
     /// In a folder, which this origin alone has.
     Folder(PathBuf),
     /// On Kafka, for all origins together.
@@ -267,7 +271,7 @@ pub enum Home {
 #[derive(Clone)]
 pub struct Settings {
     /// Where the log is.
-    pub home: Home,
+    pub home: LogLocation,
     /// When an event counts as kept.
     pub sync: weir_log::Sync,
     /// What the log may hold.
@@ -299,25 +303,25 @@ impl Settings {
     /// The folder of the log, if it is in one.
     pub fn folder(&self) -> Option<&Path> {
         match &self.home {
-            Home::Folder(folder) => Some(folder),
+            LogLocation::Folder(folder) => Some(folder),
             #[cfg(feature = "kafka")]
-            Home::Kafka(_) => None,
+            LogLocation::Kafka(_) => None,
         }
     }
 
     /// The usual ones, with the log in a folder.
     pub fn new(folder: PathBuf) -> Self {
-        Self::at(Home::Folder(folder))
+        Self::at(LogLocation::Folder(folder))
     }
 
     /// The usual ones.
-    pub fn at(home: Home) -> Self {
+    pub fn at(home: LogLocation) -> Self {
         const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
         Self {
             partitions: match &home {
-                Home::Folder(_) => PARTITIONS,
+                LogLocation::Folder(_) => PARTITIONS,
                 #[cfg(feature = "kafka")]
-                Home::Kafka(kafka) => kafka.partitions(),
+                LogLocation::Kafka(kafka) => kafka.partitions(),
             },
             home,
             sync: weir_log::Sync::Disk,

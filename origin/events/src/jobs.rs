@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::Events;
-use super::admin::standing;
-use weir_origin_core::background::Rounds;
+use super::admin::group_status;
+use weir_origin_core::background::Interval;
 
 /// How often something is deleted.
 const CLEAN_PERIOD: Duration = Duration::from_secs(60);
@@ -22,12 +22,12 @@ const MEASURE_PERIOD: Duration = Duration::from_secs(5);
 
 /// Deletes events and dead letters at their end, and the log's old files, until `stop`.
 pub(super) async fn clean(events: Events, stop: CancellationToken) {
-    let mut rounds = Rounds::every(CLEAN_PERIOD, "deleting old events", stop);
-    while rounds.next().await {
+    let mut interval = Interval::every(CLEAN_PERIOD, "deleting old events", stop);
+    while interval.next().await {
         let cleaned = clean_once(&events).await;
-        rounds.ended(&cleaned);
+        interval.ended(&cleaned);
         if matches!(cleaned, Ok(true)) {
-            rounds.next_at_once();
+            interval.next_at_once();
         }
     }
 }
@@ -48,17 +48,17 @@ async fn clean_once(events: &Events) -> Result<bool, anyhow::Error> {
 
 /// Measures how far groups are behind, until `stop`.
 pub(super) async fn measure(events: Events, stop: CancellationToken) {
-    let mut rounds = Rounds::every(MEASURE_PERIOD, "measuring groups of events", stop);
-    while rounds.next().await {
+    let mut interval = Interval::every(MEASURE_PERIOD, "measuring consumer groups", stop);
+    while interval.next().await {
         let measured = measure_once(&events).await;
-        rounds.ended(&measured);
+        interval.ended(&measured);
     }
 }
 
 async fn measure_once(events: &Events) -> Result<(), anyhow::Error> {
     events.metrics().fill(events.log().fill());
     for group in events.groups() {
-        let standing = standing(events, group).await?;
+        let standing = group_status(events, group).await?;
         let metrics = events.metrics();
         metrics.group_is(
             &group.name,

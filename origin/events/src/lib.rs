@@ -55,7 +55,7 @@ use registry::Registry;
 use store::{EventStore, STORE_GROUP};
 use weir_origin_core::sql::{Database, SqlError};
 
-pub use config::{Home, Settings};
+pub use config::{LogLocation, Settings};
 
 /// The tables of events.
 pub const MIGRATIONS: weir_origin_core::sql::Migrations =
@@ -77,7 +77,9 @@ pub enum OpenError {
     #[error(transparent)]
     Store(#[from] SqlError),
     /// A group's name is not fit, or another group's.
-    #[error("{0:?} cannot be the name of a group: 1 to 64 of a-z, 0-9, - and _, each once")]
+    #[error(
+        "{0:?} is not a valid consumer group name: use 1 to 64 of a-z, 0-9, - and _, and each name once"
+    )]
     Group(String),
 }
 
@@ -152,7 +154,7 @@ impl Events {
         check_names(&settings.groups)?;
         let (store, clock) = (EventStore::new(database), settings.clock.clone());
         let registry = Arc::new(Registry::open(store.clone(), clock.clone()).await?);
-        let maker = Maker {
+        let maker = RunnerFactory {
             log: log.clone(),
             store: store.clone(),
             metrics: metrics.clone(),
@@ -303,9 +305,11 @@ fn open_log(settings: &Settings) -> Result<Arc<dyn EventLog>, LogError> {
         ..
     } = *settings;
     Ok(match &settings.home {
-        Home::Folder(folder) => Arc::new(EmbeddedLog::open(folder, sync, limits, retention)?),
+        LogLocation::Folder(folder) => {
+            Arc::new(EmbeddedLog::open(folder, sync, limits, retention)?)
+        }
         #[cfg(feature = "kafka")]
-        Home::Kafka(kafka) => Arc::new(log::KafkaHome::open(kafka.clone())?),
+        LogLocation::Kafka(kafka) => Arc::new(log::KafkaHome::open(kafka.clone())?),
     })
 }
 
@@ -324,7 +328,7 @@ fn check_names(groups: &[NewGroup]) -> Result<(), OpenError> {
 }
 
 /// Makes runners.
-struct Maker {
+struct RunnerFactory {
     log: Arc<dyn EventLog>,
     store: EventStore,
     metrics: EventMetrics,
@@ -332,7 +336,7 @@ struct Maker {
     clock: Clock,
 }
 
-impl Maker {
+impl RunnerFactory {
     fn handle(&self, name: &str, topics: Option<BTreeSet<String>>) -> (GroupHandle, RunnerDeps) {
         let handle = GroupHandle {
             name: name.to_owned(),

@@ -11,7 +11,7 @@ use weir_event::answer::{Reason, Verdict};
 
 use super::groups::status::GroupState;
 use super::log::{AppendError, Fill, Lag};
-use super::store::{RetryCounts, Stored};
+use super::store::{RetryCounts, StoreCounts};
 use weir_origin_core::metrics::{Group, Metrics};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -86,58 +86,70 @@ impl EventMetrics {
             events: group.add("events", "Events received, by verdict and reason"),
             appends: group.add_this(
                 "event_append_seconds",
-                "Time until the log of events had what was appended",
+                "Duration of event log appends",
                 seconds(),
             ),
             appends_refused: group.add(
                 "event_appends_refused",
-                "Requests with events that the log did not take",
+                "Event requests that the log refused",
             ),
             log_waiting: group.add(
                 "event_log_waiting_bytes",
-                "Bytes of the log of events that not every group has handled",
+                "Event log bytes that a consumer group has not processed",
             ),
-            stored: group.add("events_stored", "Events taken into SQL, by outcome"),
-            expired: group.add("events_expired", "Events deleted from SQL at their end"),
-            groups: group.add("event_group_events", "Events in groups, by outcome"),
+            stored: group.add("events_stored", "Events stored in SQL, by outcome"),
+            expired: group.add(
+                "events_expired",
+                "Events deleted from SQL at the end of their retention",
+            ),
+            groups: group.add(
+                "event_group_events",
+                "Events of consumer groups, by outcome",
+            ),
             outages: group.add(
                 "event_group_outages",
-                "Batches that a group could not handle as a whole, and tried again",
+                "Batches that mostly failed and were retried as a whole",
             ),
-            recomputed: group.add("event_group_recomputed", "Customers computed anew"),
+            recomputed: group.add(
+                "event_group_recomputed",
+                "Customers recomputed after a dead letter",
+            ),
             losses: group.add(
                 "event_group_losses",
-                "Times that what a group had done was lost, and the group went back",
+                "Losses of a group's derived data, after which it replayed the log",
             ),
             lag_bytes: group.add(
                 "event_group_lag_bytes",
-                "Bytes of the log in files that a group has not handled",
+                "Consumer group lag in the folder log, in bytes",
             ),
             lag_records: group.add(
                 "event_group_lag_records",
-                "Records of the log on Kafka that a group has not handled",
+                "Consumer group lag in the Kafka log, in records",
             ),
             oldest: group.add(
                 "event_group_oldest_seconds",
-                "Age of the oldest event that a group has not handled",
+                "Age of the oldest unprocessed event of a consumer group",
             ),
             retries: group.add(
                 "event_group_retries",
-                "Events that a group tries again, and those that wait behind them",
+                "Events in retry, and those waiting behind them",
             ),
-            states: group.add("event_group_state", "1: what a group does now"),
+            states: group.add(
+                "event_group_state",
+                "1 for the current state of a consumer group",
+            ),
         }
     }
 
     fn start_at_zero(&self) {
         for verdict in Verdict::ALL {
             let reasons: &[&'static str] = match verdict {
-                Verdict::Rejected => &Reason::ALL.map(Reason::word),
+                Verdict::Rejected => &Reason::ALL.map(Reason::label),
                 _ => &[""],
             };
             for reason in reasons {
                 let labels = VerdictLabels {
-                    verdict: verdict.word(),
+                    verdict: verdict.label(),
                     reason,
                 };
                 let _ = self.events.get_or_create(&labels);
@@ -177,7 +189,7 @@ impl EventMetrics {
     }
 
     /// Counts events that SQL has.
-    pub fn stored(&self, stored: Stored) {
+    pub fn stored(&self, stored: StoreCounts) {
         let counts = [
             ("new", stored.new),
             ("again", stored.again),
@@ -260,7 +272,7 @@ impl EventMetrics {
         for known in GroupState::ALL {
             let labels = GroupStateLabel {
                 group: group.to_owned(),
-                state: known.word(),
+                state: known.label(),
             };
             let gauge = self.states.get_or_create(&labels);
             gauge.set(i64::from(known == state));

@@ -11,7 +11,7 @@ use weir_event::name::EventType;
 use super::Clock;
 use super::store::{EventStore, StoredType};
 use crate::model::types::{RegisteredType, TYPES_MAX, TypeSpec, Types};
-use weir_origin_core::background::Rounds;
+use weir_origin_core::background::Interval;
 use weir_origin_core::sql::SqlError;
 
 /// How soon an origin follows what another has changed.
@@ -30,13 +30,13 @@ pub enum ChangeError {
     #[error("there is no such type")]
     Unknown,
     /// It is of another version than the caller believes.
-    #[error("the type has another version: read it again")]
+    #[error("the type has a different version: read it again")]
     Version,
     /// There are too many.
-    #[error("there are {TYPES_MAX} types already")]
+    #[error("the maximum of {TYPES_MAX} types is reached")]
     TooMany,
     /// Others change it at the same time.
-    #[error("others change it at the same time: try again")]
+    #[error("concurrent change: try again")]
     Busy,
     /// SQL does not answer.
     #[error(transparent)]
@@ -74,10 +74,10 @@ impl Registry {
 
     /// Follows what other origins change until `stop`.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "following the types of events", stop).delayed();
-        while rounds.next().await {
+        let mut interval = Interval::every(PERIOD, "reading the event types", stop).delayed();
+        while interval.next().await {
             let refreshed = self.refresh().await;
-            rounds.ended(&refreshed);
+            interval.ended(&refreshed);
         }
     }
 
@@ -99,7 +99,7 @@ impl Registry {
                     Ok(read) => types.push(Arc::new(read)),
                     Err(error) => {
                         // A later version's, most likely. The one before still judges.
-                        error!(%error, name = stored.name, "a type of events cannot be read");
+                        error!(%error, name = stored.name, "cannot read an event type");
                         types.extend(before.cloned());
                     }
                 },

@@ -7,18 +7,18 @@ use tracing::debug;
 use weir_fitment::check::{Browse, Check};
 use weir_fitment::redis::fit_browse::Page;
 use weir_fitment::redis::fit_browse_fill;
-use weir_fitment::redis::fit_put::Newer;
+use weir_fitment::redis::fit_put::NewerEntryPolicy;
 use weir_fitment::{Answer, Cluster, Offset, Sku};
 
 use super::Fitment;
 use super::store::SkuRow;
 use weir_origin_core::unavailable::Unavailable;
 
-/// Why a question is not answered.
+/// Why cannot answer a fitment query.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
     /// So many read SQL already that this one is not let in.
-    #[error("too many questions wait for SQL")]
+    #[error("too many queries wait for SQL")]
     TooMany,
     /// SQL or Redis does not answer.
     #[error(transparent)]
@@ -48,8 +48,8 @@ impl Fitment {
         let rows: HashMap<Sku, SkuRow> =
             rows.into_iter().map(|row| (row.sku.clone(), row)).collect();
         let found: Vec<&SkuRow> = rows.values().collect();
-        self.put(&found, Newer::Stays).await?;
-        self.route(&found, Newer::Stays).await?;
+        self.put(&found, NewerEntryPolicy::Stays).await?;
+        self.route(&found, NewerEntryPolicy::Stays).await?;
         let mut json = Vec::with_capacity(64 + 64 * skus.len());
         let of = |sku: usize, vehicle: usize| {
             let row = skus.get(sku).and_then(|sku| rows.get(*sku));
@@ -92,7 +92,7 @@ impl Fitment {
             fit_browse_fill::call(home.prefix(), browse, &page, self.0.settings.page_life_ms);
         if let Err(error) = home.run(&call).await {
             // A page is cheap: it is read from SQL again.
-            debug!(%error, "a page is not kept");
+            debug!(%error, "cannot cache a page in Redis");
         }
         Ok(Some(page.json))
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use weir_fitment::place::Rules;
+use weir_fitment::placement::Rules;
 use weir_fitment::{Cluster, Plan};
 
 use weir_origin_core::clock::{Clock, now_ms};
@@ -15,11 +15,11 @@ use weir_origin_core::redis::Redis;
 /// The flags of vehicle fitment.
 #[derive(Clone, Args)]
 pub struct FitmentConfig {
-    /// Whether there is vehicle fitment: which parts fit which vehicles. The folder is for imports that wait
+    /// Enable vehicle fitment (which parts fit which vehicles); the folder holds pending imports
     #[arg(long, env = "WEIR_FITMENT")]
     pub fitment: Option<PathBuf>,
 
-    /// A further Redis for relations, such as own=redis://host:6379; may be given more than once. --redis-url is the one named home
+    /// Additional Redis for relations, such as own=redis://host:6379; repeatable. --redis-url has the name home
     #[arg(
         long,
         env = "WEIR_FITMENT_CLUSTERS",
@@ -28,11 +28,11 @@ pub struct FitmentConfig {
     )]
     pub fitment_cluster: Vec<String>,
 
-    /// A file that says in which of them a product is, by type and merchant
+    /// File that assigns products to one of these Redis servers, by type and merchant
     #[arg(long, env = "WEIR_FITMENT_RULES")]
     pub fitment_rules: Option<PathBuf>,
 
-    /// How many SKUs are compared with Redis in a second, all day; 0: none
+    /// Compare this many SKUs per second with Redis, continuously; 0: none
     #[arg(long, env = "WEIR_FITMENT_VERIFY_PER_S", default_value_t = 100)]
     pub fitment_verify_per_s: u32,
 }
@@ -46,8 +46,12 @@ impl FitmentConfig {
         let Some(spool) = &self.fitment else {
             return Ok(None);
         };
-        std::fs::create_dir_all(spool)
-            .with_context(|| format!("--fitment: cannot make the folder {}", spool.display()))?;
+        std::fs::create_dir_all(spool).with_context(|| {
+            format!(
+                "--fitment: cannot create the folder \"{}\"",
+                spool.display()
+            )
+        })?;
         let mut settings = Settings::new(spool.clone());
         for text in self.fitment_cluster.iter().filter(|text| !text.is_empty()) {
             // The URL may hold a password, so an error does not show it.
@@ -56,10 +60,10 @@ impl FitmentConfig {
                 .context("--fitment-cluster: must be <name>=<url>")?;
             let cluster = Cluster::new(name).filter(|cluster| *cluster != Cluster::home());
             let cluster = cluster.context(
-                "--fitment-cluster: the name must be 1 to 32 of a-z, 0-9 and -, and not home",
+                "--fitment-cluster: the name must be 1 to 32 of a-z, 0-9 and -, except home",
             )?;
             if settings.clusters.iter().any(|(known, _)| *known == cluster) {
-                bail!("--fitment-cluster: {name} is given twice");
+                bail!("--fitment-cluster: \"{name}\" appears twice");
             }
             let redis =
                 Redis::new(url, key_prefix).with_context(|| format!("--fitment-cluster {name}"))?;

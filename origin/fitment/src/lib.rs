@@ -29,7 +29,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use weir_fitment::{Cluster, Place};
+use weir_fitment::{Cluster, Placement};
 
 use metrics::FitmentMetrics;
 use store::{ChangeOutcome, FitmentStore, Product, ProductChange};
@@ -114,8 +114,8 @@ impl Fitment {
     }
 
     /// Where a product is in Redis.
-    pub fn place(&self, product: &Product) -> Place {
-        Place {
+    pub fn place(&self, product: &Product) -> Placement {
+        Placement {
             cluster: self
                 .0
                 .settings

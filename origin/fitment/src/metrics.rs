@@ -22,21 +22,21 @@ const IMPORTS: [&str; 2] = ["done", "failed"];
 pub struct FitmentMetrics {
     /// SKUs that were written to Redis.
     pub published: Counter,
-    /// SKUs that wait to be written to Redis.
+    /// SKUs with changes not yet in Redis.
     pub waiting: Gauge,
     /// How long the first of them has waited.
     pub waiting_seconds: Gauge<f64, AtomicU64>,
     /// Rebuilds that began, since Redis had lost its data or since somebody asked.
     pub rebuilds: Counter,
-    /// SKUs that were compared with Redis.
+    /// SKUs compared with Redis.
     pub verified: Counter,
     /// Those of them that Redis had otherwise.
     pub mended: Counter,
     /// SKUs of questions that SQL answered.
     pub fallbacks: Counter,
-    /// Questions that were refused, as too many waited for SQL.
+    /// Queries refused because too many waited for SQL.
     pub refused: Counter,
-    /// Records of imports that were read.
+    /// Import records read.
     pub records: Counter,
     imports: Family<OutcomeLabel, Counter>,
 }
@@ -53,40 +53,31 @@ impl FitmentMetrics {
 
     fn add_to(group: &mut Group<'_>) -> Self {
         Self {
-            published: group.add("fitment_skus_published", "SKUs that were written to Redis"),
-            waiting: group.add(
-                "fitment_skus_waiting",
-                "SKUs that wait to be written to Redis",
-            ),
+            published: group.add("fitment_skus_published", "SKUs written to Redis"),
+            waiting: group.add("fitment_skus_waiting", "SKUs with changes not yet in Redis"),
             waiting_seconds: group.add(
                 "fitment_waiting_seconds",
-                "How long the first of them has waited, in seconds",
+                "Age of the oldest of them, in seconds",
             ),
             rebuilds: group.add(
                 "fitment_rebuilds",
-                "Rebuilds of Redis that began, since it had lost its data or since somebody asked",
+                "Rebuilds of Redis started, after data loss or on request",
             ),
-            verified: group.add(
-                "fitment_skus_verified",
-                "SKUs that were compared with Redis",
-            ),
+            verified: group.add("fitment_skus_verified", "SKUs compared with Redis"),
             mended: group.add(
                 "fitment_skus_mended",
-                "SKUs that Redis had otherwise than SQL, and that were written again",
+                "SKUs that differed in Redis, and were rewritten",
             ),
             fallbacks: group.add(
                 "fitment_skus_from_sql",
-                "SKUs of questions that were answered from SQL, as Redis did not know them",
+                "SKUs answered from SQL because Redis did not have them",
             ),
             refused: group.add(
                 "fitment_questions_refused",
-                "Questions that were refused, as too many waited for SQL",
+                "Queries refused because too many waited for SQL",
             ),
-            records: group.add(
-                "fitment_import_records",
-                "Records of imports that were read",
-            ),
-            imports: group.add("fitment_imports", "Imports, by how they ended"),
+            records: group.add("fitment_import_records", "Import records read"),
+            imports: group.add("fitment_imports", "Finished imports, by outcome"),
         }
     }
 

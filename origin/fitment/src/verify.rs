@@ -7,16 +7,16 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use utoipa::ToSchema;
-use weir_fitment::redis::fit_put::Newer;
+use weir_fitment::redis::fit_put::NewerEntryPolicy;
 use weir_fitment::redis::fit_route;
-use weir_fitment::redis::fit_verify::{self, Kept};
+use weir_fitment::redis::fit_verify::{self, StoredSku};
 use weir_fitment::redis::keys::FitmentKeys;
-use weir_fitment::{Cluster, Place};
+use weir_fitment::{Cluster, Placement};
 use weir_scripts::Call;
 
 use super::Fitment;
 use super::store::{SkuRow, offsets};
-use weir_origin_core::background::Rounds;
+use weir_origin_core::background::Interval;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::unavailable::Unavailable;
 
@@ -26,15 +26,15 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// The most SKUs of one step.
 pub const STEP_MAX: usize = 200;
 
-/// What a comparison has found.
+/// Result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = FitmentVerified)]
-pub struct Verified {
-    /// SKUs that were compared.
+pub struct VerifySummary {
+    /// SKUs compared.
     pub checked: usize,
-    /// Those that differed and were written again.
+    /// SKUs that differed and were rewritten.
     pub mended: usize,
-    /// Behind which number the next step begins; absent: all were compared.
+    /// `after` of the next step; absent: all SKUs are compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub next: Option<u64>,
@@ -42,7 +42,7 @@ pub struct Verified {
 
 /// What Redis has of a SKU, compared with SQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Finding {
+enum SkuComparison {
     Same,
     /// It is missing, older or damaged.
     Differs,
@@ -57,11 +57,11 @@ impl Fitment {
         if limit == 0 {
             return;
         }
-        let mut rounds = Rounds::every(PERIOD, "comparing fitment with Redis", stop);
+        let mut interval = Interval::every(PERIOD, "comparing fitment with Redis", stop);
         let mut after = 0;
-        while rounds.next().await {
+        while interval.next().await {
             let outcome = self.verify(None, after, limit).await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
             if let Ok(verified) = outcome {
                 after = verified.next.unwrap_or(0);
             }
@@ -77,7 +77,7 @@ impl Fitment {
         spu: Option<&weir_fitment::Spu>,
         after: u64,
         limit: usize,
-    ) -> Result<Verified, Unavailable> {
+    ) -> Result<VerifySummary, Unavailable> {
         let rows = self
             .store()
             .skus_behind(spu, after, limit.min(STEP_MAX))
@@ -88,7 +88,7 @@ impl Fitment {
         let metrics = &self.0.metrics;
         metrics.verified.inc_by(rows.len() as u64);
         metrics.mended.inc_by(mended as u64);
-        Ok(Verified {
+        Ok(VerifySummary {
             checked: rows.len(),
             mended,
             next: rows
@@ -98,15 +98,15 @@ impl Fitment {
         })
     }
 
-    async fn compare(&self, rows: &[SkuRow]) -> Result<Vec<Finding>, Unavailable> {
-        let mut by_place = HashMap::<Place, Vec<usize>>::new();
+    async fn compare(&self, rows: &[SkuRow]) -> Result<Vec<SkuComparison>, Unavailable> {
+        let mut by_place = HashMap::<Placement, Vec<usize>>::new();
         for (index, row) in rows.iter().enumerate() {
             by_place
                 .entry(self.place(&row.product))
                 .or_default()
                 .push(index);
         }
-        let mut findings = vec![Finding::Same; rows.len()];
+        let mut findings = vec![SkuComparison::Same; rows.len()];
         for (place, indices) in by_place {
             let redis = self.redis(&place.cluster);
             let keys = FitmentKeys::new(redis.prefix(), &place.spu);
@@ -128,7 +128,7 @@ impl Fitment {
     async fn compare_routes(
         &self,
         rows: &[SkuRow],
-        findings: &mut [Finding],
+        findings: &mut [SkuComparison],
     ) -> Result<(), Unavailable> {
         let home = self.redis(&Cluster::home());
         let (calls, indices): (Vec<Call>, Vec<Vec<usize>>) =
@@ -151,9 +151,9 @@ impl Fitment {
                 let place = (!row.is_deleted).then(|| self.place(&row.product));
                 let is_same = route.as_ref().is_some_and(|route| route.place == place);
                 if route.is_some_and(|route| route.version > row.version) {
-                    *finding = Finding::IsAhead;
-                } else if !is_same && *finding == Finding::Same {
-                    *finding = Finding::Differs;
+                    *finding = SkuComparison::IsAhead;
+                } else if !is_same && *finding == SkuComparison::Same {
+                    *finding = SkuComparison::Differs;
                 }
             }
         }
@@ -162,13 +162,17 @@ impl Fitment {
 
     /// Writes again what differs. Redis was read before SQL is read again here, so a version that is still higher there was
     /// never given: SQL is the truth, and it replaces it.
-    async fn mend(&self, rows: &[SkuRow], findings: &[Finding]) -> Result<usize, Unavailable> {
+    async fn mend(
+        &self,
+        rows: &[SkuRow],
+        findings: &[SkuComparison],
+    ) -> Result<usize, Unavailable> {
         let mut mended = 0;
         for (row, finding) in rows.iter().zip(findings) {
             let newer = match finding {
-                Finding::Same => continue,
-                Finding::Differs => Newer::Stays,
-                Finding::IsAhead => Newer::IsReplaced,
+                SkuComparison::Same => continue,
+                SkuComparison::Differs => NewerEntryPolicy::Stays,
+                SkuComparison::IsAhead => NewerEntryPolicy::IsReplaced,
             };
             let Some(now) = self.store().sku(&row.sku).await? else {
                 continue;
@@ -177,7 +181,7 @@ impl Fitment {
                 // It changed meanwhile: who changed it has Redis follow.
                 continue;
             }
-            warn!(sku = %row.sku, ?finding, "Redis has it otherwise than SQL: it is written again");
+            warn!(sku = %row.sku, ?finding, "Redis differs from SQL; rewriting the SKU");
             self.put(&[&now], newer).await?;
             self.route(&[&now], newer).await?;
             mended += 1;
@@ -186,24 +190,26 @@ impl Fitment {
     }
 }
 
-fn compared(row: &SkuRow, kept: &Kept) -> Finding {
+fn compared(row: &SkuRow, kept: &StoredSku) -> SkuComparison {
     match kept {
-        Kept::Nothing | Kept::Dropped { .. } if row.is_deleted || row.fits.is_none() => {
-            Finding::Same
+        StoredSku::Nothing | StoredSku::Dropped { .. } if row.is_deleted || row.fits.is_none() => {
+            SkuComparison::Same
         }
-        Kept::Dropped { version } | Kept::Relations { version, .. } if *version > row.version => {
-            Finding::IsAhead
+        StoredSku::Dropped { version } | StoredSku::Relations { version, .. }
+            if *version > row.version =>
+        {
+            SkuComparison::IsAhead
         }
-        Kept::Relations { version, parts } if *version == row.version && !row.is_deleted => {
+        StoredSku::Relations { version, parts } if *version == row.version && !row.is_deleted => {
             match row
                 .fits
                 .as_ref()
                 .is_some_and(|fits| parts.are(&offsets(fits)))
             {
-                true => Finding::Same,
-                false => Finding::Differs,
+                true => SkuComparison::Same,
+                false => SkuComparison::Differs,
             }
         }
-        _ => Finding::Differs,
+        _ => SkuComparison::Differs,
     }
 }

@@ -17,16 +17,15 @@ use weir_origin_core::clock::{Clock, now_ms};
 /// The flags of browse history.
 #[derive(Clone, Args)]
 pub struct HistoryConfig {
-    /// Whether there is browse history: lists of the products that users have seen last
+    /// Enable browse history: lists of the products that each user viewed last
     #[arg(long, env = "WEIR_HISTORY")]
     pub history: bool,
 
-    /// Whether lists that are not full in Redis are filled from the cold store
+    /// Complete lists from the cold store when Redis has only a part of them
     #[arg(long, env = "WEIR_HISTORY_COLD_READS", default_value_t = true, action = ArgAction::Set)]
     pub history_cold_reads: bool,
 
-    /// Where lists are kept that Redis has no longer: cql://HOST:PORT,HOST:PORT/KEYSPACE. Without it they are in the
-    /// origin's database
+    /// Cold store for lists that Redis has evicted: cql://HOST:PORT,HOST:PORT/KEYSPACE. Unset: the SQL database
     #[arg(
         long,
         env = "WEIR_HISTORY_COLD",
@@ -35,28 +34,27 @@ pub struct HistoryConfig {
     )]
     pub history_cold: Option<String>,
 
-    /// Whether counts are kept in Redis until a list changes
+    /// Cache counts in Redis until the list changes
     #[arg(long, env = "WEIR_HISTORY_COUNT_CACHE", default_value_t = true, action = ArgAction::Set)]
     pub history_count_cache: bool,
 
-    /// The product service: POST {skus} there answers {products}; https:// or http://. Without it products come from the
-    /// origin's own table
+    /// Product service: POST {skus}, answer {products}; https:// or http://. Unset: the origin's own table
     #[arg(long, env = "WEIR_PRODUCTS_URL")]
     pub products_url: Option<String>,
 
-    /// The authority that signed the product service's certificate, in PEM, if it is not one of the system's
+    /// PEM file with the CA of the product service; unset: the system's CAs
     #[arg(long, env = "WEIR_PRODUCTS_CA", requires = "products_url")]
     pub products_ca: Option<PathBuf>,
 
-    /// How many products are asked for at once
+    /// Maximum products per request to the product service
     #[arg(long, env = "WEIR_PRODUCTS_BATCH", default_value_t = ProductLimits::default().batch)]
     pub products_batch: usize,
 
-    /// How many products an origin remembers
+    /// Maximum products in the cache
     #[arg(long, env = "WEIR_PRODUCTS_CACHE", default_value_t = ProductLimits::default().cached_max)]
     pub products_cache: usize,
 
-    /// For how long, in seconds
+    /// Lifetime of a cached product, in seconds
     #[arg(long, env = "WEIR_PRODUCTS_CACHE_S", default_value_t = ProductLimits::default().life.as_secs())]
     pub products_cache_s: u64,
 }
@@ -101,7 +99,9 @@ fn cold_store(url: &str) -> Result<Arc<dyn ColdStore>> {
 /// The URL is not shown: it may hold a password.
 #[cfg(not(feature = "cql"))]
 fn cold_store(_: &str) -> Result<Arc<dyn ColdStore>> {
-    anyhow::bail!("this weir-origin was built without CQL; cargo build --features cql has it")
+    anyhow::bail!(
+        "this weir-origin was built without CQL; build it with cargo build --features cql"
+    )
 }
 
 /// How large lists are, and how long they stay in Redis.

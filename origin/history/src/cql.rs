@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 use weir_history::{COLD_MS, Owner, ViewedProduct, cold};
 
-use super::model::cold::{ColdFuture, ColdStore, ColdStoreError, Stored};
+use super::model::cold::{ColdFuture, ColdStore, ColdStoreError, StoredList};
 use weir_origin_core::clock::Clock;
 
 /// How long one call may take: a reader waits for it.
@@ -50,13 +50,13 @@ const DELETE: &str = "DELETE FROM history_cold WHERE owner_key = ? IF EXISTS";
 /// What is not a URL of such a store. The URL itself is not shown: it may hold a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0}: write cql://HOST:PORT,HOST:PORT/KEYSPACE, with USER:PASSWORD@ before the hosts if they ask for one, and ?replicas=N for a keyspace that is to be made"
+    "{0}: write cql://HOST:PORT,HOST:PORT/KEYSPACE, with USER:PASSWORD@ before the hosts for a login, and ?replicas=N for a new keyspace"
 )]
 pub struct CqlUrlError(&'static str);
 
 /// Where the store is.
 #[derive(Clone, PartialEq, Eq)]
-struct Place {
+struct CqlEndpoint {
     nodes: Vec<String>,
     login: Option<(String, String)>,
     keyspace: String,
@@ -67,7 +67,7 @@ struct Place {
 /// Lists in a store that speaks CQL. Cloning it is cheap.
 #[derive(Clone)]
 pub struct CqlStore {
-    ready: watch::Receiver<Option<Arc<Ready>>>,
+    ready: watch::Receiver<Option<Arc<PreparedSession>>>,
     clock: Clock,
 }
 
@@ -78,7 +78,7 @@ impl std::fmt::Debug for CqlStore {
 }
 
 /// A session, and what is asked over it.
-struct Ready {
+struct PreparedSession {
     session: Session,
     select: PreparedStatement,
     insert: PreparedStatement,
@@ -93,31 +93,31 @@ impl CqlStore {
     /// # Errors
     /// When it is no such URL.
     pub fn open(url: &str, clock: Clock) -> Result<Self, CqlUrlError> {
-        let place = Place::read(url)?;
+        let place = CqlEndpoint::read(url)?;
         let (tell, ready) = watch::channel(None);
         tokio::spawn(connect_until_ready(place, tell));
         Ok(Self { ready, clock })
     }
 
     /// The session, as soon as there is one.
-    async fn ready(&self) -> Result<Arc<Ready>, ColdStoreError> {
+    async fn ready(&self) -> Result<Arc<PreparedSession>, ColdStoreError> {
         let mut ready = self.ready.clone();
         let waited = tokio::time::timeout(CALL_LIMIT, ready.wait_for(Option::is_some)).await;
         let ready = waited.ok().and_then(Result::ok);
         let ready = ready.and_then(|ready| ready.clone());
-        ready.ok_or_else(|| ColdStoreError::Other("there is no connection yet".to_owned()))
+        ready.ok_or_else(|| ColdStoreError::Other("not connected yet".to_owned()))
     }
 
-    async fn read_list(&self, owner: &Owner) -> Result<Stored, ColdStoreError> {
+    async fn read_list(&self, owner: &Owner) -> Result<StoredList, ColdStoreError> {
         let ready = self.ready().await?;
         let key = cold::key(owner);
         let rows = ready.ask(&ready.select, (key,)).await?;
         let rows = rows.into_rows_result().map_err(other)?;
         let row = rows.maybe_first_row::<(Option<i64>, Option<Vec<u8>>)>();
         let Some((Some(version), Some(value))) = row.map_err(other)? else {
-            return Ok(Stored::default());
+            return Ok(StoredList::default());
         };
-        Ok(Stored {
+        Ok(StoredList {
             version: Some(u64::try_from(version).map_err(other)?),
             views: cold::decode(&value)?,
         })
@@ -158,7 +158,7 @@ impl CqlStore {
 }
 
 impl ColdStore for CqlStore {
-    fn read<'a>(&'a self, owner: &'a Owner) -> ColdFuture<'a, Stored> {
+    fn read<'a>(&'a self, owner: &'a Owner) -> ColdFuture<'a, StoredList> {
         Box::pin(self.read_list(owner))
     }
 
@@ -205,13 +205,13 @@ fn is_applied(result: QueryResult) -> Result<bool, ColdStoreError> {
     match row.columns.first() {
         Some(Some(CqlValue::Boolean(is_applied))) => Ok(*is_applied),
         _ => Err(ColdStoreError::Other(
-            "a write was answered without [applied]".to_owned(),
+            "the reply to a write lacks [applied]".to_owned(),
         )),
     }
 }
 
-impl Ready {
-    async fn connect(place: &Place) -> Result<Self, String> {
+impl PreparedSession {
+    async fn connect(place: &CqlEndpoint) -> Result<Self, String> {
         let profile = ExecutionProfile::builder()
             .consistency(Consistency::LocalQuorum)
             .serial_consistency(Some(SerialConsistency::LocalSerial))
@@ -264,7 +264,7 @@ impl Ready {
 }
 
 /// Makes what is not there yet.
-async fn make(session: &Session, place: &Place) -> Result<(), String> {
+async fn make(session: &Session, place: &CqlEndpoint) -> Result<(), String> {
     let keyspace = &place.keyspace;
     let mut texts = Vec::new();
     if let Some(replicas) = place.replicas {
@@ -288,26 +288,26 @@ async fn make(session: &Session, place: &Place) -> Result<(), String> {
 }
 
 /// Ends when there is a session, or when nobody wants one.
-async fn connect_until_ready(place: Place, tell: watch::Sender<Option<Arc<Ready>>>) {
+async fn connect_until_ready(
+    place: CqlEndpoint,
+    tell: watch::Sender<Option<Arc<PreparedSession>>>,
+) {
     let mut is_said = false;
     loop {
         let connected = tokio::select! {
             () = tell.closed() => return,
-            connected = Ready::connect(&place) => connected,
+            connected = PreparedSession::connect(&place) => connected,
         };
         match connected {
             Ok(ready) => {
-                info!(
-                    keyspace = place.keyspace,
-                    "the cold store of history is ready"
-                );
+                info!(keyspace = place.keyspace, "cold store of history is ready");
                 let _ = tell.send(Some(Arc::new(ready)));
                 return;
             }
             Err(error) if !is_said => {
                 warn!(
                     error,
-                    "no connection to the cold store of history; trying again"
+                    "cannot connect to the cold store of history; retrying"
                 );
                 is_said = true;
             }
@@ -317,13 +317,13 @@ async fn connect_until_ready(place: Place, tell: watch::Sender<Option<Arc<Ready>
     }
 }
 
-impl Place {
+impl CqlEndpoint {
     fn read(url: &str) -> Result<Self, CqlUrlError> {
         let rest = url.strip_prefix("cql://");
-        let rest = rest.ok_or(CqlUrlError("it does not begin with cql://"))?;
+        let rest = rest.ok_or(CqlUrlError("it does not start with cql://"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let parts = rest.rsplit_once('/');
-        let (rest, keyspace) = parts.ok_or(CqlUrlError("it names no keyspace"))?;
+        let (rest, keyspace) = parts.ok_or(CqlUrlError("it has no keyspace"))?;
         let (login, nodes) = match rest.rsplit_once('@') {
             None => (None, rest),
             Some((login, nodes)) => {
@@ -346,7 +346,7 @@ impl Place {
             || !keyspace.starts_with(|first: char| first.is_ascii_lowercase())
         {
             return Err(CqlUrlError(
-                "a keyspace is 1 to 48 of a-z, 0-9 and _, a letter first",
+                "a keyspace has 1 to 48 of a-z, 0-9 and _, starting with a letter",
             ));
         }
         Ok(Self {
@@ -368,7 +368,7 @@ fn read_replicas(query: &str) -> Result<Option<u8>, CqlUrlError> {
     let number = number.filter(|number| (1..=9).contains(number));
     number
         .map(Some)
-        .ok_or(CqlUrlError("there is replicas, from 1 to 9"))
+        .ok_or(CqlUrlError("the only parameter is replicas, from 1 to 9"))
 }
 
 #[cfg(test)]
@@ -377,10 +377,10 @@ mod tests {
 
     #[test]
     fn a_url_names_nodes_keyspace_and_login() {
-        let place = Place::read("cql://a:9042,b.c:1/shop?replicas=3").unwrap();
+        let place = CqlEndpoint::read("cql://a:9042,b.c:1/shop?replicas=3").unwrap();
         assert_eq!(place.nodes, ["a:9042", "b.c:1"]);
         assert_eq!((place.keyspace.as_str(), place.replicas), ("shop", Some(3)));
-        let place = Place::read("cql://me:h@s:h@a:9042/shop").unwrap();
+        let place = CqlEndpoint::read("cql://me:h@s:h@a:9042/shop").unwrap();
         assert_eq!(place.login, Some(("me".into(), "h@s:h".into())));
         assert_eq!(
             (place.nodes, place.replicas),
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_refused_with_the_way_to_write_it_and_without_a_password() {
+    fn invalid_url_is_refused_with_its_format_and_without_password() {
         for url in [
             "",
             "a:1/shop",
@@ -405,7 +405,7 @@ mod tests {
             "cql://a:1/shop?x=1",
             "cql://me:hush@a/shop",
         ] {
-            let error = Place::read(url)
+            let error = CqlEndpoint::read(url)
                 .err()
                 .map(|error| error.to_string())
                 .unwrap();

@@ -8,17 +8,17 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use weir_history::redis::history::{Active, Change, List};
 use weir_history::redis::history_fill::NO_GENERATION;
-use weir_history::redis::history_read::{Counted, NewGeneration, Promise};
+use weir_history::redis::history_read::{CountReply, NewGeneration, Promise};
 use weir_history::redis::keys::{HistoryKeys, history_active, history_active_of, history_mark};
 use weir_history::redis::{
     history_clear, history_count, history_delete, history_fill, history_read, history_view,
 };
 use weir_history::slot::{SLOTS, Tags};
-use weir_history::{DAY_MS, Owner, Removals, Viewed, ViewedProduct};
+use weir_history::{DAY_MS, Owner, Removals, ViewOutcome, ViewedProduct};
 use weir_scripts::Call;
 
 use super::config::Bounds;
-use weir_origin_core::background::Rounds;
+use weir_origin_core::background::Interval;
 use weir_origin_core::redis::{CallError, Redis};
 
 /// Commands of one pipeline: each side holds that many replies.
@@ -107,7 +107,7 @@ impl HotLists {
         &self,
         views: &[(Owner, Vec<ViewedProduct>)],
         now_ms: u64,
-    ) -> Result<Vec<Vec<Viewed>>, CallError> {
+    ) -> Result<Vec<Vec<ViewOutcome>>, CallError> {
         let mut outcomes = Vec::with_capacity(views.len());
         for chunk in views.chunks(PIPELINE) {
             let call = |(owner, views): &(Owner, Vec<ViewedProduct>)| {
@@ -175,7 +175,7 @@ impl HotLists {
     }
 
     /// The count, if one is known; else the list, and `promise` is noted if there is no other.
-    pub async fn read_count(&self, owner: &Owner, promise: &str) -> Result<Counted, CallError> {
+    pub async fn read_count(&self, owner: &Owner, promise: &str) -> Result<CountReply, CallError> {
         let promise = Promise {
             name: promise,
             life_ms: PROMISE_MS,
@@ -299,7 +299,7 @@ impl HotLists {
     }
 }
 
-/// A name that no other has. If the system gives no random numbers, nothing counts as loaded.
+/// A name that no other has. If no random numbers from the operating system, nothing counts as loaded.
 fn new_generation() -> String {
     let mut name = [0; 8];
     match SystemRandom::new().fill(&mut name) {
@@ -318,9 +318,9 @@ fn named(name: &str) -> NewGeneration<'_> {
 /// Says in the log, as long as it is so, that lists take five times the memory that they need: once when it is seen, and
 /// again when it has changed. Ends with `stop`.
 pub async fn watch_listpacks(hot: HotLists, stop: CancellationToken) {
-    let mut rounds = Rounds::every(WATCH_PERIOD, "looking at how Redis keeps lists", stop);
+    let mut interval = Interval::every(WATCH_PERIOD, "checking the list encoding in Redis", stop);
     let mut said = None;
-    while rounds.next().await {
+    while interval.next().await {
         // A Redis that does not let us ask is left alone.
         let packed_max = hot.packed_max().await.ok().flatten();
         if packed_max != said
@@ -328,11 +328,11 @@ pub async fn watch_listpacks(hot: HotLists, stop: CancellationToken) {
         {
             warn!(
                 entries,
-                "a list of browse history takes five times the memory: set zset-max-listpack-entries {PACKED_MIN} in Redis"
+                "browse history lists use five times the memory: set zset-max-listpack-entries {PACKED_MIN} in Redis"
             );
         }
         said = packed_max;
-        rounds.ended(&Ok::<(), CallError>(()));
+        interval.ended(&Ok::<(), CallError>(()));
     }
 }
 

@@ -21,7 +21,7 @@ const ROUNDS: usize = 4;
 
 /// What a join did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Joined {
+pub struct JoinSummary {
     /// Views of the guest that this join gave to the user. Of several joins at once, each view counts in one.
     pub views: usize,
     /// Whether that are all: if not, the client may join again later.
@@ -56,8 +56,8 @@ impl History {
     ///
     /// # Errors
     /// See [`JoinError`].
-    pub async fn join(&self, guest: &Owner, user: &Owner) -> Result<Joined, JoinError> {
-        let mut joined = Joined {
+    pub async fn join(&self, guest: &Owner, user: &Owner) -> Result<JoinSummary, JoinError> {
+        let mut joined = JoinSummary {
             views: 0,
             is_complete: false,
         };

@@ -77,7 +77,7 @@ struct Parts {
     settings: Settings,
     switches: Switches,
     metrics: HistoryMetrics,
-    begins: marks::Begins,
+    begins: marks::DayStarts,
 }
 
 impl History {
@@ -98,11 +98,11 @@ impl History {
             hot: HotLists::new(redis, settings.bounds),
             cold,
             products: Products::new(source, settings.products, settings.clock.clone()),
-            switches: Switches::of(&settings),
+            switches: Switches::from_settings(&settings),
             store,
             settings,
             metrics,
-            begins: marks::Begins::default(),
+            begins: marks::DayStarts::default(),
         }))
     }
 

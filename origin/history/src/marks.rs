@@ -17,7 +17,7 @@ use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
 
 /// Where a day's views begin in each log, as far as this origin has noted it.
-pub(super) type Begins = Mutex<BTreeMap<String, (u64, u64)>>;
+pub(super) type DayStarts = Mutex<BTreeMap<String, (u64, u64)>>;
 
 /// Where to read a log again after Redis has lost all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

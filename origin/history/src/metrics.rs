@@ -19,11 +19,11 @@ const COUNTS: [&str; 2] = ["cached", "counted"];
 /// The numbers of browse history. Cloning it is cheap: clones share them.
 #[derive(Clone, Debug)]
 pub struct HistoryMetrics {
-    /// Lists that were loaded from SQL and the cold store.
+    /// Lists loaded into Redis from SQL and the cold store.
     pub loaded: Counter,
     /// Answers that may lack something: the cold store, SQL, Redis or the products did not answer.
     pub incomplete: Counter,
-    /// Removals that Redis had not followed at once, and that were applied later.
+    /// Deletions that Redis had missed, applied later.
     pub reapplied: Counter,
     /// Lists that were copied to the cold store.
     pub folded: Counter,
@@ -39,7 +39,7 @@ impl HistoryMetrics {
     /// Registers all of them.
     pub fn register(metrics: &Metrics) -> Self {
         let metrics = metrics.group(Self::add_to);
-        for outcome in Outcome::ALL.map(Outcome::word) {
+        for outcome in Outcome::ALL.map(Outcome::label) {
             let _ = metrics.views.get_or_create(&OutcomeLabel { outcome });
         }
         for outcome in COUNTS {
@@ -52,36 +52,36 @@ impl HistoryMetrics {
         Self {
             loaded: group.add(
                 "history_lists_loaded",
-                "Lists that were loaded from SQL and the cold store",
+                "Lists loaded into Redis from SQL and the cold store",
             ),
             incomplete: group.add(
                 "history_incomplete_answers",
-                "Answers that may lack something, since a part did not answer",
+                "Answers that may be incomplete because a store did not answer",
             ),
             reapplied: group.add(
                 "history_removals_reapplied",
-                "Removals that Redis had not followed at once, and that were applied later",
+                "Deletions that Redis had missed, applied later",
             ),
             folded: group.add(
                 "history_lists_folded",
-                "Lists that were copied from Redis to the cold store",
+                "Lists copied from Redis to the cold store",
             ),
             fold_failures: group.add(
                 "history_fold_failures",
-                "Lists that were not copied, since what the cold store has cannot be read",
+                "Lists not copied because the cold store's data cannot be read",
             ),
             fold_lag_seconds: group.add(
                 "history_fold_lag_seconds",
-                "How many days ago the day was that waits longest to be copied, in seconds; from two days on lists may be lost",
+                "Age of the oldest day not copied to the cold store, in seconds; from two days on, lists may be lost",
             ),
             views: group.add("history_views", "Views, by outcome"),
-            counts: group.add("history_counts", "Counts that were asked for, by what answered"),
+            counts: group.add("history_counts", "Count queries, by source of the answer"),
         }
     }
 
     /// Counts a view.
     pub fn view(&self, outcome: Outcome) {
-        let outcome = outcome.word();
+        let outcome = outcome.label();
         self.views.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 

@@ -6,10 +6,10 @@
 
 use ring::rand::{SecureRandom, SystemRandom};
 use tracing::warn;
-use weir_history::list::{self, Place, merge};
+use weir_history::list::{self, ListCursor, merge};
 use weir_history::redis::history::List;
-use weir_history::redis::history_read::Counted;
-use weir_history::{Loaded, Owner, Removals, VIEWS_MAX, ViewedProduct, oldest_ms};
+use weir_history::redis::history_read::CountReply;
+use weir_history::{LoadedLists, Owner, Removals, VIEWS_MAX, ViewedProduct, oldest_ms};
 
 use super::History;
 use super::model::products::Product;
@@ -65,7 +65,7 @@ impl History {
         match self.0.hot.read(owner).await {
             Ok(list) => self.loaded(owner, list).await,
             Err(error) => {
-                warn!(%error, "Redis has no history to tell: the cold store has the rest");
+                warn!(%error, "cannot read history from Redis; using the cold store only");
                 self.views_without_redis(owner).await
             }
         }
@@ -75,9 +75,9 @@ impl History {
     fn is_loaded(&self, list: &List) -> bool {
         let is_full = list.views.len() >= self.0.settings.bounds.views_max;
         match list.loaded {
-            Loaded::Nothing => false,
-            Loaded::Removals => is_full || !self.0.switches.has_cold_reads(),
-            Loaded::All => true,
+            LoadedLists::Nothing => false,
+            LoadedLists::Removals => is_full || !self.0.switches.has_cold_reads(),
+            LoadedLists::All => true,
         }
     }
 
@@ -111,11 +111,11 @@ impl History {
         let removals = match self.0.store.removed().removals(owner).await {
             Ok(removals) => removals,
             Err(error) => {
-                warn!(%error, "a list cannot be loaded");
+                warn!(%error, "cannot load a list");
                 // Without removals nothing may be shown; with them, what is there.
                 let views = match list.loaded {
-                    Loaded::Nothing => Vec::new(),
-                    Loaded::Removals | Loaded::All => list.views,
+                    LoadedLists::Nothing => Vec::new(),
+                    LoadedLists::Removals | LoadedLists::All => list.views,
                 };
                 return Ok(Ok(self.kept(views, false)));
             }
@@ -126,10 +126,10 @@ impl History {
         let filled = hot.fill(owner, generation, &removals, cold_views).await;
         self.0.metrics.loaded.inc();
         match filled {
-            Ok(list) if list.loaded == Loaded::Nothing => Ok(Err(hot.read(owner).await?)),
+            Ok(list) if list.loaded == LoadedLists::Nothing => Ok(Err(hot.read(owner).await?)),
             Ok(list) => Ok(Ok(self.kept(list.views, is_complete))),
             Err(error) => {
-                warn!(%error, "Redis has not taken a list that was loaded");
+                warn!(%error, "cannot write a loaded list to Redis");
                 let views = list.views.into_iter().chain(cold.unwrap_or_default());
                 Ok(Ok(self.merged(views, &removals, is_complete)))
             }
@@ -144,7 +144,7 @@ impl History {
         match self.0.cold.read(owner).await {
             Ok(stored) => (Some(stored.views), true),
             Err(error) => {
-                warn!(%error, "a list is shown without its cold part");
+                warn!(%error, "list answered without the cold store");
                 (None, false)
             }
         }
@@ -182,7 +182,7 @@ impl History {
         &self,
         owner: &Owner,
         limit: usize,
-        place: Option<&Place>,
+        place: Option<&ListCursor>,
     ) -> Result<Page, Unavailable> {
         let views = self.views(owner).await?;
         let (items, is_complete) = self.items(views).await;
@@ -227,12 +227,12 @@ impl History {
             return Ok(self.counted(views).await);
         };
         let views = match self.0.hot.read_count(owner, &promise).await {
-            Ok(Counted::Known(count)) => {
+            Ok(CountReply::Known(count)) => {
                 self.0.metrics.counted(true);
                 let is_complete = true;
                 return Ok(Count { count, is_complete });
             }
-            Ok(Counted::Unknown(list)) => self.count_views(owner, list, &promise).await?,
+            Ok(CountReply::Unknown(list)) => self.count_views(owner, list, &promise).await?,
             Err(_) => self.views_without_redis(owner).await?,
         };
         let counted = self.counted(views).await;
@@ -253,9 +253,9 @@ impl History {
         let views = self.loaded(owner, list).await?;
         if views.is_complete && !was_loaded {
             return match self.0.hot.read_count(owner, promise).await {
-                Ok(Counted::Unknown(list)) => Ok(self.kept(list.views, true)),
+                Ok(CountReply::Unknown(list)) => Ok(self.kept(list.views, true)),
                 // Another has counted meanwhile, or Redis has gone.
-                Ok(Counted::Known(_)) | Err(_) => Ok(views),
+                Ok(CountReply::Known(_)) | Err(_) => Ok(views),
             };
         }
         Ok(views)
@@ -276,7 +276,7 @@ impl History {
         let hot = self.0.hot.clone();
         tokio::spawn(async move {
             if let Err(error) = hot.put_count(&owner, &promise, count).await {
-                warn!(%error, "a count was not kept");
+                warn!(%error, "cannot cache a count in Redis");
             }
         });
     }
@@ -288,7 +288,7 @@ impl History {
     }
 }
 
-/// None: the system gives no random numbers. Then a count is not kept.
+/// None: no random numbers from the operating system. Then a count is not kept.
 fn random_name() -> Option<String> {
     let mut name = [0; 8];
     SystemRandom::new().fill(&mut name).ok()?;

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use weir_history::{AT_MS_MAX, DAY_MS, Owner, Sku, Viewed, ViewedProduct, oldest_ms};
+use weir_history::{AT_MS_MAX, DAY_MS, Owner, Sku, ViewOutcome, ViewedProduct, oldest_ms};
 
 use super::History;
 use weir_origin_core::redis::CallError;
@@ -47,8 +47,8 @@ impl Outcome {
         Self::Ahead,
     ];
 
-    /// Its word.
-    pub const fn word(self) -> &'static str {
+    /// Its label.
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Latest => "latest",
             Self::Known => "known",
@@ -109,10 +109,10 @@ fn refused(view: &View, now_ms: u64) -> Option<Outcome> {
     (is_ahead || view.at_ms > AT_MS_MAX).then_some(Outcome::Ahead)
 }
 
-fn outcome(viewed: Viewed) -> Outcome {
+fn outcome(viewed: ViewOutcome) -> Outcome {
     match viewed {
-        Viewed::Removed => Outcome::Removed,
-        Viewed::Latest => Outcome::Latest,
-        Viewed::Known => Outcome::Known,
+        ViewOutcome::Removed => Outcome::Removed,
+        ViewOutcome::Latest => Outcome::Latest,
+        ViewOutcome::Known => Outcome::Known,
     }
 }

@@ -11,9 +11,9 @@ use weir_history::{Owner, REMOVALS_MS, Sku, ViewedProduct};
 use super::History;
 use super::model::cold::ColdStoreError;
 use super::model::products::Product;
-use super::store::{Noted, Op};
+use super::store::{PendingRemoval, RemovalOutcome};
 use crate::jobs::fold::FoldError;
-use weir_origin_core::background::Rounds;
+use weir_origin_core::background::Interval;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
 use weir_origin_core::unavailable::Unavailable;
@@ -31,7 +31,7 @@ const STEP: usize = 100;
 
 /// The outcome of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Removed {
+pub enum RemovalTiming {
     /// It is done.
     Now,
     /// SQL has it: it is done for good. Redis follows when it answers.
@@ -42,7 +42,7 @@ pub enum Removed {
 #[derive(Debug, thiserror::Error)]
 pub enum RemoveError {
     /// As many deletions are remembered as may be.
-    #[error("too many products are deleted already: clear the history instead")]
+    #[error("too many deleted products: clear the history instead")]
     TooMany,
     /// SQL or Redis did not answer.
     #[error(transparent)]
@@ -67,7 +67,7 @@ impl History {
     ///
     /// # Errors
     /// See [`RemoveError`].
-    pub async fn delete(&self, owner: &Owner, skus: &[Sku]) -> Result<Removed, RemoveError> {
+    pub async fn delete(&self, owner: &Owner, skus: &[Sku]) -> Result<RemovalTiming, RemoveError> {
         let now_ms = self.now_ms();
         // A view's clock may be ahead of ours: what is in the list goes, whatever its time.
         let views = self.views(owner).await?.views;
@@ -107,7 +107,7 @@ impl History {
         &self,
         owner: &Owner,
         deleted: &[ViewedProduct],
-    ) -> Result<Removed, RemoveError> {
+    ) -> Result<RemovalTiming, RemoveError> {
         let (removed, _) = self.take_views(owner, deleted).await?;
         Ok(removed)
     }
@@ -118,10 +118,10 @@ impl History {
         &self,
         owner: &Owner,
         deleted: &[ViewedProduct],
-    ) -> Result<(Removed, Option<usize>), RemoveError> {
+    ) -> Result<(RemovalTiming, Option<usize>), RemoveError> {
         let op = match self.0.store.removed().delete(owner, deleted).await? {
-            Noted::Done(op) => op,
-            Noted::TooMany => return Err(RemoveError::TooMany),
+            RemovalOutcome::Done(op) => op,
+            RemovalOutcome::TooMany => return Err(RemoveError::TooMany),
         };
         let now_ms = self.now_ms();
         let forget_ms = now_ms.saturating_sub(REMOVALS_MS);
@@ -134,7 +134,7 @@ impl History {
     ///
     /// # Errors
     /// See [`RemoveError`].
-    pub async fn clear(&self, owner: &Owner) -> Result<Removed, RemoveError> {
+    pub async fn clear(&self, owner: &Owner) -> Result<RemovalTiming, RemoveError> {
         let views = self.views(owner).await?.views;
         let newest_ms = views.first().map_or(0, |seen| seen.at_ms);
         self.clear_views(owner, newest_ms.max(self.now_ms())).await
@@ -144,13 +144,17 @@ impl History {
     ///
     /// # Errors
     /// See [`RemoveError`].
-    pub async fn clear_views(&self, owner: &Owner, at_ms: u64) -> Result<Removed, RemoveError> {
+    pub async fn clear_views(
+        &self,
+        owner: &Owner,
+        at_ms: u64,
+    ) -> Result<RemovalTiming, RemoveError> {
         let op = self.0.store.removed().clear(owner, at_ms).await?;
         let followed = self.0.hot.clear(owner, at_ms, self.now_ms()).await;
         let removed = self.followed(&op, followed).await;
         // Its bytes go, too. If not now, then when the list is folded: it counts as active.
         if let Err(error) = self.rewrite(owner).await {
-            warn!(%error, "the cold store still has a cleared list, which is not shown");
+            warn!(%error, "cannot delete a cleared list in the cold store; it stays hidden");
         }
         Ok(removed)
     }
@@ -168,16 +172,20 @@ impl History {
     }
 
     /// Notes that Redis has followed, if it has.
-    async fn followed<T>(&self, op: &Op, followed: Result<T, CallError>) -> Removed {
+    async fn followed<T>(
+        &self,
+        op: &PendingRemoval,
+        followed: Result<T, CallError>,
+    ) -> RemovalTiming {
         if let Err(error) = followed {
-            warn!(%error, "Redis has not followed a removal; it will");
-            return Removed::Soon;
+            warn!(%error, "cannot apply a deletion in Redis; retrying");
+            return RemovalTiming::Soon;
         }
         if let Err(error) = self.0.store.removed().applied(op).await {
             // It is applied once more, which changes nothing.
-            warn!(%error, "a removal is not noted as applied");
+            warn!(%error, "cannot mark a deletion as applied; retrying");
         }
-        Removed::Now
+        RemovalTiming::Now
     }
 
     /// Has Redis and the cold store follow removals that they may not have followed, those made until `until_ms`; tells how
@@ -202,13 +210,13 @@ impl History {
     }
 
     pub(super) async fn run_applying(self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "applying removals of history", stop);
-        while rounds.next().await {
+        let mut interval = Interval::every(PERIOD, "applying history deletions", stop);
+        while interval.next().await {
             let until_ms = self.now_ms().saturating_sub(AGE_MS);
             let applied = self.apply_removals(until_ms).await;
-            rounds.ended(&applied);
+            interval.ended(&applied);
             if applied.is_ok_and(|applied| applied == STEP) {
-                rounds.next_at_once();
+                interval.next_at_once();
             }
         }
     }

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::History;
 use super::config::Settings;
 use super::model::switches::SwitchSettings;
-use weir_origin_core::background::Rounds;
+use weir_origin_core::background::Interval;
 use weir_origin_core::sql::SqlError;
 
 /// How often an origin reads the switches.
@@ -21,15 +21,15 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// The most products of one question.
 pub const BATCH_MAX: usize = 10_000;
 
-/// What counts at this origin now.
+/// Effective switches of this origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = HistorySwitchesNow)]
 pub struct EffectiveSwitches {
-    /// Whether lists with room are filled from the cold store.
+    /// Whether to complete lists from the cold store.
     cold_reads: bool,
-    /// Whether counts are kept in Redis until a list changes.
+    /// Whether to cache counts in Redis until a list changes.
     count_cache: bool,
-    /// How many products are asked for at once.
+    /// Products per request to the product service.
     products_batch: usize,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Switches {
 }
 
 impl Switches {
-    pub(crate) fn of(settings: &Settings) -> Self {
+    pub(crate) fn from_settings(settings: &Settings) -> Self {
         Self {
             cold_reads: AtomicBool::new(settings.has_cold_reads),
             count_cache: AtomicBool::new(settings.has_count_cache),
@@ -58,7 +58,7 @@ impl Switches {
 }
 
 impl History {
-    /// What counts at this origin now.
+    /// Effective switches of this origin.
     pub fn switches(&self) -> EffectiveSwitches {
         EffectiveSwitches {
             cold_reads: self.0.switches.has_cold_reads(),
@@ -96,10 +96,10 @@ impl History {
     }
 
     pub(crate) async fn run_following_switches(self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "following the switches of history", stop);
-        while rounds.next().await {
+        let mut interval = Interval::every(PERIOD, "reading the history switches", stop);
+        while interval.next().await {
             let followed = self.follow_switches().await;
-            rounds.ended(&followed);
+            interval.ended(&followed);
         }
     }
 }

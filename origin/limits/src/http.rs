@@ -17,25 +17,25 @@ use weir_origin_core::http::refusal::REDIS_UNAVAILABLE;
 use weir_origin_core::http::{Problem, ReadQuery};
 use weir_origin_core::redis::{CallError, Redis};
 
-/// The rules of limits in Redis: what gateways read that reload their rules.
+/// The rate limit rules in Redis, for gateways with `reload`.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Limits)]
 struct LimitsView {
     /// The key in Redis.
     key: String,
-    /// The document there, as it was written; null: there is none, and gateways use the rules of their configuration.
+    /// The document as written; null: none, and gateways use the rules of their configuration.
     #[schema(required)]
     document: Option<Value>,
-    /// Why it cannot be read; null: it can.
+    /// Why it is invalid; null: it is valid.
     #[schema(required)]
     unreadable: Option<String>,
 }
 
-/// Which refusals.
+/// Selects refusals.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Span {
-    /// From how many of the last minutes; 5 unless set.
+    /// Number of past minutes. Default: 5.
     #[param(minimum = 1, maximum = 60)]
     minutes: Option<u64>,
 }
@@ -54,16 +54,16 @@ pub fn admin() -> Api<Redis> {
         .route(routes!(refusals), rules)
 }
 
-/// What rules of limits have refused in the last minutes, and whom
+/// Get refusals of the last minutes by rule, and the top-k refused keys
 ///
-/// Requests that rules have refused, or would have in shadow mode, by rule and by key, as gateways with `report` count them. The
-/// counts are not exact: a gateway that dies loses those of its last seconds.
+/// Requests that rules refused, or would have refused in a dry run (mode `shadow`), from gateways with `report`. Treat
+/// the counts as estimates: a crashed gateway loses its last seconds.
 #[utoipa::path(
     get,
     path = "/limits/refusals",
     operation_id = "getLimitRefusals",
     params(Span),
-    responses((status = 200, description = "The refusals", body = Refusals))
+    responses((status = 200, description = "Refusals per minute", body = Refusals))
 )]
 async fn refusals(
     State(redis): State<Redis>,
@@ -78,14 +78,12 @@ async fn refusals(
     Ok(Json(read))
 }
 
-/// The rules of limits that gateways read from Redis
-///
-/// The document is shown as it was written.
+/// Get the rate limit rules in Redis, as written
 #[utoipa::path(
     get,
     path = "/limits",
     operation_id = "getLimits",
-    responses((status = 200, description = "The rules", body = LimitsView))
+    responses((status = 200, description = "The rate limit rules", body = LimitsView))
 )]
 async fn show(State(redis): State<Redis>) -> Result<Json<LimitsView>, Problem> {
     let key = keys::limit_rules(redis.prefix());
@@ -109,6 +107,6 @@ async fn show(State(redis): State<Redis>) -> Result<Json<LimitsView>, Problem> {
 }
 
 fn no_redis(error: CallError) -> Problem {
-    warn!(%error, "cannot read what Redis has of limits");
+    warn!(%error, "cannot read rate limit reports from Redis");
     Problem::redis()
 }

@@ -14,48 +14,48 @@ use weir_origin_core::redis::{CallError, Redis};
 /// The most keys that are told.
 const KEYS_MAX: usize = 100;
 
-/// What rules have refused in the last minutes.
+/// Refusals of the last minutes.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = LimitRefusals)]
 pub(super) struct Refusals {
-    /// From how many minutes, this one among them.
+    /// Number of minutes, including the current one.
     #[schema(minimum = 1)]
     minutes: u64,
     /// Rules by name.
-    rules: Vec<OfRule>,
-    /// The keys that were refused most, at most 100, most often first.
-    keys: Vec<OfKey>,
+    rules: Vec<RuleRefusals>,
+    /// The top-k refused keys, at most 100, most refused first.
+    keys: Vec<KeyRefusals>,
 }
 
-/// What a rule has refused.
+/// Refusals of a rule.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = LimitRefusalsOfRule)]
-struct OfRule {
+struct RuleRefusals {
     /// Its name.
     rule: String,
     #[serde(flatten)]
     requests: Requests,
 }
 
-/// What a rule has refused to one key.
+/// Refusals of a rule for one key.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = LimitRefusalsOfKey)]
-struct OfKey {
+struct KeyRefusals {
     /// The rule's name.
     rule: String,
-    /// Values of the rule's key: addresses and users as they are, headers, cookies and parameters as a hash.
+    /// Values of the rule's key: addresses and users in clear, headers, cookies and parameters as hashes.
     key: String,
     #[serde(flatten)]
     requests: Requests,
 }
 
-/// How many requests a rule has refused, and how many it would have.
+/// Counts of refused requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = LimitRefusalCounts)]
 struct Requests {
-    /// Requests that were refused because the limit was reached.
+    /// Requests refused by the limit.
     limited: u64,
-    /// Requests that would have been refused: the rule's mode is `shadow`.
+    /// Requests that a dry run would have refused (mode `shadow`).
     shadow_limited: u64,
     /// Requests whose key is on its `deny` list.
     denied: u64,
@@ -93,10 +93,10 @@ impl Refusals {
                 .map_err(|error| CallError::unexpected("HGETALL", error.to_string()))?;
             counts.extend(minute);
         }
-        Ok(Self::of(minutes, counts))
+        Ok(Self::from_counts(minutes, counts))
     }
 
-    fn of(minutes: u64, counts: impl IntoIterator<Item = (Vec<u8>, u64)>) -> Self {
+    fn from_counts(minutes: u64, counts: impl IntoIterator<Item = (Vec<u8>, u64)>) -> Self {
         let mut rules = BTreeMap::<String, Requests>::new();
         let mut keys = BTreeMap::<(String, String), Requests>::new();
         for (name, count) in counts {
@@ -115,7 +115,7 @@ impl Refusals {
         }
         let mut keys: Vec<_> = keys
             .into_iter()
-            .map(|((rule, key), requests)| OfKey {
+            .map(|((rule, key), requests)| KeyRefusals {
                 rule,
                 key,
                 requests,
@@ -127,7 +127,7 @@ impl Refusals {
             minutes,
             rules: rules
                 .into_iter()
-                .map(|(rule, requests)| OfRule { rule, requests })
+                .map(|(rule, requests)| RuleRefusals { rule, requests })
                 .collect(),
             keys,
         }
@@ -144,8 +144,8 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_minutes_add_up_and_who_was_refused_most_comes_first() {
-        let refusals = Refusals::of(
+    fn minute_counts_add_up_and_most_refused_key_comes_first() {
+        let refusals = Refusals::from_counts(
             2,
             [
                 named(&["limited", "logins"], 3),
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn of_many_keys_those_that_were_refused_most_are_told() {
         let counts = (0..300).map(|n| named(&["limited", "r", &n.to_string()], n + 1));
-        let refusals = Refusals::of(1, counts);
+        let refusals = Refusals::from_counts(1, counts);
         assert_eq!(refusals.keys.len(), KEYS_MAX);
         assert_eq!(refusals.keys[0].key, "299");
     }

@@ -54,7 +54,7 @@ const RENEW_PERMILLE: u32 = 100;
 
 /// A link as it is to be answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct ColdLink {
     /// What it says.
     pub link: Link,
     /// How long it lives if nobody clicks again, in milliseconds; `None`: permanently. 0: it has ended.
@@ -63,7 +63,7 @@ pub struct Found {
     pub clicks_left: Option<u64>,
 }
 
-impl Found {
+impl ColdLink {
     /// A link that has ended.
     fn ended(link: Link) -> Self {
         Self {
@@ -98,7 +98,7 @@ pub enum ColdError {
     #[error(transparent)]
     Redis(#[from] CallError),
     /// Redis has not answered for a while, and is left in peace.
-    #[error("Redis does not answer, and is not asked for now")]
+    #[error("Redis does not answer; pausing Redis lookups")]
     NotAsked,
     /// Redis holds a malformed record.
     #[error("Redis: {0}")]
@@ -153,18 +153,22 @@ impl ColdLinks {
     ///
     /// # Errors
     /// See [`ColdError`].
-    pub async fn visit(&self, id: &LinkId, purpose: Purpose) -> Result<Option<Found>, ColdError> {
+    pub async fn visit(
+        &self,
+        id: &LinkId,
+        purpose: Purpose,
+    ) -> Result<Option<ColdLink>, ColdError> {
         let stored = self.finder.find_here(id).await?;
         let now_ms = (self.clock)();
         let is_over = |link: &StoredLink| link.expires_at_ms.is_some_and(|end| end <= now_ms);
         let found = match stored {
             // Its own end has come: that is an answer.
-            Some(link) if has_own_end_come(&link.link, now_ms) => Some(Found::ended(link.link)),
+            Some(link) if has_own_end_come(&link.link, now_ms) => Some(ColdLink::ended(link.link)),
             Some(link) if !is_over(&link) => Some(self.warm(id, link, purpose).await?),
             // Gateways may have renewed it in Redis; or it is in another origin's log.
             stored => {
                 let read = self.read(id, purpose).await?;
-                read.or(stored.map(|link| Found::ended(link.link)))
+                read.or(stored.map(|link| ColdLink::ended(link.link)))
             }
         };
         self.metrics.cold_lookup(found.is_some());
@@ -176,7 +180,7 @@ impl ColdLinks {
         id: &LinkId,
         stored: StoredLink,
         purpose: Purpose,
-    ) -> Result<Found, ColdError> {
+    ) -> Result<ColdLink, ColdError> {
         let now_ms = (self.clock)();
         let end_ms = match purpose {
             Purpose::Look => stored.expires_at_ms,
@@ -193,9 +197,9 @@ impl ColdLinks {
                 return Ok(found);
             }
         } else if let Err(error) = warmed {
-            debug!(%error, link = %id, "Redis was not warmed");
+            debug!(%error, link = %id, "cannot write a link to Redis");
         }
-        Ok(Found {
+        Ok(ColdLink {
             link: stored.link,
             left_ms,
             clicks_left: None,
@@ -253,11 +257,11 @@ impl ColdLinks {
     }
 
     /// As a gateway reads it.
-    async fn read(&self, id: &LinkId, purpose: Purpose) -> Result<Option<Found>, ColdError> {
+    async fn read(&self, id: &LinkId, purpose: Purpose) -> Result<Option<ColdLink>, ColdError> {
         self.guarded(self.read_now(id, purpose)).await
     }
 
-    async fn read_now(&self, id: &LinkId, purpose: Purpose) -> Result<Option<Found>, ColdError> {
+    async fn read_now(&self, id: &LinkId, purpose: Purpose) -> Result<Option<ColdLink>, ColdError> {
         let redis = &self.redis;
         let keys = LinkKeys::new(redis.prefix(), id);
         let call = link_read::call(&keys, RENEW_PERMILLE, purpose);
@@ -266,7 +270,7 @@ impl ColdLinks {
         };
         let link =
             Link::decode(&read.record).map_err(|error| ColdError::Record(error.to_string()))?;
-        Ok(Some(Found {
+        Ok(Some(ColdLink {
             link,
             left_ms: read.left_ms,
             clicks_left: read.clicks_left,
@@ -317,7 +321,7 @@ impl ColdLinks {
         tokio::spawn(async move {
             let call = link_clicks::call(redis.prefix(), batch, encode(&[row]));
             if let Err(error) = redis.run(&call).await {
-                debug!(%error, "a click was not counted");
+                debug!(%error, "cannot count a click");
             }
         });
     }

@@ -33,79 +33,77 @@ const CLICKS: KeyNames = KeyNames {
 /// Names the variable that holds the secret that signs changes of links.
 pub const LINKS_WEBHOOK_SECRET: &str = "WEIR_LINKS_WEBHOOK_SECRET";
 
-/// What `--help` says of the secrets of links.
-pub const SECRETS_HELP: &str = "  WEIR_LINK_SECRET    optional: scrambles the codes of short links, so that the next one cannot be told
-                      from this one; at least 32 bytes. It must stay for as long as there are links
+/// The part of `--help` about the secrets of links.
+pub const SECRETS_HELP: &str = "  WEIR_LINK_SECRET    optional: scrambles short link codes, so that they cannot be guessed. Never change it while links exist
   WEIR_LINK_CLICK_SECRET
-                      optional: what clicks on links with `conversion` are named and signed with, so that orders can be
-                      counted; the same as the gateways', at least 32 bytes
+                      optional: signs ids of clicks on links with `conversion`, to attribute orders; shared with the gateways
   WEIR_LINK_CLICK_SECRET_PREVIOUS
-                      optional: the secret before it, while clicks that it has signed may still lead to orders
+                      optional: the previous secret, while orders may still come from clicks signed with it
   WEIR_LINKS_WEBHOOK_SECRET
-                      with --links-webhook-url: what changes of links are signed with, at least 32 bytes
+                      required with --links-webhook-url: signs link changes
 ";
 
 /// The flags of links.
 #[derive(Clone, Args)]
 pub struct LinkConfig {
-    /// Where clicks on links come from: a database of cities or countries in MaxMind's format
+    /// Locate clicks with this city or country database (MaxMind format)
     #[arg(long, env = "WEIR_GEO_CITY_DB")]
     pub geo_city_db: Option<PathBuf>,
 
-    /// Whose networks they come from: a database of autonomous systems in MaxMind's format
+    /// Find the networks of clicks with this ASN database (MaxMind format)
     #[arg(long, env = "WEIR_GEO_ASN_DB")]
     pub geo_asn_db: Option<PathBuf>,
 
-    /// The domains of short links, a JSON file; without it there are no links
+    /// JSON file with the short link domains; unset: no links
     #[arg(long, env = "WEIR_LINKS")]
     pub links: Option<PathBuf>,
 
-    /// The folder in which new links are kept until the database has them; each origin needs its own
+    /// Folder for new links until the database has them; each origin needs its own
     #[arg(long, env = "WEIR_LINKS_LOG", default_value = "weir-links-log")]
     pub links_log: PathBuf,
 
-    /// When a new link counts as kept: when the system has it, or when the disk has
+    /// Confirm a new link when the operating system has it (`os`), or when the disk has it (`disk`)
     #[arg(long, env = "WEIR_LINKS_LOG_SYNC", value_enum, default_value_t = Sync::Os)]
     pub links_log_sync: Sync,
 
-    /// The request header in which a gateway that is trusted names the client's country, by two letters
+    /// Request header in which a trusted gateway sends the client's two-letter country code
     #[arg(long, env = "WEIR_LINKS_COUNTRY_HEADER")]
     pub links_country_header: Option<String>,
 
-    /// Clicks of links with a maximum are counted in objects of an edge, and --redis-url names the `shard-proxy` that reaches them
+    /// Count clicks of links with a click limit in edge objects; --redis-url names the `shard-proxy` in front of
+    /// them
     #[arg(long, env = "WEIR_MAXIMA_IN_OBJECTS")]
     pub maxima_in_objects: bool,
 
-    /// Where each change of a link is sent by POST, signed with WEIR_LINKS_WEBHOOK_SECRET; the same for all origins
+    /// POST each link change to this URL, signed with WEIR_LINKS_WEBHOOK_SECRET; must be the same on all origins
     #[arg(long, env = "WEIR_LINKS_WEBHOOK_URL", hide_env_values = true)]
     pub links_webhook_url: Option<String>,
 
-    /// Who signed the certificate of that URL, a PEM file; without it the system's authorities count
+    /// PEM file with the CA of that URL; unset: the system's CAs
     #[arg(long, env = "WEIR_LINKS_WEBHOOK_CA", requires = "links_webhook_url")]
     pub links_webhook_ca: Option<PathBuf>,
 
-    /// Appends each change of a link to the log of events, too; the same for all origins
+    /// Also append each link change to the event log; must be the same on all origins
     #[arg(long, env = "WEIR_LINKS_EVENTS")]
     pub links_events: bool,
 
-    /// For how long changes of links stay in SQL that every receiver has, such as 7d
+    /// Keep link changes in SQL for this long after every receiver has them, such as 7d
     #[arg(long, env = "WEIR_LINKS_CHANGES_RETENTION", default_value = "7d", value_parser = parse_duration)]
     pub links_changes_retention: Duration,
 
-    /// The id of WEIR_LINK_CLICK_SECRET; the same as the gateways'
+    /// Id of WEIR_LINK_CLICK_SECRET; must match the gateways
     #[arg(long, env = "WEIR_LINK_CLICK_KEY_ID", default_value = "k1")]
     pub link_click_key_id: String,
 
-    /// The id of the secret before it, if there is one
+    /// Id of the previous click secret
     #[arg(long, env = "WEIR_LINK_CLICK_PREVIOUS_KEY_ID", default_value = "k0")]
     pub link_click_previous_key_id: String,
 
-    /// How long after a click an order may come of it, such as 30d
+    /// Attribute orders to a click for this long, such as 30d
     #[arg(long, env = "WEIR_LINK_CLICK_WINDOW", default_value = "30d", value_parser = parse_duration)]
     pub link_click_window: Duration,
 
-    /// How many seconds nobody may have the code of a link that has ended; longer than gateways
-    /// remember links
+    /// Cooldown before the code of an ended link is reused, in seconds; must be longer than gateways cache links
     #[arg(long, env = "WEIR_LINKS_QUARANTINE_S", default_value_t = 3600)]
     pub links_quarantine_s: u64,
 }
@@ -177,7 +175,7 @@ impl LinkConfig {
             bail!("--links-webhook-url needs --links");
         }
         let secret = secret.with_context(|| {
-            format!("--links-webhook-url: {LINKS_WEBHOOK_SECRET} is not set, and {LINKS_WEBHOOK_SECRET}_FILE is not either")
+            format!("--links-webhook-url: neither {LINKS_WEBHOOK_SECRET} nor {LINKS_WEBHOOK_SECRET}_FILE is set")
         })?;
         let ca = self.links_webhook_ca.as_deref();
         let sender = WebhookSender::new(url, ca, secret.as_bytes(), Arc::new(now_ms));
@@ -207,7 +205,7 @@ pub fn scramble(variables: Variables<'_>) -> Result<Option<Scramble>, SecretErro
     }
     let secret = secret::read(variables, LINK_SECRET)?;
     let scramble = Scramble::new(secret.as_bytes());
-    let scramble = scramble.map_err(|error| SecretError::unfit(LINK_SECRET, error))?;
+    let scramble = scramble.map_err(|error| SecretError::invalid_variable(LINK_SECRET, error))?;
     Ok(Some(scramble))
 }
 
@@ -216,7 +214,8 @@ fn parse_duration(text: &str) -> Result<Duration, &'static str> {
 }
 
 fn read_domains(path: &Path) -> Result<Domains> {
-    let json = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let json =
+        std::fs::read(path).with_context(|| format!("cannot read \"{}\"", path.display()))?;
     let mut json = serde_json::Deserializer::from_slice(&json);
     let domains: DomainsConfig = serde_path_to_error::deserialize(&mut json)
         .map_err(|error| anyhow!("{}: {error}", path.display()))?;

@@ -11,28 +11,34 @@ use weir_link::code::LinkId;
 
 use weir_origin_core::sql::SqlError;
 
-/// Orders that came of a link's clicks.
+/// Orders attributed to a link's clicks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Conversions {
-    /// Clicks that at least one order came of.
+    /// Clicks with at least one order.
     pub clicks: u64,
-    /// Orders that were made.
+    /// Orders.
     pub orders: u64,
     /// Their units.
     pub units: u64,
-    /// Those of them that are paid now.
+    /// Paid orders.
     pub paid_orders: u64,
     /// Their units.
     pub paid_units: u64,
-    /// What was paid for them, by currency, in its smallest unit; of orders without a price nothing.
+    /// Revenue by currency, in its smallest unit; orders without a price count as 0.
     pub revenue: BTreeMap<String, u64>,
 }
 
 /// Orders, when they are found.
-pub type Found<'a> = Pin<Box<dyn Future<Output = Result<Conversions, SqlError>> + Send + 'a>>;
+pub type ConversionsFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<Conversions, SqlError>> + Send + 'a>>;
 
 /// Knows which orders came of which clicks.
 pub trait Orders: fmt::Debug + Send + Sync {
     /// Those that were made from `from_ms` until before `until_ms`.
-    fn of_link<'a>(&'a self, link: &'a LinkId, from_ms: u64, until_ms: u64) -> Found<'a>;
+    fn of_link<'a>(
+        &'a self,
+        link: &'a LinkId,
+        from_ms: u64,
+        until_ms: u64,
+    ) -> ConversionsFuture<'a>;
 }

@@ -15,21 +15,21 @@ use super::numbers::{Allocator, Clock, NoNumber};
 use super::password::{Busy, Passwords};
 use super::records::{LinkRecords, Record};
 use super::store::{Entry, LinkStore, NewLink, StoredLink, ends_at};
-use crate::model::request::{Draft, LinkRequest, Name, Refused};
+use crate::model::request::{Draft, LinkFieldError, LinkRequest, Name};
 use crate::model::view::LinkView;
-use crate::state::Standing;
+use crate::state::LinkStatus;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
 
 /// How many codes are tried. Only the first should ever be needed: no other link has it.
 const ATTEMPTS: usize = 4;
 
-/// Why a link was not made.
+/// Why cannot create a link.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
     /// The request is invalid.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] LinkFieldError),
     /// The chosen code is taken, or its number may be handed out.
     #[error("the code is taken")]
     Taken,
@@ -52,14 +52,14 @@ pub enum CreateError {
 
 /// A link that is about to be written.
 #[derive(Clone, Debug)]
-struct Ready<'a> {
+struct PreparedLink<'a> {
     draft: Draft<'a>,
     new: NewLink,
     /// What gateways have of it.
     shown: String,
 }
 
-impl<'a> Ready<'a> {
+impl<'a> PreparedLink<'a> {
     fn new(draft: Draft<'a>, code: Code, now_ms: u64) -> Self {
         let domain = draft.domain.id.clone();
         let link = &draft.link;
@@ -105,7 +105,7 @@ impl<'a> Ready<'a> {
             changed_at_ms: self.new.created_at_ms,
             expires_at_ms,
         };
-        let standing = Standing::new(&stored.link);
+        let standing = LinkStatus::new(&stored.link);
         LinkView::new(stored, Some(domain), standing)
     }
 }
@@ -147,7 +147,10 @@ impl Creator {
     async fn make(&self, draft: Draft<'_>, now_ms: u64) -> Result<LinkView, CreateError> {
         match draft.name.clone() {
             Name::Generated(length) => self.make_generated(draft, length, now_ms).await,
-            Name::Custom(code) => self.make_custom(Ready::new(draft, code, now_ms)).await,
+            Name::Custom(code) => {
+                self.make_custom(PreparedLink::new(draft, code, now_ms))
+                    .await
+            }
         }
     }
 
@@ -160,7 +163,7 @@ impl Creator {
         for _ in 0..ATTEMPTS {
             let code = self.allocator.next(length).await?;
             let code = draft.domain.codes.generated(code);
-            let ready = Ready::new(draft.clone(), code, now_ms);
+            let ready = PreparedLink::new(draft.clone(), code, now_ms);
             if let Some(link) = self.write(ready).await? {
                 return Ok(link);
             }
@@ -169,7 +172,7 @@ impl Creator {
     }
 
     /// Writes a link whose number is ours. `None`: its code is another link's.
-    async fn write(&self, ready: Ready<'_>) -> Result<Option<LinkView>, CreateError> {
+    async fn write(&self, ready: PreparedLink<'_>) -> Result<Option<LinkView>, CreateError> {
         let entry = Entry::Made(ready.new.clone());
         let (logged, written) = join!(
             self.log.append(std::iter::once(&entry)),
@@ -193,19 +196,19 @@ impl Creator {
         code: Code,
         now_ms: u64,
     ) -> Result<(), CreateError> {
-        let custom = Ready::new(draft.clone(), code.clone(), now_ms);
+        let custom = PreparedLink::new(draft.clone(), code.clone(), now_ms);
         match self.make_custom(custom).await {
             Err(CreateError::Taken) if self.allocator.claim(draft.domain.codes, &code) => {}
             made => return made.map(drop),
         }
-        let made = self.write(Ready::new(draft, code, now_ms)).await?;
+        let made = self.write(PreparedLink::new(draft, code, now_ms)).await?;
         made.map(drop).ok_or(CreateError::Taken)
     }
 
     /// Voids the log's entries of codes that turned out to be other links'.
     async fn leave(&self, links: &[NewLink]) -> Result<(), CreateError> {
         self.metrics.collisions.inc_by(links.len() as u64);
-        error!(link = ?links.first().map(|link| &link.id), "a generated code is another link's");
+        error!(link = ?links.first().map(|link| &link.id), "a generated code is already taken");
         let voids: Vec<Entry> = links.iter().cloned().map(Entry::Void).collect();
         self.log.append(&voids).await?;
         Ok(())
@@ -248,7 +251,7 @@ impl Creator {
         n: usize,
         draft: Draft<'a>,
         now_ms: u64,
-        generated: &mut Vec<(usize, Ready<'a>)>,
+        generated: &mut Vec<(usize, PreparedLink<'a>)>,
     ) -> Option<Result<LinkView, CreateError>> {
         let Name::Generated(length) = draft.name else {
             return Some(self.make(draft, now_ms).await);
@@ -256,7 +259,7 @@ impl Creator {
         match self.allocator.next(length).await {
             Ok(code) => {
                 let code = draft.domain.codes.generated(code);
-                generated.push((n, Ready::new(draft, code, now_ms)));
+                generated.push((n, PreparedLink::new(draft, code, now_ms)));
                 None
             }
             Err(error) => Some(Err(error.into())),
@@ -265,7 +268,7 @@ impl Creator {
 
     async fn make_all(
         &self,
-        all: Vec<(usize, Ready<'_>)>,
+        all: Vec<(usize, PreparedLink<'_>)>,
     ) -> Vec<(usize, Result<LinkView, CreateError>)> {
         if all.is_empty() {
             return Vec::new();
@@ -280,7 +283,7 @@ impl Creator {
             (Ok(_), Ok(written)) => written,
             (Err(error), _) => return all_failed(all, || error.into()),
             (_, Err(error)) => {
-                error!(%error, "Redis did not take a batch of links");
+                error!(%error, "cannot write a batch of links to Redis");
                 return all_failed(all, || CallError::Timeout.into());
             }
         };
@@ -292,19 +295,23 @@ impl Creator {
     }
 
     /// The answer to one of many, which gets another code if it met another link.
-    async fn end(&self, ready: Ready<'_>, is_written: bool) -> Result<LinkView, CreateError> {
+    async fn end(
+        &self,
+        ready: PreparedLink<'_>,
+        is_written: bool,
+    ) -> Result<LinkView, CreateError> {
         if is_written {
             self.metrics.created.inc();
             return Ok(ready.view());
         }
-        let Ready { draft, new, .. } = ready;
+        let PreparedLink { draft, new, .. } = ready;
         self.leave(std::slice::from_ref(&new)).await?;
         self.make(draft, new.created_at_ms).await
     }
 
     /// SQL decides who gets the code. If it could be generated, its number is noted first and checked after that:
     /// whoever reserves its segment from now on leaves it out.
-    async fn make_custom(&self, ready: Ready<'_>) -> Result<LinkView, CreateError> {
+    async fn make_custom(&self, ready: PreparedLink<'_>) -> Result<LinkView, CreateError> {
         let id = &ready.new.id;
         let codes = ready.draft.domain.codes;
         if let Some((length, index)) = self.allocator.index(codes, &id.code) {
@@ -329,7 +336,7 @@ impl Creator {
         }
         if let Err(error) = self.records.write(ready.record(), Some(0)).await {
             // It is made all the same: whoever asks for it finds it in the cold store.
-            warn!(%error, link = %id, "Redis did not take a link under a chosen code");
+            warn!(%error, link = %id, "cannot write a link with a custom code to Redis");
         }
         self.metrics.created.inc();
         Ok(ready.view())
@@ -337,7 +344,7 @@ impl Creator {
 }
 
 fn all_failed(
-    all: Vec<(usize, Ready<'_>)>,
+    all: Vec<(usize, PreparedLink<'_>)>,
     error: impl Fn() -> CreateError,
 ) -> Vec<(usize, Result<LinkView, CreateError>)> {
     all.into_iter().map(|(n, _)| (n, Err(error()))).collect()

@@ -12,14 +12,14 @@ use crate::model::stats::{CELLS_KEPT_MS, Cell, CellCount, Span};
 use crate::store::LinkStore;
 use weir_origin_core::sql::SqlError;
 
-/// Which clicks; what is not named is not asked for.
+/// Filters for clicks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = LinkCrossFilter)]
 pub struct Filter {
     /// The country.
     #[schema(required)]
     pub country: Option<String>,
-    /// The kind of device.
+    /// Device type.
     #[schema(required)]
     pub device: Option<String>,
     /// The referrer.
@@ -29,7 +29,7 @@ pub struct Filter {
 
 /// What clicks can be filtered by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum By {
+enum CrossDimension {
     Country,
     Device,
     Referrer,
@@ -39,9 +39,9 @@ enum By {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = LinkCrossPoint)]
 pub struct CrossPoint {
-    /// When it begins.
+    /// Start time.
     pub at_ms: u64,
-    /// Clicks that pass all filters.
+    /// Clicks that match all filters.
     pub clicks: u64,
 }
 
@@ -49,31 +49,31 @@ pub struct CrossPoint {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = LinkCross)]
 pub struct Cross {
-    /// What the series is by.
+    /// Resolution of the series.
     pub by: Span,
-    /// Whose days they are.
+    /// Time zone of the days.
     pub tz: String,
-    /// When the range begins.
+    /// Start of the range.
     pub from_ms: u64,
-    /// When it has ended.
+    /// End of the range.
     pub to_ms: u64,
-    /// What is asked for.
+    /// The filters.
     pub filter: Filter,
-    /// Clicks that pass all filters.
+    /// Clicks that match all filters.
     pub clicks: u64,
     /// The same for every hour or day.
     pub series: Vec<CrossPoint>,
-    /// Clicks by country that pass the filters of device and referrer.
+    /// Clicks by country that match the device and referrer filters.
     pub countries: BTreeMap<String, u64>,
-    /// Clicks by kind of device that pass the filters of country and referrer.
+    /// Clicks by device type that match the country and referrer filters.
     pub devices: BTreeMap<String, u64>,
-    /// Clicks by referrer that pass the filters of country and device.
+    /// Clicks by referrer that match the country and device filters.
     pub referrers: BTreeMap<String, u64>,
-    /// By how much any of these may be wrong: of an hour the 64 heaviest combinations are kept.
+    /// Maximum error of these counts: only the top 64 combinations of each hour are stored.
     pub off_by_max: u64,
 }
 
-impl By {
+impl CrossDimension {
     const ALL: [Self; 3] = [Self::Country, Self::Device, Self::Referrer];
 
     fn value(self, cell: &Cell) -> &str {
@@ -86,11 +86,11 @@ impl By {
 }
 
 impl Filter {
-    fn passes(&self, cell: &Cell, by: By) -> bool {
+    fn passes(&self, cell: &Cell, by: CrossDimension) -> bool {
         let wanted = match by {
-            By::Country => &self.country,
-            By::Device => &self.device,
-            By::Referrer => &self.referrer,
+            CrossDimension::Country => &self.country,
+            CrossDimension::Device => &self.device,
+            CrossDimension::Referrer => &self.referrer,
         };
         let is = |wanted: &String| wanted.eq_ignore_ascii_case(by.value(cell));
         wanted.as_ref().is_none_or(is)
@@ -114,7 +114,7 @@ impl Cross {
             .clicks()
             .click_cells(link, from_ms, range.until_ms())
             .await?;
-        Ok(Self::of(&cells, range, filter))
+        Ok(Self::from_cells(&cells, range, filter))
     }
 
     /// Whether hours of this range are kept no more.
@@ -125,16 +125,16 @@ impl Cross {
             < now_ms
     }
 
-    fn of(cells: &[CellCount], range: &Range, filter: Filter) -> Self {
+    fn from_cells(cells: &[CellCount], range: &Range, filter: Filter) -> Self {
         let none = |at_ms: &u64| CrossPoint {
             at_ms: *at_ms,
             clicks: 0,
         };
         let mut series: Vec<CrossPoint> = range.starts().iter().map(none).collect();
-        let mut sums = By::ALL.map(|_| BTreeMap::new());
+        let mut sums = CrossDimension::ALL.map(|_| BTreeMap::new());
         let (mut clicks, mut off_by_max) = (0, 0);
         for count in cells {
-            let passes = By::ALL.map(|by| filter.passes(&count.cell, by));
+            let passes = CrossDimension::ALL.map(|by| filter.passes(&count.cell, by));
             off_by_max += count.over_max;
             if passes.iter().all(|passes| *passes) {
                 clicks += count.clicks;
@@ -143,7 +143,7 @@ impl Cross {
                     point.clicks += count.clicks;
                 }
             }
-            for ((n, by), sum) in By::ALL.into_iter().enumerate().zip(&mut sums) {
+            for ((n, by), sum) in CrossDimension::ALL.into_iter().enumerate().zip(&mut sums) {
                 let mut others = passes.iter().enumerate().filter(|(m, _)| *m != n);
                 if others.all(|(_, passes)| *passes) {
                     let value = by.value(&count.cell).to_owned();
@@ -208,7 +208,7 @@ mod tests {
             country: Some("fr".to_owned()),
             referrer: None,
         };
-        let cross = Cross::of(&cells, &range, filter);
+        let cross = Cross::from_cells(&cells, &range, filter);
         let numbers = |sum: &BTreeMap<String, u64>| -> Vec<(String, u64)> {
             sum.clone().into_iter().collect()
         };
@@ -223,7 +223,7 @@ mod tests {
         );
         assert_eq!(numbers(&cross.referrers), [pair("qr", 4)]);
         assert_eq!(cross.off_by_max, 3);
-        let all = Cross::of(&cells, &range, Filter::default());
+        let all = Cross::from_cells(&cells, &range, Filter::default());
         assert_eq!(all.clicks, 15);
     }
 

@@ -19,7 +19,7 @@ const ATTEMPTS: usize = 8;
 
 /// What an origin knows of the domains.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct DomainSnapshot {
     /// They, of this version.
     pub stored: Arc<StoredDomains>,
     /// Every domain that ever was: it may have links.
@@ -30,7 +30,7 @@ pub struct Known {
 #[derive(Clone)]
 pub struct SharedDomains {
     store: LinkStore,
-    known: Arc<RwLock<Known>>,
+    known: Arc<RwLock<DomainSnapshot>>,
     clock: Clock,
 }
 
@@ -51,11 +51,11 @@ pub enum ChangeError {
     HasLinks,
     /// It has links, whose codes would be others.
     #[error(
-        "codes.ignore_case cannot change while the domain {0} has links: delete them first, or make another domain"
+        "codes.ignore_case cannot change while the domain \"{0}\" has links: delete them first, or create another domain"
     )]
     Case(DomainId),
     /// Others kept changing them.
-    #[error("the domains are being changed by others")]
+    #[error("the domains are being changed concurrently")]
     Busy,
     /// SQL does not answer.
     #[error(transparent)]
@@ -69,7 +69,7 @@ impl SharedDomains {
     /// When SQL does not answer.
     pub async fn open(store: LinkStore, file: &Domains, clock: Clock) -> Result<Self, SqlError> {
         if store.shared_domains().seed_domains(file, clock()).await? {
-            info!("the domains of links were taken over from the file into the database");
+            info!("imported the link domains from the file into the database");
         }
         let seed = || StoredDomains {
             version: 0,
@@ -83,12 +83,12 @@ impl SharedDomains {
         if !stored.domains.iter().eq(file.iter()) {
             warn!(
                 version = stored.version,
-                "the file of --links differs from the domains in the database, which count: change them by the API"
+                "the --links file differs from the domains in the database, which are used: change them with the API"
             );
         }
-        let ever = ever(&store, &stored.domains).await?;
+        let ever = all_domain_ids(&store, &stored.domains).await?;
         let stored = Arc::new(stored);
-        let known = Arc::new(RwLock::new(Known { stored, ever }));
+        let known = Arc::new(RwLock::new(DomainSnapshot { stored, ever }));
         Ok(Self {
             store,
             known,
@@ -97,7 +97,7 @@ impl SharedDomains {
     }
 
     /// What is known now.
-    pub fn known(&self) -> Known {
+    pub fn snapshot(&self) -> DomainSnapshot {
         // Nothing in there can be half done.
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.clone()
@@ -105,7 +105,7 @@ impl SharedDomains {
 
     /// The domains.
     pub fn get(&self) -> Arc<StoredDomains> {
-        self.known().stored
+        self.snapshot().stored
     }
 
     /// Reads them again if SQL has others. Whether it has.
@@ -119,12 +119,12 @@ impl SharedDomains {
         let Some(stored) = self.store.shared_domains().stored_domains().await? else {
             return Ok(false);
         };
-        let ever = ever(&self.store, &stored.domains).await?;
+        let ever = all_domain_ids(&self.store, &stored.domains).await?;
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         // Another task may have been faster.
         if stored.version > known.stored.version {
             let stored = Arc::new(stored);
-            *known = Known { stored, ever };
+            *known = DomainSnapshot { stored, ever };
         }
         Ok(true)
     }
@@ -202,7 +202,7 @@ impl SharedDomains {
     }
 }
 
-async fn ever(store: &LinkStore, domains: &Domains) -> Result<Arc<[DomainId]>, SqlError> {
+async fn all_domain_ids(store: &LinkStore, domains: &Domains) -> Result<Arc<[DomainId]>, SqlError> {
     let ids: Vec<DomainId> = domains.iter().map(|domain| domain.id.clone()).collect();
     Ok(store.segments().domains(&ids).await?.into())
 }

@@ -13,7 +13,7 @@ use super::numbers::Clock;
 use super::password::{Busy as HashBusy, Passwords};
 use super::store::{Action, Change, LinkStore, StoredLink};
 use crate::jobs::publish::Publisher;
-use crate::model::request::{Applied, EditRequest, Refused, check_guarded};
+use crate::model::request::{AppliedEdit, EditRequest, LinkFieldError, check_guarded};
 use crate::model::view::LinkView;
 use crate::state::States;
 use weir_origin_core::sql::SqlError;
@@ -29,12 +29,12 @@ pub enum EditError {
     Find(#[from] FindError),
     /// The request is invalid.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] LinkFieldError),
     /// Its version is not the one that was to be changed.
     #[error("the link has version {0}")]
     Version(u32),
     /// Others kept changing it.
-    #[error("the link is being changed by others")]
+    #[error("the link is being changed concurrently")]
     Busy,
     /// Its password cannot be hashed now.
     #[error(transparent)]
@@ -46,7 +46,7 @@ pub enum EditError {
 
 /// A link after an edit.
 #[derive(Debug)]
-pub struct Edited {
+pub struct EditedLink {
     /// The link.
     pub link: LinkView,
     /// Whether Redis has followed, so that gateways see it within a second.
@@ -75,7 +75,7 @@ impl Editor {
         id: &LinkId,
         version: Option<u32>,
         request: &EditRequest,
-    ) -> Result<Edited, EditError> {
+    ) -> Result<EditedLink, EditError> {
         let known = self.domains.get();
         let domain = known.domains.by_id(id.domain.as_str());
         let domain = domain.ok_or(FindError::Unknown)?;
@@ -89,7 +89,7 @@ impl Editor {
             let before = self.found_with(id, version).await?;
             let now_ms = (self.clock)();
             let applied = request.apply(&before, &known.domains, domain, now_ms)?;
-            let Applied { mut link, tags } = applied;
+            let AppliedEdit { mut link, tags } = applied;
             link.guard = guard.clone().unwrap_or(link.guard);
             check_guarded(&link)?;
             link.version = before.link.version.saturating_add(1);
@@ -106,7 +106,7 @@ impl Editor {
                 let stored = self.store.link(id).await?.ok_or(FindError::Unknown)?;
                 let standing = self.states.of_one(&stored).await?;
                 let link = LinkView::new(stored, Some(domain), standing);
-                return Ok(Edited { link, is_published });
+                return Ok(EditedLink { link, is_published });
             }
         }
         Err(EditError::Busy)
@@ -149,7 +149,7 @@ impl Editor {
         match self.publisher.publish(id).await {
             Ok(()) => true,
             Err(error) => {
-                warn!(%error, link = %id, "Redis has not followed an edit; it will");
+                warn!(%error, link = %id, "cannot write an edit to Redis; retrying");
                 false
             }
         }

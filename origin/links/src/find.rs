@@ -23,7 +23,7 @@ pub enum FindError {
     #[error("there is no such link")]
     Unknown,
     /// Redis has it, but the cold store does not yet.
-    #[error("the link was just made and is not in the cold store yet")]
+    #[error("the link is new and not in the cold store yet")]
     NotYet,
     /// The cold store does not answer.
     #[error(transparent)]
@@ -58,7 +58,7 @@ impl Finder {
         if let Some(link) = self.find_here(id).await? {
             return Ok(link);
         }
-        if self.records.lives(&[id]).await? == [Life::Gone] {
+        if self.records.remaining_lives(&[id]).await? == [Life::Gone] {
             return Err(FindError::Unknown);
         }
         let look = async {

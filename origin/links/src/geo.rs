@@ -36,7 +36,7 @@ pub struct GeoError {
 
 /// Of a city's or a country's record.
 #[derive(Deserialize)]
-struct Place<'a> {
+struct GeoRecord<'a> {
     #[serde(borrow)]
     country: Option<Coded<'a>>,
     subdivisions: Option<Vec<Coded<'a>>>,
@@ -69,7 +69,7 @@ impl Geo {
     /// ISO 3166-2, like `DE-BE`; just the country if no more is known; `None` if not even that is, or the
     /// database's record is broken.
     pub fn region(&self, address: IpAddr) -> Option<String> {
-        let place: Place<'_> = self
+        let place: GeoRecord<'_> = self
             .cities
             .as_ref()?
             .lookup(address)

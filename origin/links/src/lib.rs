@@ -109,7 +109,7 @@ pub enum OpenError {
     Store(#[from] SqlError),
     /// Links were made with another secret, or without one: the same code would come of two numbers.
     #[error(
-        "codes were numbered as {known} before, and would be as {ours} now: WEIR_LINK_SECRET must stay"
+        "WEIR_LINK_SECRET has changed (numbering {known} before, {ours} now): restore the earlier secret"
     )]
     Numbering {
         /// As the cold store has it.
@@ -260,7 +260,7 @@ impl Links {
     /// Starts to count clicks until `stop`; `geo` tells where they come from.
     ///
     /// # Errors
-    /// When the system gives no random numbers.
+    /// When no random numbers from the operating system.
     pub fn spawn_counter(
         &self,
         geo: Geo,
@@ -401,7 +401,7 @@ impl Parts {
             numbering: settings.numbering,
             plans: settings.plans,
             times,
-            domains: Arc::new(move || shared.known().ever),
+            domains: Arc::new(move || shared.snapshot().ever),
             metrics: metrics.clone(),
             clock: clock.clone(),
         });

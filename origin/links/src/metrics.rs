@@ -5,12 +5,12 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use weir_link::code::Length;
-use weir_link::segment::{DAYS_LEFT_MAX, Skip};
+use weir_link::segment::{DAYS_LEFT_MAX, SkipReason};
 
 use weir_origin_core::metrics::{Group, Metrics};
 use weir_origin_core::outbox::{Backlog, Meter, SinkName};
 
-/// The outcomes of requests for segments, beside the reasons of [`Skip`].
+/// The outcomes of requests for segments, beside the reasons of [`SkipReason`].
 const RESERVED: &str = "reserved";
 const TAKEN: &str = "taken";
 
@@ -33,7 +33,7 @@ struct ReceiverLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ToldLabel {
+struct DeliveryLabel {
     receiver: &'static str,
     outcome: &'static str,
 }
@@ -56,15 +56,15 @@ pub struct LinkMetrics {
     pub created: Counter,
     /// Codes that turned out to be another link's, and were left: there should be none.
     pub collisions: Counter,
-    /// Creations that waited for numbers.
+    /// Creations that waited for code numbers.
     pub waited: Counter,
-    /// Entries of the log that the cold store took.
+    /// Log entries written to the cold store.
     pub drained: Counter,
-    /// Entries of the log whose names were taken in the cold store: there should be none.
+    /// Log entries whose code the cold store already had; should be 0: there should be none.
     pub drained_taken: Counter,
-    /// Changes that were written to Redis once more, as each is.
+    /// Edits written to Redis again.
     pub republished: Counter,
-    /// Batches of clicks that wait to be counted.
+    /// Click batches not yet counted.
     pub click_batches_waiting: Gauge,
     click_batches: Family<OutcomeLabel, Counter>,
     clicks: Counter,
@@ -75,7 +75,7 @@ pub struct LinkMetrics {
     numbers_left: Family<LengthLabel, Gauge>,
     numbers_seconds_left: Family<LengthLabel, Gauge>,
     log_waiting: Gauge,
-    told: Family<ToldLabel, Counter>,
+    told: Family<DeliveryLabel, Counter>,
     outbox_waiting: Family<ReceiverLabel, Gauge>,
     outbox_oldest_seconds: Family<ReceiverLabel, Gauge>,
 }
@@ -90,60 +90,60 @@ impl LinkMetrics {
 
     fn add_to(group: &mut Group<'_>) -> Self {
         Self {
-            created: group.add("links_created", "Links that were made"),
+            created: group.add("links_created", "Links created"),
             collisions: group.add(
                 "link_collisions",
-                "Generated codes that were another link's: there should be none",
+                "Generated codes that were already taken; should be 0",
             ),
-            waited: group.add("link_number_waits", "Creations that waited for numbers"),
+            waited: group.add("link_number_waits", "Creations that waited for code numbers"),
             drained: group.add(
                 "link_log_entries",
-                "Entries of the log that the cold store took",
+                "Log entries written to the cold store",
             ),
             drained_taken: group.add(
                 "link_log_entries_taken",
-                "Entries of the log whose names were taken in the cold store",
+                "Log entries whose code the cold store already had; should be 0",
             ),
             republished: group.add(
                 "links_republished",
-                "Changes that were written to Redis once more, as each is",
+                "Edits written to Redis again",
             ),
-            segments: group.add("link_segments", "Segments of numbers asked for, by outcome"),
+            segments: group.add("link_segments", "Number segments requested, by outcome"),
             cleaned: group.add(
                 "links_cleaned",
-                "Links that had ended, by what clean-up did",
+                "Expired links, by clean-up outcome",
             ),
-            cold: group.add("link_cold_lookups", "Looks into the cold store, by outcome"),
-            passwords: group.add("link_passwords", "Passwords that were tried, by outcome"),
+            cold: group.add("link_cold_lookups", "Lookups in the cold store, by outcome"),
+            passwords: group.add("link_passwords", "Link password attempts, by outcome"),
             numbers_left: group.add(
                 "link_numbers_left",
-                "Numbers of generated codes that are free, by length",
+                "Free numbers for generated codes, by length",
             ),
             numbers_seconds_left: group.add(
                 "link_numbers_seconds_left",
-                "Seconds until no number is left at the rate of the last day, by length; ten years at most",
+                "Seconds until the numbers run out at the last day's rate, by length; at most ten years",
             ),
             told: group.add(
                 "link_changes",
-                "Changes of links, by receiver and whether it took them",
+                "Link changes sent, by receiver and outcome",
             ),
             outbox_waiting: group.add(
                 "outbox_links_waiting",
-                "Links of which a receiver does not have every change",
+                "Links with undelivered changes, by receiver",
             ),
             outbox_oldest_seconds: group.add(
                 "link_outbox_oldest_seconds",
-                "For how long the oldest change of a link has waited, in seconds",
+                "Age of the oldest undelivered link change, in seconds",
             ),
             log_waiting: group.add(
                 "link_log_waiting_bytes",
-                "Bytes of the log that the cold store has not taken",
+                "Link log bytes not yet in the cold store",
             ),
-            click_batches: group.add("click_batches", "Batches of clicks, by outcome"),
-            clicks: group.add("clicks", "Clicks on short links that were counted"),
+            click_batches: group.add("click_batches", "Click batches, by outcome"),
+            clicks: group.add("clicks", "Clicks counted"),
             click_batches_waiting: group.add(
                 "click_batches_waiting",
-                "Batches of clicks that wait to be counted",
+                "Click batches not yet counted",
             ),
         }
     }
@@ -153,7 +153,7 @@ impl LinkMetrics {
         for length in Length::ALL {
             self.numbers_left(length, length.capacity(), DAYS_LEFT_MAX);
         }
-        let skips = Skip::ALL.into_iter().map(Skip::word);
+        let skips = SkipReason::ALL.into_iter().map(SkipReason::label);
         for outcome in skips.chain([RESERVED, TAKEN]) {
             let _ = self.segments.get_or_create(&OutcomeLabel { outcome });
         }
@@ -166,8 +166,10 @@ impl LinkMetrics {
         for name in SinkName::ALL {
             self.backlog(name, Backlog::default(), 0);
             for outcome in ["sent", "failed"] {
-                let receiver = name.word();
-                let _ = self.told.get_or_create(&ToldLabel { receiver, outcome });
+                let receiver = name.label();
+                let _ = self
+                    .told
+                    .get_or_create(&DeliveryLabel { receiver, outcome });
             }
         }
         for outcome in PASSWORDS {
@@ -209,8 +211,8 @@ impl LinkMetrics {
     }
 
     /// Counts a segment that is not handed out again.
-    pub fn segment_skipped(&self, skip: Skip) {
-        let outcome = skip.word();
+    pub fn segment_skipped(&self, skip: SkipReason) {
+        let outcome = skip.label();
         self.segments.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
@@ -254,15 +256,15 @@ impl LinkMetrics {
 }
 
 impl Meter for LinkMetrics {
-    fn told(&self, receiver: SinkName, outcome: &'static str) {
-        let receiver = receiver.word();
-        let label = ToldLabel { receiver, outcome };
+    fn count_delivery(&self, receiver: SinkName, outcome: &'static str) {
+        let receiver = receiver.label();
+        let label = DeliveryLabel { receiver, outcome };
         self.told.get_or_create(&label).inc();
     }
 
     fn backlog(&self, receiver: SinkName, backlog: Backlog, now_ms: u64) {
         let label = ReceiverLabel {
-            receiver: receiver.word(),
+            receiver: receiver.label(),
         };
         let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let age_ms = backlog.age_ms(now_ms);

@@ -26,7 +26,7 @@ use weir_link::spelling::CodeOptions;
 use super::metrics::LinkMetrics;
 use super::records::LinkRecords;
 use super::store::LinkStore;
-use weir_origin_core::background::{Backoff, Rounds};
+use weir_origin_core::background::{Backoff, Interval};
 use weir_origin_core::sql::SqlError;
 use weir_origin_core::unavailable::Unavailable;
 
@@ -87,11 +87,11 @@ impl fmt::Debug for AllocatorDeps {
 
 /// There was no number in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no number within {WAIT_LIMIT:?}")]
+#[error("no free number within {WAIT_LIMIT:?}")]
 pub struct NoNumber;
 
 #[derive(Debug)]
-struct Ready {
+struct ReadyNumber {
     code: Code,
     use_by_ms: u64,
 }
@@ -100,7 +100,7 @@ struct Ready {
 #[derive(Debug)]
 struct Queue {
     plan: Plan,
-    ready: ArrayQueue<Ready>,
+    ready: ArrayQueue<ReadyNumber>,
     /// With so many or fewer the next segment is fetched.
     low: usize,
     wanted: Notify,
@@ -259,26 +259,26 @@ impl Allocator {
     /// Keeps the queue of one length filled until `stop`.
     pub async fn run(self, length: Length, stop: CancellationToken) {
         let queue = self.queue(length);
-        let rounds = Rounds::every(Duration::ZERO, "reserving numbers for links", stop);
-        let mut rounds = rounds.backing_off(BACKOFF);
+        let interval = Interval::every(Duration::ZERO, "reserving numbers for links", stop);
+        let mut interval = interval.backing_off(BACKOFF);
         let mut skips = 0_u32;
-        while rounds.next().await {
+        while interval.next().await {
             let filled = self.fill(queue).await;
-            rounds.ended(&filled);
+            interval.ended(&filled);
             skips = match filled {
-                Ok(Filled::Skipped) => skips.saturating_add(1),
+                Ok(FillOutcome::Skipped) => skips.saturating_add(1),
                 Ok(_) => 0,
                 Err(_) => skips,
             };
             match filled {
-                Ok(Filled::Already) => {
-                    if !rounds.wait(self.until_wanted(queue)).await {
+                Ok(FillOutcome::Already) => {
+                    if !interval.wait(self.until_wanted(queue)).await {
                         return;
                     }
                 }
-                Ok(Filled::Skipped) if skips < SKIPS_MAX => rounds.next_after(SKIP_PAUSE),
-                Ok(Filled::Skipped) => rounds.next_after(BACKOFF.max),
-                Ok(Filled::Some) | Err(_) => {}
+                Ok(FillOutcome::Skipped) if skips < SKIPS_MAX => interval.next_after(SKIP_PAUSE),
+                Ok(FillOutcome::Skipped) => interval.next_after(BACKOFF.max),
+                Ok(FillOutcome::Some) | Err(_) => {}
             }
         }
     }
@@ -306,10 +306,10 @@ impl Allocator {
     }
 
     /// Fetches as many segments as there is room for.
-    async fn fill(&self, queue: &Queue) -> Result<Filled, Unavailable> {
+    async fn fill(&self, queue: &Queue) -> Result<FillOutcome, Unavailable> {
         let room = queue.room();
         if room == 0 {
-            return Ok(Filled::Already);
+            return Ok(FillOutcome::Already);
         }
         let AllocatorDeps { store, records, .. } = &*self.deps;
         let length = queue.plan.length();
@@ -324,8 +324,8 @@ impl Allocator {
             .map(|n| queue.plan.segment_at(position(n)))
             .collect();
         match self.reserve(queue, &segments).await? {
-            0 => Ok(Filled::Skipped),
-            _ => Ok(Filled::Some),
+            0 => Ok(FillOutcome::Skipped),
+            _ => Ok(FillOutcome::Some),
         }
     }
 
@@ -369,7 +369,7 @@ impl Allocator {
         let mut added = 0;
         for code in codes {
             // There is room: only this task adds.
-            added += u64::from(queue.ready.push(Ready { code, use_by_ms }).is_ok());
+            added += u64::from(queue.ready.push(ReadyNumber { code, use_by_ms }).is_ok());
         }
         Ok(added)
     }
@@ -440,7 +440,7 @@ impl Allocator {
                     .open_round(length, round, (self.deps.clock)())
                     .await?;
                 records.unlock_wrap(length).await?;
-                info!(%length, round, "all numbers were gone through; they begin again");
+                info!(%length, round, "all numbers are used; starting again at the first");
             } else {
                 tokio::time::sleep(WRAP_PAUSE).await;
             }
@@ -451,7 +451,7 @@ impl Allocator {
 
 /// What came of filling a queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Filled {
+enum FillOutcome {
     /// It is full.
     Already,
     /// There are more numbers than before.

@@ -19,11 +19,11 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Deserializer};
 use weir_link::code::LinkId;
 use weir_link::password::PASSWORD_LEN_MAX;
-use weir_link::record::Guard;
+use weir_link::record::PasswordGuard;
 
 use super::metrics::LinkMetrics;
 use super::numbers::Clock;
-use super::turns::{Full, Turns};
+use super::turns::{QueueFull, Turns};
 
 /// Rounds of PBKDF2 with SHA-256: what OWASP's Password Storage Cheat Sheet asks for.
 const ROUNDS: u32 = 600_000;
@@ -68,7 +68,7 @@ impl Password {
 
 /// A text that is no password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a password has 1 to {PASSWORD_LEN_MAX} bytes")]
+#[error("must have 1 to {PASSWORD_LEN_MAX} bytes")]
 pub struct NoPassword;
 
 impl<'de> Deserialize<'de> for Password {
@@ -83,14 +83,14 @@ impl fmt::Debug for Password {
     }
 }
 
-/// Too many passwords are being hashed, or the system gives no random numbers.
+/// Too many passwords are being hashed, or no random numbers from the operating system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("too many passwords are being looked at")]
+#[error("too many passwords are being checked")]
 pub struct Busy;
 
 /// The outcome of a password attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tried {
+pub enum PasswordOutcome {
     /// It is the link's.
     Right,
     /// It is not.
@@ -127,9 +127,9 @@ impl Passwords {
     ///
     /// # Errors
     /// See [`Busy`].
-    pub async fn guard(&self, password: Password) -> Result<Guard, Busy> {
+    pub async fn guard(&self, password: Password) -> Result<PasswordGuard, Busy> {
         let made = self.slowly(None, move || hash(&password)).await?;
-        made.map(Guard::new).ok_or(Busy)
+        made.map(PasswordGuard::new).ok_or(Busy)
     }
 
     /// Tries a password for a link, from this address if it is known.
@@ -137,44 +137,44 @@ impl Passwords {
         &self,
         link: &LinkId,
         address: Option<IpAddr>,
-        guard: &Guard,
+        guard: &PasswordGuard,
         password: Password,
-    ) -> Tried {
-        let tried = self.tried(link, address, guard, password).await;
+    ) -> PasswordOutcome {
+        let tried = self.check_password(link, address, guard, password).await;
         self.metrics.password(match tried {
-            Tried::Right => "right",
-            Tried::Wrong => "wrong",
-            Tried::TooMany { .. } => "too_many",
-            Tried::Busy => "busy",
+            PasswordOutcome::Right => "right",
+            PasswordOutcome::Wrong => "wrong",
+            PasswordOutcome::TooMany { .. } => "too_many",
+            PasswordOutcome::Busy => "busy",
         });
         tried
     }
 
-    async fn tried(
+    async fn check_password(
         &self,
         link: &LinkId,
         address: Option<IpAddr>,
-        guard: &Guard,
+        guard: &PasswordGuard,
         password: Password,
-    ) -> Tried {
+    ) -> PasswordOutcome {
         let network = address.map(network_of);
         let now_ms = (self.clock)();
         // Counted before it is known to be wrong: many at once are no way around it.
         if let Err(wait_ms) = self.with(|attempts| attempts.take(link, network, now_ms)) {
-            return Tried::TooMany { wait_ms };
+            return PasswordOutcome::TooMany { wait_ms };
         }
         let stored = guard.hash().unwrap_or_default().to_owned();
         let is_right = move || is_right(&stored, &password);
         match self.slowly(Some(link), is_right).await {
             Ok(true) => {
                 self.with(|attempts| attempts.give_back(link, network));
-                Tried::Right
+                PasswordOutcome::Right
             }
-            Ok(false) => Tried::Wrong,
+            Ok(false) => PasswordOutcome::Wrong,
             Err(Busy) => {
                 // It was not a guess, so it does not count for the link. It counts for the address, which asked while others wait.
                 self.with(|attempts| attempts.give_back(link, None));
-                Tried::Busy
+                PasswordOutcome::Busy
             }
         }
     }
@@ -189,7 +189,7 @@ impl Passwords {
         link: Option<&LinkId>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Busy> {
-        let turn = self.turns.next(link).await.map_err(|Full| Busy)?;
+        let turn = self.turns.next(link).await.map_err(|QueueFull| Busy)?;
         let done = tokio::task::spawn_blocking(move || {
             // The work holds the turn: the client may have disconnected.
             let _turn = turn;
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded_and_a_link_stays_guarded_all_the_same() {
+    fn password_cache_is_bounded_and_link_stays_protected() {
         let mut attempts = Attempts::default();
         let one = link("abc");
         let filler = |n: usize| {

@@ -12,7 +12,7 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use super::store::LinkStore;
 use weir_origin_core::sql::SqlError;
-use weir_origin_core::tenants::{Over, TENANTS_MAX, Tenant, TenantName};
+use weir_origin_core::tenants::{LimitExceeded, TENANTS_MAX, Tenant, TenantName};
 
 /// For how long what SQL has said counts.
 pub const FRESH_FOR: Duration = Duration::from_secs(10);
@@ -25,7 +25,7 @@ const REMEMBERED_MAX: usize = 2 * TENANTS_MAX as usize;
 
 /// What is known of one tenant's links.
 #[derive(Debug, Default)]
-struct Known {
+struct CachedCount {
     /// When SQL was asked; `None`: never.
     at: Option<Instant>,
     /// As SQL had it, and what was taken beside.
@@ -38,7 +38,7 @@ struct Known {
 #[derive(Clone, Debug)]
 pub struct Quota {
     store: LinkStore,
-    of: Arc<Mutex<HashMap<TenantName, Arc<AsyncMutex<Known>>>>>,
+    of: Arc<Mutex<HashMap<TenantName, Arc<AsyncMutex<CachedCount>>>>>,
 }
 
 impl Quota {
@@ -53,8 +53,12 @@ impl Quota {
     ///
     /// # Errors
     /// When SQL does not answer.
-    pub async fn take(&self, tenant: &Tenant, links: u64) -> Result<Option<Over>, SqlError> {
-        let known = self.known(&tenant.name);
+    pub async fn take(
+        &self,
+        tenant: &Tenant,
+        links: u64,
+    ) -> Result<Option<LimitExceeded>, SqlError> {
+        let known = self.cached_count(&tenant.name);
         // Only this tenant's requests wait while it is counted.
         let mut known = known.lock().await;
         let max = tenant.limits.links;
@@ -65,13 +69,13 @@ impl Quota {
             let domains: Vec<&str> = tenant.domains.iter().map(String::as_str).collect();
             let at = Instant::now();
             let counted = self.store.count_within(&domains, max).await?;
-            *known = Known {
+            *known = CachedCount {
                 at: Some(at),
                 links: counted.saturating_add(known.since),
                 since: 0,
             };
         }
-        let over = Over::check("links", known.links.saturating_add(links), max);
+        let over = LimitExceeded::check("links", known.links.saturating_add(links), max);
         if over.is_none() {
             known.links += links;
             known.since += links;
@@ -79,7 +83,7 @@ impl Quota {
         Ok(over)
     }
 
-    fn known(&self, name: &TenantName) -> Arc<AsyncMutex<Known>> {
+    fn cached_count(&self, name: &TenantName) -> Arc<AsyncMutex<CachedCount>> {
         let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         if of.len() >= REMEMBERED_MAX {
             of.clear();

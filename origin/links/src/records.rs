@@ -41,7 +41,7 @@ pub struct Record<'a> {
 
 /// Something that is asked about a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Asked<'a> {
+pub enum RecordLookup<'a> {
     /// 1 if Redis has it, else 0.
     IsThere(&'a LinkId),
     /// How many of its clicks are used.
@@ -141,7 +141,7 @@ impl LinkRecords {
             None => cmd("PERSIST").arg(clicks).to_owned(),
         };
         self.redis.send(&expiry).await?;
-        self.tell(record.id).await
+        self.publish_change(record.id).await
     }
 
     /// What Redis has of a link, if anything.
@@ -180,10 +180,10 @@ impl LinkRecords {
         self.redis
             .send(unlink.arg(keys.record()).arg(keys.clicks()))
             .await?;
-        self.tell(id).await
+        self.publish_change(id).await
     }
 
-    async fn tell(&self, id: &LinkId) -> Result<ChangeId, CallError> {
+    async fn publish_change(&self, id: &LinkId) -> Result<ChangeId, CallError> {
         let mut add = Cmd::new();
         for word in link_changes::add(self.redis.prefix(), id) {
             add.arg(word);
@@ -191,7 +191,7 @@ impl LinkRecords {
         match self.redis.send(&add).await? {
             Value::BulkString(change) => Ok(ChangeId(change)),
             other => Err(CallError::unexpected(
-                "XADD gave no id",
+                "invalid reply of XADD",
                 format!("{other:?}"),
             )),
         }
@@ -207,7 +207,7 @@ impl LinkRecords {
     }
 
     /// How long each of these still lives.
-    pub async fn lives(&self, ids: &[&LinkId]) -> Result<Vec<Life>, CallError> {
+    pub async fn remaining_lives(&self, ids: &[&LinkId]) -> Result<Vec<Life>, CallError> {
         let mut lives = Vec::with_capacity(ids.len());
         for chunk in ids.chunks(PIPELINE) {
             let ask = |id: &&LinkId| cmd("PTTL").arg(self.keys(id).record()).to_owned();
@@ -218,12 +218,12 @@ impl LinkRecords {
     }
 
     /// The answer to each of these; `None`: Redis does not know.
-    pub async fn ask(&self, asked: &[Asked<'_>]) -> Result<Vec<Option<u64>>, CallError> {
+    pub async fn ask(&self, asked: &[RecordLookup<'_>]) -> Result<Vec<Option<u64>>, CallError> {
         let mut told = Vec::with_capacity(asked.len());
         for chunk in asked.chunks(PIPELINE) {
             let commands = chunk.iter().map(|asked| match asked {
-                Asked::IsThere(id) => cmd("EXISTS").arg(self.keys(id).record()).to_owned(),
-                Asked::ClicksUsed(id) => cmd("GET").arg(self.keys(id).clicks()).to_owned(),
+                RecordLookup::IsThere(id) => cmd("EXISTS").arg(self.keys(id).record()).to_owned(),
+                RecordLookup::ClicksUsed(id) => cmd("GET").arg(self.keys(id).clicks()).to_owned(),
             });
             let replies = self.redis.send_all(commands.collect()).await?;
             told.extend(replies.iter().map(number));

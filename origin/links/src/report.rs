@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use weir_link::click::SCANNED;
 use weir_link::code::LinkId;
 
-use crate::model::stats::{DAY_MS, HOURS_KEPT_MS, Part, PartCount, Point, Span, Uniques};
+use crate::model::stats::{Breakdown, DAY_MS, HOURS_KEPT_MS, PartCount, Point, Span, Uniques};
 use crate::model::zone::Zone;
 use crate::store::LinkStore;
 use weir_origin_core::sql::SqlError;
@@ -38,10 +38,10 @@ pub enum RangeError {
     #[error("to_ms: must be later than from_ms")]
     Empty,
     /// It has too many hours or days.
-    #[error("from_ms, to_ms: at most {HOURS_MAX} hours or {DAYS_MAX} days at once")]
+    #[error("from_ms, to_ms: must span at most {HOURS_MAX} hours or {DAYS_MAX} days")]
     TooLong,
     /// Days of a zone are sums of hours, which are not kept for as long as days.
-    #[error("tz, from_ms: days of a time zone are told for the last 90 days")]
+    #[error("tz, from_ms: days in a time zone are only available for the last 90 days")]
     TooOld,
 }
 
@@ -83,12 +83,12 @@ impl Range {
         matches!((self.span, &self.zone), (Span::Hour, _) | (_, None))
     }
 
-    /// When it begins.
+    /// Start time.
     pub fn from_ms(&self) -> u64 {
         self.borders.first().copied().unwrap_or(0)
     }
 
-    /// When it has ended.
+    /// End of the range.
     pub fn until_ms(&self) -> u64 {
         self.borders.last().copied().unwrap_or(0)
     }
@@ -177,7 +177,7 @@ pub struct Report {
     pub series: Vec<Point>,
     /// How the clicks divide, the largest first. It is kept by day, so it is that of all days that the
     /// range touches.
-    pub parts: BTreeMap<Part, Vec<PartCount>>,
+    pub parts: BTreeMap<Breakdown, Vec<PartCount>>,
 }
 
 impl Report {
@@ -208,7 +208,7 @@ impl Report {
             .clicks()
             .click_points(link, Span::Day, first_day_ms, end_ms);
         let uniques = uniques(kept, &points, &days.await?);
-        let mut parts: BTreeMap<Part, Vec<PartCount>> = BTreeMap::new();
+        let mut parts: BTreeMap<Breakdown, Vec<PartCount>> = BTreeMap::new();
         for count in store
             .clicks()
             .click_parts(link, first_day_ms, end_ms)
@@ -228,7 +228,7 @@ impl Report {
 
     /// Clicks of people who have scanned a QR code. It is one of the referrers.
     pub fn scans(&self) -> u64 {
-        let referrers = self.parts.get(&Part::Referrer).into_iter().flatten();
+        let referrers = self.parts.get(&Breakdown::Referrer).into_iter().flatten();
         let scans = referrers.filter(|count| count.value == SCANNED);
         scans.map(|count| count.clicks).sum()
     }
@@ -278,34 +278,33 @@ fn uniques(span: Span, points: &[Point], days: &[Point]) -> Uniques {
     by_day.values().fold(Uniques::default(), add)
 }
 
-/// The clicks on a link.
+/// Click statistics of a link.
 #[derive(Serialize, ToSchema)]
 #[schema(as = LinkStats)]
 pub struct ReportView<'a> {
-    /// How long each span of the series is: `hour` or `day`.
+    /// Resolution of the series: `hour` or `day`.
     by: Span,
-    /// Whose days they are.
+    /// Time zone of the days.
     tz: &'a str,
-    /// The first instant, in milliseconds since the Unix epoch.
+    /// Start, in milliseconds since the Unix epoch.
     from_ms: u64,
-    /// The first instant after them, in milliseconds since the Unix epoch.
+    /// End (exclusive), in milliseconds since the Unix epoch.
     to_ms: u64,
     /// Clicks of people.
     clicks: u64,
-    /// Clicks of crawlers and previews, which are not among the others.
+    /// Clicks of bots, not included in the others.
     bots: u64,
     #[serde(flatten)]
     uniques: Uniques,
-    /// Clicks by QR code, on the days of `parts_from_ms` to `parts_to_ms`. They are among the clicks, and `qr` is among the
-    /// referrers.
+    /// QR code scans from `parts_from_ms` to `parts_to_ms`. They are included in the clicks, with the referrer `qr`.
     scans: u64,
-    /// One for each span of time.
+    /// One entry per interval.
     series: &'a [Point],
-    /// Parts are kept by day: the first day that they are of.
+    /// Start of the breakdowns below, which are by UTC day.
     parts_from_ms: u64,
-    /// Until when the parts below are counted, in milliseconds since the Unix epoch.
+    /// End of the breakdowns, in milliseconds since the Unix epoch.
     parts_to_ms: u64,
-    /// Clicks by kind of device: desktop, mobile, tablet, script, other.
+    /// Clicks by device type: desktop, mobile, tablet, script, other.
     #[schema(value_type = BTreeMap<String, u64>)]
     devices: Values<'a>,
     /// Clicks by operating system.
@@ -314,19 +313,19 @@ pub struct ReportView<'a> {
     /// Clicks by browser.
     #[schema(value_type = BTreeMap<String, u64>)]
     browsers: Values<'a>,
-    /// Clicks by host, or `direct`: the 100 of each day that have most.
+    /// Clicks by referrer host, or `direct`: the top 100 of each day.
     #[schema(value_type = BTreeMap<String, u64>)]
     referrers: Values<'a>,
     /// Clicks by region (ISO 3166-2), or `unknown`.
     #[schema(value_type = BTreeMap<String, u64>)]
     regions: Values<'a>,
-    /// Clicks by who runs the network, or `unknown`.
+    /// Clicks by network operator, or `unknown`.
     #[schema(value_type = BTreeMap<String, u64>)]
     operators: Values<'a>,
     /// Clicks by language, as primary subtags, or `unknown`.
     #[schema(value_type = BTreeMap<String, u64>)]
     languages: Values<'a>,
-    /// Of parts with more values than are kept: by how much the clicks of a value may be too many.
+    /// Maximum overcount of breakdowns that keep only their top values.
     too_many_by: BTreeMap<&'static str, u64>,
 }
 
@@ -347,13 +346,13 @@ impl Report {
             series: &self.series,
             parts_from_ms,
             parts_to_ms,
-            devices: values(Part::Device),
-            systems: values(Part::System),
-            browsers: values(Part::Browser),
-            referrers: values(Part::Referrer),
-            regions: values(Part::Region),
-            operators: values(Part::Operator),
-            languages: values(Part::Language),
+            devices: values(Breakdown::Device),
+            systems: values(Breakdown::System),
+            browsers: values(Breakdown::Browser),
+            referrers: values(Breakdown::Referrer),
+            regions: values(Breakdown::Region),
+            operators: values(Breakdown::Operator),
+            languages: values(Breakdown::Language),
             too_many_by: self.errors(),
         }
     }
@@ -461,7 +460,7 @@ mod tests {
 
     #[test]
     fn days_of_a_zone_are_sums_of_its_hours() {
-        let zone = || Zone::of("Asia/Kathmandu").unwrap();
+        let zone = || Zone::by_name("Asia/Kathmandu").unwrap();
         let offset_ms = 5 * HOUR_MS + 45 * 60_000;
         let days = |from_ms, to_ms| Range::new(Span::Day, from_ms, to_ms, NOON, zone());
         let range = days(Some(NOON - 2 * DAY_MS), Some(NOON)).unwrap();

@@ -5,7 +5,7 @@
 
 use weir_link::code::{Code, DomainId, LinkId};
 
-use super::store::{ClicksPlace, LinkStore, Place, StoredLink};
+use super::store::{ClicksPlace, LinkCursor, LinkStore, StoredLink};
 use weir_origin_core::access::Caller;
 use weir_origin_core::sql::SqlError;
 
@@ -17,7 +17,7 @@ const CHUNK: usize = 500;
 
 /// Which links.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct LinkQuery {
     /// With this in their code, an address, a tag or the title of their preview; in any case of ASCII letters.
     pub text: Option<String>,
     /// With this tag.
@@ -38,11 +38,11 @@ pub struct Wanted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cursor {
     /// By age, behind this link; `None`: from the last one on.
-    Age(Option<Place>),
+    Age(Option<LinkCursor>),
     /// By clicks, behind this link; `None`: from the most clicked one on.
     Clicks(Option<ClicksPlace>),
     /// By clicks, behind all that were clicked: the others by age.
-    Unclicked(Option<Place>),
+    Unclicked(Option<LinkCursor>),
 }
 
 /// A page.
@@ -60,7 +60,7 @@ pub struct Page {
 /// When SQL does not answer.
 pub async fn search(
     store: &LinkStore,
-    wanted: &Wanted,
+    wanted: &LinkQuery,
     mut cursor: Cursor,
     limit: usize,
 ) -> Result<Page, SqlError> {
@@ -101,7 +101,7 @@ pub async fn search(
     Ok(Page { links, next })
 }
 
-impl Wanted {
+impl LinkQuery {
     /// Whether nothing is asked for, but perhaps a tag.
     fn is_plain(&self) -> bool {
         let texts = [&self.text, &self.domain, &self.target];
@@ -125,12 +125,15 @@ impl Wanted {
                 .is_none_or(|id| link.id.domain.as_str() == id)
             && self.tag.as_ref().is_none_or(has_tag)
             && self.target.as_ref().is_none_or(in_target)
-            && self.text.as_ref().is_none_or(|text| says(link, text))
+            && self
+                .text
+                .as_ref()
+                .is_none_or(|text| contains_text(link, text))
     }
 }
 
 /// Whether a link has `text` somewhere that people read.
-fn says(link: &StoredLink, text: &str) -> bool {
+fn contains_text(link: &StoredLink, text: &str) -> bool {
     let title = link
         .link
         .preview
@@ -151,7 +154,7 @@ fn contains(text: &str, part: &str) -> bool {
 
 impl Cursor {
     /// How many links one statement reads. If SQL alone finds what is wanted, one more than the page has.
-    fn chunk(&self, wanted: &Wanted, limit: usize) -> usize {
+    fn chunk(&self, wanted: &LinkQuery, limit: usize) -> usize {
         let is_found_by_sql = match self {
             Self::Age(_) => true,
             Self::Clicks(_) => wanted.tag.is_none(),
@@ -167,7 +170,7 @@ impl Cursor {
     async fn read(
         &self,
         store: &LinkStore,
-        wanted: &Wanted,
+        wanted: &LinkQuery,
         chunk: usize,
     ) -> Result<Vec<StoredLink>, SqlError> {
         let to_ms = wanted.to_ms.unwrap_or(u64::MAX);
@@ -195,8 +198,8 @@ impl Cursor {
     fn behind(&self, link: &StoredLink) -> Self {
         let (id, created_at_ms) = (link.id.clone(), link.created_at_ms);
         match self {
-            Self::Age(_) => Self::Age(Some(Place { created_at_ms, id })),
-            Self::Unclicked(_) => Self::Unclicked(Some(Place { created_at_ms, id })),
+            Self::Age(_) => Self::Age(Some(LinkCursor { created_at_ms, id })),
+            Self::Unclicked(_) => Self::Unclicked(Some(LinkCursor { created_at_ms, id })),
             Self::Clicks(_) => Self::Clicks(Some(ClicksPlace {
                 clicks: link.clicks,
                 id,
@@ -239,8 +242,10 @@ impl Cursor {
         };
         Some(match kind {
             'c' => Self::Clicks(place.map(|(clicks, id)| ClicksPlace { clicks, id })),
-            'u' => Self::Unclicked(place.map(|(created_at_ms, id)| Place { created_at_ms, id })),
-            _ => Self::Age(place.map(|(created_at_ms, id)| Place { created_at_ms, id })),
+            'u' => {
+                Self::Unclicked(place.map(|(created_at_ms, id)| LinkCursor { created_at_ms, id }))
+            }
+            _ => Self::Age(place.map(|(created_at_ms, id)| LinkCursor { created_at_ms, id })),
         })
     }
 }

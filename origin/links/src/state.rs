@@ -7,28 +7,28 @@ use tracing::debug;
 use weir_link::record::Link;
 
 use crate::numbers::Clock;
-use crate::records::{Asked, LinkRecords};
+use crate::records::{LinkRecords, RecordLookup};
 use crate::store::{LinkStore, StoredLink};
 use weir_origin_core::sql::SqlError;
 
-/// How a link answers a click.
+/// State of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = LinkState)]
 pub enum State {
-    /// It leads on.
+    /// It redirects.
     Active,
-    /// It is out of use for now.
+    /// It is disabled.
     Disabled,
-    /// Its end has come, or nobody clicked it for as long as it lives.
+    /// It has expired.
     Ended,
-    /// All its clicks are used.
+    /// It has reached its click limit.
     UsedUp,
 }
 
 /// A link's state, and how many clicks it has left; `None`: as many as come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct LinkStatus {
     /// How it answers a click.
     pub state: State,
     /// How many clicks it has left.
@@ -53,7 +53,7 @@ pub struct States {
 
 impl State {
     /// The word in tables; the same as in JSON.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Active => "active",
             Self::Disabled => "disabled",
@@ -63,7 +63,7 @@ impl State {
     }
 }
 
-impl Standing {
+impl LinkStatus {
     /// That of a link that was just made.
     pub fn new(link: &Link) -> Self {
         Self::of(link, Use::default(), 0)
@@ -88,10 +88,10 @@ impl States {
     ///
     /// # Errors
     /// When SQL does not answer.
-    pub async fn of_one(&self, link: &StoredLink) -> Result<Standing, SqlError> {
+    pub async fn of_one(&self, link: &StoredLink) -> Result<LinkStatus, SqlError> {
         let standings = self.of(std::slice::from_ref(link)).await?;
         let one = standings.first().copied();
-        Ok(one.unwrap_or_else(|| Standing::new(&link.link)))
+        Ok(one.unwrap_or_else(|| LinkStatus::new(&link.link)))
     }
 
     /// How each of these stands. Redis knows best: it has the clicks that SQL has not counted yet, and the lives that
@@ -99,23 +99,26 @@ impl States {
     ///
     /// # Errors
     /// When SQL does not answer.
-    pub async fn of(&self, links: &[StoredLink]) -> Result<Vec<Standing>, SqlError> {
+    pub async fn of(&self, links: &[StoredLink]) -> Result<Vec<LinkStatus>, SqlError> {
         let now_ms = (self.clock)();
         let seems_over = |link: &StoredLink| link.expires_at_ms.is_some_and(|ms| ms <= now_ms);
         let limited = links.iter().filter(|link| link.link.max_clicks > 0);
-        let clicks = limited.map(|link| Asked::ClicksUsed(&link.id));
+        let clicks = limited.map(|link| RecordLookup::ClicksUsed(&link.id));
         let over = links.iter().filter(|link| seems_over(link));
-        let lives = over.map(|link| Asked::IsThere(&link.id));
+        let lives = over.map(|link| RecordLookup::IsThere(&link.id));
         let asked: Vec<_> = clicks.chain(lives).collect();
         let told = self.records.ask(&asked).await.unwrap_or_else(|error| {
-            debug!(%error, "states of links are told without Redis");
+            debug!(%error, "link states answered without Redis");
             vec![None; asked.len()]
         });
         let told: HashMap<_, _> = asked.into_iter().zip(told).collect();
         let mut standings = Vec::with_capacity(links.len());
         for link in links {
-            let is_there = told.get(&Asked::IsThere(&link.id)).copied().flatten();
-            let used = told.get(&Asked::ClicksUsed(&link.id)).copied();
+            let is_there = told
+                .get(&RecordLookup::IsThere(&link.id))
+                .copied()
+                .flatten();
+            let used = told.get(&RecordLookup::ClicksUsed(&link.id)).copied();
             let known = Use {
                 is_over: seems_over(link) && is_there != Some(1),
                 clicks_used: match used {
@@ -124,7 +127,7 @@ impl States {
                     None => 0,
                 },
             };
-            standings.push(Standing::of(&link.link, known, now_ms));
+            standings.push(LinkStatus::of(&link.link, known, now_ms));
         }
         Ok(standings)
     }
@@ -147,7 +150,7 @@ mod tests {
                 is_over,
                 clicks_used,
             };
-            let standing = Standing::of(&link, known, 1_000);
+            let standing = LinkStatus::of(&link, known, 1_000);
             assert_eq!((standing.state, standing.clicks_left), (expected, left));
         };
         check(link(false, 0, 0), false, 0, State::Active, None);

@@ -17,7 +17,7 @@ const WAITING_MAX: usize = 6;
 
 /// Too many wait already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Full;
+pub(crate) struct QueueFull;
 
 /// Hands out turns. Cloning it is cheap.
 #[derive(Clone, Debug, Default)]
@@ -32,30 +32,30 @@ struct Queue {
 #[derive(Debug)]
 struct Waiter {
     link: Option<LinkId>,
-    turn: oneshot::Sender<Turn>,
+    turn: oneshot::Sender<LinkTurn>,
 }
 
 /// A turn. It ends when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct LinkTurn {
     turns: Turns,
     link: Option<LinkId>,
 }
 
 impl Turns {
     /// Waits for a turn.
-    pub(crate) async fn next(&self, link: Option<&LinkId>) -> Result<Turn, Full> {
+    pub(crate) async fn next(&self, link: Option<&LinkId>) -> Result<LinkTurn, QueueFull> {
         let (turn, waiting) = oneshot::channel();
         let link = link.cloned();
         let starts = self.with(|queue| queue.join(Waiter { link, turn }))?;
         if let Some(waiter) = starts {
             return Ok(self.turn(waiter.link));
         }
-        waiting.await.map_err(|_| Full)
+        waiting.await.map_err(|_| QueueFull)
     }
 
-    fn turn(&self, link: Option<LinkId>) -> Turn {
-        Turn {
+    fn turn(&self, link: Option<LinkId>) -> LinkTurn {
+        LinkTurn {
             turns: self.clone(),
             link,
         }
@@ -68,7 +68,7 @@ impl Turns {
 
 impl Queue {
     /// Adds a waiter. Returns it if its turn begins at once.
-    fn join(&mut self, waiter: Waiter) -> Result<Option<Waiter>, Full> {
+    fn join(&mut self, waiter: Waiter) -> Result<Option<Waiter>, QueueFull> {
         // Clients that have left.
         self.waiting.retain(|one| !one.turn.is_closed());
         if self.running.len() < AT_ONCE {
@@ -83,7 +83,7 @@ impl Queue {
     }
 
     /// Refuses the last waiter of the link with the most, if `link` has so few that it is still behind after that.
-    fn make_room(&mut self, link: &Option<LinkId>) -> Result<(), Full> {
+    fn make_room(&mut self, link: &Option<LinkId>) -> Result<(), QueueFull> {
         let count = |link: &Option<LinkId>| {
             let waiting = self.waiting.iter();
             waiting.filter(|one| one.link == *link).count()
@@ -91,7 +91,7 @@ impl Queue {
         let counts = self.waiting.iter().map(|one| count(&one.link));
         let most = counts.max().unwrap_or(0);
         if most <= count(link) + 1 {
-            return Err(Full);
+            return Err(QueueFull);
         }
         let last = self
             .waiting
@@ -115,7 +115,7 @@ impl Queue {
     }
 }
 
-impl Drop for Turn {
+impl Drop for LinkTurn {
     fn drop(&mut self) {
         let next = self.turns.with(|queue| queue.end(&self.link));
         if let Some(Waiter { link, turn }) = next {
@@ -136,14 +136,14 @@ mod tests {
     }
 
     /// Asks for a turn, and comes to wait or has it.
-    async fn ask(turns: &Turns, code: &str) -> JoinHandle<Result<Turn, Full>> {
+    async fn ask(turns: &Turns, code: &str) -> JoinHandle<Result<LinkTurn, QueueFull>> {
         let (turns, link) = (turns.clone(), link(code));
         let asked = tokio::spawn(async move { turns.next(Some(&link)).await });
         tokio::time::sleep(Duration::from_millis(1)).await;
         asked
     }
 
-    async fn turn(asked: JoinHandle<Result<Turn, Full>>) -> Turn {
+    async fn turn(asked: JoinHandle<Result<LinkTurn, QueueFull>>) -> LinkTurn {
         asked.await.unwrap().unwrap()
     }
 
@@ -158,7 +158,10 @@ mod tests {
         for _ in 0..WAITING_MAX {
             waiting.push(ask(&turns, "ac").await);
         }
-        assert_eq!(ask(&turns, "ac").await.await.unwrap().err(), Some(Full));
+        assert_eq!(
+            ask(&turns, "ac").await.await.unwrap().err(),
+            Some(QueueFull)
+        );
         assert!(waiting.iter().all(|asked| !asked.is_finished()));
         drop(running);
         for asked in waiting {
@@ -176,7 +179,7 @@ mod tests {
         }
         let other = ask(&turns, "ab").await;
         let refused = crowd.pop().unwrap();
-        assert_eq!(refused.await.unwrap().err(), Some(Full));
+        assert_eq!(refused.await.unwrap().err(), Some(QueueFull));
         // It waits for one turn and no longer.
         drop(turn(crowd.remove(0)).await);
         let other = turn(other).await;

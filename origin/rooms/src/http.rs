@@ -6,7 +6,7 @@ use serde::Serialize;
 use tracing::warn;
 use utoipa::ToSchema;
 use utoipa_axum::routes;
-use weir_room::redis::room_look::Look;
+use weir_room::redis::room_look::RoomReading;
 use weir_room::setting::{ACTIVE_MAX, PER_MINUTE_MAX};
 use weir_room::state::wait_percentile;
 use weir_room::{NUMBER_MAX, RoomName, Setting};
@@ -15,12 +15,12 @@ use super::Rooms;
 use super::model::RoomFields;
 use super::store::SetError;
 use weir_origin_core::access::scope::Area;
-use weir_origin_core::access::tenancy::{Thing, UNKNOWN_ROOM};
+use weir_origin_core::access::tenancy::{ResourceKind, UNKNOWN_ROOM};
 use weir_origin_core::access::{Caller, TENANT_LIMIT, over_limit};
 use weir_origin_core::api::{Api, RouteRules};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::refusal::REDIS_UNAVAILABLE;
-use weir_origin_core::http::{Fault, Problem, Refusal, TypedBody};
+use weir_origin_core::http::{Problem, Refusal, TypedBody, ValidationError};
 use weir_origin_core::redis::CallError;
 
 /// A setting of a room was refused.
@@ -39,16 +39,16 @@ struct RoomView {
     /// null: the setting in the gateways' configuration applies.
     #[schema(required)]
     setting: Option<SettingView>,
-    /// null: no gateway has looked at this room since Redis started.
+    /// null: no gateway has reported this room since Redis started.
     #[schema(required)]
     queue: Option<QueueView>,
 }
 
-/// What is set for a waiting room.
+/// Setting of a waiting room.
 #[derive(Serialize, ToSchema)]
 #[schema(as = RoomSetting)]
 struct SettingView {
-    /// Grows with each change.
+    /// Increases with each change.
     version: u64,
     #[serde(flatten)]
     fields: RoomFields,
@@ -58,47 +58,47 @@ struct SettingView {
 #[derive(Serialize, ToSchema)]
 #[schema(as = RoomQueue)]
 struct QueueView {
-    /// How many wait.
+    /// Waiting visitors.
     waiting: u64,
-    /// How many were called so far.
+    /// Visitors called so far.
     called: u64,
-    /// How many are inside.
+    /// Active sessions.
     inside: u64,
-    /// How many have joined so far.
+    /// Visitors who have joined so far.
     joined: u64,
-    /// How many have entered so far.
+    /// Visitors who have entered so far.
     entered: u64,
-    /// How many have entered in the last minute.
+    /// Visitors who entered in the last minute.
     entered_last_minute: u64,
-    /// How many did not come when they were called.
+    /// No-shows: called visitors who did not enter in time.
     dropped_out: u64,
-    /// How long those who entered had waited.
+    /// Waiting times of visitors who entered.
     wait_ms: WaitsView,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     draw: Option<DrawView>,
 }
 
-/// Waits of those who entered, in milliseconds; null: nobody entered, or they waited longer than two hours.
+/// Waiting times in milliseconds; null: no visitor entered, or longer than two hours.
 #[derive(Serialize, ToSchema)]
 #[schema(as = RoomQueueWaitMs)]
 struct WaitsView {
-    /// Half of those who entered waited no longer.
+    /// Median.
     #[schema(required)]
     p50: Option<u64>,
-    /// 90% of those who entered waited no longer.
+    /// 90th percentile.
     #[schema(required)]
     p90: Option<u64>,
-    /// 99% of those who entered waited no longer.
+    /// 99th percentile.
     #[schema(required)]
     p99: Option<u64>,
 }
 
-/// The draw at an opening. The seed is shown once the draw was made, its SHA-256 before.
+/// The random order at the opening. The seed is public after the draw, its SHA-256 before.
 #[derive(Serialize, ToSchema)]
 #[schema(as = RoomQueueDraw)]
 struct DrawView {
-    /// When it opens, in milliseconds since the Unix epoch.
+    /// Opening time, in milliseconds since the Unix epoch.
     opens_at_ms: u64,
     /// The SHA-256 of the seed.
     commitment: String,
@@ -106,11 +106,11 @@ struct DrawView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     seed: Option<String>,
-    /// The first position that was drawn.
+    /// First drawn position.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     first_place: Option<u64>,
-    /// The last position that was drawn.
+    /// Last drawn position.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     last_place: Option<u64>,
@@ -124,7 +124,7 @@ struct RoomList {
     rooms: Vec<RoomView>,
 }
 
-/// Which room.
+/// Selects a room.
 #[derive(utoipa::IntoParams)]
 #[into_params(names("room"), parameter_in = Path)]
 struct RoomParam(
@@ -136,7 +136,7 @@ struct RoomParam(
 
 /// The routes for operators.
 pub fn admin() -> Api<Rooms> {
-    let own = RouteRules::own(Thing::Room);
+    let own = RouteRules::for_resource(ResourceKind::Room);
     Api::admin(Area::Rooms)
         .route(
             routes!(list),
@@ -152,9 +152,7 @@ pub fn admin() -> Api<Rooms> {
         )
 }
 
-/// All waiting rooms for which something is set
-///
-/// There are as many as operators have set.
+/// List all waiting rooms with settings
 #[utoipa::path(
     get,
     path = "/rooms",
@@ -170,7 +168,7 @@ async fn list(State(rooms): State<Rooms>, caller: Caller) -> Result<Json<RoomLis
     Ok(Json(RoomList { rooms: views }))
 }
 
-/// What is set for a waiting room, and its queue
+/// Get a waiting room's setting and queue
 #[utoipa::path(
     get,
     path = "/rooms/{room}",
@@ -186,7 +184,7 @@ async fn one(
     let setting = rooms.store().setting(&room).await?;
     let look = rooms.look(&room).await.map_err(no_redis)?;
     if setting.is_none() && look.is_none() {
-        let detail = "nothing is set for this room, and no gateway has it";
+        let detail = "the room has no settings, and no gateway has it";
         return Err(UNKNOWN_ROOM.because(detail));
     }
     Ok(Json(rooms.view(&room, setting, look)))
@@ -194,14 +192,14 @@ async fn one(
 
 /// Open, pause, drain, close or bypass a waiting room
 ///
-/// Sets its pace and how many are inside at once, too. Gateways follow within a second.
+/// Also sets the admission rate and the limit of active sessions. Gateways follow within a second.
 #[utoipa::path(
     put,
     path = "/rooms/{room}",
     operation_id = "setRoom",
     params(RoomParam),
     request_body = RoomFields,
-    responses((status = 200, description = "It is set", body = RoomView))
+    responses((status = 200, description = "The setting is stored", body = RoomView))
 )]
 async fn set(
     State(rooms): State<Rooms>,
@@ -214,7 +212,7 @@ async fn set(
     let setting = set.map_err(not_set)?;
     // If Redis is away now, the next round puts it there.
     if let Err(error) = rooms.publish(&room, &setting).await {
-        warn!(%error, room = room.as_str(), "a setting is not in Redis yet");
+        warn!(%error, room = room.as_str(), "cannot write a room setting to Redis; retrying");
     }
     let look = rooms.look(&room).await.ok().flatten();
     Ok(Json(rooms.view(&room, Some(setting), look)))
@@ -227,22 +225,30 @@ fn check(fields: &RoomFields) -> Result<(), Problem> {
         ("opens_at_ms", fields.opens_at_ms, NUMBER_MAX - 1),
     ];
     let wrong = limits.into_iter().filter(|(_, value, max)| value > max);
-    let faults: Vec<Fault> = wrong
-        .map(|(field, value, max)| Fault {
+    let validation_errors: Vec<ValidationError> = wrong
+        .map(|(field, value, max)| ValidationError {
             pointer: format!("/{field}"),
             detail: format!("{field}: must be 0 to {max}, is {value}"),
         })
         .collect();
-    if faults.is_empty() {
+    if validation_errors.is_empty() {
         return Ok(());
     }
-    let details: Vec<&str> = faults.iter().map(|fault| fault.detail.as_str()).collect();
+    let details: Vec<&str> = validation_errors
+        .iter()
+        .map(|fault| fault.detail.as_str())
+        .collect();
     let problem = INVALID_ROOM.because(details.join("; "));
-    Err(problem.with_faults(faults))
+    Err(problem.with_validation_errors(validation_errors))
 }
 
 impl Rooms {
-    fn view(&self, room: &RoomName, setting: Option<Setting>, look: Option<Look>) -> RoomView {
+    fn view(
+        &self,
+        room: &RoomName,
+        setting: Option<Setting>,
+        look: Option<RoomReading>,
+    ) -> RoomView {
         let setting = setting.map(|setting| SettingView {
             version: setting.version,
             fields: setting.into(),
@@ -270,7 +276,7 @@ impl Rooms {
     }
 }
 
-fn draw(look: &Look) -> Option<DrawView> {
+fn draw(look: &RoomReading) -> Option<DrawView> {
     let seed = look.seed?;
     let is_made = look.drew == look.seed_of;
     Some(DrawView {
@@ -297,6 +303,6 @@ fn not_set(failure: SetError) -> Problem {
 }
 
 fn no_redis(error: CallError) -> Problem {
-    warn!(%error, "cannot look at a waiting room");
+    warn!(%error, "cannot read a waiting room from Redis");
     Problem::redis()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::Rooms;
-use weir_origin_core::background::Rounds;
+use weir_origin_core::background::Interval;
 use weir_origin_core::tenants::NameRange;
 
 /// Between two rounds.
@@ -13,10 +13,10 @@ const PERIOD: Duration = Duration::from_secs(2);
 
 impl Rooms {
     pub(super) async fn run_publishing(self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "publishing waiting rooms", stop);
-        while rounds.next().await {
+        let mut interval = Interval::every(PERIOD, "publishing waiting rooms", stop);
+        while interval.next().await {
             let outcome = self.publish_all().await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
         }
     }
 

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use weir_room::redis::keys::RoomKeys;
-use weir_room::redis::room_look::Look;
+use weir_room::redis::room_look::RoomReading;
 use weir_room::redis::{room_look, room_set};
 use weir_room::{RoomName, Setting};
 
@@ -76,7 +76,7 @@ impl Rooms {
     ///
     /// # Errors
     /// When Redis does not tell.
-    pub async fn look(&self, room: &RoomName) -> Result<Option<Look>, CallError> {
+    pub async fn look(&self, room: &RoomName) -> Result<Option<RoomReading>, CallError> {
         let call = room_look::call(&self.keys(room));
         Ok(room_look::parse(&self.0.redis.run(&call).await?)?)
     }

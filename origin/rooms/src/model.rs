@@ -6,31 +6,31 @@ use utoipa::openapi::Object;
 use weir_origin_core::api::words;
 use weir_room::{Mode, Setting};
 
-/// A waiting room's setting: the same in a request, in SQL and in an answer. A request replaces all of it: a member that is left out
-/// has its default.
+/// Setting of a waiting room, in requests, SQL and answers. A request replaces it completely: a missing field gets its
+/// default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewRoom)]
 pub struct RoomFields {
-    /// What the room does.
+    /// Mode of the room.
     #[schema(schema_with = modes)]
     pub mode: Mode,
-    /// Entries per minute over all gateways; 0: no limit.
+    /// Admissions per minute over all gateways; 0: unlimited.
     #[serde(default)]
     #[schema(maximum = 10_000_000, default = 0)]
     pub per_minute: u64,
-    /// Visitors inside at once over all gateways; 0: no limit.
+    /// Limit of active sessions over all gateways; 0: unlimited.
     #[serde(default)]
     #[schema(maximum = 10_000_000, default = 0)]
     pub active_max: u64,
-    /// Nobody enters before this time, in milliseconds since the Unix epoch; 0: no such time.
+    /// Opening time, in milliseconds since the Unix epoch; 0: open at once.
     #[serde(default)]
     #[schema(maximum = 9_007_199_254_740_991_u64, default = 0)]
     pub opens_at_ms: u64,
 }
 
 fn modes() -> Object {
-    words("What the room does.", Mode::ALL.map(Mode::word))
+    words("Mode of the room.", Mode::ALL.map(Mode::label))
 }
 
 impl RoomFields {

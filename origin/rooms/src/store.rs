@@ -9,7 +9,7 @@ use weir_origin_core::sql::{
     Codec, Columns, Database, Plain, Row, SqlError, Statement, Tx, damaged, insert_into, retried,
     sql, update,
 };
-use weir_origin_core::tenants::{Count, NameRange, Over, held_by};
+use weir_origin_core::tenants::{Count, LimitExceeded, NameRange, held_by};
 
 const SELECT: &str = "
     SELECT * FROM rooms
@@ -49,11 +49,11 @@ struct ModeColumn;
 
 impl Codec<Mode> for ModeColumn {
     fn bind<'a>(mode: &'a Mode, statement: Statement<'a>) -> Statement<'a> {
-        statement.text(mode.word())
+        statement.text(mode.label())
     }
 
     fn read(row: &Row, _: &[&str]) -> Result<Mode, sqlx::Error> {
-        Mode::from_word(&row.text("mode")?).ok_or_else(|| damaged("mode", "is not a mode"))
+        Mode::from_label(&row.text("mode")?).ok_or_else(|| damaged("mode", "is not a mode"))
     }
 }
 
@@ -65,7 +65,7 @@ pub enum SetError {
     Sql(#[from] SqlError),
     /// It would be one too many of its tenant's.
     #[error(transparent)]
-    Over(#[from] Over),
+    Over(#[from] LimitExceeded),
 }
 
 /// Settings in SQL. Cloning it is cheap. A call fails only when SQL does not answer or answers with an error.
@@ -116,7 +116,7 @@ impl RoomStore {
             return Err(over.into());
         }
         let stored = self.setting(room).await?;
-        let stored = stored.ok_or_else(|| damaged("rooms", "has lost a row"));
+        let stored = stored.ok_or_else(|| damaged("rooms", "misses a row"));
         Ok(stored.map_err(SqlError::from)?)
     }
 }
@@ -127,7 +127,7 @@ async fn set_once(
     room: &RoomName,
     fields: &RoomFields,
     now_ms: u64,
-) -> Result<Option<Over>, sqlx::Error> {
+) -> Result<Option<LimitExceeded>, sqlx::Error> {
     let mut tx = db.begin().await?;
     let tenant = held_by(&mut tx, room.as_str()).await?;
     let update = || {
@@ -145,7 +145,8 @@ async fn set_once(
         tx.execute(update()).await?;
     }
     if let Some((names, limits)) = tenant
-        && let Some(over) = Over::check("rooms", count(&mut tx, &names).await?, limits.rooms)
+        && let Some(over) =
+            LimitExceeded::check("rooms", count(&mut tx, &names).await?, limits.rooms)
     {
         tx.rollback().await?;
         return Ok(Some(over));
@@ -163,7 +164,7 @@ async fn count(tx: &mut Tx, names: &NameRange) -> Result<u64, sqlx::Error> {
 
 fn stored(row: &Row) -> Result<(RoomName, Setting), sqlx::Error> {
     let name = row.text("name")?;
-    let name = RoomName::new(&name).ok_or_else(|| damaged("name", "is no room's"))?;
+    let name = RoomName::new(&name).ok_or_else(|| damaged("name", "is not a room name"))?;
     let setting = RoomFields::read(row)?.setting(row.number("version")?);
     Ok((name, setting))
 }

@@ -45,16 +45,16 @@ pub struct SaleNumbers {
 
 /// The numbers of all sales. Cloning it is cheap: clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct BySale(Arc<Mutex<BTreeMap<SaleId, Known>>>);
+pub struct BySale(Arc<Mutex<BTreeMap<SaleId, SaleFigures>>>);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct SaleFigures {
     numbers: SaleNumbers,
     /// Surplus units in the sum; `None` until the books were read.
     drift: Option<i64>,
 }
 
-impl Known {
+impl SaleFigures {
     /// Whether somebody should look at it.
     fn is_amiss(&self) -> bool {
         self.numbers.cold_shards > 0 || self.drift.is_some_and(|units| units != 0)
@@ -107,22 +107,22 @@ impl BySale {
         self.lock().retain(|sale, _| is_kept(sale));
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<SaleId, Known>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SaleId, SaleFigures>> {
         // Nothing in it can be half done.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The labels of a scrape, with their numbers.
-    fn labelled(&self) -> Vec<(String, Known)> {
+    fn labelled(&self) -> Vec<(String, SaleFigures)> {
         let all = self.lock();
-        let mut sales: Vec<(&SaleId, &Known)> = all.iter().collect();
+        let mut sales: Vec<(&SaleId, &SaleFigures)> = all.iter().collect();
         // Stable: among equals the order of their ids, so that labels do not come and go.
         sales.sort_by_key(|(_, known)| std::cmp::Reverse(known.rank()));
         let rest = sales.split_off(sales.len().min(LABELLED_MAX));
-        let named = |(sale, known): (&SaleId, &Known)| (sale.as_str().to_owned(), *known);
-        let mut labelled: Vec<(String, Known)> = sales.into_iter().map(named).collect();
+        let named = |(sale, known): (&SaleId, &SaleFigures)| (sale.as_str().to_owned(), *known);
+        let mut labelled: Vec<(String, SaleFigures)> = sales.into_iter().map(named).collect();
         if !rest.is_empty() {
-            let mut others = Known::default();
+            let mut others = SaleFigures::default();
             rest.iter().for_each(|(_, known)| others.add(known));
             labelled.push((OTHERS.to_owned(), others));
         }
@@ -131,18 +131,18 @@ impl BySale {
 }
 
 /// One gauge of a sale: its further label, if it has one, and its value.
-type Reading = (Option<(&'static str, &'static str)>, Option<i64>);
+type GaugeReading = (Option<(&'static str, &'static str)>, Option<i64>);
 
 fn number(units: u64) -> Option<i64> {
     Some(i64::try_from(units).unwrap_or(i64::MAX))
 }
 
 /// A gauge without a further label.
-fn plain(value: Option<i64>) -> Vec<Reading> {
+fn plain(value: Option<i64>) -> Vec<GaugeReading> {
     vec![(None, value)]
 }
 
-fn units(numbers: &SaleNumbers) -> Vec<Reading> {
+fn units(numbers: &SaleNumbers) -> Vec<GaugeReading> {
     let states = [
         ("stock", numbers.stock),
         ("held", numbers.held),
@@ -152,7 +152,7 @@ fn units(numbers: &SaleNumbers) -> Vec<Reading> {
     states.map(reading).into()
 }
 
-fn by_age(numbers: &SaleNumbers) -> Vec<Reading> {
+fn by_age(numbers: &SaleNumbers) -> Vec<GaugeReading> {
     let ages = CLAIM_AGES.iter().zip(numbers.open_claims_by_age);
     let reading =
         |(age, claims): (&ClaimAge, u64)| (Some(("past_deadline", age.word)), number(claims));
@@ -162,18 +162,18 @@ fn by_age(numbers: &SaleNumbers) -> Vec<Reading> {
 impl Collector for BySale {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let sales = self.labelled();
-        let mut family = |name, help, read: fn(&Known) -> Vec<Reading>| {
+        let mut family = |name, help, read: fn(&SaleFigures) -> Vec<GaugeReading>| {
             write_family(&mut encoder, name, help, &sales, read)
         };
-        let help = "Units of each sale in Redis: not sold, in open claims, in orders";
+        let help = "Units per sale in Redis: in stock, in open claims, ordered";
         family("sale_units", help, |of| units(&of.numbers))?;
-        let help = "Claims that are neither order nor released";
+        let help = "Claims neither ordered nor released";
         family("open_claims", help, |of| {
             plain(number(of.numbers.open_claims))
         })?;
-        let help = "Open claims by how far their deadline has passed";
+        let help = "Open claims by time past their deadline";
         family("open_claims_by_age", help, |of| by_age(&of.numbers))?;
-        let help = "Units that the sum has too many; below 0: too few";
+        let help = "Surplus units; below 0: missing units";
         family("drift_units", help, |of| plain(of.drift))?;
         let help = "Shards of warmed sales without stock in Redis";
         family("cold_shards", help, |of| {
@@ -187,8 +187,8 @@ fn write_family(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
-    sales: &[(String, Known)],
-    read: fn(&Known) -> Vec<Reading>,
+    sales: &[(String, SaleFigures)],
+    read: fn(&SaleFigures) -> Vec<GaugeReading>,
 ) -> fmt::Result {
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for (sale, known) in sales {
@@ -284,14 +284,14 @@ mod tests {
 
     #[test]
     fn drifts_of_the_others_do_not_cancel_each_other_out() {
-        let mut others = Known::default();
+        let mut others = SaleFigures::default();
         for drift in [Some(2), None, Some(-2)] {
             let numbers = SaleNumbers::default();
-            others.add(&Known { numbers, drift });
+            others.add(&SaleFigures { numbers, drift });
         }
         assert_eq!(others.drift, Some(4));
-        let mut unread = Known::default();
-        unread.add(&Known::default());
+        let mut unread = SaleFigures::default();
+        unread.add(&SaleFigures::default());
         assert_eq!(unread.drift, None);
     }
 }

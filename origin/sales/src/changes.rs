@@ -72,7 +72,7 @@ impl Changer {
             .begin_change(sale, key, wanted, &shares, now_ms());
         let begun = begun.await?;
         if let ChangeBegun::New(change) = &begun {
-            info!(%sale, number = change.number, wanted, "the stock is to change");
+            info!(%sale, number = change.number, wanted, "stock change requested");
         }
         Ok(begun)
     }
@@ -93,7 +93,7 @@ impl Changer {
                 StockChanged::Done(done) => units += done,
                 StockChanged::Cold if self.is_forsaken(&open.sale).await? => {}
                 StockChanged::Cold => {
-                    debug!(sale = %open.sale, shard, "a cold shard cannot change");
+                    debug!(sale = %open.sale, shard, "cannot change the stock of a cold shard");
                     return Ok(None);
                 }
                 // Another origin has come to its end, and begun a later one.
@@ -105,7 +105,7 @@ impl Changer {
             .stock_changes()
             .end_change(open, units, now_ms())
             .await?;
-        info!(sale = %done.sale, number = done.number, units = done.units, "the stock has changed");
+        info!(sale = %done.sale, number = done.number, units = done.units, "stock changed");
         Ok(Some(done))
     }
 
@@ -133,9 +133,9 @@ impl Changer {
                 Ok((Ok(_), _)) => {}
                 Ok((Err(Unavailable::Sql(error)), _)) => outcome = Err(error),
                 Ok((Err(Unavailable::Redis(error)), sale)) => {
-                    warn!(%sale, %error, "a change of the stock is not on every shard yet");
+                    warn!(%sale, %error, "stock change is not on every shard yet");
                 }
-                Err(error) => error!(%error, "a change of a stock broke off"),
+                Err(error) => error!(%error, "stock change interrupted"),
             }
         }
         outcome

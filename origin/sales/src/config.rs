@@ -35,16 +35,14 @@ pub const PAYMENT_SECRET_PREVIOUS: &str = "WEIR_PAYMENT_SECRET_PREVIOUS";
 pub const ORDERS_WEBHOOK_SECRET: &str = "WEIR_ORDERS_WEBHOOK_SECRET";
 
 /// What `--help` says of the secrets of sales.
-pub const SECRETS_HELP: &str = "  WEIR_CLAIM_SECRET   what gateways sign claims with, at least 32 bytes. Without it there are no sales, if links or events
-                      are on
+pub const SECRETS_HELP: &str = "  WEIR_CLAIM_SECRET   signs claims; shared with the gateways. Optional only with links or events alone: then there are no sales
   WEIR_CLAIM_SECRET_PREVIOUS
-                      optional: the secret before it, while gateways change over
-  WEIR_PAYMENT_SECRET optional: what the payment provider signs its callbacks with, at least 32 bytes; without it
-                      nobody can pay
+                      optional: the previous secret, during a rotation
+  WEIR_PAYMENT_SECRET optional: signs callbacks of the payment provider; unset: payments are disabled
   WEIR_PAYMENT_SECRET_PREVIOUS
-                      optional: the secret before it, while the provider changes over
+                      optional: the previous secret, during a rotation
   WEIR_ORDERS_WEBHOOK_SECRET
-                      with --orders-webhook-url: what changes of orders are signed with, at least 32 bytes
+                      required with --orders-webhook-url: signs order changes
 ";
 
 /// What counts as long as the risk check has said nothing.
@@ -59,82 +57,83 @@ pub enum RiskFail {
 /// The flags of sales.
 #[derive(Clone, Args)]
 pub struct SaleConfig {
-    /// The id of the claim secret; the same as the gateways'
+    /// Id of the claim secret; must match the gateways
     #[arg(long, env = "WEIR_CLAIM_KEY_ID", default_value = "k1")]
     pub claim_key_id: String,
 
-    /// The id of the claim secret before it, if there is one
+    /// Id of the previous claim secret
     #[arg(long, env = "WEIR_CLAIM_PREVIOUS_KEY_ID", default_value = "k0")]
     pub claim_previous_key_id: String,
 
-    /// The id of the payment secret; the same as the provider's
+    /// Id of the payment secret; must match the provider
     #[arg(long, env = "WEIR_PAYMENT_KEY_ID", default_value = "p1")]
     pub payment_key_id: String,
 
-    /// The id of the payment secret before it, if there is one
+    /// Id of the previous payment secret
     #[arg(long, env = "WEIR_PAYMENT_PREVIOUS_KEY_ID", default_value = "p0")]
     pub payment_previous_key_id: String,
 
-    /// Where buyers pay, with {payment} in the place of the payment's name; without it the site's page must know
+    /// Payment page for buyers, with {payment} for the payment's id. Unset: your site provides the page
     #[arg(long, env = "WEIR_PAYMENT_URL", value_parser = parse_payment_url)]
     pub payment_url: Option<String>,
 
-    /// How many calls on SQL orders, payments and reservations may have under way
+    /// Maximum concurrent SQL calls for orders, payments and reservations
     #[arg(long, env = "WEIR_SQL_WORKING_MAX", default_value_t = 32)]
     pub sql_working_max: usize,
 
-    /// How many more may wait; beyond it they are refused at once
+    /// Maximum queued SQL calls; further ones are refused immediately
     #[arg(long, env = "WEIR_SQL_WAITING_MAX", default_value_t = 1024)]
     pub sql_waiting_max: usize,
 
-    /// For how long who lets a hold expire unpaid, or cancels holds that lasted as long, may not buy in that sale, in milliseconds; 0: may at once
+    /// Block a user from buying in a sale for this long after an unpaid hold expires, in milliseconds; cancelled
+    /// holds count by the time they lasted; 0: no cooldown
     #[arg(long, env = "WEIR_HOLD_COOLDOWN_MS", default_value_t = HoldRules::default().cooldown_ms)]
     pub hold_cooldown_ms: u64,
 
-    /// After how many such holds a user may not buy in that sale again; 0: however many
+    /// Block a user from buying in a sale permanently after this many expired holds; 0: no limit
     #[arg(long, env = "WEIR_EXPIRED_HOLDS_MAX", default_value_t = HoldRules::default().expired_max)]
     pub expired_holds_max: u32,
 
-    /// How long after its end a sale is archived and leaves Redis, in milliseconds; 0: never
+    /// Archive an ended sale and remove it from Redis after this long, in milliseconds; 0: never
     #[arg(long, env = "WEIR_ARCHIVE_AFTER_MS", default_value_t = 24 * 60 * 60 * 1_000)]
     pub archive_after_ms: u64,
 
-    /// The stock of all sales stands in objects of an edge, and --redis-url names the `shard-proxy` that reaches them
+    /// Keep the stock of all sales in edge objects; --redis-url names the `shard-proxy` in front of them
     #[arg(long, env = "WEIR_STOCK_IN_OBJECTS")]
     pub stock_in_objects: bool,
-    /// Where each change of an order is sent by POST, signed with WEIR_ORDERS_WEBHOOK_SECRET; the same for all origins
+    /// POST each order change to this URL, signed with WEIR_ORDERS_WEBHOOK_SECRET; must be the same on all origins
     #[arg(long, env = "WEIR_ORDERS_WEBHOOK_URL", hide_env_values = true)]
     pub orders_webhook_url: Option<String>,
 
-    /// Who signed the certificate of that URL, a PEM file; without it the system's authorities count
+    /// PEM file with the CA of that URL; unset: the system's CAs
     #[arg(long, env = "WEIR_ORDERS_WEBHOOK_CA", requires = "orders_webhook_url")]
     pub orders_webhook_ca: Option<PathBuf>,
 
-    /// Appends each change of an order to the log of events, too; the same for all origins
+    /// Also append each order change to the event log; must be the same on all origins
     #[arg(long, env = "WEIR_ORDERS_EVENTS")]
     pub orders_events: bool,
 
-    /// For how long changes of orders stay in SQL that every receiver has, such as 7d
+    /// Keep order changes in SQL for this long after every receiver has them, such as 7d
     #[arg(long, env = "WEIR_ORDERS_CHANGES_RETENTION", default_value = "7d", value_parser = parse_duration)]
     pub orders_changes_retention: Duration,
 
-    /// Rules of the embedded risk check, a JSON file
+    /// JSON file with the rules of the built-in risk check
     #[arg(long, env = "WEIR_RISK_RULES", conflicts_with = "risk_url")]
     pub risk_rules: Option<PathBuf>,
 
-    /// The risk service instead: POST {sale, user, address, agent} there answers {score}; https:// or http://
+    /// Use this risk service instead: POST {sale, user, address, agent}, answer {score}; https:// or http://
     #[arg(long, env = "WEIR_RISK_URL")]
     pub risk_url: Option<String>,
 
-    /// The authority that signed the risk service's certificate, in PEM, if it is not one of the system's
+    /// PEM file with the CA of the risk service; unset: the system's CAs
     #[arg(long, env = "WEIR_RISK_CA", requires = "risk_url")]
     pub risk_ca: Option<PathBuf>,
 
-    /// What counts as long as the risk check has not judged a reservation: `open`: it counts; `closed`: it does not
+    /// Treatment of a reservation that the risk check has not scored yet: `open` accepts it, `closed` does not
     #[arg(long, env = "WEIR_RISK_FAIL", default_value = "open")]
     pub risk_fail: RiskFail,
 
-    /// Users of this score and above are blocked
+    /// Block users with this score or higher
     #[arg(long, env = "WEIR_RISK_THRESHOLD", default_value_t = 80)]
     pub risk_threshold: u32,
 }
@@ -224,7 +223,7 @@ impl SaleConfig {
             return Ok(None);
         };
         let secret = secret.with_context(|| {
-            format!("--orders-webhook-url: {ORDERS_WEBHOOK_SECRET} is not set, and {ORDERS_WEBHOOK_SECRET}_FILE is not either")
+            format!("--orders-webhook-url: neither {ORDERS_WEBHOOK_SECRET} nor {ORDERS_WEBHOOK_SECRET}_FILE is set")
         })?;
         let ca = self.orders_webhook_ca.as_deref();
         let sender = WebhookSender::new(url, ca, secret.as_bytes(), Arc::new(now_ms));
@@ -280,7 +279,7 @@ fn parse_payment_url(url: &str) -> Result<String, String> {
     let is_web = url.starts_with("https://") || url.starts_with("http://");
     match is_web && url.contains(PLACE) {
         true => Ok(url.to_owned()),
-        false => Err(format!("must be a URL with {PLACE} in it")),
+        false => Err(format!("must be a URL that contains {PLACE}")),
     }
 }
 

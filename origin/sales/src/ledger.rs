@@ -7,7 +7,7 @@ use std::time::Instant;
 use tokio::task::{JoinError, JoinSet};
 use weir_base::id::{SaleId, UserId};
 use weir_sale::ledger::{
-    Audit, Deduction, DepositReply, Followed, LendReply, OrderEntry, Overdue, ReleaseKind,
+    Audit, Deduction, DepositReply, FollowUpReply, LendReply, OrderEntry, Overdue, ReleaseKind,
     ReleaseReply, SettleReply, StockChange, StockChanged, Transfer, WipeReply,
 };
 use weir_sale::redis::keys::{self, ShardKeys};
@@ -75,7 +75,7 @@ impl Ledger {
     }
 
     /// A deferred order was paid: its units leave the stock.
-    pub async fn charge(&self, claim: impl Into<ClaimKey>) -> Result<Followed, CallError> {
+    pub async fn charge(&self, claim: impl Into<ClaimKey>) -> Result<FollowUpReply, CallError> {
         let claim = claim.into();
         let keys = self.shard(&claim.sale, claim.shard);
         let call = charge::call(&keys, &claim.user, claim.generation);
@@ -83,7 +83,7 @@ impl Ledger {
     }
 
     /// The order ended: its units return to the stock.
-    pub async fn cancel(&self, claim: impl Into<ClaimKey>) -> Result<Followed, CallError> {
+    pub async fn cancel(&self, claim: impl Into<ClaimKey>) -> Result<FollowUpReply, CallError> {
         let claim = claim.into();
         let keys = self.shard(&claim.sale, claim.shard);
         let call = cancel::call(&keys, &claim.user, claim.generation);
@@ -211,7 +211,12 @@ impl Ledger {
     }
 
     /// Has gateways refuse the user no longer.
-    pub async fn unbar(&self, sale: &SaleId, shard: u32, user: &UserId) -> Result<(), CallError> {
+    pub async fn unblock_user(
+        &self,
+        sale: &SaleId,
+        shard: u32,
+        user: &UserId,
+    ) -> Result<(), CallError> {
         let set = self.shard(sale, shard).blocked(bucket(user));
         let mut remove = redis::cmd("SREM");
         self.redis.send(remove.arg(set).arg(user.as_str())).await?;
@@ -292,7 +297,7 @@ impl Ledger {
     pub async fn now_ms(&self) -> Result<u64, CallError> {
         let time = self.redis.send(&redis::cmd("TIME")).await?;
         let (seconds, micros): (u64, u64) = redis::from_redis_value(time.clone())
-            .map_err(|_| CallError::unexpected("TIME gave no time", format!("{time:?}")))?;
+            .map_err(|_| CallError::unexpected("invalid reply of TIME", format!("{time:?}")))?;
         Ok(seconds * 1_000 + micros / 1_000)
     }
 
@@ -309,7 +314,7 @@ impl Ledger {
         match self.redis.send(&count).await? {
             redis::Value::Int(claims) => Ok(u64::try_from(claims).unwrap_or(0)),
             other => Err(CallError::unexpected(
-                "ZCOUNT gave no number",
+                "invalid reply of ZCOUNT",
                 format!("{other:?}"),
             )),
         }
@@ -467,7 +472,7 @@ impl Ledger {
         scan.arg(cursor).arg("COUNT").arg(SCAN_LEN);
         let reply = self.redis.send(&scan).await?;
         let (cursor, fields): (u64, Vec<Vec<u8>>) = redis::from_redis_value(reply)
-            .map_err(|error| CallError::unexpected("HSCAN gave no page", error.to_string()))?;
+            .map_err(|error| CallError::unexpected("invalid reply of HSCAN", error.to_string()))?;
         let pairs = fields.chunks_exact(2);
         let users = pairs.filter_map(|pair| {
             let [user, orders] = pair else { return None };
@@ -528,8 +533,10 @@ impl Ledger {
                 .arg("COUNT")
                 .arg(SCAN_LEN);
             let reply = self.redis.send(&scan).await?;
-            let (next, fields): (u64, Vec<Vec<u8>>) = redis::from_redis_value(reply)
-                .map_err(|error| CallError::unexpected("HSCAN gave no page", error.to_string()))?;
+            let (next, fields): (u64, Vec<Vec<u8>>) =
+                redis::from_redis_value(reply).map_err(|error| {
+                    CallError::unexpected("invalid reply of HSCAN", error.to_string())
+                })?;
             for pair in fields.chunks_exact(2) {
                 if let [user, record] = pair
                     && let Some((held, deadline_ms)) = record::read_claim(record)

@@ -11,13 +11,13 @@
 //! | [`ledger`] | the admission ledger in Redis |
 //! | [`jobs`] | expires unpaid orders, publishes the catalogue, reconciles and rebuilds Redis, archives ended sales |
 //! | [`orders`] | turns claims into orders or releases them; payment, cancellation, expiry |
-//! | [`desk`] | what operators do with orders: many at once, and as a table |
+//! | [`order_admin`] | what operators do with orders: many at once, and as a table |
 //! | [`warm`], [`changes`] | puts a sale's stock on Redis, once; changes the stock of a running sale |
 //! | [`verify`] | repairs users' orders in Redis where they differ from SQL |
 //! | [`lost_orders`] | pauses sales of which SQL has lost orders, and carries out what an operator decides |
 //! | [`draw`] | chooses among those who have reserved, so that anybody can check it |
 //! | [`risk`] | scores who has reserved, and blocks |
-//! | [`status`], [`books`] | what SQL and Redis hold of a sale, and whether it adds up |
+//! | [`status`], [`stock_balance`] | what SQL and Redis hold of a sale, and whether it adds up |
 //! | [`listing`] | the sales that a shop shows |
 //! | [`verdicts`] | what gateways report of their decisions |
 //! | [`by_sale`] | metrics of each sale |
@@ -27,11 +27,9 @@
 //! nothing of SQL, so the order of steps between the two is in [`orders`], [`warm`], [`changes`] and [`jobs::reconcile`] alone.
 
 #![forbid(unsafe_code)]
-pub mod books;
 pub mod by_sale;
 pub mod changes;
 pub mod config;
-pub mod desk;
 pub mod draw;
 pub mod http;
 pub mod jobs;
@@ -40,9 +38,11 @@ pub mod listing;
 pub mod lost_orders;
 pub mod metrics;
 pub mod model;
+pub mod order_admin;
 pub mod orders;
 pub mod risk;
 pub mod status;
+pub mod stock_balance;
 pub mod store;
 pub mod verdicts;
 pub mod verify;
@@ -71,7 +71,7 @@ use orders::{Orders, SqlLimits};
 use risk::{RiskScorer, RiskWorker};
 use store::{HoldRules, SaleStore};
 use warm::Warmer;
-use weir_origin_core::background::Pulse;
+use weir_origin_core::background::Heartbeat;
 use weir_origin_core::outbox::{Outbox, OutboxTimes, Sink, SinkName};
 use weir_origin_core::redis::Redis;
 
@@ -102,7 +102,7 @@ pub struct Sales {
     /// Who is told of changes of orders.
     receivers: Vec<Outbox>,
     metrics: SaleMetrics,
-    reconciling: Pulse,
+    reconciling: Heartbeat,
 }
 
 impl Sales {
@@ -144,7 +144,7 @@ impl Sales {
             metrics,
             store,
             ledger,
-            reconciling: Pulse::default(),
+            reconciling: Heartbeat::default(),
         }
     }
 
@@ -208,7 +208,7 @@ impl Sales {
     }
 
     /// Beats with each round of the reconciler, from [`Sales::spawn`] on.
-    pub fn reconciling(&self) -> &Pulse {
+    pub fn reconciling(&self) -> &Heartbeat {
         &self.reconciling
     }
 

@@ -28,31 +28,31 @@ const STALE_FOR: Duration = Duration::from_secs(60);
 /// The most sales that are shown.
 const LISTED_MAX: usize = 10_000;
 
-/// A sale as anybody may see it.
+/// A public sale.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ListedSale {
-    /// Its name.
+    /// Its id.
     #[schema(value_type = String)]
     pub id: SaleId,
-    /// What people call it.
+    /// Display name.
     pub title: String,
-    /// What the shop calls what is sold; null: nothing is told of it.
+    /// The SKU; null: none.
     #[schema(required)]
     pub sku: Option<String>,
-    /// What one unit costs; null: nothing is told of it.
+    /// Price per unit; null: none.
     #[schema(required)]
     pub price: Option<Price>,
-    /// What it is doing.
+    /// Its state.
     pub state: Stage,
-    /// First instant at which claims are taken, in milliseconds since the Unix epoch.
+    /// Start time, in milliseconds since the Unix epoch.
     pub starts_at_ms: u64,
-    /// First instant at which they are taken no more.
+    /// End time (exclusive).
     pub ends_at_ms: u64,
-    /// Roughly how much is left.
+    /// Approximate stock level.
     pub remaining: Band,
-    /// The most units one user may have.
+    /// Limit of units per user.
     pub user_cap: u32,
-    /// When users may reserve; null: nobody needs to.
+    /// Reservation period; null: no reservation is needed.
     #[schema(required)]
     pub reservation: Option<Window>,
     /// Whether an order token is needed.
@@ -137,7 +137,7 @@ impl Listing {
         limit: usize,
         now_ms: u64,
     ) -> Result<(Vec<ListedSale>, bool), SqlError> {
-        let seen = self.seen().await?;
+        let seen = self.cached_list().await?;
         let is_shown = |stored: &&StoredSale| {
             after.is_none_or(|after| after < place_of(stored)) && filter.fits(&stored.sale)
         };
@@ -148,7 +148,7 @@ impl Listing {
         Ok((page, shown.next().is_some()))
     }
 
-    async fn seen(&self) -> Result<Arc<CachedList>, SqlError> {
+    async fn cached_list(&self) -> Result<Arc<CachedList>, SqlError> {
         // Whoever comes while SQL is asked waits for that answer.
         let mut known = self.seen.lock().await;
         let age = known.as_ref().map(|seen| seen.at.elapsed());

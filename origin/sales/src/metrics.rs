@@ -81,7 +81,7 @@ struct ReceiverLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ToldLabel {
+struct DeliveryLabel {
     receiver: &'static str,
     outcome: &'static str,
 }
@@ -98,7 +98,7 @@ pub struct SaleMetrics {
     payments: Family<StateLabel, Counter>,
     risk_pending: Gauge,
     clicks: Family<OutcomeLabel, Counter>,
-    told: Family<ToldLabel, Counter>,
+    told: Family<DeliveryLabel, Counter>,
     outbox_waiting: Family<ReceiverLabel, Gauge>,
     outbox_oldest_seconds: Family<ReceiverLabel, Gauge>,
     /// What is shown of each sale.
@@ -111,7 +111,7 @@ pub struct SaleMetrics {
     pub units_repaired: Counter,
     /// Orders that ended since they were not paid in time.
     pub expired: Counter,
-    /// Requests refused since too many waited for SQL.
+    /// Requests refused because too many waited for SQL.
     pub shed: Counter,
     /// Cold shards rebuilt from SQL.
     pub rewarmed: Counter,
@@ -135,61 +135,58 @@ impl SaleMetrics {
         group.add_collector(by_sale.clone());
         Self {
             by_sale,
-            orders: group.add("orders", "Claims that came, by outcome"),
+            orders: group.add("orders", "Claims received, by outcome"),
             reconciled: group.add(
                 "claims_reconciled",
-                "Claims past their deadline, by outcome",
+                "Overdue claims ended by the reconciler, by outcome",
             ),
-            cold_sales: group.add("cold_sales", "Sales that have begun and were never warmed"),
+            cold_sales: group.add("cold_sales", "Started sales that were never warmed"),
             paused_sales: group.add(
                 "paused_sales",
-                "Sales that wait for an operator: SQL has lost orders of them",
+                "Sales paused because SQL has lost their orders",
             ),
             open_changes: group.add(
                 "open_stock_changes",
-                "Changes of a sale's stock that not every shard has answered",
+                "Stock changes not confirmed by every shard",
             ),
             risk: group.add("risk_checks", "Risk checks, by outcome"),
             risk_pending: group.add(
                 "risk_pending",
-                "Users who have reserved and whom no risk check has judged",
+                "Users with a reservation and no risk score yet",
             ),
-            clicks: group.add(
-                "order_clicks",
-                "Clicks that requests to buy said led to them, by whether they count",
-            ),
+            clicks: group.add("order_clicks", "Click ids with orders, by outcome"),
             told: group.add(
                 "order_changes",
-                "Changes of orders, by receiver and whether it took them",
+                "Order changes sent, by receiver and outcome",
             ),
             outbox_waiting: group.add(
                 "outbox_orders_waiting",
-                "Orders of which a receiver does not have every change",
+                "Orders with undelivered changes, by receiver",
             ),
             outbox_oldest_seconds: group.add(
                 "outbox_oldest_seconds",
-                "For how long the oldest change has waited, in seconds",
+                "Age of the oldest undelivered order change, in seconds",
             ),
             payments: group.add(
                 "payment_callbacks",
-                "Callbacks of the payment provider, by the payment's state after it",
+                "Payment callbacks, by the resulting payment state",
             ),
             overdue_seconds: group.add_this(
                 "overdue_seconds",
-                "How late claims past deadline and grace were found, in seconds",
+                "Delay of reconciled claims after deadline and grace period, in seconds",
                 overdue_seconds,
             ),
             units_moved: group.add(
                 "units_moved",
                 "Units of transfers finished by the reconciler",
             ),
-            units_repaired: group.add("units_repaired", "Units put right by the repair of drift"),
-            expired: group.add("orders_expired", "Orders that were not paid in time"),
-            shed: group.add("shed", "Requests refused since too many waited for SQL"),
+            units_repaired: group.add("units_repaired", "Units corrected by drift repairs"),
+            expired: group.add("orders_expired", "Orders not paid in time"),
+            shed: group.add("shed", "Requests refused because too many waited for SQL"),
             rewarmed: group.add("shards_rewarmed", "Cold shards rebuilt from SQL"),
             sql_seconds: group.add_this(
                 "sql_seconds",
-                "How long SQL took for public requests, in seconds",
+                "SQL time of public requests, including the queue, in seconds",
                 sql_seconds,
             ),
         }
@@ -204,14 +201,16 @@ impl SaleMetrics {
         for outcome in CLAIM_OUTCOMES {
             let _ = self.reconciled.get_or_create(&OutcomeLabel { outcome });
         }
-        for state in PaymentState::ALL.map(PaymentState::word) {
+        for state in PaymentState::ALL.map(PaymentState::label) {
             let _ = self.payments.get_or_create(&StateLabel { state });
         }
         for name in SinkName::ALL {
             self.backlog(name, Backlog::default(), 0);
-            let receiver = name.word();
+            let receiver = name.label();
             for outcome in ["sent", "failed"] {
-                let _ = self.told.get_or_create(&ToldLabel { receiver, outcome });
+                let _ = self
+                    .told
+                    .get_or_create(&DeliveryLabel { receiver, outcome });
             }
         }
         for outcome in CLICKS {
@@ -283,16 +282,16 @@ impl SaleMetrics {
 }
 
 impl Meter for SaleMetrics {
-    fn told(&self, receiver: SinkName, outcome: &'static str) {
-        let receiver = receiver.word();
+    fn count_delivery(&self, receiver: SinkName, outcome: &'static str) {
+        let receiver = receiver.label();
         self.told
-            .get_or_create(&ToldLabel { receiver, outcome })
+            .get_or_create(&DeliveryLabel { receiver, outcome })
             .inc();
     }
 
     fn backlog(&self, receiver: SinkName, backlog: Backlog, now_ms: u64) {
         let label = ReceiverLabel {
-            receiver: receiver.word(),
+            receiver: receiver.label(),
         };
         let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let age_s = gauge(backlog.age_ms(now_ms) / 1_000);

@@ -12,22 +12,22 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument, Span, info, warn};
 use weir_base::id::UserId;
 use weir_sale::claim::Ticket;
-use weir_sale::ledger::{Deduction, Followed, ReleaseKind};
+use weir_sale::ledger::{Deduction, FollowUpReply, ReleaseKind};
 use weir_sale::sale::Sale;
 use weir_sale::shard::home_shard;
 
 use super::ledger::{Ledger, UserList};
 use super::metrics::SaleMetrics;
 use super::store::{
-    Cancelled, Cooldown, HoldRules, OrderRequest, OrderStatus, PaymentEvent, PaymentNoted, Placed,
-    Refund, SaleStore, Shortage, StoredOrder,
+    CancelOutcome, Cooldown, HoldRules, OrderOutcome, OrderRequest, OrderStatus, PaymentEvent,
+    PaymentNoted, Refund, SaleStore, Shortage, StoredOrder,
 };
 use super::verify::Verifier;
 use crate::jobs::catalogue::ChangedSales;
 use crate::jobs::list_changes::ListChange;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::CallError;
-use weir_origin_core::sql::{Shed, SqlError};
+use weir_origin_core::sql::{ConcurrencyLimit, SqlError};
 use weir_origin_core::unavailable::Unavailable;
 
 /// How many calls on SQL orders, payments and reservations may run at once, and how many more may wait.
@@ -65,7 +65,7 @@ pub enum ClaimOutcome {
 
 impl ClaimOutcome {
     /// Its word in metrics.
-    pub fn word(&self) -> &'static str {
+    pub fn label(&self) -> &'static str {
         match self {
             Self::Ordered(_) => "ordered",
             Self::OrderedBefore(_) => "ordered_before",
@@ -90,7 +90,7 @@ pub struct Orders {
     changed: ChangedSales,
     metrics: SaleMetrics,
     holds: HoldRules,
-    shed: Arc<Shed>,
+    shed: Arc<ConcurrencyLimit>,
     tasks: TaskTracker,
 }
 
@@ -108,7 +108,10 @@ impl Orders {
             changed,
             metrics,
             holds: HoldRules::default(),
-            shed: Arc::new(Shed::new(limits.working_max, limits.waiting_max)),
+            shed: Arc::new(ConcurrencyLimit::new(
+                limits.working_max,
+                limits.waiting_max,
+            )),
             tasks: TaskTracker::new(),
         }
     }
@@ -161,7 +164,11 @@ impl Orders {
     }
 
     /// Takes an order of `user` back, in a task of its own as [`Orders::start`] does.
-    pub fn cancel(&self, order: String, user: UserId) -> JoinHandle<Result<Cancelled, SqlError>> {
+    pub fn cancel(
+        &self,
+        order: String,
+        user: UserId,
+    ) -> JoinHandle<Result<CancelOutcome, SqlError>> {
         let orders = self.clone();
         self.spawn(async move {
             let call = orders
@@ -169,7 +176,7 @@ impl Orders {
                 .payments()
                 .cancel(&order, &user, orders.holds, now_ms());
             let cancelled = orders.sql(call).await?;
-            if let Cancelled::Now(order) | Cancelled::Again(order) = &cancelled {
+            if let CancelOutcome::Now(order) | CancelOutcome::Again(order) = &cancelled {
                 orders.follow(order).await;
             }
             Ok(cancelled)
@@ -177,11 +184,11 @@ impl Orders {
     }
 
     /// Takes an order back for an operator, in a task of its own as [`Orders::start`] does.
-    pub fn cancel_any(&self, order: String) -> JoinHandle<Result<Cancelled, SqlError>> {
+    pub fn cancel_any(&self, order: String) -> JoinHandle<Result<CancelOutcome, SqlError>> {
         let orders = self.clone();
         self.spawn(async move {
             let cancelled = orders.store.payments().cancel_any(&order, now_ms()).await?;
-            if let Cancelled::Now(order) | Cancelled::Again(order) = &cancelled {
+            if let CancelOutcome::Now(order) | CancelOutcome::Again(order) = &cancelled {
                 orders.follow(order).await;
             }
             Ok(cancelled)
@@ -245,7 +252,7 @@ impl Orders {
         asked: &OrderRequest,
     ) -> Result<ClaimOutcome, SqlError> {
         let outcome = self.outcome(ticket, asked).await?;
-        self.metrics.order(outcome.word());
+        self.metrics.order(outcome.label());
         Ok(outcome)
     }
 
@@ -258,17 +265,17 @@ impl Orders {
         let placed = placed.await?;
         if matches!(
             placed,
-            Placed::Elsewhere(_) | Placed::KeyReused { is_spare: true }
+            OrderOutcome::Elsewhere(_) | OrderOutcome::KeyReused { is_spare: true }
         ) {
             self.give_back(ticket).await?;
         }
-        let Placed::Short(shortage) = placed else {
+        let OrderOutcome::Short(shortage) = placed else {
             return Ok(self.follow_claim(ticket, placed).await);
         };
         if shortage.is_the_users() {
             // The unit is there, only not for this user: another may have it.
             let known = self.store.claims().release(ticket, now_ms()).await?;
-            let placed = known.unwrap_or(Placed::Released { void: false });
+            let placed = known.unwrap_or(OrderOutcome::Released { void: false });
             let outcome = self.follow_claim(ticket, placed).await;
             self.remind(ticket, shortage).await;
             return Ok(match outcome {
@@ -277,7 +284,7 @@ impl Orders {
             });
         }
         if self.store.claims().void(ticket, now_ms()).await? {
-            warn!(claim = %ticket.claim_id(), ?shortage, "no unit in SQL behind the claim");
+            warn!(claim = %ticket.claim_id(), ?shortage, "claim refused: SQL has no unit left for it");
             self.release(ticket, ReleaseKind::Void).await;
             return Ok(ClaimOutcome::Short(shortage));
         }
@@ -293,7 +300,7 @@ impl Orders {
     /// Ends a claim that is not needed, unless its outcome was decided before: its unit is there for others.
     async fn give_back(&self, ticket: &Ticket) -> Result<(), SqlError> {
         let known = self.store.claims().release(ticket, now_ms()).await?;
-        let placed = known.unwrap_or(Placed::Released { void: false });
+        let placed = known.unwrap_or(OrderOutcome::Released { void: false });
         self.follow_claim(ticket, placed).await;
         Ok(())
     }
@@ -305,9 +312,9 @@ impl Orders {
     /// When SQL does not answer; then nothing was released.
     pub async fn end_overdue(&self, ticket: &Ticket) -> Result<ClaimOutcome, SqlError> {
         let known = self.store.claims().release(ticket, now_ms()).await?;
-        let placed = known.unwrap_or(Placed::Released { void: false });
+        let placed = known.unwrap_or(OrderOutcome::Released { void: false });
         let outcome = self.follow_claim(ticket, placed).await;
-        self.metrics.claim_reconciled(outcome.word());
+        self.metrics.claim_reconciled(outcome.label());
         Ok(outcome)
     }
 
@@ -323,7 +330,7 @@ impl Orders {
             }
         };
         if let Err(error) = told {
-            warn!(claim = %ticket.claim_id(), %error, "Redis was not reminded of the user");
+            warn!(claim = %ticket.claim_id(), %error, "cannot store the user's claim in Redis again");
         }
     }
 
@@ -344,28 +351,28 @@ impl Orders {
     }
 
     /// Has Redis follow what SQL has decided of a claim.
-    async fn follow_claim(&self, ticket: &Ticket, placed: Placed) -> ClaimOutcome {
+    async fn follow_claim(&self, ticket: &Ticket, placed: OrderOutcome) -> ClaimOutcome {
         match placed {
-            Placed::New(order) => {
+            OrderOutcome::New(order) => {
                 info!(claim = %order.id, units = order.units, "ordered");
                 self.follow(&order).await;
                 ClaimOutcome::Ordered(order)
             }
-            Placed::Again(order) | Placed::Elsewhere(order) => {
+            OrderOutcome::Again(order) | OrderOutcome::Elsewhere(order) => {
                 self.follow(&order).await;
                 ClaimOutcome::OrderedBefore(order)
             }
-            Placed::Released { void: true } => {
+            OrderOutcome::Released { void: true } => {
                 self.release(ticket, ReleaseKind::Void).await;
                 ClaimOutcome::Released
             }
             // A taken name: SQL can never hold an order of this claim, which is a release, too.
-            Placed::Released { void: false } | Placed::NameTaken => {
+            OrderOutcome::Released { void: false } | OrderOutcome::NameTaken => {
                 self.release(ticket, ReleaseKind::Decided).await;
                 ClaimOutcome::Released
             }
-            Placed::Short(shortage) => ClaimOutcome::Short(shortage),
-            Placed::KeyReused { .. } => ClaimOutcome::KeyReused,
+            OrderOutcome::Short(shortage) => ClaimOutcome::Short(shortage),
+            OrderOutcome::KeyReused { .. } => ClaimOutcome::KeyReused,
         }
     }
 
@@ -374,7 +381,7 @@ impl Orders {
     pub async fn follow(&self, order: &StoredOrder) {
         self.changed.note(&order.sale);
         if let Err(error) = self.try_follow(order).await {
-            warn!(order = %order.id, status = order.status.word(), %error, "Redis did not follow");
+            warn!(order = %order.id, status = order.status.label(), %error, "cannot update Redis; the reconciler retries");
         }
     }
 
@@ -391,7 +398,7 @@ impl Orders {
         if order.status != OrderStatus::Unpaid
             && let Err(error) = self.store.mark_followed(&order.id, order.status).await
         {
-            warn!(order = %order.id, %error, "not noted that Redis has followed");
+            warn!(order = %order.id, %error, "cannot record in SQL that Redis is up to date");
         }
         Ok(())
     }
@@ -443,7 +450,7 @@ impl Orders {
             .is_barred(sale, user, now_ms())
             .await?
         {
-            self.ledger.unbar(sale, shard, user).await?;
+            self.ledger.unblock_user(sale, shard, user).await?;
             // Blocked, or in another cooldown, since SQL was asked: the unblocking must not outlast that.
             if self
                 .store
@@ -460,7 +467,7 @@ impl Orders {
     /// As with [`Orders::follow`].
     async fn release(&self, ticket: &Ticket, kind: ReleaseKind) {
         if let Err(error) = self.ledger.release(ticket, kind).await {
-            warn!(claim = %ticket.claim_id(), %error, "not released");
+            warn!(claim = %ticket.claim_id(), %error, "cannot release the claim");
         }
     }
 }
@@ -475,7 +482,7 @@ pub enum NotFollowed {
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
     /// It has lost the order's shard: it follows when that is rebuilt.
-    #[error("Redis has lost the order's shard, which is not rebuilt yet")]
+    #[error("Redis has lost the order's shard, and it is not rebuilt yet")]
     Cold,
 }
 
@@ -492,7 +499,7 @@ pub async fn follow_order(ledger: &Ledger, order: &StoredOrder) -> Result<(), No
             };
             // A cold shard has no claim to settle, and gets the order when it is rebuilt.
             ledger.settle(order, deduction).await?;
-            Followed::Done
+            FollowUpReply::Done
         }
         OrderStatus::Paid => {
             // An open claim is settled with its units; a deferred order is charged for them.
@@ -502,7 +509,7 @@ pub async fn follow_order(ledger: &Ledger, order: &StoredOrder) -> Result<(), No
         OrderStatus::Cancelled | OrderStatus::Expired => ledger.cancel(order).await?,
     };
     match followed {
-        Followed::Cold => Err(NotFollowed::Cold),
-        Followed::Done | Followed::Nothing => Ok(()),
+        FollowUpReply::Cold => Err(NotFollowed::Cold),
+        FollowUpReply::Done | FollowUpReply::Nothing => Ok(()),
     }
 }

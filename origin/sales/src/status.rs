@@ -12,48 +12,48 @@ use super::store::{SaleStore, SaleTotals, StoredSale};
 use crate::model::sale::SaleFields;
 use weir_origin_core::unavailable::Unavailable;
 
-/// A sale, without what Redis holds of it.
+/// A sale, without its state in Redis.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Sale)]
 pub struct SaleSummary {
-    /// Its name.
+    /// Its id.
     #[schema(value_type = String)]
     pub id: SaleId,
-    /// What its operator has set.
+    /// Fields set by operators.
     #[serde(flatten)]
     pub fields: SaleFields,
-    /// Units that SQL has not sold.
+    /// Units not sold according to SQL.
     pub remaining: u64,
-    /// Over how many shards the stock is spread.
+    /// Number of stock shards.
     pub shard_count: u32,
-    /// The operator's switch of this sale.
+    /// This sale's switch.
     pub state: SaleState,
-    /// The switch that counts: the stricter of this sale's own and that of all sales.
+    /// Effective switch: the stricter of this sale's and the global one.
     pub effective_state: SaleState,
-    /// What the operator has taken out of the way.
+    /// Degraded modes.
     pub degrade: Degrade,
-    /// When it was made.
+    /// Creation time.
     pub created_at_ms: u64,
-    /// When its stock was first put on Redis; null until then.
+    /// Time of the first warm-up; null: not warmed.
     #[schema(required)]
     pub warmed_at_ms: Option<u64>,
-    /// Since when it is archived: it takes no orders, and Redis forgets it; null until then.
+    /// Time of archiving, after which it accepts no orders and is removed from Redis; null: not archived.
     pub archived_at_ms: Option<u64>,
-    /// Since when it is paused: SQL has lost orders of it, and `GET /sales/{id}/lost-orders` lists them; null if it is not.
+    /// Time of the pause, because SQL has lost orders (see `GET /sales/{id}/lost-orders`); null: not paused.
     pub paused_at_ms: Option<u64>,
 }
 
-/// A sale, and what SQL and Redis hold of it.
+/// A sale with its status in SQL and Redis.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct SaleStatus {
     /// The sale.
     #[serde(flatten)]
     pub summary: SaleSummary,
-    /// Orders in SQL that are unpaid or paid.
+    /// Unpaid and paid orders in SQL.
     pub orders: u64,
-    /// Units that SQL has taken from the stock for them.
+    /// Units deducted for them in SQL.
     pub units_ordered: u64,
-    /// What Redis holds, by shard.
+    /// Status in Redis, by shard.
     pub shards: Vec<ShardStatus>,
     /// Whether `Σ stock + Σ held + units_ordered = total`, in which a change of the stock that is under way counts as far
     /// as shards have heard of it.
@@ -63,18 +63,18 @@ pub struct SaleStatus {
     pub balanced: bool,
 }
 
-/// What Redis holds on one shard.
+/// Status of one shard in Redis.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[schema(as = SaleStatusShard)]
 pub struct ShardStatus {
-    /// Units left; null: not warmed, or lost.
+    /// Units in stock; null: not warmed, or lost.
     #[schema(required)]
     pub stock: Option<i64>,
     /// Units in open claims.
     pub held: u64,
     /// Units in settled orders.
     pub bought: u64,
-    /// Raised whenever units come back.
+    /// Increases whenever units return.
     pub epoch: i64,
 }
 

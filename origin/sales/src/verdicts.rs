@@ -16,16 +16,16 @@ use weir_origin_core::redis::{CallError, Redis};
 /// Of how many minutes.
 const MINUTES: u64 = 5;
 
-/// How many requests for a sale got which verdict in the last minutes.
+/// Verdict counts of a sale in the last minutes.
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[schema(as = SaleVerdicts)]
 pub struct Verdicts {
-    /// Of so many minutes, this one among them.
+    /// Number of minutes, including the current one.
     #[schema(minimum = 1)]
     minutes: u64,
-    /// By the verdict's word.
+    /// Counts by verdict.
     decided: BTreeMap<&'static str, u64>,
-    /// What would have been decided, while the sale was in shadow.
+    /// Dry-run counts (`shadow`).
     shadow: BTreeMap<&'static str, u64>,
 }
 
@@ -35,7 +35,7 @@ impl Verdicts {
     /// # Errors
     /// When Redis does not answer.
     pub(super) async fn read(redis: &Redis, sale: &SaleId) -> Result<Self, CallError> {
-        let of = |how: &str, verdict: Verdict| name(&[how, verdict.word(), sale.as_str()]);
+        let of = |how: &str, verdict: Verdict| name(&[how, verdict.label(), sale.as_str()]);
         let names = Verdict::ALL.map(|verdict| [of("decided", verdict), of("shadow", verdict)]);
         let keys = keys::tallies(redis.prefix(), Subject::Sales, now_ms(), MINUTES);
         let commands = keys.map(|key| {
@@ -61,7 +61,7 @@ impl Verdicts {
         for (verdict, [decided, shadow]) in Verdict::ALL.iter().zip(pairs) {
             for (map, count) in [(&mut self.decided, decided), (&mut self.shadow, shadow)] {
                 if let Some(count) = count {
-                    *map.entry(verdict.word()).or_default() += count;
+                    *map.entry(verdict.label()).or_default() += count;
                 }
             }
         }

@@ -35,7 +35,7 @@ type Orders = BTreeMap<UserId, Vec<OrderEntry>>;
 
 /// The outcome of a verification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifySummary {
     /// Users whose orders in Redis were corrected.
     pub corrected: u64,
     /// Users with orders in Redis that SQL does not have. Redis keeps these orders: it has the only list of them.
@@ -52,7 +52,7 @@ impl Verifier {
     ///
     /// # Errors
     /// When SQL or Redis does not answer.
-    pub async fn verify(&self, sale: &SaleId, shard: u32) -> Result<Verified, Unavailable> {
+    pub async fn verify(&self, sale: &SaleId, shard: u32) -> Result<VerifySummary, Unavailable> {
         let before = self.ledger.audit(sale, shard).await?;
         let mut in_sql = self.orders(sale, shard).await?;
         let sums = before.with_orders(in_sql.values().flatten());
@@ -80,18 +80,18 @@ impl Verifier {
         if differing.is_empty() && sums != before {
             // Redis was made to forget a key, and the sums still count what it held.
             let done = self.ledger.write_sums(sale, shard, &sums).await?;
-            warn!(%sale, shard, done, "the sums of a shard's orders are written anew");
+            warn!(%sale, shard, done, "rewrote a shard's order sums");
         }
         let verified = self.correct(sale, shard, &differing).await?;
         if verified.corrected > 0 {
             let corrected = verified.corrected;
-            warn!(%sale, shard, corrected, "Redis knew other orders of users than SQL");
+            warn!(%sale, shard, corrected, "order counts of users differed between Redis and SQL; repaired");
         }
         Ok(verified)
     }
 
     /// Corrects those of `users` of whom Redis knows other orders than SQL, and who hold no claim. Orders that SQL does not have at
-    /// all stay: see [`Verified::lost`].
+    /// all stay: see [`VerifySummary::lost`].
     ///
     /// # Errors
     /// When SQL or Redis does not answer.
@@ -100,8 +100,8 @@ impl Verifier {
         sale: &SaleId,
         shard: u32,
         users: &[UserId],
-    ) -> Result<Verified, Unavailable> {
-        let mut verified = Verified::default();
+    ) -> Result<VerifySummary, Unavailable> {
+        let mut verified = VerifySummary::default();
         for users in users.chunks(PAGE_LEN) {
             // Redis first: what changes after it was seen is not overwritten.
             let seen = self.ledger.settled(sale, shard, users).await?;

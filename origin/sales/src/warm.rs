@@ -29,7 +29,7 @@ const CLOCK_SKEW_MS: u64 = 60 * 1000;
 
 /// What a warm-up did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Warmed {
+pub struct WarmSummary {
     /// The sale's shards.
     pub shards: u32,
     /// How many of them got their stock just now; the others held it already.
@@ -44,8 +44,7 @@ pub enum WarmError {
     UnknownSale,
     /// A shard holds no stock although claims may have been made.
     #[error(
-        "shard {shard} holds no stock in Redis although claims may have been made: Redis has lost \
-         data, and warming the sale now could make units twice"
+        "shard {shard} has no stock in Redis, but claims may exist: Redis has lost data, and warming the sale now could oversell it"
     )]
     StockLost {
         /// The first such shard.
@@ -53,15 +52,14 @@ pub enum WarmError {
     },
     /// A shard of a sale that was never warmed holds something.
     #[error(
-        "shard {shard} holds stock or claims in Redis that are not this sale's: another sale of \
-         this name has left them there; use another sale id, another key prefix, or an empty Redis"
+        "shard {shard} has stock or claims in Redis from another sale with this id: use another sale id, another key prefix, or an empty Redis"
     )]
     NotOurs {
         /// The first such shard.
         shard: u32,
     },
     /// Gateways know as many sales as they can.
-    #[error("{SALES_MAX} warmed sales have not ended yet: gateways take no more")]
+    #[error("{SALES_MAX} warmed sales have not ended yet, the maximum for gateways")]
     CatalogueFull,
     /// SQL did not answer.
     #[error(transparent)]
@@ -115,7 +113,7 @@ impl Warmer {
     ///
     /// # Errors
     /// See [`WarmError`].
-    pub async fn warm(&self, id: &SaleId) -> Result<Warmed, WarmError> {
+    pub async fn warm(&self, id: &SaleId) -> Result<WarmSummary, WarmError> {
         let _turn = self.turn.lock().await;
         let totals = self.store.totals(id).await?.ok_or(WarmError::UnknownSale)?;
         self.check_room(id).await?;
@@ -131,7 +129,7 @@ impl Warmer {
         self.publisher.publish().await?;
         let shards = totals.stored.sale.shards;
         info!(sale = %id, shards, filled, "warmed");
-        Ok(Warmed { shards, filled })
+        Ok(WarmSummary { shards, filled })
     }
 
     async fn check_room(&self, id: &SaleId) -> Result<(), WarmError> {

@@ -34,10 +34,11 @@ use weir_origin_core::http::client::HttpClient;
 /// Connections beyond it wait until one ends: an origin has a few, and each worker of a gateway has some.
 const CONNECTIONS_MAX: usize = 1_024;
 
-/// How the proxy is started. The edge secret comes by the environment, as the origin's.
+/// Run a Redis-compatible proxy for stock and click limits in edge objects. It reads the edge secret from the
+/// environment, like the origin.
 #[derive(Clone, Debug, Args)]
 pub struct ShardProxyCommand {
-    /// Where it listens. Whoever reaches it may change the stock: origin and gateways, and nobody else
+    /// Listen address. Any client can change the stock: allow only the origin and gateways
     #[arg(
         long,
         env = "WEIR_SHARD_PROXY_LISTEN",
@@ -45,15 +46,15 @@ pub struct ShardProxyCommand {
     )]
     pub proxy_listen: SocketAddr,
 
-    /// The edge that has the shards: https://HOST or https://HOST:PORT, or the same with http
+    /// Edge with the shards: https://HOST or https://HOST:PORT, or the same with http
     #[arg(long, env = "WEIR_SHARDS_URL")]
     pub shards_url: String,
 
-    /// The authority that signed the edge's certificate, in PEM, if it is not one of the system's
+    /// PEM file with the CA of the edge; unset: the system's CAs
     #[arg(long, env = "WEIR_SHARDS_CA")]
     pub shards_ca: Option<PathBuf>,
 
-    /// What it is called in stamps: 1 to 64 of a-z, 0-9 and -
+    /// Name of this proxy in signed requests: 1 to 64 of a-z, 0-9 and -
     #[arg(long, env = "WEIR_SHARD_PROXY_NAME", default_value = "shard-proxy")]
     pub proxy_name: String,
 }
@@ -75,21 +76,21 @@ pub async fn run(
     let shards = Arc::new(Shards::new(client, keys, name.as_str(), key_prefix));
     let listener = TcpListener::bind(command.proxy_listen);
     let listener = listener.await.context("--proxy-listen")?;
-    info!(version = weir_version::LONG, listen = %listener.local_addr()?, %redis, "shards are reached");
+    info!(version = weir_version::LONG, listen = %listener.local_addr()?, %redis, "shard proxy listening");
     let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let permit = Arc::clone(&free).acquire_owned().await?;
         let client = match listener.accept().await {
             Ok((client, _)) => client,
             Err(error) => {
-                warn!(%error, "a connection could not be accepted");
+                warn!(%error, "cannot accept a connection");
                 continue;
             }
         };
         let session = Session::new(client, redis.clone(), Arc::clone(&shards));
         tokio::spawn(async move {
             if let Err(error) = session.serve().await {
-                debug!("a connection has ended: {error:#}");
+                debug!("connection closed: {error:#}");
             }
             drop(permit);
         });
@@ -101,6 +102,6 @@ fn address(url: &str) -> Result<String> {
     let info = url.into_connection_info()?;
     match info.addr() {
         ConnectionAddr::Tcp(host, port) => Ok(format!("{host}:{port}")),
-        _ => bail!("must be redis://<host>:<port>: the proxy stands beside its Redis, without TLS"),
+        _ => bail!("must be redis://<host>:<port>: the proxy connects to its Redis without TLS"),
     }
 }

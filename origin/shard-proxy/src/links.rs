@@ -25,13 +25,13 @@ pub(super) enum Step {
     Both {
         commands: Vec<u8>,
         count: usize,
-        joined: Joined,
+        joined: ReplyChoice,
     },
 }
 
 /// Which reply counts of the object's and of Redis'.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Joined {
+pub(super) enum ReplyChoice {
     /// Redis'.
     Redis,
     /// The object's, unless it has none.
@@ -62,9 +62,11 @@ pub(super) fn on_link<'w>(prefix: &str, words: &[&'w [u8]]) -> Option<(&'w str, 
     let step = match (key.strip_prefix(link.as_bytes())?, name) {
         (b"", b"GET" | b"EVAL" | b"EVALSHA") => Step::Look,
         (b"", b"SET") => written(link, words)?,
-        (b"", b"UNLINK") | (CLICKS, b"UNLINK" | b"PEXPIRE" | b"PERSIST") => as_it_is(Joined::Redis),
-        (CLICKS, b"EVAL" | b"EVALSHA") => as_it_is(Joined::Back),
-        (CLICKS, b"GET") => as_it_is(Joined::Object),
+        (b"", b"UNLINK") | (CLICKS, b"UNLINK" | b"PEXPIRE" | b"PERSIST") => {
+            as_it_is(ReplyChoice::Redis)
+        }
+        (CLICKS, b"EVAL" | b"EVALSHA") => as_it_is(ReplyChoice::Back),
+        (CLICKS, b"GET") => as_it_is(ReplyChoice::Object),
         (CLICKS, b"SET") => Step::Object,
         _ => return None,
     };
@@ -94,7 +96,7 @@ fn written(link: &str, words: &[&[u8]]) -> Option<Step> {
     Some(Step::Both {
         commands,
         count,
-        joined: Joined::New,
+        joined: ReplyChoice::New,
     })
 }
 
@@ -131,9 +133,9 @@ pub(super) fn is_error(reply: &[u8]) -> bool {
     reply.first() == Some(&b'-')
 }
 
-impl Joined {
+impl ReplyChoice {
     /// The reply of the two.
-    pub(super) fn of(self, object: Vec<u8>, redis: Vec<u8>) -> Vec<u8> {
+    pub(super) fn choose(self, object: Vec<u8>, redis: Vec<u8>) -> Vec<u8> {
         let is_nothing = matches!(decode(&object), Ok((Value::Null, _)));
         match self {
             _ if is_error(&redis) => redis,
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_with_a_maximum_goes_into_the_object_and_a_word_into_redis() {
+    fn limited_record_goes_to_object_and_marker_to_redis() {
         let new = step(&[b"SET", LINK, b"0 5 {}", b"PX", b"9", b"NX"]);
         let Some(Step::Both {
             commands, count, ..
@@ -207,20 +209,20 @@ mod tests {
 
     #[test]
     fn two_replies_are_one() {
-        let of = |joined: Joined, object: &[u8], redis: &[u8]| {
-            String::from_utf8(joined.of(object.to_vec(), redis.to_vec())).unwrap()
+        let of = |joined: ReplyChoice, object: &[u8], redis: &[u8]| {
+            String::from_utf8(joined.choose(object.to_vec(), redis.to_vec())).unwrap()
         };
-        assert_eq!(of(Joined::New, b"$-1\r\n", b"+OK\r\n"), "$-1\r\n");
-        assert_eq!(of(Joined::New, b"+OK\r\n", b"$-1\r\n"), "$-1\r\n");
-        assert_eq!(of(Joined::New, b"+OK\r\n", b"+OK\r\n"), "+OK\r\n");
-        assert_eq!(of(Joined::Back, b":1\r\n", b":0\r\n"), ":1\r\n");
-        assert_eq!(of(Joined::Back, b":0\r\n", b":1\r\n"), ":1\r\n");
+        assert_eq!(of(ReplyChoice::New, b"$-1\r\n", b"+OK\r\n"), "$-1\r\n");
+        assert_eq!(of(ReplyChoice::New, b"+OK\r\n", b"$-1\r\n"), "$-1\r\n");
+        assert_eq!(of(ReplyChoice::New, b"+OK\r\n", b"+OK\r\n"), "+OK\r\n");
+        assert_eq!(of(ReplyChoice::Back, b":1\r\n", b":0\r\n"), ":1\r\n");
+        assert_eq!(of(ReplyChoice::Back, b":0\r\n", b":1\r\n"), ":1\r\n");
         assert_eq!(
-            of(Joined::Back, b":1\r\n", b"-NOSCRIPT\r\n"),
+            of(ReplyChoice::Back, b":1\r\n", b"-NOSCRIPT\r\n"),
             "-NOSCRIPT\r\n"
         );
         assert_eq!(
-            of(Joined::Object, b"$-1\r\n", b"$1\r\n3\r\n"),
+            of(ReplyChoice::Object, b"$-1\r\n", b"$1\r\n3\r\n"),
             "$1\r\n3\r\n"
         );
         assert!(leads_to_object(b"*3\r\n$9\r\nin-object\r\n:-1\r\n:-1\r\n"));

@@ -32,11 +32,11 @@ const NOT_HERE: [&[u8]; 7] = [
 
 /// As a Redis that speaks RESP2 alone says: clients fall back to that.
 const NOT_HERE_REPLY: &[u8] =
-    b"-NOPROTO the shard proxy speaks RESP2, and nothing but single commands\r\n";
+    b"-NOPROTO the shard proxy supports only RESP2 and single commands\r\n";
 
 /// Where a command goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Way {
+enum CommandRoute {
     Redis,
     Shard(String),
     /// An object has a part in it, of this name.
@@ -47,7 +47,7 @@ enum Way {
 
 /// Commands that go one way, in their order.
 struct Group {
-    way: Way,
+    way: CommandRoute,
     /// Which they are of those that came at once.
     places: Vec<usize>,
     bytes: Vec<u8>,
@@ -80,7 +80,7 @@ impl Session {
             let (groups, used) = self.sorted(&received)?;
             received.drain(..used);
             if groups.is_empty() {
-                ensure!(received.len() <= COMMANDS_LEN_MAX, "a command is too long");
+                ensure!(received.len() <= COMMANDS_LEN_MAX, "command too long");
                 if !read_some(&mut self.client, &mut received).await? {
                     return Ok(());
                 }
@@ -97,9 +97,10 @@ impl Session {
         while let Some(rest) = received.get(used..)
             && let Some((command, length)) = whole(rest)?
         {
-            let way = self.way(&command)?;
+            let way = self.command_route(&command)?;
             let bytes = rest.get(..length).unwrap_or_default();
-            let is_of = |group: &&mut Group| group.way == way && !matches!(way, Way::Link(..));
+            let is_of =
+                |group: &&mut Group| group.way == way && !matches!(way, CommandRoute::Link(..));
             match groups.iter_mut().find(is_of) {
                 Some(group) => {
                     group.places.push(place);
@@ -117,20 +118,23 @@ impl Session {
         Ok((groups, used))
     }
 
-    fn way(&self, command: &Value) -> Result<Way> {
+    fn command_route(&self, command: &Value) -> Result<CommandRoute> {
         let Value::Array(values) = command else {
-            anyhow::bail!("no command");
+            anyhow::bail!("invalid command");
         };
         let words: Option<Vec<&[u8]>> = values.iter().map(word).collect();
-        let words = words.context("no command")?;
-        let name = words.first().context("no command")?.to_ascii_uppercase();
+        let words = words.context("invalid command")?;
+        let name = words
+            .first()
+            .context("invalid command")?
+            .to_ascii_uppercase();
         if let Some((link, step)) = self.shards.of_link(&words) {
-            return Ok(Way::Link(link.to_owned(), step));
+            return Ok(CommandRoute::Link(link.to_owned(), step));
         }
-        Ok(match self.shards.of(&words) {
-            Some(shard) => Way::Shard(shard.to_owned()),
-            None if NOT_HERE.contains(&&*name) => Way::Here,
-            None => Way::Redis,
+        Ok(match self.shards.shard_of(&words) {
+            Some(shard) => CommandRoute::Shard(shard.to_owned()),
+            None if NOT_HERE.contains(&&*name) => CommandRoute::Here,
+            None => CommandRoute::Redis,
         })
     }
 
@@ -141,14 +145,14 @@ impl Session {
         let (mut of_objects, mut of_redis, mut on_links) = (Vec::new(), Vec::new(), Vec::new());
         for group in groups {
             match &group.way {
-                Way::Here => place(
+                CommandRoute::Here => place(
                     &NOT_HERE_REPLY.repeat(group.places.len()),
                     &group.places,
                     &mut replies,
                 )?,
-                Way::Redis => of_redis.push(group),
-                Way::Shard(object) => of_objects.push((object.clone(), group)),
-                Way::Link(..) => on_links.push(OnLink::of(group)?),
+                CommandRoute::Redis => of_redis.push(group),
+                CommandRoute::Shard(object) => of_objects.push((object.clone(), group)),
+                CommandRoute::Link(..) => on_links.push(RoutedLinkCommand::from_group(group)?),
             }
         }
         for on_link in &on_links {
@@ -188,7 +192,7 @@ impl Session {
     async fn ask_redis(
         &mut self,
         groups: &[Group],
-        on_links: &[OnLink],
+        on_links: &[RoutedLinkCommand],
         replies: &mut [Vec<u8>],
     ) -> Result<()> {
         let (mut commands, mut count) = (Vec::new(), 0);
@@ -219,22 +223,26 @@ impl Session {
             let own = own.into_iter().next().unwrap_or_default();
             if let Some(reply) = replies.get_mut(on_link.place) {
                 *reply = match &on_link.step {
-                    Step::Both { joined, .. } => joined.of(std::mem::take(reply), own),
+                    Step::Both { joined, .. } => joined.choose(std::mem::take(reply), own),
                     Step::Look | Step::Object => own,
                 };
             }
         }
-        ensure!(rest.is_empty(), "there are more replies than commands");
+        ensure!(rest.is_empty(), "more replies than commands");
         Ok(())
     }
 
     /// Asks the objects to which Redis has led, and has Redis say so for as long as the links live.
-    async fn follow(&mut self, on_links: &[OnLink], replies: &mut [Vec<u8>]) -> Result<()> {
-        let leads = |on_link: &&OnLink| {
+    async fn follow(
+        &mut self,
+        on_links: &[RoutedLinkCommand],
+        replies: &mut [Vec<u8>],
+    ) -> Result<()> {
+        let leads = |on_link: &&RoutedLinkCommand| {
             let reply = replies.get(on_link.place);
             on_link.step == Step::Look && reply.is_some_and(|reply| leads_to_object(reply))
         };
-        let led: Vec<&OnLink> = on_links.iter().filter(leads).collect();
+        let led: Vec<&RoutedLinkCommand> = on_links.iter().filter(leads).collect();
         let mut asked = Vec::new();
         for on_link in &led {
             merge(&mut asked, &on_link.link, &on_link.group());
@@ -256,16 +264,16 @@ impl Session {
 }
 
 /// A command in which an object has a part.
-struct OnLink {
+struct RoutedLinkCommand {
     place: usize,
     link: String,
     bytes: Vec<u8>,
     step: Step,
 }
 
-impl OnLink {
-    fn of(group: Group) -> Result<Self> {
-        let Way::Link(link, step) = group.way else {
+impl RoutedLinkCommand {
+    fn from_group(group: Group) -> Result<Self> {
+        let CommandRoute::Link(link, step) = group.way else {
             anyhow::bail!("it is on no link");
         };
         Ok(Self {
@@ -279,7 +287,7 @@ impl OnLink {
     /// The command as it came, for the object.
     fn group(&self) -> Group {
         Group {
-            way: Way::Shard(self.link.clone()),
+            way: CommandRoute::Shard(self.link.clone()),
             places: vec![self.place],
             bytes: self.bytes.clone(),
         }
@@ -321,7 +329,7 @@ fn merge(asked: &mut Vec<(String, Group)>, object: &str, more: &Group) {
 /// Each of these replies to the place of its command.
 fn place(said: &[u8], places: &[usize], replies: &mut [Vec<u8>]) -> Result<()> {
     let rest = placed(said, places, replies)?;
-    ensure!(rest.is_empty(), "there are more replies than commands");
+    ensure!(rest.is_empty(), "more replies than commands");
     Ok(())
 }
 
@@ -329,7 +337,7 @@ fn place(said: &[u8], places: &[usize], replies: &mut [Vec<u8>]) -> Result<()> {
 fn placed<'s>(said: &'s [u8], places: &[usize], replies: &mut [Vec<u8>]) -> Result<&'s [u8]> {
     let mut rest = said;
     for at in places {
-        let (_, length) = whole(rest)?.context("a reply is missing")?;
+        let (_, length) = whole(rest)?.context("missing reply")?;
         let (reply, after) = rest.split_at(length);
         if let Some(to) = replies.get_mut(*at) {
             *to = reply.to_vec();
@@ -381,10 +389,10 @@ impl Redis {
         let mut framer = weir_base::resp::Framer::new(weir_base::resp::Direction::Replies);
         let (mut replies, mut read, mut frames) = (Vec::new(), 0, 0);
         while frames < count {
-            ensure!(replies.len() <= REPLIES_LEN_MAX, "Redis says too much");
+            ensure!(replies.len() <= REPLIES_LEN_MAX, "reply of Redis too long");
             ensure!(
                 read_some(&mut stream, &mut replies).await?,
-                "Redis has gone"
+                "Redis closed the connection"
             );
             let more = replies.get(read..).unwrap_or_default();
             let progress = framer.advance(more, count - frames)?;

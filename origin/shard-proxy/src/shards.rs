@@ -45,7 +45,7 @@ impl Shards {
     }
 
     /// The shard that a command is about, if it is about one.
-    pub(super) fn of<'w>(&self, words: &[&'w [u8]]) -> Option<&'w str> {
+    pub(super) fn shard_of<'w>(&self, words: &[&'w [u8]]) -> Option<&'w str> {
         ShardKeys::of_command(&self.key_prefix, words)
     }
 
@@ -60,7 +60,7 @@ impl Shards {
     /// When it is not known whether they have run.
     pub(super) async fn run(&self, shard: &str, commands: &[u8], count: usize) -> Result<Vec<u8>> {
         let Ok(commands) = ObjectCommands::from_redis(commands, shard.as_bytes()) else {
-            return Ok(refused("no command", shard, count));
+            return Ok(refused("invalid command", shard, count));
         };
         let commands = commands.to_json();
         let sha256 = hex::encode(digest(&SHA256, commands.as_bytes()));
@@ -84,14 +84,14 @@ impl Shards {
         let client = &self.client;
         let answer = client.send(Method::POST, &path, &headers, body, REPLIES_LEN_MAX);
         let answer = tokio::time::timeout(LIMIT, answer).await;
-        let (status, replies) = answer.context("the edge has not answered in time")??;
+        let (status, replies) = answer.context("timeout waiting for the edge")??;
         match status {
             StatusCode::OK => Ok(replies.to_vec()),
             // Before anything ran, as a Redis says who may not.
             StatusCode::BAD_REQUEST | StatusCode::FORBIDDEN => {
                 Ok(refused(&status.to_string(), shard, count))
             }
-            status => bail!("the edge has answered {status} for {shard}"),
+            status => bail!("the edge answered {status} for {shard}"),
         }
     }
 
@@ -99,13 +99,16 @@ impl Shards {
     fn id(&self) -> Result<String> {
         let mut bytes = [0; 16];
         let filled = self.random.fill(&mut bytes);
-        ensure!(filled.is_ok(), "there is no randomness");
+        ensure!(
+            filled.is_ok(),
+            "no random numbers from the operating system"
+        );
         Ok(hex::encode(bytes))
     }
 }
 
 /// So many errors: nothing has run.
 fn refused(why: &str, shard: &str, count: usize) -> Vec<u8> {
-    let error = format!("-NOPERM the edge has refused it: {why} of {shard}\r\n");
+    let error = format!("-NOPERM the edge refused it: {why} of {shard}\r\n");
     error.repeat(count).into_bytes()
 }

@@ -262,7 +262,7 @@ async fn a_key_opens_what_its_scopes_say_until_it_ends() {
 }
 
 #[tokio::test]
-async fn a_session_is_opened_by_a_key_and_changes_nothing_for_other_sites() {
+async fn session_is_opened_by_key_and_ignores_other_sites() {
     let world = World::new().await;
     let (id, operator) = world
         .key(json!({ "name": "Olga", "role": "operator" }))

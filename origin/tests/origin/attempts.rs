@@ -35,7 +35,7 @@ async fn post(world: &World, ticket: &Ticket, key: &str, body: impl Into<Body>) 
 }
 
 #[tokio::test]
-async fn a_retry_whose_order_was_made_gets_it_again_and_not_a_second_unit() {
+async fn retry_gets_the_existing_order_and_no_second_unit() {
     let world = world(8).await;
     let first = world.claim("s", "alice").await;
     let made = post(&world, &first, "\"k-1\"", "{}").await;
@@ -186,7 +186,7 @@ async fn a_request_that_cannot_be_read_gives_its_claim_up() {
 }
 
 #[tokio::test]
-async fn redis_knows_the_attempt_that_it_granted_also_after_it_was_rebuilt() {
+async fn redis_knows_the_granted_attempt_after_rebuild() {
     let world = world(1).await;
     let key = IdempotencyKey::read(b"k").unwrap();
     let first = world.try_attempt("s", "alice", Some(key.tag()), 2).await;

@@ -38,7 +38,7 @@ async fn get(world: &World, path: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_refund_ends_the_order_gives_its_unit_back_once_and_names_the_money() {
+async fn refund_ends_order_releases_unit_once_and_states_amount() {
     for payment in ["at_order", "at_payment"] {
         let world = World::with_outbox().await;
         world.sale_with("s", 4, json!({ "payment": payment })).await;

@@ -10,7 +10,7 @@ use weir_stack::certificates::Certificates;
 use weir_stack::envoy::EnvoyConfig;
 use weir_stack::native::Host;
 use weir_stack::redis::{Lock, RedisOptions, RedisServer};
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{ports, tools};
 
 use crate::support::{self, SECRET, TOKEN};
@@ -88,7 +88,7 @@ async fn a_right_set_up_has_no_finding_and_each_mistake_has_its_line() {
     assert_eq!(right.status.code(), Some(0), "{right:?}");
     let said = String::from_utf8(right.stderr).unwrap();
     assert!(
-        said.contains("nothing is wrong") && said.contains("Redis at "),
+        said.contains("no findings") && said.contains("Redis at "),
         "{said}"
     );
 
@@ -255,7 +255,7 @@ async fn the_gateways_password_is_tried() {
     let wrong = with("wrong");
     assert_eq!(check_of(&wrong), "redis-refuses");
     assert!(
-        lines(&wrong)[0].contains("gateways' user gate"),
+        lines(&wrong)[0].contains("gateways' user \"gate\""),
         "{wrong:?}"
     );
     set(&set_up.redis_url, "ACL SETUSER gate -hmget").await;
@@ -361,7 +361,7 @@ async fn tls_set_up() -> (SetUp, Certificates) {
         lock: Some(lock),
         ..RedisOptions::durable(port, &dir.path().join("redis"), &log)
     };
-    let tool = tools::Redis::find_or_get(&mut Silent).unwrap();
+    let tool = tools::Redis::find_or_get(&mut SilentReporter).unwrap();
     let redis = RedisServer::start_with(&tool, &options).await.unwrap();
     let config = EnvoyConfig::shipped().and_then(|config| {
         let config = config.host(Host::Wasm).redis_tls(&certificates.ca)?;

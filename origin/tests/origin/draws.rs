@@ -147,7 +147,7 @@ async fn only_who_is_drawn_buys_and_anybody_can_compute_who_that_is() {
             .unwrap();
         let place = winners.iter().find(|(_, winner)| *winner == name);
         match place {
-            Some((place, _)) => assert!(line.ends_with(&format!("place {place}, won")), "{line}"),
+            Some((place, _)) => assert!(line.ends_with(&format!("rank {place}, won")), "{line}"),
             None => assert!(line.ends_with("not won"), "{line}"),
         }
         // Gateways know the same, and SQL would refuse what they do not.
@@ -166,7 +166,7 @@ async fn only_who_is_drawn_buys_and_anybody_can_compute_who_that_is() {
 }
 
 #[tokio::test]
-async fn two_origins_that_draw_and_one_that_dies_in_the_middle_draw_the_same() {
+async fn concurrent_and_interrupted_draws_give_the_same_result() {
     let world = world().await;
     enter_all(&world).await;
     end_reservations(&world).await;

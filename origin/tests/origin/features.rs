@@ -15,7 +15,7 @@ use crate::support::{self, TOKEN, sale_json};
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
 /// An origin of these features, running.
-struct Small {
+struct FeatureOrigin {
     process: Process,
     program: PathBuf,
     public: String,
@@ -23,7 +23,7 @@ struct Small {
     database: String,
 }
 
-impl Small {
+impl FeatureOrigin {
     async fn start(features: &str, dir: &Path, redis_url: &str, flags: &[&str]) -> Self {
         let program = build::origin_with(features).unwrap();
         let (port, admin_port) = (ports::free().unwrap(), ports::free().unwrap());
@@ -106,7 +106,7 @@ async fn origin_with_links_alone_makes_and_answers_links() {
     let log = dir.path().join("log");
     let flags = ["--links", domains.to_str().unwrap(), "--links-log"];
     let flags = [flags.as_slice(), &[log.to_str().unwrap()]].concat();
-    let origin = Small::start("links", dir.path(), &redis.url(), &flags).await;
+    let origin = FeatureOrigin::start("links", dir.path(), &redis.url(), &flags).await;
     let target = json!({ "target": "https://example.com/a" });
     let (status, link) = origin.ask("POST", "/links", &target).await;
     assert_eq!(status, 201, "{link}");
@@ -124,7 +124,7 @@ async fn origin_with_links_alone_makes_and_answers_links() {
 async fn origin_with_sales_and_limits_warms_a_sale_and_shows_limits() {
     let dir = tempfile::tempdir().unwrap();
     let redis = support::redis(&dir).await;
-    let origin = Small::start("sales,limits", dir.path(), &redis.url(), &[]).await;
+    let origin = FeatureOrigin::start("sales,limits", dir.path(), &redis.url(), &[]).await;
     let (status, sale) = origin.ask("POST", "/sales", &sale_json("s", 8)).await;
     assert_eq!(status, 201, "{sale}");
     let (status, warm) = origin.ask("POST", "/sales/s/warm", &json!({})).await;

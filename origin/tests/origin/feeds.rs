@@ -11,10 +11,10 @@ use weir_base::key::{KeyRing, SigningKey};
 use weir_base::stamp::Stamp;
 use weir_link::code::LinkId;
 use weir_link::feed::{Cursor, DomainList, Links, Page, State};
-use weir_link::record::{Guard, Link};
+use weir_link::record::{Link, PasswordGuard};
 use weir_origin::clock::now_ms;
 use weir_origin::links::store::NewLink;
-use weir_sale::feed::{Known, SaleList};
+use weir_sale::feed::{SaleList, SaleListCache};
 
 use crate::support::World;
 
@@ -158,7 +158,7 @@ async fn what_only_a_gateway_may_answer_is_marked_and_not_told() {
     };
     insert(&world, "counted", &counted).await;
     let guarded = Link {
-        guard: Some(Guard::new("secret.example")),
+        guard: Some(PasswordGuard::new("secret.example")),
         ..plain.clone()
     };
     insert(&world, "living", &living).await;
@@ -178,7 +178,7 @@ async fn what_only_a_gateway_may_answer_is_marked_and_not_told() {
 }
 
 #[tokio::test]
-async fn with_maxima_in_objects_edges_are_told_of_them_and_where_they_stand() {
+async fn edges_learn_of_click_limits_and_their_objects() {
     let mut world = world().await;
     world.origin = world.origin.with_maxima_in_objects(true);
     let world = world.and_edges(keys());
@@ -371,7 +371,7 @@ async fn the_sold_out_feed_is_the_catalogue_and_grows_with_it() {
     let first: Document<SaleList> = read(&world, SOLD_OUT).await;
     assert_eq!(first.body.sold_out().count(), 0);
     assert_eq!(first.body.catalogue.sales.len(), 1);
-    let mut known = Known::default();
+    let mut known = SaleListCache::default();
     known.take(first.clone(), now_ms()).unwrap();
 
     let ticket = world.claim("s", "alice").await;

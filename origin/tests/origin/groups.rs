@@ -149,7 +149,7 @@ async fn what_is_no_group_is_told() {
         ),
         (
             json!({ "id": "acme--g", "user_cap": 1 }),
-            "group: must be the same tenant's",
+            "group: must belong to the sale's tenant",
         ),
     ] {
         let mut body = sale_json("s", 4);

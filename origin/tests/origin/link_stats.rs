@@ -210,7 +210,7 @@ async fn what_makes_no_sense_is_refused_with_its_name() {
         ("/links/abc/qr.svg?light=%23fff", "light: must be a colour"),
         (
             "/links/abc/qr.svg?dark=ffffff&light=000000",
-            "dark must be the darker",
+            "dark must be darker",
         ),
         ("/links/abc/qr.svg?colour=red", "colour"),
     ] {
@@ -268,7 +268,7 @@ async fn cell(world: &World, id: &str, at_ms: u64, count: u32, cell: [&str; 3]) 
 }
 
 #[tokio::test]
-async fn clicks_are_filtered_by_more_than_one_thing_and_scans_are_told_apart() {
+async fn clicks_are_filtered_by_several_fields_and_scans_are_separate() {
     let world = world().await;
     made(&world, "s", "abc").await;
     let at_ms = now_ms();

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use serde_json::Value;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::tools::Promtool;
 
 const DOCUMENTED: &str = include_str!("../../../docs/metrics.md");
@@ -57,7 +57,7 @@ fn expressions() -> Vec<String> {
 #[test]
 fn rules_and_dashboard_name_only_metrics_that_there_are() {
     let cells = DOCUMENTED.lines().filter_map(|line| {
-        let (name, _) = line.strip_prefix("| `")?.split_once('`')?;
+        let (name, _) = line.strip_prefix("- `")?.split_once('`')?;
         Some(name)
     });
     let documented: BTreeSet<&str> = cells.collect();
@@ -83,7 +83,7 @@ fn rules_and_dashboard_name_only_metrics_that_there_are() {
 }
 
 #[test]
-fn each_alert_has_its_paragraph_its_test_and_no_paragraph_is_left_over() {
+fn each_alert_has_a_paragraph_and_a_test_and_none_is_left_over() {
     let alerts: BTreeSet<&str> = values(RULES, "alert").into_iter().collect();
     assert!(alerts.len() > 30, "{alerts:?}");
     let parts = RUNBOOK.split("\n## ").skip(1);
@@ -119,7 +119,7 @@ fn each_alert_has_its_paragraph_its_test_and_no_paragraph_is_left_over() {
 #[test]
 fn the_alerts_fire_for_what_they_are_there_for() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../observe/prometheus");
-    let promtool = match Promtool::find_or_get(&mut Silent) {
+    let promtool = match Promtool::find_or_get(&mut SilentReporter) {
         Ok(promtool) => promtool,
         Err(error) => {
             eprintln!("left out: {error:#}");

@@ -27,7 +27,7 @@ async fn code(world: &World, is_public: bool, method: &str, path: &str) -> Strin
 }
 
 #[tokio::test]
-async fn every_documented_route_is_there_and_no_other_method_of_its_path() {
+async fn each_documented_route_exists_without_further_methods() {
     let world = World::with_sale("s", 1).await;
     let document = document(&world).await;
     for (path, operations) in document["paths"].as_object().unwrap() {
@@ -108,7 +108,7 @@ fn text(value: &Value) -> &str {
 }
 
 #[test]
-fn every_operation_has_a_name_a_description_and_types_with_names() {
+fn each_operation_has_a_name_a_description_and_named_types() {
     let mut names = BTreeSet::new();
     for (operation, says) in operations() {
         let id = text(&says["operationId"]);

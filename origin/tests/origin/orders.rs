@@ -194,7 +194,7 @@ async fn a_claim_on_a_sale_that_sql_does_not_know_is_void() {
 }
 
 #[tokio::test]
-async fn a_claim_that_bears_anothers_name_gets_neither_its_order_nor_its_own() {
+async fn claim_of_another_user_gets_no_order() {
     let world = World::with_sale("s", 8).await;
     let first = world.claim("s", "user-1").await;
     assert_eq!(world.order(&first).await.status, 201);
@@ -211,7 +211,7 @@ async fn a_claim_that_bears_anothers_name_gets_neither_its_order_nor_its_own() {
 
 /// The crash between commit and settlement: the next try of the same claim heals it.
 #[tokio::test]
-async fn an_order_whose_settlement_was_lost_is_settled_by_the_next_try() {
+async fn order_with_lost_settlement_is_settled_by_the_next_try() {
     let world = World::with_sale("s", 8).await;
     let ticket = world.claim("s", "alice").await;
     let placed = world
@@ -222,7 +222,10 @@ async fn an_order_whose_settlement_was_lost_is_settled_by_the_next_try() {
         .place(&ticket, 1)
         .await
         .unwrap();
-    assert!(matches!(placed, weir_origin::sales::store::Placed::New(_)));
+    assert!(matches!(
+        placed,
+        weir_origin::sales::store::OrderOutcome::New(_)
+    ));
     assert_eq!(world.audit(&ticket).await.held, 1);
     assert_eq!(world.order(&ticket).await.status, 200);
     let audit = world.audit(&ticket).await;
@@ -404,7 +407,7 @@ async fn a_release_after_the_order_changes_nothing() {
 
 /// In shadow a request goes on that the gate would have refused: it hears why.
 #[tokio::test]
-async fn what_a_sale_in_shadow_would_refuse_is_refused_for_that_reason() {
+async fn dry_run_refusals_keep_their_reason() {
     let world = World::with_sale("s", 8).await;
     for (word, status, code) in [
         ("sold_out", 409, "sold_out"),
@@ -429,7 +432,7 @@ async fn what_a_sale_in_shadow_would_refuse_is_refused_for_that_reason() {
 
 /// Redis has lost that a user is blocked, and grants a claim.
 #[tokio::test]
-async fn who_is_blocked_in_sql_gets_no_order_whatever_redis_has_forgotten() {
+async fn user_blocked_in_sql_gets_no_order_after_redis_loss() {
     let world = World::with_sale("s", 8).await;
     let ticket = world.claim("s", "mallory").await;
     let store = world.origin.sales().store();

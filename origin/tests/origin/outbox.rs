@@ -20,7 +20,7 @@ use weir_origin::clock::now_ms;
 use weir_origin::http::server::serve;
 use weir_origin::http::webhook::WebhookSender;
 use weir_origin::metrics::Metrics;
-use weir_origin::outbox::{ChangeWebhook, Outbox, OutboxTimes, Sent, SinkName};
+use weir_origin::outbox::{ChangeWebhook, Outbox, OutboxTimes, SendOutcome, SinkName};
 use weir_origin::sales::metrics::SaleMetrics;
 use weir_origin::tenants::NameRange;
 
@@ -180,7 +180,7 @@ async fn world(total: u64, payment: Value) -> World {
 }
 
 #[tokio::test]
-async fn every_change_comes_signed_in_its_order_and_an_order_that_fails_holds_up_no_other() {
+async fn changes_arrive_signed_in_order_and_failure_blocks_no_other() {
     let world = world(8, json!({ "hold": { "pay_within_ms": 400 } })).await;
     let [paid, late, cancelled] = [
         buy(&world, "alice").await,
@@ -251,7 +251,7 @@ async fn every_change_comes_signed_in_its_order_and_an_order_that_fails_holds_up
 }
 
 #[tokio::test]
-async fn two_origins_share_the_work_while_a_receiver_is_slow_and_goes_away() {
+async fn origins_share_work_while_a_receiver_is_slow_and_disappears() {
     let world = world(64, json!("at_order")).await;
     let receiver = Arc::new(Receiver::default());
     *receiver.pause.lock().unwrap() = Duration::from_millis(20);
@@ -286,7 +286,7 @@ async fn two_origins_share_the_work_while_a_receiver_is_slow_and_goes_away() {
 }
 
 #[tokio::test]
-async fn what_an_origin_had_leased_that_died_is_sent_by_another_one_after_the_lease() {
+async fn lease_of_a_dead_origin_is_taken_over_after_it_expires() {
     let world = world(8, json!("at_order")).await;
     let order = buy(&world, "alice").await;
     let queue = world.origin.sales().store().outbox();
@@ -304,7 +304,7 @@ async fn what_an_origin_had_leased_that_died_is_sent_by_another_one_after_the_le
     until_nothing_waits(&world).await;
     // The dead one was only slow: what it says now changes nothing.
     world.pay("alice", &format!("/orders/{order}")).await;
-    let late = Sent {
+    let late = SendOutcome {
         leased: dead[0].clone(),
         next_seq: 3,
         error: None,

@@ -20,7 +20,7 @@ async fn get(origin: &Origin, path: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_committed_is_told_after_a_kill_and_is_in_the_log_of_events() {
+async fn committed_orders_are_published_after_kill_and_are_in_log() {
     let world = World::with_sale("s", 8).await;
     let receiver = Arc::new(Receiver::default());
     // Nobody listens there for a while.

@@ -33,7 +33,7 @@ async fn order(world: &World, ticket: &Ticket, body: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn an_order_says_what_its_sale_wants_or_is_none_and_its_unit_is_free() {
+async fn order_has_a_valid_payload_or_releases_its_unit() {
     let world = world(World::new().await).await;
     let long = json!({ "mail": format!("{}@b", "a".repeat(9_000)), "variant": "M" }).to_string();
     let wrong = r#"{"mail":"Geheim","variant":"XXL"}"#;
@@ -82,7 +82,7 @@ async fn an_order_says_what_its_sale_wants_or_is_none_and_its_unit_is_free() {
 }
 
 #[tokio::test]
-async fn operators_see_it_one_by_one_in_the_list_and_in_the_table_also_of_an_archived_order() {
+async fn operators_see_payloads_everywhere_even_when_archived() {
     let world = world(World::new().await).await;
     world.sale_with("plain", 4, json!({})).await;
     let ticket = world.claim("s", "alice").await;
@@ -159,7 +159,7 @@ async fn an_attempt_with_a_key_is_bound_to_what_it_says() {
 }
 
 #[tokio::test]
-async fn what_a_sale_wants_is_given_with_it_and_changes_until_it_starts() {
+async fn payload_schema_is_part_of_the_sale_and_editable_until_start() {
     let world = World::new().await;
     let bad = json!({ "type": "colour" });
     let mut new = sale_json("s", 4);

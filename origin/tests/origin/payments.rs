@@ -73,7 +73,7 @@ async fn an_order_is_paid_once_and_then_stays() {
 }
 
 #[tokio::test]
-async fn a_cancelled_order_gives_its_unit_back_once_and_its_user_may_buy_again() {
+async fn cancelled_order_releases_its_unit_once_and_user_may_rebuy() {
     let world = world(json!("at_order")).await;
     let path = buy(&world, "alice").await;
     assert_eq!(terms(&world).await, json!([3, 0, 1, 0]));
@@ -110,7 +110,7 @@ async fn somebody_elses_order_is_not_there() {
 }
 
 #[tokio::test]
-async fn who_does_not_pay_in_time_loses_the_order_and_the_sale_reopens() {
+async fn unpaid_order_expires_and_the_sale_reopens() {
     let world = world(json!({ "hold": { "pay_within_ms": 50 } })).await;
     let path = buy(&world, "alice").await;
     let before = epochs(&world).await;
@@ -145,7 +145,7 @@ async fn epochs(world: &World) -> i64 {
 }
 
 #[tokio::test]
-async fn an_order_that_takes_its_unit_at_payment_leaves_it_in_stock_until_then() {
+async fn unit_deducted_at_payment_stays_in_stock_until_then() {
     let world = world(json!("at_payment")).await;
     let path = buy(&world, "alice").await;
     assert_eq!(terms(&world).await, json!([4, 0, 0, 0]));
@@ -156,7 +156,7 @@ async fn an_order_that_takes_its_unit_at_payment_leaves_it_in_stock_until_then()
 }
 
 #[tokio::test]
-async fn an_order_that_was_paid_before_there_were_payments_is_not_paid_again() {
+async fn order_from_before_payments_is_not_paid_again() {
     let world = world(json!("at_order")).await;
     let path = buy(&world, "alice").await;
     let pay = "UPDATE orders SET status = 'paid'";
@@ -377,7 +377,7 @@ async fn money_that_comes_too_late_is_noted_and_given_back() {
 }
 
 #[tokio::test]
-async fn money_for_what_is_sold_out_meanwhile_is_noted_and_the_order_stays() {
+async fn payment_after_sold_out_is_recorded_and_order_stays() {
     let world = World::new().await;
     world
         .sale_with("s", 1, json!({ "payment": "at_payment" }))

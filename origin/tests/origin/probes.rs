@@ -226,7 +226,7 @@ async fn metrics_come_in_the_format_that_a_client_prefers() {
 }
 
 #[tokio::test]
-async fn a_build_a_process_and_latencies_are_shown_by_routes_that_clients_cannot_add_to() {
+async fn build_process_and_latencies_are_shown_on_private_routes() {
     let world = World::with_sale("s", 4).await;
     world.order(&world.claim("s", "alice").await).await;
     for path in ["/a", "/b?c=d", "/orders/one/two"] {

@@ -486,7 +486,7 @@ async fn with_links_alone_it_needs_no_claim_secret_and_has_no_sales() {
     assert_eq!((made, sale), (201, 404));
     let said = std::fs::read_to_string(dir.path().join("said")).unwrap();
     assert!(
-        said.contains("WEIR_CLAIM_SECRET is not set: there are no sales"),
+        said.contains("WEIR_CLAIM_SECRET is not set: sales are disabled"),
         "{said}"
     );
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
-use weir_origin::sales::store::{Cancelled, HoldRules, OrderStatus, Placed};
+use weir_origin::sales::store::{CancelOutcome, HoldRules, OrderOutcome, OrderStatus};
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Audit, LendReply, WipeReply};
 use weir_sale::redis::keys::ShardKeys;
@@ -67,7 +67,7 @@ async fn overdue(world: &World, name: &str) -> Ticket {
 }
 
 #[tokio::test]
-async fn a_claim_that_nobody_ordered_gives_its_unit_back_and_can_never_be_ordered() {
+async fn unordered_claim_releases_its_unit_and_can_never_be_ordered() {
     let world = World::with_sale("s", 8).await;
     let ticket = overdue(&world, "alice").await;
     let fresh = world.claim("s", "bob").await;
@@ -81,7 +81,7 @@ async fn a_claim_that_nobody_ordered_gives_its_unit_back_and_can_never_be_ordere
 }
 
 #[tokio::test]
-async fn open_claims_are_told_apart_by_how_far_their_deadline_has_passed() {
+async fn open_claims_are_classified_by_time_past_deadline() {
     let world = World::with_sale("s", 40).await;
     world.claim("s", "fresh").await;
     for (name, past_ms) in [("a", 5_000), ("b", 30_000), ("c", 30_000), ("d", 90_000)] {
@@ -105,7 +105,7 @@ async fn open_claims_are_told_apart_by_how_far_their_deadline_has_passed() {
 }
 
 #[tokio::test]
-async fn an_order_whose_settlement_was_lost_is_settled_and_not_released() {
+async fn order_with_lost_settlement_is_settled_and_not_released() {
     let world = World::with_sale("s", 8).await;
     let ticket = overdue(&world, "alice").await;
     let placed = world
@@ -117,7 +117,7 @@ async fn an_order_whose_settlement_was_lost_is_settled_and_not_released() {
         .await
         .unwrap();
     assert!(
-        matches!(placed, Placed::New(_)),
+        matches!(placed, OrderOutcome::New(_)),
         "SQL has it, Redis was not told"
     );
     assert_eq!(world.audit(&ticket).await.held, 1);
@@ -129,7 +129,7 @@ async fn an_order_whose_settlement_was_lost_is_settled_and_not_released() {
 }
 
 #[tokio::test]
-async fn a_transfer_that_its_gateway_left_open_is_finished_wherever_it_stopped() {
+async fn transfer_left_open_is_finished_from_any_step() {
     for stops_after_deposit in [false, true] {
         let world = World::with_sale("s", 8).await;
         let ledger = world.origin.sales().ledger();
@@ -198,7 +198,7 @@ async fn what_redis_has_lost_is_rebuilt_from_sql_and_caps_still_hold() {
 }
 
 #[tokio::test]
-async fn a_drift_is_repaired_when_it_is_seen_twice_also_while_a_claim_is_open() {
+async fn drift_seen_twice_is_repaired_even_with_an_open_claim() {
     for units in [-2, 3] {
         let world = World::with_sale("s", 8).await;
         let ticket = world.claim("s", "alice").await;
@@ -230,7 +230,7 @@ async fn a_claim_that_is_an_order_already_is_no_drift() {
 
 /// Redis has lost an order, and its user takes it back: only SQL knows.
 #[tokio::test]
-async fn a_unit_that_is_freed_only_in_sql_is_in_stock_again_after_three_rounds() {
+async fn unit_freed_only_in_sql_returns_to_stock_after_three_rounds() {
     let world = World::with_sale("s", 8).await;
     let ticket = world.claim("s", "alice").await;
     assert_eq!(world.order(&ticket).await.status, 201);
@@ -281,7 +281,7 @@ async fn orders_that_redis_knows_otherwise_than_sql_are_put_right() {
     let cancelled = store
         .payments()
         .cancel(&name, &ended.user, HoldRules::default(), now_ms());
-    assert!(matches!(cancelled.await.unwrap(), Cancelled::Now(_)));
+    assert!(matches!(cancelled.await.unwrap(), CancelOutcome::Now(_)));
     let followed = store.mark_followed(&name, OrderStatus::Cancelled);
     followed.await.unwrap();
     let ledger = world.origin.sales().ledger();
@@ -301,7 +301,7 @@ async fn orders_that_redis_knows_otherwise_than_sql_are_put_right() {
 
 /// An evicted key of deadlines, or of claims.
 #[tokio::test]
-async fn a_claim_of_which_redis_was_made_to_forget_a_part_ends_all_the_same() {
+async fn claim_partly_lost_by_redis_still_ends() {
     for forgets_deadlines in [true, false] {
         let world = World::with_sale("s", 8).await;
         let ticket = overdue(&world, "alice").await;
@@ -320,7 +320,7 @@ async fn a_claim_of_which_redis_was_made_to_forget_a_part_ends_all_the_same() {
 
 /// One sale's shard is lost, and another origin that has died was rebuilding it.
 #[tokio::test]
-async fn a_rebuild_that_was_left_is_taken_over_and_what_it_writes_late_is_refused() {
+async fn abandoned_rebuild_is_taken_over_and_its_late_writes_refused() {
     let world = World::with_sale("s", 8).await;
     let ticket = world.claim("s", "alice").await;
     assert_eq!(world.order(&ticket).await.status, 201);
@@ -365,7 +365,7 @@ async fn by_hand_only_what_is_lost_is_rebuilt() {
 }
 
 #[tokio::test]
-async fn a_user_whom_redis_forgot_gets_no_second_order_and_the_unit_stays_for_others() {
+async fn user_forgotten_by_redis_gets_no_second_order() {
     let world = World::with_sale("s", 8).await;
     let first = world.claim("s", "alice").await;
     assert_eq!(world.order(&first).await.status, 201);
@@ -412,7 +412,7 @@ async fn an_order_that_redis_cannot_follow_holds_up_no_other_sale() {
 /// C10: Redis of its own, as what it counts is looked at. Lists are written before the shards are in use, and once more when
 /// they are; not for each shard.
 #[tokio::test]
-async fn a_rebuild_writes_each_user_of_a_sales_lists_twice_however_many_shards_are_lost() {
+async fn rebuild_writes_each_listed_user_twice_for_any_shard_count() {
     const USERS: usize = 120;
     let dir = tempfile::tempdir().unwrap();
     let server = crate::support::redis(&dir).await;

@@ -46,7 +46,7 @@ async fn refused_write_makes_it_not_ready_with_cause_and_remedy() {
             "REPLICAOF NO ONE",
             "readonly",
             "READONLY",
-            "point the address at the primary",
+            "use the address of the primary",
         ),
         (
             "CONFIG SET maxmemory 1",
@@ -130,7 +130,7 @@ async fn refusal_within_a_script_is_definite_only_before_its_writes() {
 async fn url_with_a_database_is_refused_before_it_is_used() {
     let new = |url: &str| weir_origin::redis::Redis::new(url, "w").map(drop);
     let refused = |url: &str| new(url).unwrap_err().to_string();
-    assert!(refused("redis://h:6379/1").starts_with("cannot use database 1 of Redis"));
+    assert!(refused("redis://h:6379/1").starts_with("cannot use Redis database 1"));
     assert!(refused("redis://h:1,redis://h:2/3").contains("database 3"));
     for bad in [
         "http://h:6379",

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
-use weir_origin::sales::store::TakenBack;
+use weir_origin::sales::store::WithdrawOutcome;
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Checks, ClaimReply};
 
@@ -33,7 +33,7 @@ fn told(answer: &Answer) -> (u16, &Value) {
 }
 
 #[tokio::test]
-async fn a_reservation_is_seen_and_taken_back_and_then_neither_gate_nor_sql_lets_its_user_buy() {
+async fn withdrawn_reservation_stops_user_at_gate_and_in_sql() {
     let world = world(World::new().await).await;
     let none = world.as_user("alice", "GET", PATH).await;
     assert_eq!(
@@ -74,14 +74,14 @@ async fn a_reservation_is_seen_and_taken_back_and_then_neither_gate_nor_sql_lets
 }
 
 #[tokio::test]
-async fn what_only_redis_still_has_of_a_reservation_buys_nothing_and_is_cleared_by_the_next_word() {
+async fn stale_reservation_in_redis_buys_nothing_and_is_cleared() {
     let world = world(World::new().await).await;
     assert_eq!(world.as_user("alice", "POST", PATH).await.status, 201);
     let sales = world.origin.sales();
     // The origin died between SQL and Redis.
     let (id, user) = (crate::support::id("s"), crate::support::user("alice"));
     let store = sales.store();
-    for expected in [TakenBack::Now, TakenBack::Again] {
+    for expected in [WithdrawOutcome::Now, WithdrawOutcome::Again] {
         let cancelled = store
             .reservations()
             .cancel_reservation(&id, &user)
@@ -99,7 +99,7 @@ async fn what_only_redis_still_has_of_a_reservation_buys_nothing_and_is_cleared_
 }
 
 #[tokio::test]
-async fn while_redis_is_away_a_reservation_is_gone_and_the_answer_says_that_more_is_to_do() {
+async fn reservation_cancelled_without_redis_reports_pending_work() {
     let dir = tempfile::tempdir().unwrap();
     let server = crate::support::redis(&dir).await;
     let world = world(World::on(&server.url()).await).await;
@@ -114,7 +114,7 @@ async fn while_redis_is_away_a_reservation_is_gone_and_the_answer_says_that_more
 }
 
 #[tokio::test]
-async fn a_sale_that_nobody_made_has_no_reservations_and_one_that_wants_none_has_none() {
+async fn unknown_sale_and_sale_without_reservations_have_none() {
     let world = World::with_sale("free", 4).await;
     for method in ["GET", "DELETE"] {
         let unknown = world.as_user("alice", method, "/sales/x/reservations");

@@ -16,7 +16,7 @@ use weir_origin::clock::now_ms;
 use weir_origin::sales::risk::{
     HttpScorer, HttpSettings, RiskScorer, RiskWorker, Round, Rules, ScoreError, ScoreFuture,
 };
-use weir_origin::sales::store::{Unscored, Visitor};
+use weir_origin::sales::store::{UnscoredReservation, Visitor};
 use weir_sale::redis::keys::ShardKeys;
 use weir_sale::shard::{bucket, home_shard};
 
@@ -50,8 +50,8 @@ async fn is_listed(world: &World, name: &str, is_blocked: bool) -> bool {
     reply == redis::Value::Int(1)
 }
 
-fn unscored(name: &str) -> Unscored {
-    Unscored {
+fn unscored(name: &str) -> UnscoredReservation {
+    UnscoredReservation {
         sale: id("s"),
         user: user(name),
         at_ms: 0,
@@ -204,7 +204,7 @@ async fn without_sql_the_worker_says_so_once_and_not_every_round() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_down_delays_scores_and_is_left_alone_and_nobody_is_lost() {
+async fn risk_outage_delays_scores_opens_breaker_and_loses_nobody() {
     let world = world().await;
     let service = Service {
         failing: u32::MAX,
@@ -241,7 +241,7 @@ async fn a_service_that_is_down_delays_scores_and_is_left_alone_and_nobody_is_lo
 struct OnlyFor(&'static str);
 
 impl RiskScorer for OnlyFor {
-    fn score<'a>(&'a self, who: &'a Unscored) -> ScoreFuture<'a> {
+    fn score<'a>(&'a self, who: &'a UnscoredReservation) -> ScoreFuture<'a> {
         let is_known = who.user.as_str() == self.0;
         Box::pin(async move { is_known.then_some(1).ok_or(ScoreError::Status(400)) })
     }

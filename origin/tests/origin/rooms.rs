@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use weir_room::draw::Seed;
 use weir_room::redis::keys::RoomKeys;
-use weir_room::redis::room::Brought;
-use weir_room::redis::room_ask::{self, Ask};
+use weir_room::redis::room::CallContext;
+use weir_room::redis::room_ask::{self, VisitorRequest};
 use weir_room::redis::room_tick;
 use weir_room::{RoomName, RoomState, Setting, Terms, Visitor};
 
@@ -27,8 +27,8 @@ impl<'a> Gateway<'a> {
         }
     }
 
-    fn brought(&self) -> Brought {
-        Brought {
+    fn brought(&self) -> CallContext {
+        CallContext {
             terms: Terms {
                 session_ms: 60_000,
                 claim_ms: 60_000,
@@ -56,14 +56,14 @@ impl<'a> Gateway<'a> {
     }
 
     async fn come(&self, count: u8) {
-        let ask = |number: u8| Ask {
+        let ask = |number: u8| VisitorRequest {
             visitor: Visitor::of_user(&[number]),
             place: 0,
             order: 0,
             joined_ms: weir_origin::clock::now_ms(),
             address: None,
         };
-        let asks: Vec<Ask> = (0..count).map(ask).collect();
+        let asks: Vec<VisitorRequest> = (0..count).map(ask).collect();
         let call = room_ask::call(&self.keys, &self.brought(), &asks);
         room_ask::parse(&self.world.script(&call).await, asks.len()).unwrap();
     }
@@ -84,7 +84,7 @@ async fn get(world: &World, path: &str) -> Value {
 }
 
 #[tokio::test]
-async fn an_operator_sets_a_room_and_gateways_follow_also_after_redis_has_lost_it() {
+async fn gateways_follow_operator_settings_of_a_room_after_redis_loss() {
     let world = World::new().await;
     let mut gateway = Gateway::new(&world, "shop");
     assert_eq!(gateway.settle().await, Setting::default());

@@ -1,10 +1,9 @@
-//! The pages of settings say what the code says: they are written from the flags' and the filters' own definitions.
-//! `WEIR_WRITE_DOCS=1 cargo test --test origin -- settings` writes them anew.
+//! The settings pages are generated from the definitions of the flags and of the filters' configurations.
+//! `WEIR_WRITE_DOCS=1 cargo test --test origin -- settings` rewrites them.
 
 mod filters;
 
 use std::fmt::Write;
-use std::path::Path;
 
 use clap::{Arg, CommandFactory};
 use weir_origin::config::Config;
@@ -12,7 +11,7 @@ use weir_registry::FILTERS;
 
 const WRITE: &str = "WEIR_WRITE_DOCS";
 
-/// Compares a page of `docs/` with what it must be, or writes it.
+/// Compares a page of `docs/` with the generated text, or writes it.
 fn hold(name: &str, text: &str) {
     let path = weir_stack::workspace::root().join("docs").join(name);
     if std::env::var_os(WRITE).is_some() {
@@ -21,11 +20,11 @@ fn hold(name: &str, text: &str) {
     let is = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         is == text,
-        "docs/{name} is not what the code says: set {WRITE}=1 to write it anew"
+        "docs/{name} differs from the code: set {WRITE}=1 to rewrite it"
     );
 }
 
-/// In a cell of a table.
+/// Escapes text for a table cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
         .replace('\n', " ")
@@ -36,8 +35,8 @@ fn cell(text: &str) -> String {
 fn the_page_of_the_origins_flags_is_what_they_say_themselves() {
     let command = Config::command();
     let mut page = String::from(
-        "# Settings of the origin\n\nEvery flag of `weir-origin` has a variable, too; the flag wins. This page is written from the program's own \
-         definitions: `weir-origin --help` says the same.\n\n| flag | variable | unless set | what it sets |\n|---|---|---|---|\n",
+        "# Settings of the origin\n\nEvery flag of `weir-origin` also has an environment variable; the flag wins.\nThis page is generated from the \
+         code; `weir-origin --help` prints the same texts.\n\n",
     );
     for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
         row(&mut page, arg);
@@ -57,34 +56,26 @@ fn the_page_of_the_origins_flags_is_what_they_say_themselves() {
 
 fn row(page: &mut String, arg: &Arg) {
     let Some(flag) = arg.get_long() else { return };
-    let variable = arg
-        .get_env()
-        .map(|name| format!("`{}`", name.to_string_lossy()));
-    let defaults = arg.get_default_values().iter();
-    let defaults: Vec<String> = defaults
-        .map(|value| format!("`{}`", value.to_string_lossy()))
-        .collect();
+    write!(page, "- `--{flag}`").unwrap();
+    if let Some(variable) = arg.get_env() {
+        write!(page, ", `{}`", variable.to_string_lossy()).unwrap();
+    }
+    for value in arg.get_default_values() {
+        write!(page, ", default `{}`", value.to_string_lossy()).unwrap();
+    }
     let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-    let (variable, help) = (variable.unwrap_or_default(), cell(&help));
-    writeln!(
-        page,
-        "| `--{flag}` | {variable} | {} | {help} |",
-        defaults.join(", ")
-    )
-    .unwrap();
+    writeln!(page, ": {}", cell(&help)).unwrap();
 }
 
 #[test]
 fn the_page_of_the_filters_settings_is_what_their_types_say() {
     let mut page = String::from(
-        "# Settings of the filters\n\nA filter's `configuration` is JSON. A field that a filter does not know, or a value that it may not have, is \
-         refused when Envoy loads it, with the field's path. This page is written from the types that read it; a field of a type with a name is \
-         described below its filter.\n",
+        "# Settings of the filters\n\nA filter's `configuration` is JSON. Envoy refuses unknown fields and invalid values at startup, with the field's \
+         path.\n\nA field is optional unless marked `required`.\nNumbers in fields with the suffix `_ms` are milliseconds. A duration is a \
+         string such as `100ms`, `10s`, `5m`, `1h` or `1d`.\nA value with a type is an object: `{\"header\": \"x-sku\"}`.\nThis page is generated \
+         from the filters' types.\n",
     );
     let crates = weir_stack::workspace::root().join("crates");
-    for filter in FILTERS {
-        write!(page, "\n## `{}`\n", filter.name).unwrap();
-        page += &filters::tables(&crates, Path::new(filter.crate_folder));
-    }
+    page += &filters::sections(&crates, FILTERS);
     hold("settings-filters.md", &page);
 }

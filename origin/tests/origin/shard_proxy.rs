@@ -23,7 +23,7 @@ use weir_base::feed::routes::SHARD;
 use weir_base::headers::{EDGE, EDGE_SIGNATURE};
 use weir_base::key::KeyRing;
 use weir_base::stamp::Stamp;
-use weir_edge::shard::{Held, ObjectCommands};
+use weir_edge::shard::{EdgeObject, ObjectCommands};
 use weir_link::click::ClickId;
 use weir_link::record::Link;
 use weir_link::redis::keys::LinkKeys;
@@ -43,7 +43,7 @@ use crate::support;
 /// The objects of an edge.
 #[derive(Default)]
 struct Objects {
-    held: Mutex<BTreeMap<String, Held>>,
+    held: Mutex<BTreeMap<String, EdgeObject>>,
     ids: Mutex<BTreeSet<String>>,
     /// Whether the next reply is lost on its way, after the commands have run.
     loses_next: AtomicBool,
@@ -73,7 +73,7 @@ async fn run_commands(
     let done = {
         let mut held = objects.held.lock().unwrap();
         let held = held.entry(key.clone());
-        let held = held.or_insert_with(|| Held::new(key.as_bytes()).unwrap());
+        let held = held.or_insert_with(|| EdgeObject::new(key.as_bytes()).unwrap());
         ObjectCommands::from_json(&body).and_then(|commands| held.run(&commands, now_ms()))
     };
     match done {
@@ -296,7 +296,7 @@ async fn a_lost_reply_is_asked_for_again_and_nothing_counts_twice() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_is_killed_among_clicks_holds_nothing_that_is_missed() {
+async fn killed_proxy_loses_no_clicks() {
     let mut world = World::new().await;
     create(&mut world.connect().await, 20).await;
     let mut admitted = BTreeSet::new();

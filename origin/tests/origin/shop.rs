@@ -48,7 +48,7 @@ async fn sales_of_one_article_are_listed_alone() {
 }
 
 #[tokio::test]
-async fn anybody_sees_the_sales_that_operators_list_page_by_page_and_no_others() {
+async fn public_list_pages_through_listed_sales_only() {
     let world = World::new().await;
     let now = now_ms();
     let listed = |starts_at_ms: u64| json!({ "listed": true, "starts_at_ms": starts_at_ms });
@@ -128,7 +128,7 @@ fn shared(world: World, credentials: bool) -> World {
 }
 
 #[tokio::test]
-async fn pages_of_sites_that_are_named_read_all_answers_and_of_others_none() {
+async fn only_pages_of_named_sites_can_read_answers() {
     let world = shared(World::with_sale("s", 4).await, true);
     let preflight = |site: &str| {
         Request::options("/orders")
@@ -186,7 +186,7 @@ async fn no_pages_of_other_sites_may_read_anything_unless_it_is_said() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_said_in_the_buyers_language_and_the_code_stays() {
+async fn errors_use_the_buyers_language_and_keep_their_code() {
     let world = World::with_sale("s", 4).await;
     let unknown = async |language: &str| {
         let mut request = Request::get("/orders/none").header("accept-language", language);
@@ -199,8 +199,12 @@ async fn what_is_wrong_is_said_in_the_buyers_language_and_the_code_stays() {
     assert_eq!(english.body["message"], "you have no such order");
     assert!(!english.headers.contains_key("content-language"));
     for (wanted, tag, said) in [
-        ("de-CH, en;q=0.9", "de", "Diese Bestellung haben Sie nicht."),
-        ("zh-TW,zh;q=0.9", "zh", "您没有这笔订单"),
+        (
+            "de-CH, en;q=0.9",
+            "de",
+            "Sie haben keine solche Bestellung.",
+        ),
+        ("zh-TW,zh;q=0.9", "zh", "您没有该订单"),
     ] {
         let answer = unknown(wanted).await;
         assert_eq!(
@@ -218,7 +222,7 @@ async fn what_is_wrong_is_said_in_the_buyers_language_and_the_code_stays() {
         Request::get("/nothing").header("accept-language", "de"),
     )
     .await;
-    assert_eq!(nothing.body["message"], "Unter diesem Pfad gibt es nichts.");
+    assert_eq!(nothing.body["message"], "Diese Seite gibt es nicht.");
     let good = ask(
         &world,
         Request::get("/sale-list").header("accept-language", "de"),

@@ -117,7 +117,7 @@ async fn units_are_added_once_however_often_they_are_asked_for() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_change_is_told_at_once_and_changes_nothing() {
+async fn invalid_stock_change_is_rejected_at_once_without_effect() {
     let world = World::with_sale("s", 4).await;
     let wrong = change(&world, "no spaces", 0).await;
     let refused = (wrong.status.as_u16(), wrong.code());
@@ -161,7 +161,7 @@ async fn a_withdrawal_takes_what_nobody_holds_and_says_how_many() {
 }
 
 #[tokio::test]
-async fn a_change_goes_on_after_a_death_at_any_step_and_the_books_are_right_all_the_while() {
+async fn stock_change_survives_death_at_any_step_with_correct_balance() {
     for (units, after) in [(6, 16), (-6, 4)] {
         let world = World::with_sale("s", 10).await;
         let open = begin(&world, "change", units).await;
@@ -200,7 +200,7 @@ async fn a_change_goes_on_after_a_death_at_any_step_and_the_books_are_right_all_
 }
 
 #[tokio::test]
-async fn redis_may_lose_its_data_before_and_after_a_change_and_the_total_stays() {
+async fn total_survives_redis_loss_before_and_after_a_stock_change() {
     for (units, after) in [(6, 16), (-6, 4)] {
         let world = World::with_sale("s", 10).await;
         buy(&world, "alice").await;

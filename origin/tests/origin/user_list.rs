@@ -79,7 +79,7 @@ async fn who_is_blocked_buys_in_no_sale_even_if_redis_does_not_know() {
 }
 
 #[tokio::test]
-async fn whom_operators_allow_no_risk_check_blocks_but_an_operator_of_a_sale_does() {
+async fn allowed_user_passes_risk_check_and_sale_operator_can_block() {
     let world = World::new().await;
     let window = json!({ "from_ms": 0, "until_ms": now_ms() + 60_000 });
     world
@@ -141,7 +141,7 @@ async fn whom_operators_allow_no_risk_check_blocks_but_an_operator_of_a_sale_doe
 }
 
 #[tokio::test]
-async fn what_is_no_standing_is_refused_and_who_is_blocked_cannot_reserve() {
+async fn invalid_status_is_refused_and_blocked_user_cannot_reserve() {
     let world = World::new().await;
     for (body, code) in [
         (

@@ -48,7 +48,7 @@ async fn published(world: &World) -> Catalogue {
 }
 
 #[tokio::test]
-async fn ten_units_on_four_shards_are_3_3_2_2_and_warming_again_changes_nothing() {
+async fn ten_units_on_four_shards_are_3_3_2_2_after_reloading_too() {
     let world = World::new().await;
     make(&world, &sale_json("s", 10)).await;
     let first = warm(&world).await;
@@ -180,7 +180,7 @@ async fn stock_that_redis_lost_is_not_made_anew_once_claims_may_exist() {
         (409, "stock_lost")
     );
     assert!(
-        refused.detail().starts_with("shard 1 holds no stock"),
+        refused.detail().starts_with("shard 1 has no stock"),
         "{}",
         refused.detail()
     );
@@ -214,7 +214,7 @@ async fn orders_of_a_sale_forbid_filling_it_even_before_its_start() {
 }
 
 #[tokio::test]
-async fn what_another_sale_of_the_name_left_in_redis_is_not_taken_over() {
+async fn redis_data_of_a_former_sale_of_that_name_is_not_reused() {
     let world = World::new().await;
     make(&world, &sale_json("s", 10)).await;
     world

@@ -9,7 +9,7 @@ use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::prefix::PrefixStore;
 use serde_json::{Value, json};
 use weir_stack::http::{self, Method};
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::s3::S3Server;
 use weir_stack::tools;
 
@@ -55,7 +55,7 @@ async fn send_and_kill(world: &mut World, rounds: u32) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn every_acknowledged_event_is_in_the_folder_once_though_the_origin_is_killed() {
+async fn each_acknowledged_event_is_in_the_folder_once_after_kill() {
     let mut world = World::new(&folder, &[]).await;
     let taken = send_and_kill(&mut world, 4).await;
     assert!(taken.len() > 100, "{}", taken.len());
@@ -152,9 +152,9 @@ fn s3(endpoint: &str) -> PrefixStore<AmazonS3> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn every_acknowledged_event_is_in_s3_once_though_it_is_away_for_a_while() {
+async fn each_acknowledged_event_is_in_s3_once_after_an_outage() {
     let dir = tempfile::tempdir().unwrap();
-    let tool = tools::Moto::find_or_get(&mut Silent).unwrap();
+    let tool = tools::Moto::find_or_get(&mut SilentReporter).unwrap();
     let mut server = S3Server::start(&tool, &dir.path().join("moto.log"))
         .await
         .unwrap();
@@ -226,10 +226,7 @@ fn a_place_that_will_not_do_is_refused_by_its_flag() {
         let said = run(flags);
         assert!(said.contains(expected), "{said}");
     };
-    check(
-        &["--events-archive", "/tmp/a"],
-        "--events-archive: there are no events",
-    );
+    check(&["--events-archive", "/tmp/a"], "--events-archive needs");
     check(
         &["--events-log", &log, "--events-archive", "s3://"],
         "not s3://BUCKET",

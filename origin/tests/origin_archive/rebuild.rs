@@ -95,7 +95,7 @@ async fn cold_lists_are_rebuilt_from_the_archive_without_deletions() {
     };
     // Twice does the same as once.
     for _ in 0..2 {
-        assert_eq!(rebuild(), "6 views of 2 days are in the cold store\n");
+        assert_eq!(rebuild(), "6 views of 2 days written to the cold store\n");
     }
     world.origin.start_again().await.unwrap();
     assert_eq!(skus(&world, "user=alice").await, ["2", "1"]);

@@ -13,7 +13,7 @@ use weir_origin::clock::now_ms;
 use weir_stack::http::{self, Connection, Method};
 use weir_stack::origin::{Origin, OriginOptions};
 use weir_stack::redis::RedisServer;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{Secrets, ports, tools};
 
 /// So long may what must happen take: other tests run beside.
@@ -65,7 +65,7 @@ impl World {
         more: &[&str],
     ) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let tool = tools::Redis::find_or_get(&mut Silent).unwrap();
+        let tool = tools::Redis::find_or_get(&mut SilentReporter).unwrap();
         let (log, port) = (dir.path().join("redis.log"), ports::free().unwrap());
         let redis = RedisServer::start(&tool, port, dir.path(), &log)
             .await

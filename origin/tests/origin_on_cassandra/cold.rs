@@ -13,10 +13,10 @@ use weir_base::id::UserId;
 use weir_history::{COLD_MS, DAY_MS, Owner, Sku, ViewedProduct};
 use weir_origin::clock::now_ms;
 use weir_origin::history::cql::CqlStore;
-use weir_origin::history::model::cold::{ColdStore, Stored};
+use weir_origin::history::model::cold::{ColdStore, StoredList};
 use weir_origin::history::{History, Settings, View};
 use weir_stack::cassandra::CassandraServer;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::tools;
 
 use crate::support::World;
@@ -26,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(180);
 
 async fn cassandra() -> (TempDir, CassandraServer) {
     let dir = tempfile::tempdir().unwrap();
-    let tool = tools::Cassandra::find_or_get(&mut Silent).unwrap();
+    let tool = tools::Cassandra::find_or_get(&mut SilentReporter).unwrap();
     let log = dir.path().join("cassandra.log");
     let server = CassandraServer::start(&tool, dir.path(), &log)
         .await
@@ -91,7 +91,7 @@ async fn a_list_is_written_once_for_each_version_and_ends_by_itself() {
     until_connected(&store).await;
     let (alice, now) = (user("alice"), now_ms());
     let (one, two) = (views(&[(1, now - 9)]), views(&[(2, now - 5), (1, now - 9)]));
-    assert_eq!(store.read(&alice).await.unwrap(), Stored::default());
+    assert_eq!(store.read(&alice).await.unwrap(), StoredList::default());
     assert!(store.write(&alice, None, &[]).await.unwrap());
     assert!(store.write(&alice, None, &one).await.unwrap());
     assert!(!store.write(&alice, None, &two).await.unwrap());
@@ -109,7 +109,7 @@ async fn a_list_is_written_once_for_each_version_and_ends_by_itself() {
     assert!(store.write(&alice, None, &one).await.unwrap());
     store.forget(&alice).await.unwrap();
     store.forget(&alice).await.unwrap();
-    assert_eq!(store.read(&alice).await.unwrap(), Stored::default());
+    assert_eq!(store.read(&alice).await.unwrap(), StoredList::default());
     assert_eq!(store.forget_older(now, 10).await.unwrap(), 0);
 
     // A list of an old view ends soon, and one of a new view in 62 days; a later view makes it live longer.
@@ -140,7 +140,7 @@ async fn a_list_is_written_once_for_each_version_and_ends_by_itself() {
             .unwrap()
     );
     until("it has ended", async || {
-        store.read(&user("carol")).await.unwrap() == Stored::default()
+        store.read(&user("carol")).await.unwrap() == StoredList::default()
     })
     .await;
 
@@ -209,7 +209,7 @@ async fn list(history: &History, owner: &Owner) -> (Vec<u64>, bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_fold_waits_while_cassandra_is_away_and_reads_follow_the_switch() {
+async fn fold_waits_without_cassandra_and_reads_follow_the_switch() {
     let (_dir, mut server) = cassandra().await;
     let world = World::new().await;
     let noon = now_ms() / DAY_MS * DAY_MS + DAY_MS / 2;
@@ -269,7 +269,7 @@ async fn the_fold_waits_while_cassandra_is_away_and_reads_follow_the_switch() {
 }
 
 #[tokio::test]
-async fn a_store_that_was_never_there_is_told_of_and_holds_up_nothing_else() {
+async fn store_that_was_never_up_is_reported_and_blocks_nothing() {
     let world = World::new().await;
     let store = CqlStore::open("cql://127.0.0.1:1/shop", Arc::new(now_ms)).unwrap();
     let history = world
@@ -284,5 +284,5 @@ async fn a_store_that_was_never_there_is_told_of_and_holds_up_nothing_else() {
     history.record(&[view]).await.unwrap();
     assert_eq!(list(&history, &alice).await, (vec![1], false));
     let told = history.cold().read(&alice).await.unwrap_err().to_string();
-    assert!(told.contains("no connection yet"), "{told}");
+    assert!(told.contains("not connected yet"), "{told}");
 }

@@ -2,13 +2,13 @@
 
 use tokio::net::TcpStream;
 use weir_stack::cassandra::CassandraServer;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::tools::Cassandra;
 
 #[tokio::test]
 async fn it_starts_is_killed_and_starts_again() {
     let temp = tempfile::tempdir().unwrap();
-    let tool = Cassandra::find_or_get(&mut Silent).unwrap();
+    let tool = Cassandra::find_or_get(&mut SilentReporter).unwrap();
     let log = temp.path().join("cassandra.log");
     let mut server = CassandraServer::start(&tool, temp.path(), &log)
         .await

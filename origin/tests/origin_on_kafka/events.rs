@@ -13,13 +13,13 @@ use weir_event::consent::Consent;
 use weir_event::name::KeyName;
 use weir_event::stamps::{Kind, Stamps};
 use weir_origin::clock::now_ms;
-use weir_origin::events::groups::{Delivery, Handled, Handler, NewGroup, Outcome};
+use weir_origin::events::groups::{Delivery, HandleFuture, Handler, NewGroup, Outcome};
 use weir_origin::events::metrics::EventMetrics;
-use weir_origin::events::{Events, Home, Settings};
+use weir_origin::events::{Events, LogLocation, Settings};
 use weir_origin::metrics::Metrics;
 use weir_origin::origin::open_database;
 use weir_stack::kafka::KafkaCluster;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::tools;
 
 use crate::support::{Answer, World};
@@ -31,14 +31,14 @@ const CUSTOMERS: usize = 20;
 
 /// Notes what it is given, by customer, and who was given it.
 #[derive(Debug)]
-struct Noting {
+struct RecordingHandler {
     origin: &'static str,
     handled: Arc<Mutex<BTreeMap<String, Vec<String>>>>,
     by_origin: Arc<Mutex<BTreeMap<&'static str, usize>>>,
 }
 
-impl Handler for Noting {
-    fn handle<'a>(&'a self, events: &'a [Delivery]) -> Handled<'a> {
+impl Handler for RecordingHandler {
+    fn handle<'a>(&'a self, events: &'a [Delivery]) -> HandleFuture<'a> {
         Box::pin(async move {
             let mut handled = self.handled.lock().unwrap();
             *self
@@ -59,11 +59,11 @@ impl Handler for Noting {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_origins_share_the_work_and_lose_nothing_while_a_broker_dies() {
+async fn origins_share_work_and_lose_nothing_when_a_broker_dies() {
     let (_dir, mut kafka) = cluster().await;
     let url = format!("kafka://{}/shop?partitions=8", kafka.servers());
     let (handled, by_origin) = (Arc::default(), Arc::default());
-    let noting = |origin| Noting {
+    let noting = |origin| RecordingHandler {
         origin,
         handled: Arc::clone(&handled),
         by_origin: Arc::clone(&by_origin),
@@ -144,24 +144,24 @@ async fn without_brokers(world: &World, kafka: &mut KafkaCluster, sent: &mut usi
 /// A cluster of this test alone.
 pub async fn cluster() -> (TempDir, KafkaCluster) {
     let dir = tempfile::tempdir().unwrap();
-    let tool = tools::Kafka::find_or_get(&mut Silent).unwrap();
+    let tool = tools::Kafka::find_or_get(&mut SilentReporter).unwrap();
     let kafka = KafkaCluster::start(&tool, dir.path()).await.unwrap();
     (dir, kafka)
 }
 
-fn on_kafka(settings: &mut Settings, url: &str, handler: Noting) {
+fn on_kafka(settings: &mut Settings, url: &str, handler: RecordingHandler) {
     let mut kafka = weir_log::kafka::Settings::from_url(url).unwrap();
     // A session that ends soon: a test waits for it.
     kafka.times.session = Duration::from_secs(3);
     settings.partitions = kafka.partitions();
-    settings.home = Home::Kafka(kafka);
+    settings.home = LogLocation::Kafka(kafka);
     settings
         .groups
         .push(NewGroup::new("noting", Arc::new(handler)));
 }
 
 /// Another one, in the same database. It ends with the token.
-async fn second_origin(first: &World, url: &str, handler: Noting) -> CancellationToken {
+async fn second_origin(first: &World, url: &str, handler: RecordingHandler) -> CancellationToken {
     let database = format!("sqlite://{}/weir.db", first.dir.path().display());
     let database = open_database(&database).await.unwrap();
     let mut settings = Settings::new("unused".into());

@@ -103,7 +103,7 @@ async fn produce(topic: &KafkaLog, from: usize, to: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_topic_is_fetched_whole_though_the_origin_is_killed_and_brokers_go() {
+async fn topic_is_read_fully_despite_origin_and_broker_failures() {
     const EVENTS: usize = 12_000;
     let (dir, mut kafka) = cluster().await;
     let url = format!("kafka://{}/clicks?partitions={PARTITIONS}", kafka.servers());

@@ -55,7 +55,7 @@ pub(crate) struct Done {
     /// What the client got.
     pub(crate) got: Message,
     /// What the gateway saw, if anything.
-    pub(crate) seen: Option<Seen>,
+    pub(crate) seen: Option<ReceivedRequest>,
     /// What the origin was asked for.
     pub(crate) asked: Vec<String>,
     /// How long it took, in microseconds.
@@ -64,7 +64,7 @@ pub(crate) struct Done {
 
 /// A request that was sent.
 #[derive(Clone, Default, Serialize)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedRequest {
     pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,

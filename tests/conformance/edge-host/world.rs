@@ -17,7 +17,7 @@ use wasmtime_wasi_http::{
     Error, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView,
 };
 
-use crate::order::{Ask, Done, Message, Seen, Start, bytes, headers, text};
+use crate::order::{Ask, Done, Message, ReceivedRequest, Start, bytes, headers, text};
 
 /// Where the component is told that its origin is; everything else is its gateway.
 const ORIGIN: &str = "origin.test";
@@ -79,7 +79,7 @@ struct Net(Arc<Mutex<Traffic>>);
 struct Traffic {
     feeds: BTreeMap<String, (u16, String)>,
     gateway: Option<Message>,
-    seen: Option<Seen>,
+    seen: Option<ReceivedRequest>,
     asked: Vec<String>,
 }
 
@@ -106,7 +106,7 @@ impl Net {
                 body,
             })
         } else {
-            traffic.seen = Some(Seen {
+            traffic.seen = Some(ReceivedRequest {
                 method: parts.method.to_string(),
                 path: path.to_owned(),
                 headers: headers(&parts.headers),

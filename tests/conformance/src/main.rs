@@ -14,16 +14,16 @@ use weir_stack::tools::Options;
 const NOT_COMPARED: &str = "Not compared: the names of clicks, which each gateway makes up, and when it says that one led nowhere; and what HTTP or the host's own server adds \
     (date, server, content-length, x-forwarded-proto and their like).";
 
-/// Replays the conformance vectors on every host, and compares byte for byte.
+/// Replay the conformance vectors on every host, and compare byte for byte
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// The Envoy to use, in place of the one on PATH or the pinned one.
+    /// Envoy binary [default: envoy on PATH, else a pinned download]
     #[arg(long, value_name = "PATH")]
     envoy: Option<PathBuf>,
-    /// Only these hosts.
+    /// Only these hosts
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
-    /// Makes the files of vectors anew, with what the engines themselves do now: look at the difference.
+    /// Rewrite the vectors from what the engines do now; review the difference
     #[arg(long)]
     write: bool,
 }

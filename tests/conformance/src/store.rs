@@ -15,11 +15,11 @@ use tokio::runtime::Runtime;
 use weir_base::resp::{DecodeError, Value, decode, encode_command};
 use weir_stack::ports;
 use weir_stack::redis::{RedisOptions, RedisServer};
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::tools::{self, Clock};
 
 use crate::text::{escape, unescape};
-use crate::vector::{Changes, Content, Entry, Stored};
+use crate::vector::{Changes, Content, Entry, RedisKeys};
 
 /// Longer than anything takes that Redis is asked here.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -38,9 +38,9 @@ impl Store {
     /// # Errors
     /// When there is no Redis.
     pub fn start(runtime: &Runtime) -> Result<Self> {
-        let tool = tools::Redis::find_or_get(&mut Silent)?;
+        let tool = tools::Redis::find_or_get(&mut SilentReporter)?;
         let dir = tempfile::tempdir()?;
-        let clock = Clock::standing(&dir.path().join("clock"), 1)?;
+        let clock = Clock::stopped(&dir.path().join("clock"), 1)?;
         let options = RedisOptions {
             durable: false,
             clock: Some(clock.clone()),
@@ -85,7 +85,7 @@ impl Store {
     ///
     /// # Errors
     /// When Redis does not take it.
-    pub fn load(&mut self, stored: &Stored) -> Result<()> {
+    pub fn load(&mut self, stored: &RedisKeys) -> Result<()> {
         stored
             .iter()
             .try_for_each(|(key, entry)| self.put(key, entry))
@@ -151,7 +151,7 @@ impl Store {
     ///
     /// # Errors
     /// When a key is of a kind that no vector has.
-    pub fn dump(&mut self, prefix: &str) -> Result<Stored> {
+    pub fn dump(&mut self, prefix: &str) -> Result<RedisKeys> {
         let Value::Array(keys) = self.ask(&[b"KEYS", format!("{prefix}:*").as_bytes()])? else {
             bail!("KEYS gives no list");
         };
@@ -218,8 +218,8 @@ impl Store {
 const CLICK: &str = ":click:";
 
 /// Each gateway makes up names for its clicks: with numbers in their place, in the order of what is known of them.
-fn without_names(stored: Stored) -> Stored {
-    let (marks, mut others): (Stored, Stored) =
+fn without_names(stored: RedisKeys) -> RedisKeys {
+    let (marks, mut others): (RedisKeys, RedisKeys) =
         stored.into_iter().partition(|(key, _)| key.contains(CLICK));
     let mut marks: Vec<(String, Entry)> = marks
         .into_iter()
@@ -239,7 +239,7 @@ fn is_given_back(mark: &Entry) -> bool {
 }
 
 /// What `after` holds that `before` did not, and the other way round.
-pub fn changes(before: &Stored, after: &Stored) -> Changes {
+pub fn changes(before: &RedisKeys, after: &RedisKeys) -> Changes {
     let gone = before.keys().filter(|key| !after.contains_key(*key));
     let changed = after
         .iter()

@@ -35,8 +35,8 @@ pub struct Vector {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, String>,
     /// What Redis holds before.
-    #[serde(default, skip_serializing_if = "Stored::is_empty")]
-    pub stored: Stored,
+    #[serde(default, skip_serializing_if = "RedisKeys::is_empty")]
+    pub stored: RedisKeys,
     /// What the origin answers, by path; anything else with 200 and nothing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub origin: BTreeMap<String, OriginAnswer>,
@@ -143,7 +143,7 @@ impl Default for OriginAnswer {
 }
 
 /// Keys of Redis with what they hold.
-pub type Stored = BTreeMap<String, Entry>;
+pub type RedisKeys = BTreeMap<String, Entry>;
 
 /// Keys of Redis with what they hold now; nothing if they are gone.
 pub type Changes = BTreeMap<String, Option<Entry>>;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde_json::json;
 use weir_base::headers::{CLAIM, CLAIM_SIGNATURE, EDGE, EDGE_SIGNATURE, USER};
 use weir_base::stamp::Stamp;
-use weir_conformance::hosts::served::client::{Ask, Got, send};
+use weir_conformance::hosts::served::client::{Ask, ClientResponse, send};
 use weir_conformance::hosts::served::world::World;
 use weir_conformance::hosts::served::{CLOUDFLARE, FASTLY};
 use weir_conformance::hosts::wasi::feeds::keys;
@@ -76,7 +76,7 @@ fn start(name: &str) -> anyhow::Result<Platform> {
 }
 
 impl Platform {
-    fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> Got {
+    fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> ClientResponse {
         let header = |(name, value): &(&str, &str)| ((*name).to_owned(), value.as_bytes().to_vec());
         let ask = Ask {
             head: [method, path, HOST].map(|text| text.as_bytes().to_vec()),
@@ -151,7 +151,7 @@ fn they_claim_nothing_count_no_clicks_and_trust_no_client() {
 }
 
 #[test]
-fn they_refuse_by_the_list_and_hear_of_edits_and_live_without_the_origin() {
+fn edges_refuse_by_list_follow_edits_and_work_without_origin() {
     each(|name, platform| {
         let buy = |platform: &Platform| {
             let user = [("x-user-id", "alice")];

@@ -12,7 +12,7 @@ use super::{event, post, shipped};
 use crate::metrics::{Gateways, documented, scraped};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_reach_the_origin_with_the_gateways_stamps_and_no_others() -> Result<()> {
+async fn events_reach_origin_with_gateway_metadata_only() -> Result<()> {
     let mut gateway = shipped().await?;
     let forged = [
         ("x-weir-event-key", "shop"),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use weir_event::batch::Batch;
 use weir_event::consent::Consent;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::tools;
 use weir_tests::{Browser, EventGateway};
 
@@ -40,7 +40,7 @@ impl Visit {
         ]);
         let gateway = EventGateway::start(Some(CONFIG), pages).await?;
         let dir = tempfile::tempdir()?;
-        let tool = tools::Chromium::find_or_get(&mut Silent)?;
+        let tool = tools::Chromium::find_or_get(&mut SilentReporter)?;
         let browser = Browser::start(&tool, &dir.path().join("browser")).await?;
         Ok(Self {
             browser,

@@ -211,7 +211,7 @@ async fn what_was_acknowledged_is_stored_once_and_seen_whoever_dies() -> Result<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_somebody_deletes_stays_deleted_though_all_is_handled_again() -> Result<()> {
+async fn deleted_views_stay_deleted_after_replay() -> Result<()> {
     let mut shop = Shop::open("forget").await?;
     for _ in 0..3 {
         shop.send_at_last().await?;

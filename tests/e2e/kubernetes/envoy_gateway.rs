@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use weir_stack::process::Process;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::tools::{self, Options, envoy_gateway};
 use weir_stack::{Stack, command, http, ports, workspace};
 use weir_tests::{Server, response};
@@ -86,7 +86,7 @@ fn certificates(program: &Path, dir: &Path) -> Result<PathBuf> {
 
 /// It would download one.
 fn put_envoy(dir: &Path) -> Result<()> {
-    let tool = tools::Envoy::find_or_get(&Options::default(), &mut Silent)?;
+    let tool = tools::Envoy::find_or_get(&Options::default(), &mut SilentReporter)?;
     let bin = dir.join(format!("data/envoy-versions/{}/bin", tools::ENVOY_VERSION));
     std::fs::create_dir_all(&bin)?;
     std::os::unix::fs::symlink(tool.path, bin.join("envoy"))?;

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use weir_stack::process::Process;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::tools::pilot_discovery;
 use weir_stack::tools::{self, Options};
 use weir_stack::{Stack, http, ports};
@@ -171,7 +171,7 @@ fn bootstrap(node: Value, xds: u16, admin: u16) -> Value {
 }
 
 fn start_envoy(stack: &Stack, dir: &Path) -> Result<Process> {
-    let tool = tools::Envoy::find_or_get(&Options::default(), &mut Silent)?;
+    let tool = tools::Envoy::find_or_get(&Options::default(), &mut SilentReporter)?;
     let (secrets, config) = (shop::secrets(stack), dir.join("envoy.json"));
     Process::start("envoy", &dir.join("envoy.log"), move || {
         let mut envoy = Command::new(&tool.path);

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use weir_stack::Secrets;
 use weir_stack::envoy::{EnvoyConfig, EnvoyOptions, validate};
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::tools::{self, Options};
 use weir_stack::{wasm, workspace};
 
@@ -153,7 +153,7 @@ impl Gateway {
     /// Lets Envoy load it, with the modules of the workspace.
     fn load(&self) -> Result<()> {
         wasm::ensure_filters()?;
-        let tool = tools::Envoy::find_or_get(&Options::default(), &mut Silent)?;
+        let tool = tools::Envoy::find_or_get(&Options::default(), &mut SilentReporter)?;
         let modules = workspace::out_dir().display().to_string();
         let config = self.0.to_string().replace("/etc/weir", &modules);
         let secrets = Secrets::random()?;

@@ -75,8 +75,7 @@ async fn an_edit_is_seen_by_all_gateways() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_thousand_clicks_at_once_over_two_gateways_exactly_so_many_are_admitted() -> Result<()>
-{
+async fn thousand_clicks_on_two_gateways_admit_exactly_the_limit() -> Result<()> {
     let setup = LinkSetup {
         gateways: 2,
         ..SHIPPED
@@ -128,8 +127,7 @@ async fn of_a_thousand_clicks_at_once_over_two_gateways_exactly_so_many_are_admi
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn random_codes_reach_the_origin_only_so_often_and_hot_links_do_not_feel_them() -> Result<()>
-{
+async fn random_codes_reach_origin_at_limited_rate_without_slowdown() -> Result<()> {
     let config =
         r#"{ "redis": {}, "origin": { "limit": { "rate": 1, "per": "1s", "burst": 10 } } }"#;
     let setup = LinkSetup {
@@ -201,7 +199,7 @@ async fn a_domains_own_pages_are_answered_as_soon_as_it_has_them() -> Result<()>
     assert_eq!(gateways.ask(0, &ended, &[]).await?.status, 302);
     let plain = gateways.ask(0, &ended, &[]).await?;
     assert_eq!(plain.status, 410);
-    assert!(plain.text().contains("<h1>This link has ended</h1>"));
+    assert!(plain.text().contains("<h1>This link has expired</h1>"));
     assert_eq!(gateways.ask(0, "/", &[]).await?.status, 404);
 
     let mut domain = gateways

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use serde_json::json;
-use weir_load::{Mark, Outcome, Pace, Plan};
+use weir_load::{Outcome, Pace, Plan, RunMark};
 use weir_tests::{LinkSetup, until};
 
 use super::{SHIPPED, TARGET};
@@ -69,7 +69,7 @@ fn measure(server: SocketAddr, code: &str) -> Result<Outcome> {
     };
     let text = format!("GET /{code} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n");
     let mut request = |_, bytes: &mut Vec<u8>| bytes.extend_from_slice(text.as_bytes());
-    let outcome = weir_load::run(&plan, &mut request, &mut |_: Mark| {})?;
+    let outcome = weir_load::run(&plan, &mut request, &mut |_: RunMark| {})?;
     let redirects: Vec<u16> = outcome.statuses.keys().copied().collect();
     ensure!(redirects == [302], "{:?}", outcome.statuses);
     Ok(outcome)

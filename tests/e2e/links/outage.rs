@@ -44,8 +44,7 @@ async fn links_outlive_a_redis_that_has_lost_everything() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_origin_what_is_in_redis_resolves_and_without_both_what_is_cached() -> Result<()>
-{
+async fn redis_links_resolve_without_origin_and_cached_without_both() -> Result<()> {
     let mut gateways = SHIPPED.start().await?;
     let hot = gateways.create(TARGET, json!({})).await?;
     let warm = gateways.create("https://warm.example/", json!({})).await?;
@@ -112,7 +111,7 @@ async fn all_resolve(connection: &mut Connection, codes: &[String]) -> Result<()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn five_thousand_links_in_memory_resolve_though_redis_has_lost_them() -> Result<()> {
+async fn five_thousand_cached_links_resolve_after_redis_loss() -> Result<()> {
     let setup = LinkSetup {
         workers: 1,
         ..SHIPPED
@@ -149,7 +148,7 @@ async fn five_thousand_links_in_memory_resolve_though_redis_has_lost_them() -> R
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_that_the_origin_told_is_remembered_while_redis_is_down() -> Result<()> {
+async fn link_from_origin_is_cached_during_redis_outage() -> Result<()> {
     let setup = LinkSetup {
         workers: 1,
         ..SHIPPED

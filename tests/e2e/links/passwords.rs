@@ -59,7 +59,7 @@ async fn a_gateway_leads_nobody_on_who_does_not_know_the_password() -> Result<()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_password_that_comes_or_goes_counts_at_gateways_within_a_second() -> Result<()> {
+async fn password_change_reaches_gateways_within_a_second() -> Result<()> {
     let mut gateways = SHIPPED.start().await?;
     let code = gateways.create(TARGET, json!({})).await?;
     assert_eq!(gateways.location(0, &code).await?, TARGET);

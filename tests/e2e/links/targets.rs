@@ -12,8 +12,7 @@ const NEW: &str = "https://new.example/";
 const REF: &str = "https://ref.example/";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn visitors_are_led_by_country_share_and_query_and_a_link_is_found_by_its_clicks()
--> Result<()> {
+async fn visitors_are_routed_by_country_share_and_query() -> Result<()> {
     let setup = LinkSetup {
         gateways: 2,
         config: Some(

@@ -3,11 +3,11 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use weir_stack::http::Method;
-use weir_tests::{Setup, Way};
+use weir_tests::{RedisPath, Setup};
 
-use super::{Desk, HOSTILE};
+use super::{ConsoleFixture, HOSTILE};
 
-impl Desk {
+impl ConsoleFixture {
     fn console(&self, view: &str) -> String {
         format!("{}/ui{view}", self.origin.admin_url())
     }
@@ -39,15 +39,13 @@ impl Desk {
 
 /// One session, so that the browser is started once.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_runs_a_sale_and_a_room_and_all_of_it_is_in_the_trail() -> Result<()> {
-    let mut desk = Desk::open(|_, _| Ok(())).await?;
+async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()> {
+    let mut desk = ConsoleFixture::open(|_, _| Ok(())).await?;
     let (operator, viewer) = (desk.key("operator").await?, desk.key("viewer").await?);
     let browser = &desk.browser;
     browser.open(&desk.console("#/sales")).await?;
     desk.enter("no key").await?;
-    browser
-        .wait_for_text("[role=alert]", "That key opens nothing")
-        .await?;
+    browser.wait_for_text("[role=alert]", "Invalid key").await?;
     desk.looks_right("console-sign-in").await?;
     desk.enter(&operator).await?;
     browser.wait_for_text("#none", "No sales yet").await?;
@@ -75,7 +73,7 @@ async fn an_operator_runs_a_sale_and_a_room_and_all_of_it_is_in_the_trail() -> R
     browser.wait_for_text("#standing", "Ready").await?;
     browser.wait_for_text("#no-verdicts", "None").await?;
     browser.click("#read-books").await?;
-    browser.wait_for_text("#books", "It adds up").await?;
+    browser.wait_for_text("#books", "Balanced").await?;
     desk.choose("#switch [name=state]", "drain").await?;
     browser.click("#switch button[type=submit]").await?;
     browser.wait_for_text("#standing", "Drain").await?;
@@ -97,7 +95,7 @@ async fn an_operator_runs_a_sale_and_a_room_and_all_of_it_is_in_the_trail() -> R
         .await?;
     browser.click("[data-room=shop] button").await?;
     browser
-        .wait_for_text("[data-room=shop]", "Set, version 2")
+        .wait_for_text("[data-room=shop]", "Saved as version 2")
         .await?;
     let room = desk.api(Method::GET, "/rooms/shop", &Value::Null).await?;
     let setting = room.json()?["setting"].clone();
@@ -108,7 +106,7 @@ async fn an_operator_runs_a_sale_and_a_room_and_all_of_it_is_in_the_trail() -> R
     desk.looks_right("console-rooms").await?;
     browser.open(&desk.console("#/limits")).await?;
     browser
-        .wait_for_text("#no-rules", "no rules in Redis")
+        .wait_for_text("#no-rules", "No rules in Redis")
         .await?;
 
     // The pages beside it know the session.
@@ -150,7 +148,7 @@ async fn an_operator_runs_a_sale_and_a_room_and_all_of_it_is_in_the_trail() -> R
 
 #[tokio::test(flavor = "multi_thread")]
 async fn console_says_why_redis_refuses() -> Result<()> {
-    let desk = Desk::open(|_, _| Ok(())).await?;
+    let desk = ConsoleFixture::open(|_, _| Ok(())).await?;
     let viewer = desk.key("viewer").await?;
     let browser = &desk.browser;
     browser.open(&desk.console("#/sales")).await?;
@@ -171,7 +169,7 @@ async fn console_says_why_redis_refuses() -> Result<()> {
 /// What is all's is not on its pages, and what is another's neither.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenants_operator_sees_the_tenants_sales_alone() -> Result<()> {
-    let desk = Desk::open(|_, _| Ok(())).await?;
+    let desk = ConsoleFixture::open(|_, _| Ok(())).await?;
     let tenant = json!({ "title": "Acme" });
     desk.api(Method::PUT, "/tenants/acme", &tenant).await?;
     let new = json!({ "name": "Ada", "role": "operator", "tenant": "acme" });
@@ -212,12 +210,12 @@ async fn an_operator_sees_which_rules_refuse_and_whom() -> Result<()> {
     let setup = Setup {
         gateways: 1,
         workers: 2,
-        redis: Way::Straight,
+        redis: RedisPath::Straight,
         config: rules,
     };
     let mut limiters = setup.start().await?;
     let redis_url = limiters.redis()?.url();
-    let desk = Desk::open(|options, _| {
+    let desk = ConsoleFixture::open(|options, _| {
         options.redis_url = redis_url;
         Ok(())
     })
@@ -227,7 +225,7 @@ async fn an_operator_sees_which_rules_refuse_and_whom() -> Result<()> {
     browser.open(&desk.console("#/limits")).await?;
     desk.enter(&viewer).await?;
     browser
-        .wait_for_text("#no-refusals", "Nobody was refused")
+        .wait_for_text("#no-refusals", "No requests were refused")
         .await?;
     let burst = limiters.burst("/", "alice", 8).await?;
     assert_eq!((burst.passed.len(), burst.limited.len()), (3, 5));

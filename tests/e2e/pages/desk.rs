@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use weir_stack::http::Method;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{Stack, tools};
 use weir_tests::{Browser, buy, until};
 
@@ -20,7 +20,7 @@ impl Shop {
     /// Signed in with the key of this role.
     async fn open(prefix: &str, role: &str) -> Result<Self> {
         let stack = Stack::builder().key_prefix(prefix).start().await?;
-        let tool = tools::Chromium::find_or_get(&mut Silent)?;
+        let tool = tools::Chromium::find_or_get(&mut SilentReporter)?;
         let browser = Browser::start(&tool, &stack.data_dir().join("browser")).await?;
         browser.show_on(SCREEN).await?;
         let shop = Self { browser, stack };
@@ -88,7 +88,7 @@ async fn an_operator_finds_orders_and_cancels_and_refunds_them() -> Result<()> {
     shop.see("#/orders").await?;
     browser.click("#search button[type=submit]").await?;
     browser
-        .wait_for_text("#said", "Name an order, or a sale")
+        .wait_for_text("#said", "Enter an order, a sale")
         .await?;
     shop.see("#/sales/id/s").await?;
     browser.click("#orders-of").await?;
@@ -123,7 +123,7 @@ async fn an_operator_finds_orders_and_cancels_and_refunds_them() -> Result<()> {
     browser.click("#cancel").await?;
     shop.yes().await?;
     browser
-        .wait_for_text("#order-said [role=alert]", "paid, so to be refunded")
+        .wait_for_text("#order-said [role=alert]", "paid; refund it instead")
         .await?;
     // By way of the sale: the list that is shown now may still be replaced when its boxes are ticked.
     shop.see("#/sales/id/s").await?;
@@ -137,7 +137,7 @@ async fn an_operator_finds_orders_and_cancels_and_refunds_them() -> Result<()> {
     shop.yes().await?;
     browser.wait_for_text("#acted", "1 done").await?;
     browser
-        .wait_for_text("#acted", "1 paid, so to be refunded")
+        .wait_for_text("#acted", "1 paid; refund it instead")
         .await?;
     audited(stack, "s", 7, 1).await?;
     // Who has no mouse goes on from where it was.
@@ -146,7 +146,7 @@ async fn an_operator_finds_orders_and_cancels_and_refunds_them() -> Result<()> {
     shop.choose("[name=status]", "unpaid").await?;
     browser.click("#search button[type=submit]").await?;
     browser
-        .wait_for_text("#no-orders", "No order is so")
+        .wait_for_text("#no-orders", "No matching orders")
         .await?;
     let later = "document.querySelector('[name=from]').value = '2099-01-01T00:00'; document.querySelector('[name=status]').value = '';";
     browser.run(later, &[]).await?;
@@ -155,7 +155,7 @@ async fn an_operator_finds_orders_and_cancels_and_refunds_them() -> Result<()> {
     let is_done = "return location.hash.includes('from=2099')";
     browser.until(is_done, &[]).await?;
     browser
-        .wait_for_text("#no-orders", "No order is so")
+        .wait_for_text("#no-orders", "No matching orders")
         .await?;
 
     // All of them as a table, with the session alone.
@@ -174,9 +174,11 @@ async fn an_operator_blocks_a_user_everywhere_and_lets_it_buy_again() -> Result<
     let (stack, browser) = (&shop.stack, &shop.browser);
     stack.open_sale("s", 4, 1).await?;
     shop.see("#/users").await?;
-    browser.wait_for_text("#nobody", "Nobody").await?;
+    browser.wait_for_text("#nobody", "None.").await?;
     browser.click("#set-user button[type=submit]").await?;
-    browser.wait_for_text("#set-said", "Not all fields").await?;
+    browser
+        .wait_for_text("#set-said", "Some fields are invalid")
+        .await?;
     assert_eq!(shop.count("[aria-invalid=true]").await?, 2);
     browser
         .type_into("#set-user [name=user]", "mallory")
@@ -194,7 +196,7 @@ async fn an_operator_blocks_a_user_everywhere_and_lets_it_buy_again() -> Result<
 
     browser.click("#users button").await?;
     shop.yes().await?;
-    browser.wait_for_text("#nobody", "Nobody").await?;
+    browser.wait_for_text("#nobody", "None.").await?;
     browser.type_into("#look [name=looked]", "mallory").await?;
     browser.click("#look button").await?;
     browser.wait_for_text("#looked", "mallory: none").await?;
@@ -207,13 +209,13 @@ async fn an_operator_blocks_a_user_everywhere_and_lets_it_buy_again() -> Result<
         .await?;
     browser.click("#block [type=submit]").await?;
     browser
-        .wait_for_text("#blocked-said", "may not buy here")
+        .wait_for_text("#blocked-said", "cannot buy here")
         .await?;
     let refused = buy(stack, "s", "mallory").await?;
     assert_eq!(refused.status, 403, "{}", refused.text());
     browser.click("#unblock").await?;
     browser
-        .wait_for_text("#blocked-said", "may buy here")
+        .wait_for_text("#blocked-said", "can buy here")
         .await?;
     until("mallory buys", async || {
         buy(stack, "s", "mallory")
@@ -234,14 +236,14 @@ async fn an_operator_adds_and_withdraws_units_and_ends_a_sale() -> Result<()> {
     browser.wait_for_text("#stock-sum", "10").await?;
     browser.click("#change-stock button").await?;
     browser
-        .wait_for_text("#change-stock .wrong", "whole number")
+        .wait_for_text("#change-stock .wrong", "integer")
         .await?;
     browser.type_into("#change-stock [name=units]", "5").await?;
     browser.click("#change-stock button").await?;
     browser.wait_for_text("#stock-said", "+5 units").await?;
     audited(stack, "s", 14, 1).await?;
     browser.click("#read-books").await?;
-    browser.wait_for_text("#books", "It adds up").await?;
+    browser.wait_for_text("#books", "Balanced").await?;
     // More than are left: what is ordered stays.
     browser
         .type_into("#change-stock [name=units]", "-100")
@@ -249,7 +251,7 @@ async fn an_operator_adds_and_withdraws_units_and_ends_a_sale() -> Result<()> {
     browser.click("#change-stock button").await?;
     shop.yes().await?;
     browser
-        .wait_for_text("#stock-said", "-14 units, of -100")
+        .wait_for_text("#stock-said", "-14 of -100 units")
         .await?;
     let books = browser
         .run("return document.querySelector('#books').textContent", &[])
@@ -275,8 +277,7 @@ async fn an_operator_adds_and_withdraws_units_and_ends_a_sale() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_only_looks_finds_nothing_to_press_and_a_challenge_is_set_with_its_token() -> Result<()>
-{
+async fn viewer_has_no_actions_and_challenge_requires_a_token() -> Result<()> {
     let shop = Shop::open("console-viewer", "viewer").await?;
     let (stack, browser) = (&shop.stack, &shop.browser);
     stack.open_sale("s", 10, 2).await?;
@@ -287,7 +288,7 @@ async fn who_only_looks_finds_nothing_to_press_and_a_challenge_is_set_with_its_t
     browser.wait_for_text("#order", "alice").await?;
     assert_eq!(shop.count("main button.danger").await?, 0);
     shop.see("#/users").await?;
-    browser.wait_for_text("#nobody", "Nobody").await?;
+    browser.wait_for_text("#nobody", "None.").await?;
     assert_eq!(shop.count("#set-user").await?, 0);
     shop.see("#/sales/id/s").await?;
     browser.wait_for_text("#stock-sum", "10").await?;
@@ -302,7 +303,9 @@ async fn who_only_looks_finds_nothing_to_press_and_a_challenge_is_set_with_its_t
     browser.type_into("#make [name=total]", "5").await?;
     shop.choose("[name=challenge]", "proof_of_work").await?;
     browser.click("#make button[type=submit]").await?;
-    browser.wait_for_text("#make", "choose that, too").await?;
+    browser
+        .wait_for_text("#make", "Require an order token")
+        .await?;
     browser
         .type_into("#make [name=group]", "acme--shoes")
         .await?;
@@ -311,19 +314,19 @@ async fn who_only_looks_finds_nothing_to_press_and_a_challenge_is_set_with_its_t
     browser.click("#make button[type=submit]").await?;
     // What only the origin finds is told, too.
     browser
-        .wait_for_text("#make", "must be the same tenant's")
+        .wait_for_text("#make", "must belong to the sale's tenant")
         .await?;
     browser.type_into("#make [name=group]", "shoes").await?;
     browser.type_into("#make [name=sku]", HOSTILE).await?;
     browser.type_into("#make [name=price]", "49.905").await?;
     browser.click("#make button[type=submit]").await?;
     browser
-        .wait_for_text("#make", "Must be a sum of that currency")
+        .wait_for_text("#make", "Must be an amount in that currency")
         .await?;
     browser.type_into("#make [name=price]", "49.9").await?;
     browser.click("#make button[type=submit]").await?;
     browser
-        .wait_for_text("main", "a proof of work of 18 bits")
+        .wait_for_text("main", "proof of work, 18 bits")
         .await?;
     browser.wait_for_text("main", "€49.90").await?;
     browser.wait_for_text("main", HOSTILE).await?;
@@ -340,7 +343,9 @@ async fn who_only_looks_finds_nothing_to_press_and_a_challenge_is_set_with_its_t
     shop.see("#/tenants").await?;
     browser.wait_for_text("#none", "No tenants").await?;
     browser.click("#set-tenant button[type=submit]").await?;
-    browser.wait_for_text("#set-said", "Not all fields").await?;
+    browser
+        .wait_for_text("#set-said", "Some fields are invalid")
+        .await?;
     browser.type_into("#set-tenant [name=name]", "acme").await?;
     browser
         .type_into("#set-tenant [name=title]", HOSTILE)

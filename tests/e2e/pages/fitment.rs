@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use sqlx::{Connection, SqliteConnection};
 use weir_stack::http::{self, Method};
 
-use super::{Desk, HOSTILE};
+use super::{ConsoleFixture, HOSTILE};
 
-impl Desk {
+impl ConsoleFixture {
     async fn with_fitment() -> Result<Self> {
         let desk = Self::open(|options, path| {
             options.fitment = Some(path.join("imports"));
@@ -52,7 +52,7 @@ impl Desk {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_sees_what_fits_what_and_what_became_of_imports() -> Result<()> {
-    let desk = Desk::with_fitment().await?;
+    let desk = ConsoleFixture::with_fitment().await?;
     let browser = &desk.browser;
     let page = format!("{}/fitment/ui", desk.origin.admin_url());
     browser.open(&page).await?;
@@ -61,7 +61,7 @@ async fn an_operator_sees_what_fits_what_and_what_became_of_imports() -> Result<
         .await?;
     browser.click("button[type=submit]").await?;
     browser
-        .wait_for_text("#said", "that is no key that opens anything")
+        .wait_for_text("#said", "the key is unknown or has expired")
         .await?;
     browser
         .type_into("[name=token]", &desk.secrets.admin_token)
@@ -111,7 +111,7 @@ async fn an_operator_sees_what_fits_what_and_what_became_of_imports() -> Result<
 /// The file of an import is in the folder of an origin that is gone for good.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_gives_an_import_up() -> Result<()> {
-    let desk = Desk::with_fitment().await?;
+    let desk = ConsoleFixture::with_fitment().await?;
     let url = format!("sqlite://{}", desk.origin.database().display());
     let insert = "INSERT INTO fitment_imports (kind, format, mode, file, state, size, position, line, records, errors, message, \
                   created_at_ms, holder, lease_until_ms) \
@@ -129,6 +129,6 @@ async fn an_operator_gives_an_import_up() -> Result<()> {
     browser.wait_for_text("table", "waiting").await?;
     browser.run("window.confirm = () => true", &[]).await?;
     browser.click("td button").await?;
-    browser.wait_for_text("table", "given up").await?;
+    browser.wait_for_text("table", "cancelled").await?;
     desk.nothing_to_complain(&[]).await
 }

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use weir_stack::http::Method;
 use weir_stack::ports;
 
-use super::{Desk, HOSTILE};
+use super::{ConsoleFixture, HOSTILE};
 
-impl Desk {
+impl ConsoleFixture {
     /// With a webhook that nobody answers, and a collector that fails.
     async fn with_events() -> Result<Self> {
         Self::open(|options, path| {
@@ -34,7 +34,7 @@ impl Desk {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_sees_groups_moves_one_and_mends_what_was_refused() -> Result<()> {
-    let desk = Desk::with_events().await?;
+    let desk = ConsoleFixture::with_events().await?;
     let browser = &desk.browser;
     let sku = json!({"schema": {"type": "object", "required": ["sku"]}});
     desk.told(Method::PUT, "/events/types/view", &sku).await?;
@@ -52,9 +52,7 @@ async fn an_operator_sees_groups_moves_one_and_mends_what_was_refused() -> Resul
         .type_into("[name=token]", "not the token, whatever it is, at all")
         .await?;
     browser.click("button[type=submit]").await?;
-    browser
-        .wait_for_text("main", "That key opens nothing.")
-        .await?;
+    browser.wait_for_text("main", "Invalid key.").await?;
     browser
         .type_into("[name=token]", &desk.secrets.admin_token)
         .await?;
@@ -69,15 +67,12 @@ async fn an_operator_sees_groups_moves_one_and_mends_what_was_refused() -> Resul
     browser.click("#group-history summary").await?;
     browser.click("#group-history .dry-run").await?;
     browser
-        .wait_for_text(
-            "#group-history",
-            "4 records of the log would be handled again, 0 skipped.",
-        )
+        .wait_for_text("#group-history", "4 records would be replayed, 0 skipped.")
         .await?;
     browser.click("#group-history .move").await?;
     browser.click("#group-history .move").await?;
     browser
-        .wait_for_text("#group-history", "The group goes on there.")
+        .wait_for_text("#group-history", "The group continues there.")
         .await?;
 
     browser.click("#group-store .run").await?;
@@ -96,9 +91,9 @@ async fn an_operator_sees_groups_moves_one_and_mends_what_was_refused() -> Resul
         .type_into(".letter textarea", &mended.to_string())
         .await?;
     browser.click(".letter .mend").await?;
-    browser.wait_for_text(".letter", "Mended.").await?;
+    browser.wait_for_text(".letter", "Saved.").await?;
     browser.click(".letter .resend").await?;
-    browser.wait_for_text("#letters", "There are none.").await?;
+    browser.wait_for_text("#letters", "None.").await?;
     let deadline = tokio::time::Instant::now() + weir_tests::PATIENCE;
     loop {
         let stored = desk

@@ -16,7 +16,7 @@ use weir_stack::http::Method;
 use weir_stack::redis::RedisServer;
 use weir_tests::Browser;
 
-use super::{Desk, HOSTILE};
+use super::{ConsoleFixture, HOSTILE};
 
 fn now_ms() -> Result<u64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64)
@@ -51,7 +51,7 @@ async fn view(redis: &RedisServer, views: &[ViewedProduct]) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_sees_deletes_and_clears_what_was_viewed() -> Result<()> {
-    let desk = Desk::open(|options, _| {
+    let desk = ConsoleFixture::open(|options, _| {
         options.flags = vec!["--history".to_owned()];
         Ok(())
     })

@@ -11,9 +11,9 @@ use weir_link::redis::keys;
 use weir_stack::http::{self, Method};
 use weir_tests::Browser;
 
-use super::{Desk, HOSTILE};
+use super::{ConsoleFixture, HOSTILE};
 
-impl Desk {
+impl ConsoleFixture {
     async fn with_links() -> Result<Self> {
         Self::open(|options, path| {
             options.links = Some(domains(path)?);
@@ -84,7 +84,7 @@ fn domains(dir: &Path) -> Result<PathBuf> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_is_made_seen_edited_disabled_and_deleted_by_hand() -> Result<()> {
-    let mut desk = Desk::with_links().await?;
+    let mut desk = ConsoleFixture::with_links().await?;
     desk.sign_in().await?;
     let browser = &desk.browser;
     browser.wait_for_text("#none", "No links yet").await?;
@@ -103,9 +103,7 @@ async fn a_link_is_made_seen_edited_disabled_and_deleted_by_hand() -> Result<()>
         .await?;
     browser.click("#make button[type=submit]").await?;
     assert_eq!(browser.text("#url").await?, "https://s.example.com/autumn");
-    browser
-        .wait_for_text(".facts", "asks for a password")
-        .await?;
+    browser.wait_for_text(".facts", "password required").await?;
     assert_eq!(
         browser.text("#target").await?,
         "https://shop.example/autumn?a=1&b=2"
@@ -184,7 +182,7 @@ async fn a_link_is_made_seen_edited_disabled_and_deleted_by_hand() -> Result<()>
 
 #[tokio::test(flavor = "multi_thread")]
 async fn links_are_listed_by_pages_and_tags_and_say_what_they_say() -> Result<()> {
-    let desk = Desk::with_links().await?;
+    let desk = ConsoleFixture::with_links().await?;
     for n in 0..30 {
         let link =
             json!({ "target": format!("https://a.example/{n}"), "tags": [format!("t{}", n % 3)] });
@@ -229,7 +227,7 @@ async fn links_are_listed_by_pages_and_tags_and_say_what_they_say() -> Result<()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_has_no_token_sees_nothing() -> Result<()> {
-    let desk = Desk::with_links().await?;
+    let desk = ConsoleFixture::with_links().await?;
     desk.make(&json!({ "target": "https://a.example/", "code": "secret" }))
         .await?;
     let browser = &desk.browser;
@@ -238,9 +236,7 @@ async fn who_has_no_token_sees_nothing() -> Result<()> {
         .await?;
     browser.type_into("[name=token]", "not-the-token").await?;
     browser.click("button[type=submit]").await?;
-    browser
-        .wait_for_text("[role=alert]", "That key opens nothing")
-        .await?;
+    browser.wait_for_text("[role=alert]", "Invalid key").await?;
     assert!(!browser.page_text().await?.contains("a.example"));
     desk.looks_right("sign-in").await?;
     // With it, what was asked for is shown; afterwards nothing of it stays.
@@ -292,7 +288,7 @@ async fn held(browser: &Browser, selector: &str) -> Result<Value> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_that_a_link_says_is_seen_and_edited() -> Result<()> {
-    let desk = Desk::with_links().await?;
+    let desk = ConsoleFixture::with_links().await?;
     let end_ms: u64 = 1_893_553_440_000; // 2030-01-02 03:04 UTC
     let link = json!({
         "code": "whole", "target": "https://a.example/", "status": 307, "pass_query": true,
@@ -310,7 +306,7 @@ async fn all_that_a_link_says_is_seen_and_edited() -> Result<()> {
         .await?;
     // In one time zone, which is named.
     browser
-        .wait_for_text(".facts", "ends Jan 2, 2030, 03:04 UTC at the latest")
+        .wait_for_text(".facts", "expires Jan 2, 2030, 03:04 UTC at the latest")
         .await?;
     for (control, value) in [
         ("[name=target]", json!("https://a.example/")),
@@ -371,7 +367,7 @@ async fn all_that_a_link_says_is_seen_and_edited() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_that_leads_nowhere_says_why() -> Result<()> {
-    let desk = Desk::with_links().await?;
+    let desk = ConsoleFixture::with_links().await?;
     for (code, more) in [
         ("used", json!({ "max_clicks": 1 })),
         ("brief", json!({ "life_ms": 1_000 })),
@@ -414,7 +410,7 @@ async fn a_link_that_leads_nowhere_says_why() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn domains_are_made_seen_edited_and_deleted_by_hand() -> Result<()> {
-    let desk = Desk::with_links().await?;
+    let desk = ConsoleFixture::with_links().await?;
     desk.sign_in().await?;
     let browser = &desk.browser;
     browser.click("#views a[href='#/domains']").await?;
@@ -493,8 +489,8 @@ async fn domains_are_made_seen_edited_and_deleted_by_hand() -> Result<()> {
 const PNG: &[u8] = b"\x89PNG\x0d\x0a\x1a\x0a\0\0\0\x0dIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89\0\0\0\x0dIDATx\x9cc\xf8\xcf\xc0\xf0\x1f\0\x05\0\x01\xff\x89\x99=\x1d\0\0\0\0IEND\xaeB`\x82";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn visitors_are_told_apart_in_the_persons_own_days_and_a_code_has_a_picture() -> Result<()> {
-    let desk = Desk::with_links().await?;
+async fn stats_use_local_days_and_code_has_a_qr_picture() -> Result<()> {
+    let desk = ConsoleFixture::with_links().await?;
     desk.sign_in().await?;
     let browser = &desk.browser;
     browser
@@ -525,7 +521,7 @@ async fn visitors_are_told_apart_in_the_persons_own_days_and_a_code_has_a_pictur
     let set_zone = "const zone = document.querySelector('[name=zone]'); zone.value = arguments[0]; \
         zone.dispatchEvent(new Event('change'))";
     browser.run(set_zone, &[json!("Atlantis")]).await?;
-    browser.wait_for_text("#stats", "no time zone").await?;
+    browser.wait_for_text("#stats", "Unknown time zone").await?;
     browser.run(set_zone, &[json!("Asia/Kolkata")]).await?;
     browser.wait_for_text("#total-clicks", "60").await?;
     let days = "return document.querySelectorAll('#stats > figure .slot').length === 7";
@@ -536,7 +532,9 @@ async fn visitors_are_told_apart_in_the_persons_own_days_and_a_code_has_a_pictur
     browser
         .click("[name=filter-referrer] option[value='news.example']")
         .await?;
-    browser.wait_for_text("#crossed", "58 clicks fit").await?;
+    browser
+        .wait_for_text("#crossed", "58 matching clicks")
+        .await?;
     browser
         .wait_for_text("[name=filter-device]", "Phone (58)")
         .await?;
@@ -557,8 +555,8 @@ async fn visitors_are_told_apart_in_the_persons_own_days_and_a_code_has_a_pictur
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_export_of_another_shortener_is_taken_over_with_its_progress() -> Result<()> {
-    let desk = Desk::with_links().await?;
+async fn import_of_another_shortener_shows_its_progress() -> Result<()> {
+    let desk = ConsoleFixture::with_links().await?;
     desk.sign_in().await?;
     let browser = &desk.browser;
     browser.click("#views a[href='#/import']").await?;
@@ -583,12 +581,15 @@ async fn an_export_of_another_shortener_is_taken_over_with_its_progress() -> Res
     browser
         .wait_for_text(
             "#report",
-            "1,201 rows: 1,200 would be made, 0 there already, 1 refused. Done.",
+            "1,201 rows: 1,200 would be created, 0 already exist, 1 refused. Done.",
         )
         .await?;
     browser.wait_for_text("#refused", "Line 1202, x").await?;
     browser.click("[name=dry]").await?;
-    for expected in ["1,200 made, 0 there already", "0 made, 1,200 there already"] {
+    for expected in [
+        "1,200 created, 0 already exist",
+        "0 created, 1,200 already exist",
+    ] {
         browser.click("#import button[type=submit]").await?;
         browser.wait_for_text("#report", expected).await?;
         browser.wait_for_text("#report", "Done.").await?;
@@ -603,7 +604,7 @@ async fn an_export_of_another_shortener_is_taken_over_with_its_progress() -> Res
     browser.click("[name=format] option[value=bitly]").await?;
     browser.click("#import button[type=submit]").await?;
     browser
-        .wait_for_text("#import .notice", "is this an export")
+        .wait_for_text("#import .notice", "check the format")
         .await?;
     desk.nothing_to_complain(&["status of 422"]).await
 }

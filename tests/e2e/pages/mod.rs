@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use weir_stack::http::{self, Method};
 use weir_stack::origin::{Origin, OriginOptions};
 use weir_stack::redis::RedisServer;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{Secrets, origin, ports, tools};
 use weir_tests::{Browser, Screen};
 
@@ -41,7 +41,7 @@ const PHONE: Screen = Screen {
 const HOSTILE: &str = "<img src=x onerror=alert(1)>";
 
 /// An origin, what is behind it, and a browser before it.
-struct Desk {
+struct ConsoleFixture {
     browser: Browser,
     origin: Origin,
     redis: RedisServer,
@@ -49,12 +49,12 @@ struct Desk {
     dir: TempDir,
 }
 
-impl Desk {
+impl ConsoleFixture {
     /// `configure` may have the origin do more; the folder is for its files.
     async fn open(configure: impl FnOnce(&mut OriginOptions, &Path) -> Result<()>) -> Result<Self> {
         let dir = tempfile::tempdir()?;
         let path = dir.path();
-        let tool = tools::Redis::find_or_get(&mut Silent)?;
+        let tool = tools::Redis::find_or_get(&mut SilentReporter)?;
         let log = path.join("redis.log");
         let redis = RedisServer::start(&tool, ports::free()?, &path.join("redis"), &log).await?;
         let secrets = Secrets::random()?;
@@ -78,7 +78,7 @@ impl Desk {
         configure(&mut options, path)?;
         let binary = origin::ensure_built()?;
         let origin = Origin::start(&binary, options, &path.join("origin.log")).await?;
-        let tool = tools::Chromium::find_or_get(&mut Silent)?;
+        let tool = tools::Chromium::find_or_get(&mut SilentReporter)?;
         let browser = Browser::start(&tool, &path.join("browser")).await?;
         browser.show_on(SCREEN).await?;
         Ok(Self {
@@ -113,7 +113,7 @@ impl Desk {
 /// Whoever has keys instead of a mouse, a reader of screens or weak eyes can use what is shown, as far as a program can
 /// tell: WCAG 2.2 AA by axe-core, light and on a dark phone. Keeps pictures of it, too, if somebody wants them.
 async fn looks_right(browser: &Browser, name: &str) -> Result<()> {
-    match tools::Axe::find_or_get(&mut Silent) {
+    match tools::Axe::find_or_get(&mut SilentReporter) {
         Ok(axe) => is_accessible(browser, &axe, name).await?,
         Err(error) => eprintln!("left out: axe-core looks at {name}: {error:#}"),
     }

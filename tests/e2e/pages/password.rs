@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::tools;
 use weir_tests::{Browser, LinkSetup, until};
 
@@ -23,7 +23,7 @@ async fn a_person_types_the_password_into_the_page() -> Result<()> {
     let code = gateways
         .create(TARGET, json!({ "password": "s3sam" }))
         .await?;
-    let tool = tools::Chromium::find_or_get(&mut Silent)?;
+    let tool = tools::Chromium::find_or_get(&mut SilentReporter)?;
     let browser = Browser::start(&tool, &gateways.data().join("browser")).await?;
     browser.show_on(SCREEN).await?;
     let url = format!("http://{}/{code}", gateways.authority(0));
@@ -35,7 +35,7 @@ async fn a_person_types_the_password_into_the_page() -> Result<()> {
     browser.type_into("[name=password]", "sesam").await?;
     browser.click("button").await?;
     browser
-        .wait_for_text("[role=alert]", "That is not the password.")
+        .wait_for_text("[role=alert]", "Wrong password.")
         .await?;
     looks_right(&browser, "link-password-wrong").await?;
     browser.type_into("[name=password]", "s3sam").await?;

@@ -1,7 +1,7 @@
 //! Limits in a Redis Cluster.
 
 use anyhow::Result;
-use weir_tests::{Setup, Way};
+use weir_tests::{RedisPath, Setup};
 
 use super::config;
 
@@ -16,7 +16,7 @@ async fn each_key_has_its_limit_on_whichever_node_it_is() -> Result<()> {
     let setup = Setup {
         gateways: 1,
         workers: 2,
-        redis: Way::Cluster,
+        redis: RedisPath::Cluster,
         config: &config(&[rule.into()], patient),
     };
     let mut limiters = setup.start().await?;

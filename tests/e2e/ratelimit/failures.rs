@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use weir_stack::fault::Fault;
 use weir_stack::http::{Connection, Method, Response};
-use weir_tests::{Limiters, PATIENCE, Setup, Way, rests, until};
+use weir_tests::{Limiters, PATIENCE, RedisPath, Setup, rests, until};
 
 use super::config;
 
@@ -33,7 +33,7 @@ async fn limiters() -> Result<Limiters> {
     let setup = Setup {
         gateways: 1,
         workers: 2,
-        redis: Way::Faults,
+        redis: RedisPath::Faults,
         config: &config(&rules, more),
     };
     setup.start().await

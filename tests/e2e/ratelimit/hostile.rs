@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use anyhow::{Context, Result};
 use weir_stack::http::{Connection, HeaderName, HeaderValue, Request};
-use weir_tests::{Limiters, Setup, Way};
+use weir_tests::{Limiters, RedisPath, Setup};
 
 use super::{PATIENT, config};
 
@@ -49,7 +49,7 @@ async fn whatever_is_sent_is_answered() -> Result<()> {
     let setup = Setup {
         gateways: 1,
         workers: 2,
-        redis: Way::Straight,
+        redis: RedisPath::Straight,
         config: &config(&rules(), PATIENT),
     };
     let mut limiters = setup.start().await?;

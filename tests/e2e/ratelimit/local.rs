@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use tokio::time::sleep;
 use weir_stack::http::{Connection, Method, Response};
-use weir_tests::{Limiters, Setup, Way};
+use weir_tests::{Limiters, RedisPath, Setup};
 
 use super::{config, told_to_wait};
 
@@ -18,7 +18,7 @@ async fn two_workers(rules: &[&str]) -> Result<Limiters> {
     let setup = Setup {
         gateways: 1,
         workers: 2,
-        redis: Way::None,
+        redis: RedisPath::None,
         config: &config(&rules, ""),
     };
     setup.start().await
@@ -39,7 +39,7 @@ async fn ask_from(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_burst_of_the_exact_size_passes_and_the_rest_is_told_when_to_come_again() -> Result<()> {
+async fn exact_burst_passes_and_the_rest_gets_a_retry_time() -> Result<()> {
     let rule = r#"{ "name": "all", "limit": { "rate": 1, "per": "1h", "burst": 20 } }"#;
     let mut limiters = two_workers(&[rule]).await?;
     let burst = limiters.burst("/", "anyone", 50).await?;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use weir_stack::http;
-use weir_tests::{Setup, Way};
+use weir_tests::{RedisPath, Setup};
 
 use super::{PATIENT, config};
 use crate::metrics::{Gateways, documented, scraped};
@@ -13,7 +13,7 @@ async fn the_table_of_metrics_is_what_envoy_tells() -> Result<()> {
     let setup = Setup {
         gateways: 1,
         workers: 1,
-        redis: Way::Straight,
+        redis: RedisPath::Straight,
         config: &config(&[rule.into()], PATIENT),
     };
     let limiters = setup.start().await?;

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 use weir_stack::http::{Connection, Method};
-use weir_tests::{Limiters, Setup, Way};
+use weir_tests::{Limiters, RedisPath, Setup};
 
 use super::{PATIENT, config};
 
@@ -31,14 +31,14 @@ async fn limiters(limit: &str, lease: &str) -> Result<Limiters> {
     let setup = Setup {
         gateways: GATEWAYS,
         workers: WORKERS,
-        redis: Way::Straight,
+        redis: RedisPath::Straight,
         config: &config(&[rule], PATIENT),
     };
     setup.start().await
 }
 
 /// What came of a crowd that asks evenly, whatever it hears.
-struct Observed {
+struct CrowdFigures {
     passed: u64,
     limited: u64,
     /// From before the first request until after the last answer: no more can have come free.
@@ -48,7 +48,7 @@ struct Observed {
 }
 
 /// Lets [`OFFERED_PER_S`] requests come to all gateways for [`LASTS`].
-async fn overload(limiters: &Limiters) -> Result<Observed> {
+async fn overload(limiters: &Limiters) -> Result<CrowdFigures> {
     let lines = GATEWAYS * CONNECTIONS;
     let every = Duration::from_secs(lines as u64) / OFFERED_PER_S as u32;
     let mut connections = Vec::new();
@@ -93,7 +93,7 @@ async fn overload(limiters: &Limiters) -> Result<Observed> {
         let asked = envoy.stat("http.gateway.downstream_rq_total").await?;
         ensure!(asked > passed / 4, "both gateways work: {asked}");
     }
-    Ok(Observed {
+    Ok(CrowdFigures {
         passed,
         limited,
         lasted,
@@ -108,7 +108,7 @@ fn limit(lasted: Duration) -> u64 {
 
 /// The crowd may stop before the gateways do, on a machine that stalls: what came free after that nobody
 /// asked for.
-fn assert_nearly_all_passed(observed: &Observed) {
+fn assert_nearly_all_passed(observed: &CrowdFigures) {
     let (passed, limit) = (observed.passed, limit(observed.used_up_after));
     assert!(passed * 100 >= limit * 98, "{passed} of {limit}");
 }
@@ -118,7 +118,7 @@ fn limit_config() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_gateways_let_pass_what_the_limit_allows_and_nearly_all_of_it() -> Result<()> {
+async fn two_gateways_admit_nearly_the_limit_and_never_more() -> Result<()> {
     let mut limiters = limiters(&limit_config(), "").await?;
     let observed = overload(&limiters).await?;
     let limit = limit(observed.lasted);
@@ -136,7 +136,7 @@ async fn two_gateways_let_pass_what_the_limit_allows_and_nearly_all_of_it() -> R
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_leases_no_more_pass_than_the_limit_and_every_workers_slice() -> Result<()> {
+async fn leases_admit_at_most_the_limit_plus_one_slice_per_worker() -> Result<()> {
     let lease = format!(r#", "lease": {{ "max": {SLICE}, "lasts": "500ms" }}"#);
     let mut limiters = limiters(&limit_config(), &lease).await?;
     let observed = overload(&limiters).await?;
@@ -201,7 +201,7 @@ async fn requests_that_reach_redis_together_share_commands() -> Result<()> {
     let setup = Setup {
         gateways: 1,
         workers: 1,
-        redis: Way::Straight,
+        redis: RedisPath::Straight,
         config: &config(&[rule.into()], PATIENT),
     };
     let mut limiters = setup.start().await?;

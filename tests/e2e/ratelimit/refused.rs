@@ -1,9 +1,9 @@
 //! Configurations that Envoy does not start with.
 
 use anyhow::Result;
-use weir_tests::{Setup, Way};
+use weir_tests::{RedisPath, Setup};
 
-async fn check(config: &str, redis: Way, told: &str) -> Result<()> {
+async fn check(config: &str, redis: RedisPath, told: &str) -> Result<()> {
     let setup = Setup {
         gateways: 1,
         workers: 1,
@@ -39,22 +39,16 @@ async fn what_is_unknown_or_contradicts_itself_is_refused_by_its_path() -> Resul
             rules(&[r#"{ "name": "a", "limit": { "rate": 0, "per": "1s" } }"#]),
             "rules[0].limit.rate: ",
         ),
-        (
-            rule(r#", "store": "redis""#),
-            "rules[0].store: counts in Redis, but",
-        ),
-        (
-            rule(r#", "key": ["user"]"#),
-            "rules[0].key: tells users apart, but",
-        ),
+        (rule(r#", "store": "redis""#), "rules[0].store: needs"),
+        (rule(r#", "key": ["user"]"#), "rules[0].key: needs"),
         (
             rule(r#", "on_store_error": "open""#),
-            "rules[0].on_store_error: only a rule",
+            "rules[0].on_store_error: only for rules",
         ),
         (rule(r#", "cost": 6"#), "rules[0].cost: must be 1 to 5"),
         (
             rule(r#", "key": ["method"], "allow": [["GET"]], "deny": [["GET"]]"#),
-            "rules[0].deny: a key is allowed and denied",
+            "rules[0].deny: has a key that is also in allow",
         ),
         (
             rules(&[&format!(
@@ -64,7 +58,7 @@ async fn what_is_unknown_or_contradicts_itself_is_refused_by_its_path() -> Resul
         ),
         (r#"{ "reload": true }"#.into(), "reload: "),
     ] {
-        check(&config, Way::None, told).await?;
+        check(&config, RedisPath::None, told).await?;
     }
     Ok(())
 }
@@ -78,6 +72,6 @@ async fn on_a_cluster_two_rules_in_redis_are_refused() -> Result<()> {
     };
     let rules = [rule("a"), rule("b")].join(", ");
     let config = format!(r#"{{ "redis": {{ "topology": "cluster" }}, "rules": [{rules}] }}"#);
-    let told = "rules[1].store: with topology cluster only one rule can be in redis";
-    check(&config, Way::Straight, told).await
+    let told = "rules[1].store: with topology cluster only one rule can have store redis";
+    check(&config, RedisPath::Straight, told).await
 }

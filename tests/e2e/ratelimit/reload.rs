@@ -3,7 +3,7 @@
 use anyhow::Result;
 use weir_stack::http::{Connection, Method, Response};
 use weir_stack::native::Host;
-use weir_tests::{Limiters, Setup, Way, until};
+use weir_tests::{Limiters, RedisPath, Setup, until};
 
 use super::config;
 
@@ -41,7 +41,7 @@ async fn two_gateways() -> Result<Limiters> {
     let setup = Setup {
         gateways: GATEWAYS,
         workers: WORKERS,
-        redis: Way::Straight,
+        redis: RedisPath::Straight,
         config: &config(&rules(3), more),
     };
     setup.start().await
@@ -91,7 +91,7 @@ async fn until_all_say(limiters: &Limiters, burst: usize) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn other_rules_count_on_all_gateways_and_what_was_used_stays_used() -> Result<()> {
+async fn new_rules_apply_on_all_gateways_and_usage_is_kept() -> Result<()> {
     let mut limiters = two_gateways().await?;
     until_all_say(&limiters, 3).await?;
     for gateway in 0..GATEWAYS {
@@ -147,7 +147,7 @@ async fn a_bad_document_is_refused_and_the_rules_of_before_stay() -> Result<()> 
     assert_eq!(passed(&limiters, 0, "local", "alice").await?, 4);
     let log = limiters.envoys[0].process().tail(200);
     assert!(
-        log.contains("rules in Redis refused, the last ones stay: rules[0]."),
+        log.contains("invalid rules in Redis, using the previous ones: rules[0]."),
         "{log}"
     );
     // A good one counts again.

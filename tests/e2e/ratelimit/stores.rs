@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use tokio::task::JoinHandle;
 use weir_stack::envoy::HOLD_HEADER;
 use weir_stack::http::Response;
-use weir_tests::{DEBUG_SECRET, Limiters, Setup, Way, until};
+use weir_tests::{DEBUG_SECRET, Limiters, RedisPath, Setup, until};
 
 use super::{PATIENT, config};
 
@@ -50,9 +50,9 @@ fn rules(store: &str) -> Vec<String> {
     rules
 }
 
-async fn all_checks(store: &str, redis: Way) -> Result<()> {
+async fn all_checks(store: &str, redis: RedisPath) -> Result<()> {
     let more = match redis {
-        Way::None => String::new(),
+        RedisPath::None => String::new(),
         _ => format!("{PATIENT},"),
     };
     let more = format!(
@@ -84,12 +84,12 @@ async fn all_checks(store: &str, redis: Way) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rules_keep_their_promises_in_the_gateway() -> Result<()> {
-    all_checks("local", Way::None).await
+    all_checks("local", RedisPath::None).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rules_keep_their_promises_in_redis() -> Result<()> {
-    all_checks("redis", Way::Straight).await
+    all_checks("redis", RedisPath::Straight).await
 }
 
 async fn windows_let_no_more_pass_than_they_say(limiters: &Limiters) -> Result<()> {

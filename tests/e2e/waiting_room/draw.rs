@@ -17,7 +17,7 @@ fn now_ms() -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_there_before_the_opening_is_drawn_and_later_ones_queue_behind() -> Result<()> {
+async fn early_visitors_are_drawn_and_later_ones_queue_behind() -> Result<()> {
     // What takes minutes the first time is not part of the wait.
     Host::of_run().ensure_built()?;
     let opens_at_ms = now_ms() + 25_000;

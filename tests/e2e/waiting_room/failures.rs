@@ -16,7 +16,7 @@ async fn positions(rooms: &Rooms, gateway: usize, people: &[Person]) -> Result<V
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn places_survive_a_gateways_death_and_redis_that_comes_back_empty() -> Result<()> {
+async fn positions_survive_gateway_death_and_an_empty_redis() -> Result<()> {
     let setup = RoomSetup {
         gateways: 2,
         workers: 2,
@@ -52,7 +52,7 @@ async fn places_survive_a_gateways_death_and_redis_that_comes_back_empty() -> Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_redis_sessions_live_and_people_enter_at_each_gateways_own_pace() -> Result<()> {
+async fn sessions_survive_redis_outage_and_entry_uses_local_pace() -> Result<()> {
     let setup = RoomSetup {
         gateways: 1,
         workers: 2,

@@ -86,7 +86,7 @@ async fn newcomers_are(rooms: &Rooms, state: &str) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_operator_sets_is_seen_by_visitors_also_after_redis_lost_all() -> Result<()> {
+async fn visitors_see_operator_settings_after_redis_loss() -> Result<()> {
     let setup = RoomSetup {
         gateways: 1,
         workers: 2,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::tools;
 use weir_tests::{Browser, Person, RoomSetup, Screen, until};
 
@@ -53,7 +53,7 @@ async fn a_person_sees_where_it_goes_and_enters_when_it_is_time() -> Result<()> 
     let rooms = setup.start().await?;
     let (_, entered) = come(&rooms, 5).await?;
     ensure!(entered == [0, 1], "{entered:?}");
-    let tool = tools::Chromium::find_or_get(&mut Silent)?;
+    let tool = tools::Chromium::find_or_get(&mut SilentReporter)?;
     let browser = Browser::start(&tool, &rooms.data.path.join("browser")).await?;
     browser.show_on(SCREEN).await?;
     browser

@@ -72,8 +72,7 @@ async fn polls_cost_redis_next_to_nothing() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_place_that_is_not_taken_up_passes_on_and_a_session_ends_that_is_not_used() -> Result<()>
-{
+async fn unused_position_passes_on_and_idle_session_ends() -> Result<()> {
     let setup = RoomSetup {
         gateways: 2,
         workers: 1,

@@ -58,7 +58,7 @@ async fn open_sale(stack: &Stack) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn buyers_wait_in_front_of_the_gate_and_buy_when_they_are_inside() -> Result<()> {
+async fn buyers_wait_before_the_gate_and_buy_when_admitted() -> Result<()> {
     let stack = Stack::builder()
         .workers(1)
         .key_prefix("room-sale")

@@ -31,7 +31,7 @@ impl Attempt {
 
 /// What a client was told of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct AttemptOutcome {
     pub(crate) order: ClaimName,
     /// The body that the order was for.
     pub(crate) body: u32,
@@ -41,7 +41,7 @@ pub(crate) struct Told {
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     made: BTreeMap<(UserId, u32), ClaimName>,
-    told: BTreeMap<(UserId, u32), Told>,
+    told: BTreeMap<(UserId, u32), AttemptOutcome>,
 }
 
 impl Attempts {
@@ -67,7 +67,7 @@ impl Attempts {
         order: ClaimName,
     ) -> Option<String> {
         let Attempt { key, body } = attempt;
-        let now = Told { order, body };
+        let now = AttemptOutcome { order, body };
         let told = self.told.entry((user.clone(), key));
         let before = *told.or_insert(now);
         (before != now)
@@ -75,7 +75,7 @@ impl Attempts {
     }
 
     /// What the first who heard of an order was told.
-    pub(crate) fn told(&self) -> impl Iterator<Item = (&UserId, u32, Told)> {
+    pub(crate) fn told(&self) -> impl Iterator<Item = (&UserId, u32, AttemptOutcome)> {
         let told = self.told.iter();
         told.map(|((user, key), told)| (user, *key, *told))
     }

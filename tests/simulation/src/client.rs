@@ -5,14 +5,14 @@ use weir_base::id::UserId;
 use weir_engine::Headers;
 
 use crate::attempt::Attempt;
-use crate::plan::{Client, Then};
+use crate::plan::{Client, FollowUp};
 use crate::random::Rng;
 use crate::sql::ClaimName;
 use crate::world::{RequestKind, SALE};
 
 /// What a client hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Heard {
+pub(crate) struct ClientAnswer {
     /// 0 if the connection broke.
     pub(crate) status: u16,
     /// The verdict of the gateway or the word of the origin.
@@ -20,7 +20,7 @@ pub(crate) struct Heard {
     pub(crate) order: Option<ClaimName>,
 }
 
-impl Heard {
+impl ClientAnswer {
     /// Without an answer of anybody.
     pub(crate) fn nothing(status: u16, word: &str) -> Self {
         Self {
@@ -51,12 +51,12 @@ pub(crate) struct Person {
     tries_left: u32,
     rng: Rng,
     /// What was heard last.
-    pub(crate) last: Option<Heard>,
+    pub(crate) last: Option<ClientAnswer>,
 }
 
 /// What a client does next, and after how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Next {
+pub(crate) struct ClientStep {
     pub(crate) after_us: u64,
     pub(crate) kind: RequestKind,
 }
@@ -77,7 +77,7 @@ impl Person {
     }
 
     /// What the client does about an answer.
-    pub(crate) fn hear(&mut self, kind: RequestKind, heard: Heard) -> Option<Next> {
+    pub(crate) fn hear(&mut self, kind: RequestKind, heard: ClientAnswer) -> Option<ClientStep> {
         let next = match (kind, heard.order) {
             _ if heard.may_be_retried() => self.again(kind),
             (RequestKind::Buy, Some(order)) if heard.is_order() => self.then(order),
@@ -87,21 +87,21 @@ impl Person {
         next
     }
 
-    fn again(&mut self, kind: RequestKind) -> Option<Next> {
+    fn again(&mut self, kind: RequestKind) -> Option<ClientStep> {
         self.tries_left = self.tries_left.checked_sub(1)?;
-        Some(Next {
+        Some(ClientStep {
             after_us: self.rng.between(20_000, 900_000),
             kind,
         })
     }
 
-    fn then(&self, order: ClaimName) -> Option<Next> {
+    fn then(&self, order: ClaimName) -> Option<ClientStep> {
         let (after_ms, kind) = match self.plan.then {
-            Then::Pay { after_ms } => (after_ms, RequestKind::Pay(order)),
-            Then::Cancel { after_ms } => (after_ms, RequestKind::Cancel(order)),
-            Then::Nothing | Then::Forge => return None,
+            FollowUp::Pay { after_ms } => (after_ms, RequestKind::Pay(order)),
+            FollowUp::Cancel { after_ms } => (after_ms, RequestKind::Cancel(order)),
+            FollowUp::Nothing | FollowUp::Forge => return None,
         };
-        Some(Next {
+        Some(ClientStep {
             after_us: after_ms * 1_000,
             kind,
         })

@@ -8,9 +8,9 @@
 use weir_base::id::UserId;
 
 use crate::USERS_AT_THE_END;
-use crate::attempt::{Attempt, Told};
-use crate::client::{Heard, user as user_of};
-use crate::plan::{Client, LAST_CLIENT_AT_MS, SALE_LASTS_MS, Then};
+use crate::attempt::{Attempt, AttemptOutcome};
+use crate::client::{ClientAnswer, user as user_of};
+use crate::plan::{Client, FollowUp, LAST_CLIENT_AT_MS, SALE_LASTS_MS};
 use crate::queue::START_MS;
 use crate::witness::unrest;
 use crate::world::{RequestKind, World};
@@ -133,7 +133,13 @@ fn ask_again(world: &mut World) {
 /// The same body gets the same order, another one none. Redis finds the attempt unless it has lost it, the order was given
 /// back, or another claim made the order, which is possible where that order is all that a user may have. Then it
 /// must be refused for a reason that holds.
-fn check_again(world: &mut World, number: u32, attempt: Attempt, told: Told, heard: &Heard) {
+fn check_again(
+    world: &mut World,
+    number: u32,
+    attempt: Attempt,
+    told: AttemptOutcome,
+    heard: &ClientAnswer,
+) {
     let sql = &world.sql;
     let order = &sql.orders[&told.order];
     let is_right = match attempt.body == told.body {
@@ -207,12 +213,12 @@ fn one_try(world: &World, user: u32, attempt: Option<Attempt>) -> Client {
         retries: 0,
         attempt,
         quantity: 1,
-        then: Then::Nothing,
+        then: FollowUp::Nothing,
     }
 }
 
 /// Lets a client ask until the answer is final; `None`: something is wrong.
-fn final_answer(world: &mut World, client: usize) -> Option<Heard> {
+fn final_answer(world: &mut World, client: usize) -> Option<ClientAnswer> {
     for _ in 0..TRIES_MAX {
         let heard = wait_for(world, client);
         if world.witness.violation.is_some() {
@@ -233,7 +239,7 @@ fn final_answer(world: &mut World, client: usize) -> Option<Heard> {
 }
 
 /// What a client hears next.
-fn wait_for(world: &mut World, client: usize) -> Heard {
+fn wait_for(world: &mut World, client: usize) -> ClientAnswer {
     let end_us = world.now_us() + REQUEST_MS_MAX * 1_000;
     world.run_until(end_us, |world| world.client(client).last.is_some());
     match &world.client(client).last {
@@ -242,12 +248,12 @@ fn wait_for(world: &mut World, client: usize) -> Heard {
             world
                 .witness
                 .violate(world.now_us(), "a client at the end hears nothing");
-            Heard::nothing(0, "")
+            ClientAnswer::nothing(0, "")
         }
     }
 }
 
-fn pay(world: &mut World, client: usize, heard: &Heard) {
+fn pay(world: &mut World, client: usize, heard: &ClientAnswer) {
     let order = heard.order.expect("an order has a name");
     for _ in 0..TRIES_MAX {
         world.ask(client, RequestKind::Pay(order));
@@ -267,7 +273,7 @@ fn pay(world: &mut World, client: usize, heard: &Heard) {
 }
 
 /// Whether a final refusal is right, by what SQL knows.
-fn check_refusal(world: &mut World, user: &UserId, heard: &Heard) {
+fn check_refusal(world: &mut World, user: &UserId, heard: &ClientAnswer) {
     let sql = &world.sql;
     let has_all = sql.standing_units_of(user) >= sql.sale.user_cap;
     let is_right = match heard.word.as_str() {

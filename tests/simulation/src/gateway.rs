@@ -5,15 +5,15 @@ use std::rc::Rc;
 use weir_base::key::KeyRing;
 use weir_base::shared_data::LocalData;
 use weir_engine::config::parse;
-use weir_sale::engine::config::Checked;
+use weir_sale::engine::config::CheckedConfig;
 use weir_sale::engine::{Config, Gate};
 
-use crate::host::Remembers;
+use crate::host::TracksStreams;
 
 /// The engine of a worker.
 pub(crate) type Engine = Gate<Rc<LocalData>>;
 
-impl Remembers for Engine {
+impl TracksStreams for Engine {
     fn open_streams(&self) -> usize {
         Gate::open_streams(self)
     }
@@ -47,7 +47,7 @@ const CONFIG: &str = r#"{
 }"#;
 
 /// The configuration of every gateway.
-pub(crate) fn config() -> Checked {
+pub(crate) fn config() -> CheckedConfig {
     let config: Config = parse(CONFIG.as_bytes()).expect("the configuration is JSON");
     let environment = |_: &str| Some(SECRET.to_vec());
     config

@@ -1,7 +1,7 @@
 //! Gateways: a real engine in a small host, several workers each.
 //!
 //! The host applies effects as the Proxy-Wasm one does (`crates/proxy-kit/src/worker.rs`): in order, with feedback for
-//! what could not be sent or delivered. What leaves a worker is in [`Out`]; the world does it.
+//! what could not be sent or delivered. What leaves a worker is in [`WorkerEffect`]; the world does it.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,7 +20,7 @@ use crate::plan::{Caller, RedisFate};
 pub(crate) type RequestId = u64;
 
 /// An engine that knows which streams it remembers.
-pub(crate) trait Remembers: Engine {
+pub(crate) trait TracksStreams: Engine {
     /// How many streams it remembers.
     fn open_streams(&self) -> usize;
 }
@@ -43,7 +43,7 @@ pub(crate) struct Gateway<E> {
 
 /// A worker of a gateway, in one life of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct WorkerLife {
     pub(crate) gateway: usize,
     pub(crate) life: u64,
     pub(crate) worker: usize,
@@ -51,7 +51,7 @@ pub(crate) struct Place {
 
 /// What leaves a worker.
 #[derive(Debug)]
-pub(crate) enum Out {
+pub(crate) enum WorkerEffect {
     Call {
         batch: BatchId,
         bytes: Rc<[u8]>,
@@ -134,12 +134,12 @@ enum Feedback {
 /// The effects of one event.
 #[derive(Default)]
 struct Callback {
-    out: Vec<Out>,
+    out: Vec<WorkerEffect>,
     undelivered: BTreeSet<StreamId>,
     feedback: VecDeque<Feedback>,
 }
 
-impl<E: Remembers> Gateway<E> {
+impl<E: TracksStreams> Gateway<E> {
     /// A gateway in its first life, and the memory that its workers share.
     pub(crate) fn of(workers: Vec<Worker<E>>, data: Rc<LocalData>) -> Self {
         Self {
@@ -167,7 +167,7 @@ impl<E: Remembers> Gateway<E> {
     }
 }
 
-impl<E: Remembers> Worker<E> {
+impl<E: TracksStreams> Worker<E> {
     pub(crate) fn new(engine: E) -> Self {
         Self {
             engine,
@@ -204,7 +204,7 @@ impl<E: Remembers> Worker<E> {
         request: RequestId,
         head: &PlainRequest,
         network: &RefCell<Network>,
-    ) -> (StreamId, Vec<Out>) {
+    ) -> (StreamId, Vec<WorkerEffect>) {
         let stream = self.next_stream;
         self.next_stream += 1;
         self.streams.insert(
@@ -229,7 +229,7 @@ impl<E: Remembers> Worker<E> {
         (stream, out)
     }
 
-    pub(crate) fn tick(&mut self, now_ms: u64, network: &RefCell<Network>) -> Vec<Out> {
+    pub(crate) fn tick(&mut self, now_ms: u64, network: &RefCell<Network>) -> Vec<WorkerEffect> {
         self.run(Event::Tick { now_ms }, now_ms, network)
     }
 
@@ -240,7 +240,7 @@ impl<E: Remembers> Worker<E> {
         reply: Reply,
         now_ms: u64,
         network: &RefCell<Network>,
-    ) -> Vec<Out> {
+    ) -> Vec<WorkerEffect> {
         if self.calls.remove(&batch).is_none() {
             return vec![];
         }
@@ -260,7 +260,7 @@ impl<E: Remembers> Worker<E> {
         response: Option<FetchResponse>,
         now_ms: u64,
         network: &RefCell<Network>,
-    ) -> Vec<Out> {
+    ) -> Vec<WorkerEffect> {
         if !self.fetches.remove(&fetch) {
             return vec![];
         }
@@ -290,7 +290,7 @@ impl<E: Remembers> Worker<E> {
         response_status: Option<u16>,
         now_ms: u64,
         network: &RefCell<Network>,
-    ) -> Vec<Out> {
+    ) -> Vec<WorkerEffect> {
         if self.streams.remove(&stream).is_none() {
             return vec![];
         }
@@ -330,7 +330,12 @@ impl<E: Remembers> Worker<E> {
 
     // --- effects
 
-    fn run(&mut self, event: Event<'_>, now_ms: u64, network: &RefCell<Network>) -> Vec<Out> {
+    fn run(
+        &mut self,
+        event: Event<'_>,
+        now_ms: u64,
+        network: &RefCell<Network>,
+    ) -> Vec<WorkerEffect> {
         let mut callback = Callback::default();
         self.engine.handle(event, &mut self.effects);
         self.apply_all(&mut callback, network);
@@ -342,7 +347,7 @@ impl<E: Remembers> Worker<E> {
                     ("undelivered", Event::Undelivered { stream, now_ms })
                 }
             };
-            callback.out.push(Out::FedBack(kind));
+            callback.out.push(WorkerEffect::FedBack(kind));
             self.engine.handle(event, &mut self.effects);
             self.apply_all(&mut callback, network);
         }
@@ -370,7 +375,7 @@ impl<E: Remembers> Worker<E> {
                 let bytes: Rc<[u8]> = self.effects.bytes(&body).into();
                 self.send(batch, bytes, timeout_ms, at_once, callback, network);
             }
-            Effect::Wake => callback.out.push(Out::Wake),
+            Effect::Wake => callback.out.push(WorkerEffect::Wake),
             Effect::Respond { stream, .. }
             | Effect::RemoveRequestHeader { stream, .. }
             | Effect::AddRequestHeader { stream, .. }
@@ -382,7 +387,7 @@ impl<E: Remembers> Worker<E> {
             }
             Effect::Fetch { id, fetch } => {
                 self.fetches.insert(id);
-                callback.out.push(Out::Fetch { id, fetch });
+                callback.out.push(WorkerEffect::Fetch { id, fetch });
             }
             Effect::Log(..) => {}
             // None of the engines that run here asks for a body.
@@ -412,7 +417,7 @@ impl<E: Remembers> Worker<E> {
         }
         self.is_connected = true;
         self.calls.insert(batch, Rc::clone(&bytes));
-        callback.out.push(Out::Call {
+        callback.out.push(WorkerEffect::Call {
             batch,
             bytes,
             timeout_ms,
@@ -430,7 +435,7 @@ impl<E: Remembers> Worker<E> {
         };
         if found.state != StreamState::Waits {
             let wrong = format!("stream {stream} was decided before: {effect:?}");
-            return callback.out.push(Out::Wrong(wrong));
+            return callback.out.push(WorkerEffect::Wrong(wrong));
         }
         callback.out.extend(found.take(stream, effect));
     }
@@ -438,12 +443,12 @@ impl<E: Remembers> Worker<E> {
 
 impl Stream {
     /// What leaves the gateway with an effect for this stream.
-    fn take(&mut self, stream: StreamId, effect: Effect) -> Option<Out> {
+    fn take(&mut self, stream: StreamId, effect: Effect) -> Option<WorkerEffect> {
         let request = self.request;
         match effect {
             Effect::Respond { answer, .. } => {
                 self.state = StreamState::Answered;
-                Some(Out::Answered {
+                Some(WorkerEffect::Answered {
                     request,
                     stream,
                     answer,
@@ -451,7 +456,7 @@ impl Stream {
             }
             Effect::Continue { .. } => {
                 self.state = StreamState::WentOn;
-                Some(Out::WentOn {
+                Some(WorkerEffect::WentOn {
                     request,
                     stream,
                     headers: std::mem::take(&mut self.headers),

@@ -9,25 +9,25 @@ use weir_simulation::{
     Limits, Links, Mutation, Options, Report, Rooms, Sales, Schedule, Stats, run_many, shrink,
 };
 
-/// Simulates flash sales, limits, links and waiting rooms under random faults.
+/// Simulate flash sales, limits, links and waiting rooms under random faults
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// How many schedules of each subject.
+    /// Number of schedules per subject
     #[arg(long, default_value_t = 2_000)]
     schedules: u64,
-    /// The first schedule's seed; each other has the next one.
+    /// Seed of the first schedule; each further schedule adds one
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only this subject: sales, limits, links or rooms.
+    /// Only this subject: sales, limits, links or rooms
     #[arg(long)]
     only: Option<String>,
-    /// How many at once: as many as there are cores, unless set.
+    /// Number of threads [default: the number of cores]
     #[arg(long)]
     threads: Option<usize>,
-    /// A mistake that a party makes.
+    /// Inject this mistake
     #[arg(long)]
     mutation: Option<Mutation>,
-    /// Prints what happens in a schedule that fails, or in the only one.
+    /// Print the events of a failing schedule, or of the only one
     #[arg(long)]
     trace: bool,
 }

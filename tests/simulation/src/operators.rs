@@ -1,6 +1,8 @@
 //! What operators do while a sale runs: they add units, withdraw some, move its end, and give money back.
 
-use crate::plan::{Client, Fault, LAST_FAULT_AT_MS, SALE_STARTS_AT_MS, Setting, Then, TimedFault};
+use crate::plan::{
+    Client, Fault, FollowUp, LAST_FAULT_AT_MS, SALE_STARTS_AT_MS, Setting, TimedFault,
+};
 use crate::random::Rng;
 
 /// The most units that are added in one schedule: all must find a buyer.
@@ -59,7 +61,7 @@ pub(crate) fn refunds(rng: &mut Rng, clients: &[Client], setting: Setting) -> Ve
     }
     let mut faults = Vec::new();
     for client in clients {
-        let Then::Pay { after_ms } = client.then else {
+        let FollowUp::Pay { after_ms } = client.then else {
             continue;
         };
         if !rng.chance(60) {

@@ -68,12 +68,12 @@ pub(crate) struct Client {
     pub(crate) attempt: Option<Attempt>,
     /// How many units the client wants; it says so if it is more than one.
     pub(crate) quantity: u32,
-    pub(crate) then: Then,
+    pub(crate) then: FollowUp,
 }
 
 /// What a client does with an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Then {
+pub(crate) enum FollowUp {
     Nothing,
     Pay {
         after_ms: u64,
@@ -410,14 +410,14 @@ fn client(rng: &mut Rng, setting: Setting) -> Client {
         attempt: None,
         quantity: 1,
         then: match rng.below(20) {
-            0 => Then::Forge,
-            1..=6 => Then::Pay {
+            0 => FollowUp::Forge,
+            1..=6 => FollowUp::Pay {
                 after_ms: rng.between(20, 1_500),
             },
-            7..=11 => Then::Cancel {
+            7..=11 => FollowUp::Cancel {
                 after_ms: rng.between(20, 1_500),
             },
-            _ => Then::Nothing,
+            _ => FollowUp::Nothing,
         },
     }
 }

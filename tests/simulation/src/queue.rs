@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_come_by_time_and_those_of_one_time_in_the_order_they_were_put_in() {
+    fn entries_are_ordered_by_time_and_then_by_insertion() {
         let mut queue = Queue::new();
         queue.after(20, "c");
         queue.after(10, "a");

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::plan::{Fault, Plan, Then};
+use crate::plan::{Fault, FollowUp, Plan};
 use crate::schedule::{Schedule, Step};
 use crate::world::World;
 use crate::{Options, Report, finish};
@@ -72,7 +72,7 @@ impl Schedule for Plan {
             steps.push(Box::new(move |plan| plan.clients[at].quantity = 1));
             steps.push(Box::new(move |plan| {
                 let client = &mut plan.clients[at];
-                client.then = Then::Nothing;
+                client.then = FollowUp::Nothing;
                 client.retries = 0;
                 client.leaves_after_us = None;
             }));

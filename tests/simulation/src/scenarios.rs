@@ -4,7 +4,7 @@ use weir_sale::ledger::EvictedKey;
 
 use crate::Options;
 use crate::mutation::Mutation;
-use crate::plan::{Client, Fault, OriginFate, PayMode, Plan, Setting, Then, TimedFault};
+use crate::plan::{Client, Fault, FollowUp, OriginFate, PayMode, Plan, Setting, TimedFault};
 use crate::schedule::Schedule;
 
 const SETTING: Setting = Setting {
@@ -21,7 +21,7 @@ const SETTING: Setting = Setting {
     is_other_sale_stuck: false,
 };
 
-fn buyer(at_ms: u64, user: u32, then: Then) -> Client {
+fn buyer(at_ms: u64, user: u32, then: FollowUp) -> Client {
     Client {
         at_ms,
         user,
@@ -78,11 +78,11 @@ impl Scenario {
 /// The origin's server cannot read the request of user 0, who holds the only unit and does not come back: user 1, a moment
 /// later, gets it.
 #[test]
-fn c1_a_claim_that_the_origin_refuses_unread_is_there_for_the_next() {
+fn c1_claim_refused_unread_by_origin_is_free_for_the_next() {
     let fate = OriginFate::RefuseUnread;
     let once = |at_ms, user| Client {
         retries: 0,
-        ..buyer(at_ms, user, Then::Nothing)
+        ..buyer(at_ms, user, FollowUp::Nothing)
     };
     let plan = Plan {
         seed: 1,
@@ -115,13 +115,13 @@ fn c1_a_claim_that_the_origin_refuses_unread_is_there_for_the_next() {
 #[test]
 fn c3_epochs_do_not_repeat_so_none_hides_a_unit() {
     let clients = [
-        buyer(500, 0, Then::Cancel { after_ms: 300 }),
-        buyer(500, 1, Then::Cancel { after_ms: 1_450 }),
-        buyer(510, 6, Then::Cancel { after_ms: 1_460 }),
-        buyer(1_400, 2, Then::Nothing),
-        buyer(1_600, 3, Then::Nothing),
-        buyer(1_610, 4, Then::Nothing),
-        buyer(1_620, 5, Then::Nothing),
+        buyer(500, 0, FollowUp::Cancel { after_ms: 300 }),
+        buyer(500, 1, FollowUp::Cancel { after_ms: 1_450 }),
+        buyer(510, 6, FollowUp::Cancel { after_ms: 1_460 }),
+        buyer(1_400, 2, FollowUp::Nothing),
+        buyer(1_600, 3, FollowUp::Nothing),
+        buyer(1_610, 4, FollowUp::Nothing),
+        buyer(1_620, 5, FollowUp::Nothing),
     ];
     let lost = Fault::RestartRedis {
         back_ms: Some(1_200),
@@ -152,7 +152,7 @@ fn c4_while_redis_is_rebuilt_nobody_hears_sold_out() {
         back_ms: None,
         for_ms: 1,
     };
-    let buyers = (0..40).map(|n| buyer(1_000 + 60 * n, (n % 8) as u32, Then::Nothing));
+    let buyers = (0..40).map(|n| buyer(1_000 + 60 * n, (n % 8) as u32, FollowUp::Nothing));
     let scenario = Scenario {
         setting: Setting {
             shards: 2,
@@ -178,7 +178,7 @@ fn cancelled_in_sql_alone() -> Scenario {
             gateways: 1,
             ..SETTING
         },
-        clients: vec![buyer(900, 0, Then::Cancel { after_ms: 1_600 })],
+        clients: vec![buyer(900, 0, FollowUp::Cancel { after_ms: 1_600 })],
         faults: vec![at(2_560, lost)],
     }
 }
@@ -214,19 +214,19 @@ fn c6_a_blocked_user_holds_nothing_though_redis_forgot_the_list() {
         is_first_user_blocked: true,
         ..SETTING
     };
-    let tries = (0..20).map(|n| buyer(1_000 + 200 * n, 0, Then::Nothing));
+    let tries = (0..20).map(|n| buyer(1_000 + 200 * n, 0, FollowUp::Nothing));
     let what = lists_lost(setting, tries).needs(Mutation::RebuiltWithoutLists);
     assert!(what.contains("may not buy, and holds"), "{what}");
 }
 
 #[test]
-fn c6_who_has_reserved_does_not_hear_otherwise_though_redis_forgot_the_list() {
+fn c6_reserved_user_gets_no_other_answer_after_redis_loses_list() {
     let setting = Setting {
         is_reserved: true,
         ..SETTING
     };
     // One a millisecond, around the round in which the shard is rebuilt.
-    let tries = (0..60).map(|n| buyer(1_000 + n, 0, Then::Nothing));
+    let tries = (0..60).map(|n| buyer(1_000 + n, 0, FollowUp::Nothing));
     let what = lists_lost(setting, tries).needs(Mutation::ListsAfterStock);
     assert!(what.contains("has reserved, and heard"), "{what}");
 }
@@ -243,7 +243,7 @@ fn c8_an_order_that_redis_cannot_follow_holds_up_no_other_sale() {
             is_other_sale_stuck: true,
             ..SETTING
         },
-        clients: vec![buyer(900, 0, Then::Nothing)],
+        clients: vec![buyer(900, 0, FollowUp::Nothing)],
         faults: vec![at(1_000, lost)],
     };
     let what = scenario.needs(Mutation::OtherSaleWaitedFor);
@@ -264,7 +264,7 @@ fn c11_a_key_that_was_evicted_ties_no_unit_up() {
                 gateways: 1,
                 ..SETTING
             },
-            clients: vec![buyer(900, 0, Then::Nothing)],
+            clients: vec![buyer(900, 0, FollowUp::Nothing)],
             faults: vec![at(850, away), at(1_000, Fault::Evict { shard: 0, key })],
         };
         let what = scenario.needs(Mutation::EvictionNotHealed);
@@ -282,7 +282,7 @@ fn c7_a_clock_that_is_set_back_does_not_keep_a_breaker_open() {
         ..SETTING
     };
     let clients: Vec<Client> = (0..30)
-        .map(|n| buyer(2_050 + 40 * n, 0, Then::Nothing))
+        .map(|n| buyer(2_050 + 40 * n, 0, FollowUp::Nothing))
         .collect();
     let away = Fault::KillOrigin {
         origin: 0,
@@ -304,15 +304,15 @@ fn c7_a_clock_that_is_set_back_does_not_keep_a_breaker_open() {
 
 /// The claim that took the last unit is lost, and the epoch is as it was.
 #[test]
-fn s3_a_claim_that_is_lost_brings_its_unit_back_at_another_epoch() {
+fn s3_lost_claim_returns_its_unit_at_a_new_epoch() {
     let setting = Setting {
         total: 1,
         gateways: 1,
         ..SETTING
     };
     let clients = [
-        buyer(698, 3, Then::Cancel { after_ms: 1_090 }),
-        buyer(867, 4, Then::Nothing),
+        buyer(698, 3, FollowUp::Cancel { after_ms: 1_090 }),
+        buyer(867, 4, FollowUp::Nothing),
     ];
     let lost = Fault::RestartRedis {
         back_ms: Some(639),
@@ -329,7 +329,7 @@ fn s3_a_claim_that_is_lost_brings_its_unit_back_at_another_epoch() {
 
 /// Redis loses a shard, and two origins rebuild it at once.
 #[test]
-fn s2_of_two_rebuilds_at_once_neither_wipes_what_the_other_has_restored() {
+fn s2_concurrent_rebuilds_do_not_erase_each_other() {
     let setting = Setting {
         origins: 2,
         ..SETTING
@@ -338,7 +338,7 @@ fn s2_of_two_rebuilds_at_once_neither_wipes_what_the_other_has_restored() {
         shard: 0,
         back_ms: None,
     };
-    let clients = [buyer(407, 0, Then::Nothing)];
+    let clients = [buyer(407, 0, FollowUp::Nothing)];
     let scenario = Scenario {
         setting,
         clients: clients.to_vec(),
@@ -366,8 +366,8 @@ fn lost_order_is_noticed_though_a_payment_took_its_place() {
             ..SETTING
         },
         clients: vec![
-            once(735, 5, Then::Pay { after_ms: 1_385 }),
-            once(1_688, 0, Then::Nothing),
+            once(735, 5, FollowUp::Pay { after_ms: 1_385 }),
+            once(1_688, 0, FollowUp::Nothing),
         ],
         faults: vec![at(2_057, failover)],
     };

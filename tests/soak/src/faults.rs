@@ -124,28 +124,32 @@ impl Fault {
                 stack.origin.process().thaw();
                 Ok(())
             }
-            Self::RepliesDelayed => on_wire(stack, Wire::Delay(DELAY), length, Place::Redis).await,
-            Self::RepliesLost => on_wire(stack, Wire::Swallow, length, Place::Redis).await,
-            Self::OrdersLost => on_wire(stack, Wire::Lose, length, Place::Origin).await,
-            Self::AnswersLost => on_wire(stack, Wire::Swallow, length, Place::Origin).await,
-            Self::OriginCutOff => on_wire(stack, Wire::Cut, length, Place::BehindOrigin).await,
+            Self::RepliesDelayed => {
+                on_wire(stack, Wire::Delay(DELAY), length, FaultLocation::Redis).await
+            }
+            Self::RepliesLost => on_wire(stack, Wire::Swallow, length, FaultLocation::Redis).await,
+            Self::OrdersLost => on_wire(stack, Wire::Lose, length, FaultLocation::Origin).await,
+            Self::AnswersLost => on_wire(stack, Wire::Swallow, length, FaultLocation::Origin).await,
+            Self::OriginCutOff => {
+                on_wire(stack, Wire::Cut, length, FaultLocation::BehindOrigin).await
+            }
         }
     }
 }
 
 /// Where a wire is.
-enum Place {
+enum FaultLocation {
     Redis,
     Origin,
     BehindOrigin,
 }
 
-async fn on_wire(stack: &Stack, fault: Wire, length: Duration, place: Place) -> Result<()> {
+async fn on_wire(stack: &Stack, fault: Wire, length: Duration, place: FaultLocation) -> Result<()> {
     let faults = &stack.faults;
     let proxy = match place {
-        Place::Redis => &faults.before_redis,
-        Place::Origin => &faults.before_origin,
-        Place::BehindOrigin => &faults.behind_origin,
+        FaultLocation::Redis => &faults.before_redis,
+        FaultLocation::Origin => &faults.before_origin,
+        FaultLocation::BehindOrigin => &faults.behind_origin,
     };
     let proxy = proxy.as_ref().context("no proxy there")?;
     proxy.set(fault);
@@ -186,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_comes_before_any_comes_again_and_kills_only_in_the_first_half() {
+    fn each_fault_kind_comes_before_repeats_and_kills_come_early() {
         let faults = Fault::schedule(60, 7);
         assert_eq!(faults.len(), 60);
         assert_eq!(faults, Fault::schedule(60, 7));

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use weir_load::{Mark, Outcome, Pace, Plan};
+use weir_load::{Outcome, Pace, Plan, RunMark};
 
 /// HTTP connections of each kind of load.
 const CONNECTIONS: usize = 16;
@@ -26,7 +26,7 @@ pub(crate) type Ask = Arc<dyn Fn(u64) -> String + Send + Sync>;
 
 /// What has come of a load since it was last looked at.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Seen {
+pub(crate) struct LoadSample {
     pub(crate) answers: u64,
     /// Answers of 500 and above.
     pub(crate) errors: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Seen {
 
 /// A load that goes on until it is dropped.
 pub(crate) struct Load {
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<LoadSample>>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -52,7 +52,7 @@ pub(crate) fn capacity(server: SocketAddr, ask: &Ask) -> Result<f64> {
 impl Load {
     /// Asks `server` so many times a second, whatever it answers. Numbers begin at `first`.
     pub(crate) fn start(server: SocketAddr, ask: Ask, per_second: f64, first: u64) -> Self {
-        let seen = Arc::new(Mutex::new(Seen::default()));
+        let seen = Arc::new(Mutex::new(LoadSample::default()));
         let is_over = Arc::new(AtomicBool::new(false));
         let (its_seen, ends) = (Arc::clone(&seen), Arc::clone(&is_over));
         let thread = std::thread::spawn(move || {
@@ -72,7 +72,7 @@ impl Load {
     }
 
     /// What was seen since the last time.
-    pub(crate) fn take(&self) -> Seen {
+    pub(crate) fn take(&self) -> LoadSample {
         let mut seen = self.seen.lock().unwrap_or_else(|held| held.into_inner());
         std::mem::take(&mut *seen)
     }
@@ -87,7 +87,7 @@ impl Drop for Load {
     }
 }
 
-fn note(seen: &Mutex<Seen>, outcome: Result<Outcome>) {
+fn note(seen: &Mutex<LoadSample>, outcome: Result<Outcome>) {
     let outcome = match outcome {
         Ok(outcome) => outcome,
         Err(_) => {
@@ -121,7 +121,7 @@ fn window(
     let mut request = |number: u64, text: &mut Vec<u8>| {
         text.extend_from_slice(ask(first + number).as_bytes());
     };
-    weir_load::run(&plan, &mut request, &mut |_: Mark| {})
+    weir_load::run(&plan, &mut request, &mut |_: RunMark| {})
 }
 
 /// An HTTP/1.1 request without a body.

@@ -7,26 +7,26 @@ use std::process::ExitCode;
 use std::time::Duration;
 use weir_soak::{Settings, run};
 
-/// Run the whole stack at half of its capacity, with a fault each minute
+/// Run the whole stack at half of its capacity, with one fault per minute
 ///
-/// Checks each minute's sale when its last hold has ended: no unit too many, and none missing. Samples memory, file
-/// descriptors, Redis' keys and logs, and plots them. Exit code 0 only if all books balance and nothing shows a trend.
+/// Checks each minute's sale when its last hold has ended: no unit oversold or lost. Samples memory, file descriptors,
+/// Redis keys and logs, and plots them. Exit code 0 only if every sale balances and no sample grows.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask soak", bin_name = "cargo xtask soak")]
 struct Arguments {
-    /// How long
+    /// Duration, in minutes
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(2..=10_080))]
     minutes: u32,
 
-    /// Which faults come when: the same for the same number
+    /// Seed for the sequence of faults
     #[arg(long, default_value_t = 1)]
     seed: u64,
 
-    /// Requests a second of buyers and of those who follow links, each [default: half of what is measured first]
+    /// Requests per second of buyers, and as many of link visitors [default: half of the measured capacity]
     #[arg(long, value_name = "N")]
     rate: Option<u32>,
 
-    /// Where the table and the plot go [default: target/weir/soak]
+    /// Output folder for the table and the plot [default: target/weir/soak]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }

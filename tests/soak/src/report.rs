@@ -1,7 +1,7 @@
 //! What a soak has found.
 
 use crate::faults::Fault;
-use crate::load::Seen;
+use crate::load::LoadSample;
 use crate::plot;
 use crate::sales::Checked;
 use crate::sample::Sample;
@@ -18,8 +18,8 @@ const MIB: f64 = 1024.0 * 1024.0;
 pub(crate) struct Period {
     pub(crate) fault: Fault,
     pub(crate) checked: Vec<Checked>,
-    pub(crate) buying: Seen,
-    pub(crate) following: Seen,
+    pub(crate) buying: LoadSample,
+    pub(crate) following: LoadSample,
     pub(crate) sample: Sample,
 }
 
@@ -227,13 +227,13 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Taken;
+    use crate::sample::ProcessSample;
 
     fn period(memory_mib: u64, problem: Option<&str>) -> Period {
-        let process = Taken {
+        let process = ProcessSample {
             name: "gateway".into(),
             memory_bytes: memory_mib * 1024 * 1024,
-            ..Taken::default()
+            ..ProcessSample::default()
         };
         Period {
             fault: Fault::RedisFrozen,
@@ -241,8 +241,8 @@ mod tests {
                 sale: "s".into(),
                 problem: problem.map(str::to_owned),
             }],
-            buying: Seen::default(),
-            following: Seen::default(),
+            buying: LoadSample::default(),
+            following: LoadSample::default(),
             sample: Sample {
                 processes: vec![process],
                 ..Sample::default()

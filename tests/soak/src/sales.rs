@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 use weir_stack::Stack;
-use weir_tests::{Books, books};
+use weir_tests::{StockBalance, books};
 
 /// Units of a sale, and its shards.
 const TOTAL: u64 = 500;
@@ -81,7 +81,7 @@ async fn drained(stack: &Stack, sale: &str) -> Result<()> {
     }
 }
 
-fn is_whole(books: &Books) -> bool {
+fn is_whole(books: &StockBalance) -> bool {
     books.balance() && books.orders == 0 && books.held == 0 && books.stock == TOTAL
 }
 
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_unit_too_few_or_too_many_is_not_whole() {
-        let whole = Books {
+        let whole = StockBalance {
             total: TOTAL,
             orders: 0,
             remaining: TOTAL,
@@ -100,9 +100,9 @@ mod tests {
         };
         assert!(is_whole(&whole));
         for stock in [TOTAL - 1, TOTAL + 1] {
-            assert!(!is_whole(&Books { stock, ..whole }));
+            assert!(!is_whole(&StockBalance { stock, ..whole }));
         }
-        let held = Books {
+        let held = StockBalance {
             held: 1,
             stock: TOTAL - 1,
             ..whole

@@ -7,7 +7,7 @@ use weir_stack::process::Process;
 
 /// One process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Taken {
+pub(crate) struct ProcessSample {
     pub(crate) name: String,
     /// Resident memory.
     pub(crate) memory_bytes: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Taken {
 /// Everything.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sample {
-    pub(crate) processes: Vec<Taken>,
+    pub(crate) processes: Vec<ProcessSample>,
     pub(crate) redis_keys: u64,
     pub(crate) redis_bytes: u64,
 }
@@ -59,11 +59,11 @@ async fn redis(stack: &Stack) -> Result<(u64, u64)> {
     Ok((keys, used.trim().parse()?))
 }
 
-fn taken(name: &str, process: &Process) -> Result<Taken> {
+fn taken(name: &str, process: &Process) -> Result<ProcessSample> {
     let pid = process
         .pid()
         .with_context(|| format!("{name} does not run"))?;
-    Ok(Taken {
+    Ok(ProcessSample {
         name: name.to_owned(),
         memory_bytes: memory_bytes(pid)?,
         file_descriptors: std::fs::read_dir(format!("/proc/{pid}/fd"))?.count() as u64,

@@ -6,7 +6,7 @@
 )]
 
 use crate::faults::Fault;
-use crate::load::{self, Ask, Load, Seen};
+use crate::load::{self, Ask, Load, LoadSample};
 use crate::report::{Period, Report};
 use crate::sales::Sales;
 use crate::sample::Sample;
@@ -180,8 +180,8 @@ async fn rates(
 }
 
 /// What a load has seen, in few words.
-pub(crate) fn in_words(seen: &Seen) -> String {
-    let Seen {
+pub(crate) fn in_words(seen: &LoadSample) -> String {
+    let LoadSample {
         answers,
         errors,
         p99_ms,

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use weir_base::key::{KeyRing, SigningKey};
 use weir_room::redis::keys::RoomKeys;
-use weir_room::redis::room::Brought;
-use weir_room::redis::room_ask::{self, Ask};
+use weir_room::redis::room::CallContext;
+use weir_room::redis::room_ask::{self, VisitorRequest};
 use weir_room::{Mode, Pass, RoomName, RoomState, Setting, Terms, Visitor};
 use weir_stack::http::{Connection, Method};
 use weir_tests::{ROOM_SECRET, RoomSetup, Rooms, until};
@@ -71,7 +71,7 @@ async fn memory(rooms: &Rooms) -> Result<u64> {
 
 /// A million people come, each from an address of its own: by the gateways' own calls, past the gateways.
 async fn fill(rooms: &Rooms, keys: &RoomKeys) -> Result<()> {
-    let brought = Brought {
+    let brought = CallContext {
         terms: Terms {
             session_ms: 600_000,
             claim_ms: 120_000,
@@ -89,14 +89,14 @@ async fn fill(rooms: &Rooms, keys: &RoomKeys) -> Result<()> {
     };
     let mut connection = rooms.redis.connection().await?;
     for batch in 0..PEOPLE / BATCH {
-        let ask = |at: u64| Ask {
+        let ask = |at: u64| VisitorRequest {
             visitor: visitor(batch * BATCH + at),
             place: 0,
             order: 0,
             joined_ms: 0,
             address: Some(*visitor(batch * BATCH + at + (1 << 40)).as_bytes()),
         };
-        let asks: Vec<Ask> = (0..BATCH).map(ask).collect();
+        let asks: Vec<VisitorRequest> = (0..BATCH).map(ask).collect();
         let call = room_ask::call(keys, &brought, &asks);
         let mut command = redis::cmd("EVAL");
         command.arg(call.script.source).arg(call.keys.len());

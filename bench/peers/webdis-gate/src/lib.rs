@@ -17,7 +17,7 @@ use weir_base::key::{KeyRing, SigningKey};
 use weir_base::language::Language;
 use weir_engine::answer::Refusal;
 use weir_engine::metrics::Counter;
-use weir_engine::redis::{Unknown, read};
+use weir_engine::redis::{UnknownFailure, read};
 use weir_engine::{Answer, Metrics, Request as _};
 use weir_proxy_kit::metrics::HostMetrics;
 use weir_proxy_kit::request::HostRequest;
@@ -129,7 +129,7 @@ impl Gate {
         .encode();
         add_request_header(headers::CLAIM, &claim)?;
         add_request_header(headers::CLAIM_SIGNATURE, &self.keys.sign(&claim))?;
-        add_request_header(headers::VERDICT, verdict.word())?;
+        add_request_header(headers::VERDICT, verdict.label())?;
         self.granted.increment();
         hostcalls::resume_http_request()
     }
@@ -138,11 +138,11 @@ impl Gate {
         self.refused.increment();
         let refusal = Refusal {
             status: verdict.status().unwrap_or(500),
-            error: verdict.word(),
+            error: verdict.label(),
             message: verdict.message(Language::English),
             order: None,
         };
-        let headers = vec![(headers::VERDICT, verdict.word())];
+        let headers = vec![(headers::VERDICT, verdict.label())];
         if !reply::send(&Answer::refusal(headers, &refusal)) {
             log::warn!("an answer could not be sent");
         }
@@ -192,7 +192,7 @@ impl Context for Request {
             return;
         };
         let body = hostcalls::get_buffer(BufferType::HttpCallResponseBody, 0, body);
-        let body = body.ok().flatten().ok_or(Unknown::Lost.into());
+        let body = body.ok().flatten().ok_or(UnknownFailure::Lost.into());
         let replies = read(body, 1).ok();
         let reply = replies.and_then(|replies| claim::parse(replies.first()?, 1).ok());
         let reply = reply.and_then(|replies| replies.first().copied());

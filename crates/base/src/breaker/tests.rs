@@ -83,7 +83,7 @@ fn one_outcome_in_eight_is_wanted_while_all_is_well() {
 }
 
 #[test]
-fn outcomes_of_probes_are_wanted_and_those_of_another_round_are_not() {
+fn probe_outcomes_count_only_in_their_own_round() {
     let mut breaker = Breaker::new(SETTINGS);
     let early = passed(&mut breaker, 0);
     for _ in 0..4 {
@@ -215,7 +215,10 @@ fn senseless_settings_count_as_the_nearest_that_make_sense() {
 
 #[test]
 fn each_state_has_its_word_in_metrics() {
-    assert_eq!(State::ALL.map(State::word), ["closed", "open", "half_open"]);
+    assert_eq!(
+        State::ALL.map(State::label),
+        ["closed", "open", "half_open"]
+    );
 }
 
 /// What a breaker does, told from the list of all that has happened to it.

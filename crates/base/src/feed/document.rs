@@ -15,7 +15,7 @@ use crate::key::{KeyRing, Purpose, SignatureError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::feed::Refused;
+use crate::feed::DocumentRejection;
 
 /// The most bytes of a document that an edge reads: bounds what it has in memory for one.
 pub const LEN_MAX: usize = 16 << 20;
@@ -41,7 +41,7 @@ pub struct Document<T> {
 }
 
 #[derive(Serialize)]
-struct Written<'a, T> {
+struct DocumentFields<'a, T> {
     feed: &'a str,
     at_ms: u64,
     body: &'a T,
@@ -53,23 +53,23 @@ struct Read<T> {
     body: T,
 }
 
-/// Why a text is no document of a feed.
+/// Why a text is not a feed document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentError {
     /// Longer than [`LEN_MAX`].
     #[error("is longer than {LEN_MAX} bytes")]
     TooLong,
     /// It has not the two lines of a document.
-    #[error("is no document of a feed")]
+    #[error("is not a feed document")]
     Malformed,
     /// It is not signed with a key that counts.
     #[error(transparent)]
     Signature(#[from] SignatureError),
     /// It is of another feed.
-    #[error("is of the feed {0}")]
+    #[error("belongs to the feed \"{0}\"")]
     Kind(String),
     /// What is signed is not what this feed says. The origin may be newer than the edge.
-    #[error("does not say what its feed says: {0}")]
+    #[error("has invalid content: {0}")]
     Body(String),
 }
 
@@ -79,7 +79,7 @@ pub enum DocumentError {
 /// When it cannot be written as JSON.
 pub fn seal<T: Content>(ring: &KeyRing, at_ms: u64, body: &T) -> serde_json::Result<String> {
     let feed = T::KIND;
-    let json = serde_json::to_string(&Written { feed, at_ms, body })?;
+    let json = serde_json::to_string(&DocumentFields { feed, at_ms, body })?;
     let signature = ring.sign_for(Purpose::Feed, &json);
     Ok(format!("{HEAD}{signature}\n{json}"))
 }
@@ -96,7 +96,7 @@ pub fn open<T: Content>(ring: &KeyRing, text: &[u8]) -> Result<Document<T>, Docu
     let signed = text.strip_prefix(HEAD).ok_or(DocumentError::Malformed)?;
     let (signature, json) = signed.split_once('\n').ok_or(DocumentError::Malformed)?;
     ring.verify_for(Purpose::Feed, json, signature)?;
-    let named: Named = from_json(json)?;
+    let named: DocumentHeader = from_json(json)?;
     if named.feed != T::KIND {
         return Err(DocumentError::Kind(named.feed));
     }
@@ -105,7 +105,7 @@ pub fn open<T: Content>(ring: &KeyRing, text: &[u8]) -> Result<Document<T>, Docu
 }
 
 #[derive(Deserialize)]
-struct Named {
+struct DocumentHeader {
     feed: String,
 }
 
@@ -122,11 +122,11 @@ pub fn is_current(at_ms: u64, fresh_ms: u64, now_ms: u64) -> bool {
 /// Refuses what is from the future.
 ///
 /// # Errors
-/// [`Refused::Future`].
-pub fn check_time(at_ms: u64, now_ms: u64) -> Result<(), Refused> {
+/// [`DocumentRejection::Future`].
+pub fn check_time(at_ms: u64, now_ms: u64) -> Result<(), DocumentRejection> {
     match at_ms <= now_ms.saturating_add(SKEW_MS) {
         true => Ok(()),
-        false => Err(Refused::Future),
+        false => Err(DocumentRejection::Future),
     }
 }
 
@@ -145,9 +145,9 @@ pub(crate) mod tests {
     }
 
     #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-    struct Other(String);
+    struct OtherContent(String);
 
-    impl Content for Other {
+    impl Content for OtherContent {
         const KIND: &'static str = "other";
     }
 
@@ -187,7 +187,7 @@ pub(crate) mod tests {
     #[test]
     fn no_document_passes_for_one_of_another_feed() {
         let ring = ring(&[("e1", 1)]);
-        let refused = open::<Other>(&ring, sealed(&ring).as_bytes());
+        let refused = open::<OtherContent>(&ring, sealed(&ring).as_bytes());
         assert_eq!(refused, Err(DocumentError::Kind("text".into())));
         // What the same secret has signed for another purpose is none either.
         let json = "{\"feed\":\"text\",\"at_ms\":7,\"body\":\"\"}";

@@ -16,7 +16,7 @@
 //! | what | what follows |
 //! |---|---|
 //! | a document was changed on its way | its signature is wrong: what is known stays |
-//! | an older document comes | it is [refused](Refused::Older): nothing goes back |
+//! | an older document comes | it is [refused](DocumentRejection::Older): nothing goes back |
 //! | a page comes twice | it does not begin where the edge stands, and is refused |
 //! | no document comes any more | what is known ends ([`document::is_current`]), and requests go on to a gateway |
 //! | the edge's clock is wrong | a document from the future counts as none: requests go on |
@@ -26,12 +26,12 @@ pub mod routes;
 
 /// Why a document that is sound is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum DocumentRejection {
     /// The edge has this one, or a later one.
-    #[error("the document is not later than what is known")]
+    #[error("the document is not newer than the known one")]
     Older,
     /// It does not follow what the edge has read.
-    #[error("the page does not begin where the edge stands")]
+    #[error("the page does not continue from the edge's position")]
     Elsewhere,
     /// It is from a time that has not come.
     #[error("the document is from the future: a clock is wrong")]

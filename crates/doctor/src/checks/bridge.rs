@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::Gateway;
+use crate::diagnostic::Diagnostic;
 use crate::envoy::{Cluster, Envoy, Listener};
 use crate::filters::Host;
-use crate::finding::Finding;
 use crate::tree::{field, list, name, number, text, type_of};
 
 const BRIDGE: &str = "filters.network.wasm.v3.Wasm";
@@ -20,7 +20,7 @@ const EXTENSION: &str = "internal_listener.v3.InternalListener";
 const REQUEST_BYTES_MAX: u64 = 1 << 20;
 
 /// A whole way.
-pub(super) struct Way<'a> {
+pub(super) struct BridgeRoute<'a> {
     pub(super) listener: Listener<'a>,
     /// The bridge.
     pub(super) bridge: &'a Value,
@@ -31,9 +31,9 @@ pub(super) struct Way<'a> {
     pub(super) upstream: Cluster<'a>,
 }
 
-pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
     for (cluster, asking) in clusters(gateway) {
-        match way(gateway.envoy, &cluster, &asking) {
+        match bridge_route(gateway.envoy, &cluster, &asking) {
             Err(Some(finding)) => findings.push(*finding),
             Err(None) => {}
             Ok(way) => findings.extend(buffer(&way)),
@@ -57,13 +57,13 @@ pub(super) fn clusters(gateway: &Gateway<'_>) -> Vec<(String, String)> {
 }
 
 /// The way that begins at `cluster`, or the first thing that it lacks; no finding if that may come over the network.
-pub(super) fn way<'a>(
+pub(super) fn bridge_route<'a>(
     envoy: &'a Envoy,
     cluster: &str,
     asking: &str,
-) -> Result<Way<'a>, Option<Box<Finding>>> {
+) -> Result<BridgeRoute<'a>, Option<Box<Diagnostic>>> {
     let broken = |check, place: String, problem: String, fix: String| {
-        Some(Box::new(Finding::error(check, place, problem, fix)))
+        Some(Box::new(Diagnostic::error(check, place, problem, fix)))
     };
     let Some(first) = envoy.cluster(cluster) else {
         return Err(match envoy.is_partial() {
@@ -71,8 +71,8 @@ pub(super) fn way<'a>(
             false => broken(
                 "redis-cluster",
                 asking.to_owned(),
-                format!("there is no cluster {cluster}, which redis.cluster names"),
-                format!("add the clusters {cluster} and its upstream, or correct the name"),
+                format!("redis.cluster names the unknown cluster \"{cluster}\""),
+                format!("add the cluster \"{cluster}\" and its upstream, or correct the name"),
             ),
         });
     };
@@ -80,24 +80,24 @@ pub(super) fn way<'a>(
         return Err(broken(
             "redis-not-bridged",
             first.place(),
-            "it leads to the network, but a filter's calls are no Redis protocol: they need the bridge".into(),
-            "let it lead to the bridge's internal listener: envoy_internal_address: { server_listener_name: weir_redis }".into(),
+            "it connects to the network, but filter calls are not Redis protocol and need the bridge".into(),
+            "connect it to the bridge's internal listener: envoy_internal_address: { server_listener_name: weir_redis }".into(),
         ));
     };
     if !has_extension(envoy) {
         return Err(broken(
             "internal-listener-extension",
             "bootstrap_extensions".into(),
-            "envoy.bootstrap.internal_listener is not there, so the bridge is never reached".into(),
-            "add it, as envoy/weir.yaml has it in part (1)".into(),
+            "envoy.bootstrap.internal_listener is missing, so the bridge is unreachable".into(),
+            "add it as in part (1) of envoy/weir.yaml".into(),
         ));
     }
     let Some(listener) = envoy.listeners().find(|listener| listener.name() == target) else {
         return Err(broken(
             "bridge-listener",
             first.place(),
-            format!("it leads to the internal listener {target}, which is not there"),
-            "add that listener, as envoy/weir.yaml has it in part (4)".into(),
+            format!("it connects to the unknown internal listener \"{target}\""),
+            "add that listener as in part (4) of envoy/weir.yaml".into(),
         ));
     };
     let place = format!("listener {target}");
@@ -105,8 +105,8 @@ pub(super) fn way<'a>(
         return Err(broken(
             "bridge-listener",
             place,
-            "it has the bridge's name but is no internal listener".into(),
-            "set internal_listener: {} in place of its address".into(),
+            "it has the bridge's name but is not an internal listener".into(),
+            "set internal_listener: {} instead of its address".into(),
         ));
     }
     let filters = listener.filters();
@@ -114,7 +114,7 @@ pub(super) fn way<'a>(
         return Err(broken(
             "bridge-filter",
             place,
-            "redis-bridge is not there, so Redis gets what it does not understand".into(),
+            "redis-bridge is missing, so Redis receives requests that it cannot parse".into(),
             "put the network filter redis-bridge.wasm before the proxy".into(),
         ));
     };
@@ -129,7 +129,7 @@ pub(super) fn way<'a>(
         return Err(broken(
             "bridge-proxy",
             place,
-            "nothing behind redis-bridge takes its calls on to Redis".into(),
+            "no proxy after redis-bridge forwards its calls to Redis".into(),
             "add tcp_proxy for one Redis, or redis_proxy for a Redis Cluster".into(),
         ));
     };
@@ -140,7 +140,7 @@ pub(super) fn way<'a>(
     let upstream = text(proxy, path).unwrap_or_default();
     let bridge = filters.get(at).copied();
     match (envoy.cluster(upstream), bridge) {
-        (Some(upstream), Some(bridge)) => Ok(Way {
+        (Some(upstream), Some(bridge)) => Ok(BridgeRoute {
             listener,
             bridge,
             proxy,
@@ -151,8 +151,8 @@ pub(super) fn way<'a>(
         _ => Err(broken(
             "bridge-upstream",
             place,
-            format!("its proxy leads to the cluster {upstream:?}, which is not there"),
-            "add that cluster, as envoy/weir.yaml has it in part (5), or correct the name".into(),
+            format!("its proxy uses the unknown cluster {upstream:?}"),
+            "add that cluster as in part (5) of envoy/weir.yaml, or correct the name".into(),
         )),
     }
 }
@@ -177,16 +177,16 @@ fn is_bridge(filter: &Value) -> bool {
 }
 
 /// A whole call must fit into the listener's buffer.
-fn buffer(way: &Way<'_>) -> Option<Finding> {
+fn buffer(way: &BridgeRoute<'_>) -> Option<Diagnostic> {
     let limit = number(way.listener.value, "per_connection_buffer_limit_bytes")?;
     let largest = bridge_settings(way.bridge)
         .and_then(|settings| settings.get("request_bytes_max")?.as_u64())
         .unwrap_or(REQUEST_BYTES_MAX);
     (limit <= largest).then(|| {
-        Finding::warning(
+        Diagnostic::warning(
             "bridge-buffer",
             format!("listener {}", way.listener.name()),
-            format!("per_connection_buffer_limit_bytes is {limit}, and a call may have {largest} bytes and a head"),
+            format!("per_connection_buffer_limit_bytes is {limit}, but a call can have {largest} bytes plus a header"),
             "set it to 4194304",
         )
     })
@@ -194,9 +194,9 @@ fn buffer(way: &Way<'_>) -> Option<Finding> {
 
 /// The bridge's own configuration.
 pub(super) fn bridge_settings(bridge: &Value) -> Option<Value> {
-    use crate::filters::{Written, written};
+    use crate::filters::{ConfigSource, written};
     match written(bridge, "typed_config.config.configuration") {
-        Written::Text(json) => serde_json::from_str(&json).ok(),
+        ConfigSource::Text(json) => serde_json::from_str(&json).ok(),
         _ => None,
     }
 }

@@ -4,10 +4,10 @@ use serde_json::Value;
 use weir_registry::GATE;
 
 use super::Gateway;
-use super::bridge::way;
+use super::bridge::bridge_route;
 use super::routes::orders_cluster;
+use crate::diagnostic::Diagnostic;
 use crate::filters::{Filter, Host};
-use crate::finding::Finding;
 use crate::tree::{at, duration_ms};
 
 /// A route's timeout unless it has one: Envoy's default.
@@ -21,7 +21,7 @@ const ORIGIN_IDLE_MS: u64 = 75_000;
 
 const STREAM: &str = "common_http_protocol_options.max_stream_duration";
 
-pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
     for filter in &gateway.filters {
         findings.extend(stream(filter));
         if *filter.kind == GATE {
@@ -32,17 +32,17 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// Requests that wait in a VM when it dies wait for good, unless something ends them.
-fn stream(filter: &Filter<'_>) -> Option<Finding> {
+fn stream(filter: &Filter<'_>) -> Option<Diagnostic> {
     let manager = filter.manager.value;
     let positive = |path: &str| duration_ms(manager, path).filter(|&ms| ms > 0);
     let place = filter.manager.place();
     let fix = "set common_http_protocol_options: { max_stream_duration: 15s }";
     if *filter.kind == GATE {
         return positive(STREAM).is_none().then(|| {
-            Finding::error(
+            Diagnostic::error(
                 "stream-duration",
                 place,
-                "there is no max_stream_duration: requests that wait in a VM when it dies, and clients that send slowly, are held for good",
+                "max_stream_duration is not set: requests waiting in a crashed VM, and slow clients, stay open permanently",
                 fix,
             )
         });
@@ -50,73 +50,73 @@ fn stream(filter: &Filter<'_>) -> Option<Finding> {
     // Envoy's own default is five minutes.
     let is_off = duration_ms(manager, "stream_idle_timeout") == Some(0);
     (is_off && positive(STREAM).is_none()).then(|| {
-        Finding::warning(
+        Diagnostic::warning(
             "stream-duration",
             place,
-            "neither stream_idle_timeout nor max_stream_duration bounds a request",
+            "neither stream_idle_timeout nor max_stream_duration limits a request",
             "set stream_idle_timeout: 15s",
         )
     })
 }
 
-fn orders(gateway: &Gateway<'_>, filter: &Filter<'_>, findings: &mut Vec<Finding>) {
+fn orders(gateway: &Gateway<'_>, filter: &Filter<'_>, findings: &mut Vec<Diagnostic>) {
     let (Some((cluster, route)), Some(gate)) = (orders_cluster(gateway, filter), filter.gate())
     else {
         return;
     };
-    let place = format!("{}, route of orders", filter.manager.place());
+    let place = format!("{}, order route", filter.manager.place());
     let timeout_ms = match duration_ms(route, "route.timeout") {
         // Without a bound.
         Some(0) => u64::MAX,
         timeout_ms => timeout_ms.unwrap_or(ROUTE_TIMEOUT_MS),
     };
     if timeout_ms >= gate.claim.ttl_ms {
-        findings.push(Finding::error(
+        findings.push(Diagnostic::error(
             "claim-ttl",
             place.clone(),
             format!(
-                "an order may be under way for {}, and its claim ends after {} ms (claim.ttl_ms): the unit could be given to another meanwhile",
+                "an order can take {}, but its claim ends after {} ms (claim.ttl_ms): another buyer could get the unit",
                 shown(timeout_ms), gate.claim.ttl_ms
             ),
-            "set the route's timeout to 5s, or a longer claim.ttl_ms",
+            "set the route's timeout to 5s, or increase claim.ttl_ms",
         ));
     }
     if let Some(limit_ms) = gateway.origin.map(|origin| origin.public_limit_ms)
         && timeout_ms < limit_ms
     {
-        findings.push(Finding::warning(
+        findings.push(Diagnostic::warning(
             "route-timeout",
             place.clone(),
-            format!("Envoy gives an order up after {timeout_ms} ms, and the origin works on it for up to {limit_ms} ms: its answer is lost"),
+            format!("Envoy drops an order after {timeout_ms} ms, but the origin takes up to {limit_ms} ms: its answer is lost"),
             "set the route's timeout to 5s",
         ));
     }
     if at(route, "route.max_stream_duration").is_some() {
-        findings.push(Finding::warning(
+        findings.push(Diagnostic::warning(
             "route-stream-duration",
             place,
-            "max_stream_duration stands on the route, where Envoy takes it in place of the timeout",
-            "take it off the route; set it in common_http_protocol_options",
+            "max_stream_duration is set on the route, where it replaces the timeout",
+            "move it from the route to common_http_protocol_options",
         ));
     }
     findings.extend(longest(filter, timeout_ms));
     findings.extend(idle(gateway, cluster));
 }
 
-fn longest(filter: &Filter<'_>, timeout_ms: u64) -> Option<Finding> {
+fn longest(filter: &Filter<'_>, timeout_ms: u64) -> Option<Diagnostic> {
     let stream_ms = duration_ms(filter.manager.value, STREAM).filter(|&ms| ms > 0)?;
     (timeout_ms != u64::MAX && stream_ms <= timeout_ms).then(|| {
-        Finding::warning(
+        Diagnostic::warning(
             "stream-duration",
             filter.manager.place(),
-            format!("max_stream_duration ({stream_ms} ms) ends orders before the timeout of their route ({timeout_ms} ms)"),
+            format!("max_stream_duration ({stream_ms} ms) is shorter than the timeout of the order route ({timeout_ms} ms)"),
             "set max_stream_duration to three times that timeout",
         )
     })
 }
 
 /// An order must not use a connection that the origin is closing.
-fn idle(gateway: &Gateway<'_>, cluster: &str) -> Option<Finding> {
+fn idle(gateway: &Gateway<'_>, cluster: &str) -> Option<Diagnostic> {
     let cluster = gateway.envoy.cluster(cluster)?;
     let options = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
     let own =
@@ -127,17 +127,17 @@ fn idle(gateway: &Gateway<'_>, cluster: &str) -> Option<Finding> {
         .or_else(|| duration_ms(cluster.value, idle))
         .unwrap_or(IDLE_MS);
     (idle_ms == 0 || idle_ms >= ORIGIN_IDLE_MS).then(|| {
-        Finding::warning(
+        Diagnostic::warning(
             "origin-idle",
             cluster.place(),
-            format!("idle connections are kept for {}, and the origin closes them after {} s: an order may meet one that is closing", shown(idle_ms), ORIGIN_IDLE_MS / 1_000),
+            format!("idle connections stay open for {}, but the origin closes them after {} s: an order can hit a closing connection", shown(idle_ms), ORIGIN_IDLE_MS / 1_000),
             "set idle_timeout: 60s in the cluster's common_http_protocol_options",
         )
     })
 }
 
 /// A dead Redis must be noticed within the deadline.
-fn connect(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Option<Finding> {
+fn connect(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Option<Diagnostic> {
     let gate = filter.gate()?;
     let deadline_ms = gate
         .redis
@@ -146,17 +146,17 @@ fn connect(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Option<Finding> {
     let (place, connect_ms) = match filter.host {
         Host::Native => return None,
         Host::Wasm => {
-            let way = way(gateway.envoy, &gate.redis.cluster, "").ok()?;
+            let way = bridge_route(gateway.envoy, &gate.redis.cluster, "").ok()?;
             // Envoy's default.
             let connect_ms = duration_ms(way.upstream.value, "connect_timeout").unwrap_or(5_000);
             (way.upstream.place(), connect_ms)
         }
     };
     (connect_ms >= deadline_ms).then(|| {
-        Finding::warning(
+        Diagnostic::warning(
             "redis-connect",
             place,
-            format!("connecting may take {connect_ms} ms, and buyers wait {deadline_ms} ms (redis.deadline_ms): a dead Redis looks like a slow one"),
+            format!("connect_timeout is {connect_ms} ms, but requests wait only {deadline_ms} ms (redis.deadline_ms): a dead Redis looks like a slow one"),
             "set a connect_timeout below that deadline",
         )
     })

@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use super::Gateway;
-use super::bridge::{bridge_settings, clusters, way};
+use super::bridge::{bridge_route, bridge_settings, clusters};
 use crate::facts::{GatewayEnvironment, Login};
 
 /// The distinct logins of bridges and native filters. Logins whose password is not in the environment are left out.
 pub(super) fn logins(gateway: &Gateway<'_>, environment: &GatewayEnvironment) -> Vec<Login> {
     let ways = clusters(gateway)
         .into_iter()
-        .filter_map(|(cluster, asking)| way(gateway.envoy, &cluster, &asking).ok());
+        .filter_map(|(cluster, asking)| bridge_route(gateway.envoy, &cluster, &asking).ok());
     let bridges = ways.filter_map(|way| bridge_settings(way.bridge));
     let native = gateway.filters.iter().filter_map(|filter| filter.native());
     let mut logins = Vec::new();

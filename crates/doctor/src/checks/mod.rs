@@ -15,12 +15,12 @@ mod stats;
 mod tls;
 mod ways;
 
+use crate::diagnostic::Diagnostic;
 use crate::envoy::Envoy;
 use crate::facts::{
     GatewayEnvironment, Login, OriginFacts, RedisFacts, SqlFacts, TlsFacts, TlsTarget,
 };
 use crate::filters::{self, Filter};
-use crate::finding::Finding;
 
 /// What is to be examined. What is not known is not checked.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,11 +48,11 @@ pub(crate) struct Gateway<'a> {
 }
 
 /// All that is wrong, the worst first.
-pub fn examine(subject: &Subject<'_>) -> Vec<Finding> {
+pub fn examine(subject: &Subject<'_>) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     if let Some(envoy) = subject.envoy {
         let gateway = Gateway {
-            filters: filters::of(envoy),
+            filters: filters::find_all(envoy),
             origin: subject.origin,
             environment: subject.gateway,
             envoy,
@@ -69,14 +69,14 @@ pub fn examine(subject: &Subject<'_>) -> Vec<Finding> {
 
 /// Whether any filter of Weir's asks a Redis.
 pub fn uses_redis(envoy: &Envoy) -> bool {
-    let filters = filters::of(envoy);
+    let filters = filters::find_all(envoy);
     filters.iter().any(|filter| !filter.redis().is_empty())
 }
 
 /// The logins of gateways to Redis. The caller queries Redis with each of them.
 pub fn redis_logins(envoy: &Envoy, environment: &GatewayEnvironment) -> Vec<Login> {
     let gateway = Gateway {
-        filters: filters::of(envoy),
+        filters: filters::find_all(envoy),
         origin: None,
         environment: Some(environment),
         envoy,
@@ -87,14 +87,14 @@ pub fn redis_logins(envoy: &Envoy, environment: &GatewayEnvironment) -> Vec<Logi
 /// The certificates that gateways expect of Redis. The caller makes the handshakes.
 pub fn redis_tls(envoy: &Envoy) -> Vec<TlsTarget> {
     tls::targets(&Gateway {
-        filters: filters::of(envoy),
+        filters: filters::find_all(envoy),
         origin: None,
         environment: None,
         envoy,
     })
 }
 
-fn examine_gateway(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
+fn examine_gateway(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
     settings::check(gateway, findings);
     bridge::check(gateway, findings);
     ways::check(gateway, findings);

@@ -5,13 +5,13 @@ use weir_registry::{EVENTS, FITMENT, LINKS};
 
 use super::Gateway;
 use super::routes::orders_cluster;
+use crate::diagnostic::Diagnostic;
 use crate::envoy::Cluster;
 use crate::facts::OriginFacts;
 use crate::filters::Filter;
-use crate::finding::Finding;
 use crate::place::is_loopback;
 
-pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
     let Some(origin) = gateway.origin else {
         return;
     };
@@ -23,7 +23,7 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-fn has_domain(filter: &Filter<'_>, origin: &OriginFacts) -> Option<Finding> {
+fn has_domain(filter: &Filter<'_>, origin: &OriginFacts) -> Option<Diagnostic> {
     filter.accepted()?;
     let (has, what, flag) = match *filter.kind {
         LINKS => (origin.has_links, "short links", "--links (WEIR_LINKS)"),
@@ -40,10 +40,10 @@ fn has_domain(filter: &Filter<'_>, origin: &OriginFacts) -> Option<Finding> {
         _ => return None,
     };
     (!has).then(|| {
-        Finding::error(
+        Diagnostic::error(
             "origin-without",
             filter.place(),
-            format!("the origin is started without {what}"),
+            format!("the origin runs without {what}"),
             format!("start it with {flag}"),
         )
     })
@@ -74,18 +74,18 @@ pub(super) fn local_port(cluster: Option<Cluster<'_>>) -> Option<u16> {
     port.parse().ok().filter(|_| is_loopback(host))
 }
 
-fn elsewhere(gateway: &Gateway<'_>, name: &str, origin: &OriginFacts) -> Option<Finding> {
+fn elsewhere(gateway: &Gateway<'_>, name: &str, origin: &OriginFacts) -> Option<Diagnostic> {
     let port = local_port(gateway.envoy.cluster(name))?;
     // The admin port is worse, and has a finding of its own.
     (port != origin.port && port != origin.admin_port).then(|| {
-        Finding::error(
+        Diagnostic::error(
             "origin-other",
             format!("cluster {name}"),
             format!(
-                "it leads to port {port} of this machine, and the origin listens on {}",
+                "it connects to port {port} of this machine, but the origin listens on {}",
                 origin.port
             ),
-            "set both to one port: WEIR_LISTEN at the origin, the cluster's endpoint here",
+            "use the same port in WEIR_LISTEN of the origin and in the cluster's endpoint",
         )
     })
 }

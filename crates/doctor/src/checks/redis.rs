@@ -3,9 +3,9 @@
 use weir_engine::config::Topology;
 
 use super::Subject;
-use crate::facts::{RedisFacts, Untold};
+use crate::diagnostic::Diagnostic;
+use crate::facts::{RedisFacts, RefusedQuery};
 use crate::filters;
-use crate::finding::Finding;
 
 const TOPOLOGY: &str = "topology";
 
@@ -18,11 +18,11 @@ const FULL_PERCENT: u64 = 90;
 /// How far clocks may differ, in milliseconds. Tokens have a least age of a second; claims are held for 30.
 const CLOCK_MS: i64 = 500;
 
-pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     for redis in subject.redis {
         let place = format!("Redis at {}", redis.address);
         if let Some(why) = &redis.away {
-            findings.push(Finding::error(
+            findings.push(Diagnostic::error(
                 "redis-away",
                 place,
                 format!("it does not answer: {why}"),
@@ -32,7 +32,7 @@ pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
         }
         findings.extend(forbidden(redis, &place));
         findings.extend(refuses(redis, &place));
-        findings.extend(untold(redis, &place));
+        findings.extend(refused_queries(redis, &place));
         findings.extend(replica(redis, &place));
         findings.extend(nearly_full(redis, &place));
         findings.extend(evicts(redis, &place));
@@ -46,23 +46,23 @@ pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// One finding with every command that the user may not run.
-fn forbidden(redis: &RedisFacts, place: &str) -> Option<Finding> {
+fn forbidden(redis: &RedisFacts, place: &str) -> Option<Diagnostic> {
     (!redis.forbidden.is_empty()).then(|| {
-        Finding::error(
+        Diagnostic::error(
             "redis-acl",
             place,
             format!("its user may not run {}", redis.forbidden.join(", ")),
-            "give the user the rules of docs/redis.md (ACL SETUSER)",
+            "give the user the rules in docs/redis.md (ACL SETUSER)",
         )
     })
 }
 
-fn refuses(redis: &RedisFacts, place: &str) -> Option<Finding> {
+fn refuses(redis: &RedisFacts, place: &str) -> Option<Diagnostic> {
     let refused = redis.refused.as_ref()?;
     // `forbidden` names the commands already.
     let is_told = refused.is_permission && !redis.forbidden.is_empty();
     (!is_told).then(|| {
-        Finding::error(
+        Diagnostic::error(
             "redis-refuses",
             place,
             format!("it refuses a write: {}", refused.error),
@@ -71,68 +71,68 @@ fn refuses(redis: &RedisFacts, place: &str) -> Option<Finding> {
     })
 }
 
-fn untold(redis: &RedisFacts, place: &str) -> Vec<Finding> {
+fn refused_queries(redis: &RedisFacts, place: &str) -> Vec<Diagnostic> {
     let untold = redis.untold.iter();
-    let finding = |untold: &Untold| {
-        let Untold {
+    let finding = |untold: &RefusedQuery| {
+        let RefusedQuery {
             command,
             checks,
             error,
         } = untold;
-        Finding::warning(
+        Diagnostic::warning(
             "redis-untold",
             place,
-            format!("{checks} not examined, since it refuses {command}: {error}"),
-            format!("allow {command} to the user, or look at it by hand"),
+            format!("{checks} not examined, because it refuses {command}: {error}"),
+            format!("allow {command} for the user, or check by hand"),
         )
     };
     untold.map(finding).collect()
 }
 
 /// A replica that refuses writes has the finding of `refuses` instead.
-fn replica(redis: &RedisFacts, place: &str) -> Option<Finding> {
+fn replica(redis: &RedisFacts, place: &str) -> Option<Diagnostic> {
     let is_lost = redis.is_replica? && redis.refused.is_none();
     is_lost.then(|| {
-        Finding::error(
+        Diagnostic::error(
             "redis-replica",
             place,
-            "it is a replica that takes writes: it loses them with the next synchronization",
+            "it is a writable replica: it loses writes at the next synchronization",
             "point the address at the primary",
         )
     })
 }
 
-fn nearly_full(redis: &RedisFacts, place: &str) -> Option<Finding> {
+fn nearly_full(redis: &RedisFacts, place: &str) -> Option<Diagnostic> {
     let (used, max) = (redis.used_memory?, redis.maxmemory.filter(|max| *max > 0)?);
     let percent = used.saturating_mul(100) / max;
     (percent >= FULL_PERCENT && redis.refused.is_none()).then(|| {
-        Finding::warning(
+        Diagnostic::warning(
             "redis-full",
             place,
-            format!("{percent} % of maxmemory is in use: a full Redis refuses every purchase"),
+            format!("{percent} % of maxmemory is used: a full Redis refuses every order"),
             "free memory, or raise maxmemory",
         )
     })
 }
 
-fn evicts(redis: &RedisFacts, place: &str) -> Option<Finding> {
+fn evicts(redis: &RedisFacts, place: &str) -> Option<Diagnostic> {
     let policy = redis.maxmemory_policy.as_deref()?;
     let is_bounded = redis.maxmemory? > 0;
     (is_bounded && policy != "noeviction").then(|| {
-        Finding::error(
+        Diagnostic::error(
             "redis-evicts",
             place,
-            format!("it has a maxmemory and the policy {policy}: when it is full it drops stock, claims and links"),
+            format!("maxmemory is set with the policy {policy}: a full Redis evicts stock, claims and links"),
             "set maxmemory-policy noeviction",
         )
     })
 }
 
-fn listpack(subject: &Subject<'_>, redis: &RedisFacts, place: &str) -> Option<Finding> {
+fn listpack(subject: &Subject<'_>, redis: &RedisFacts, place: &str) -> Option<Diagnostic> {
     let entries = redis.zset_max_listpack_entries?;
     let is_wanted = subject.origin.is_some_and(|origin| origin.has_history);
     (is_wanted && entries < LISTPACK_ENTRIES).then(|| {
-        Finding::warning(
+        Diagnostic::warning(
             "redis-listpack",
             place,
             format!("zset-max-listpack-entries is {entries}: browse histories take five times the memory"),
@@ -141,37 +141,37 @@ fn listpack(subject: &Subject<'_>, redis: &RedisFacts, place: &str) -> Option<Fi
     })
 }
 
-fn clock(redis: &RedisFacts, place: &str) -> Option<Finding> {
+fn clock(redis: &RedisFacts, place: &str) -> Option<Diagnostic> {
     let ahead_ms = redis.clock_ahead_ms?;
     let is_off = ahead_ms.abs() > CLOCK_MS.saturating_add(redis.clock_uncertain_ms);
     let direction = if ahead_ms > 0 { "ahead of" } else { "behind" };
     is_off.then(|| {
-        Finding::error(
+        Diagnostic::error(
             "clock",
             place,
-            format!("its clock is {} ms {direction} this machine's: sales begin, tokens count and claims end at the wrong time", ahead_ms.abs()),
-            "let all machines follow one time server (chrony, systemd-timesyncd)",
+            format!("its clock is {} ms {direction} this machine's: sales start, tokens become valid and claims end at the wrong time", ahead_ms.abs()),
+            "synchronize all machines with one time server (chrony, systemd-timesyncd)",
         )
     })
 }
 
 /// What Redis says that it is, against what filters take it for.
-fn kind(subject: &Subject<'_>, redis: &RedisFacts, place: &str) -> Option<Finding> {
+fn kind(subject: &Subject<'_>, redis: &RedisFacts, place: &str) -> Option<Diagnostic> {
     let is_cluster = redis.is_cluster?;
-    let filters = filters::of(subject.envoy?);
+    let filters = filters::find_all(subject.envoy?);
     let expects_cluster = filters.iter().find_map(|filter| {
         let gate = filter.gate()?;
         Some(gate.redis.topology == Topology::Cluster)
     })?;
     let (is, expected) = match (is_cluster, expects_cluster) {
         (true, false) => ("a node of a Redis Cluster", "single"),
-        (false, true) => ("no node of a Redis Cluster", "cluster"),
+        (false, true) => ("not a node of a Redis Cluster", "cluster"),
         _ => return None,
     };
-    Some(Finding::error(
+    Some(Diagnostic::error(
         TOPOLOGY,
         place,
-        format!("it is {is}, and the gate's redis.topology is {expected}"),
-        "set the topology to what Redis is; for a Redis Cluster see envoy/snippets/redis-cluster.yaml",
+        format!("it is {is}, but the gate's redis.topology is {expected}"),
+        "set redis.topology to match Redis; for a Redis Cluster see envoy/snippets/redis-cluster.yaml",
     ))
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 use weir_registry::GATE;
 
 use super::Gateway;
-use crate::finding::Finding;
+use crate::diagnostic::Diagnostic;
 use crate::tree::{at, list, number, text};
 
 /// What Envoy notes when an upstream fails: no connection, no host, a broken connection, a timeout.
@@ -13,7 +13,7 @@ const FLAGS: [&str; 6] = ["UF", "UH", "UC", "UT", "UO", "UR"];
 /// What it answers when `max_stream_duration` ends a request, without a flag.
 const TIMED_OUT: u64 = 504;
 
-pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
     let gates = gateway.filters.iter();
     for gate in gates.filter(|filter| *filter.kind == GATE) {
         let mappers = list(gate.manager.value, "local_reply_config.mappers");
@@ -27,10 +27,10 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
             Some(mapper) => uncovered(mapper),
         };
         if !lacks.is_empty() {
-            findings.push(Finding::error(
+            findings.push(Diagnostic::error(
                 "local-reply",
                 gate.manager.place(),
-                format!("local_reply_config lacks {}: with the origin down, buyers would be told `granted` with a 503", lacks.join(", ")),
+                format!("local_reply_config lacks {}: during an origin outage, buyers would get `granted` with a 503", lacks.join(", ")),
                 "copy local_reply_config from envoy/weir.yaml",
             ));
         }

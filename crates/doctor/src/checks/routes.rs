@@ -8,11 +8,11 @@ use weir_registry::EVENTS;
 use weir_sale::engine::Config as GateConfig;
 
 use super::Gateway;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::envoy::Manager;
 use crate::facts::OriginFacts;
 use crate::filters::Filter;
-use crate::finding::{Finding, Severity};
-use crate::route::{Landing, Request, land};
+use crate::route::{Request, RouteOutcome, resolve};
 use crate::tree::{at, field, is_set, list, name, text};
 
 /// A sale and an order that no shop has.
@@ -32,7 +32,7 @@ const UNKNOWN: Request<'_> = Request {
     path: "/weir-doctor-knows-no-such-path",
 };
 
-pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
     for filter in &gateway.filters {
         let Some(routes) = gateway.envoy.routes(&filter.manager) else {
             findings.extend(unknown_routes(filter));
@@ -57,14 +57,14 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
             findings.extend(lookups_astray(filter, &hosts));
         } else if filter.settings::<FitmentConfig>().is_some() {
             let paths = [("POST", "/fitment/check"), ("GET", "/fitment/skus")];
-            findings.extend(astray("fitment-route", filter, &hosts, paths));
+            findings.extend(misrouted("fitment-route", filter, &hosts, paths));
         } else if let Some(events) = filter.settings::<EventsConfig>() {
             if let Some(observe) = &events.observe {
                 findings.extend(cluster_missing(gateway, filter, &observe.outbox.cluster));
             }
             if let Some(collect) = &events.collect {
                 let paths = [("POST", &*collect.path), ("GET", &*collect.pixel_path)];
-                findings.extend(astray("events-route", filter, &hosts, paths));
+                findings.extend(misrouted("events-route", filter, &hosts, paths));
             }
         }
     }
@@ -74,28 +74,28 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// Whether the origin is asked for links that Redis does not know.
-fn lookups_astray(filter: &Filter<'_>, hosts: &[&Value]) -> Option<Finding> {
+fn lookups_astray(filter: &Filter<'_>, hosts: &[&Value]) -> Option<Diagnostic> {
     let path = "/abc1234";
     let expected = format!("/l{path}");
     let mut hosts = hosts.iter();
     let leads = hosts.any(|host| leads_to(host, "GET", path, &expected).is_some());
     (!leads).then(|| {
-        Finding::error(
+        Diagnostic::error(
             "links-route",
             filter.place(),
-            "links that Redis does not know are not asked of the origin: no route leads to it under /l/",
-            "add route: { cluster: weir_origin, prefix_rewrite: /l/ }, as envoy/shortlink.yaml has it",
+            "links that are not in Redis are not looked up at the origin: no route with the prefix /l/ reaches it",
+            "add route: { cluster: weir_origin, prefix_rewrite: /l/ } as in envoy/shortlink.yaml",
         )
     })
 }
 
 /// Requests that do not reach the origin by any virtual host.
-fn astray(
+fn misrouted(
     check: &'static str,
     filter: &Filter<'_>,
     hosts: &[&Value],
     requests: [(&str, &str); 2],
-) -> Vec<Finding> {
+) -> Vec<Diagnostic> {
     let leads = |method, path| {
         let mut hosts = hosts.iter();
         hosts.any(|host| leads_to(host, method, path, path).is_some())
@@ -108,13 +108,13 @@ fn astray(
         .collect()
 }
 
-fn unknown_routes(filter: &Filter<'_>) -> Option<Finding> {
+fn unknown_routes(filter: &Filter<'_>) -> Option<Diagnostic> {
     filter.kind.needs_routes.then(|| {
-        Finding::warning(
+        Diagnostic::warning(
             "routes-unknown",
             filter.place(),
-            "the routes come over the network, so they were not checked",
-            "read them from a running Envoy: --envoy-admin http://127.0.0.1:9901",
+            "the routes come from the network (RDS) and were not checked",
+            "check a running Envoy instead: --envoy-admin http://127.0.0.1:9901",
         )
     })
 }
@@ -125,23 +125,27 @@ fn is_off(host: &Value, filter: &Filter<'_>) -> bool {
     own.is_some_and(|own| is_set(own, "disabled"))
 }
 
-fn not_routed(check: &'static str, filter: &Filter<'_>, method: &str, path: &str) -> Finding {
-    Finding::error(
+fn not_routed(check: &'static str, filter: &Filter<'_>, method: &str, path: &str) -> Diagnostic {
+    Diagnostic::error(
         check,
         filter.place(),
-        format!("{method} {path} does not reach the origin: no route leads there under that path"),
+        format!("{method} {path} does not reach the origin: no route matches that path"),
         format!("add a route for it to the origin's cluster: match: {{ path: {path} }}"),
     )
 }
 
-fn cluster_missing(gateway: &Gateway<'_>, filter: &Filter<'_>, cluster: &str) -> Option<Finding> {
+fn cluster_missing(
+    gateway: &Gateway<'_>,
+    filter: &Filter<'_>,
+    cluster: &str,
+) -> Option<Diagnostic> {
     let is_there = gateway.envoy.cluster(cluster).is_some() || gateway.envoy.is_partial();
     (!is_there).then(|| {
-        Finding::error(
+        Diagnostic::error(
             "origin-cluster",
             filter.place(),
-            format!("there is no cluster {cluster}, which its configuration names as the origin"),
-            "add it, or correct the name",
+            format!("the configuration names the unknown cluster \"{cluster}\" as the origin"),
+            "add the cluster, or correct the name",
         )
     })
 }
@@ -151,15 +155,17 @@ fn provider_missing(
     gateway: &Gateway<'_>,
     filter: &Filter<'_>,
     gate: &GateConfig,
-) -> Option<Finding> {
+) -> Option<Diagnostic> {
     let cluster = &gate.captcha.as_ref()?.cluster;
     let is_there = gateway.envoy.cluster(cluster).is_some() || gateway.envoy.is_partial();
     (!is_there).then(|| {
-        Finding::error(
+        Diagnostic::error(
             "captcha-cluster",
             filter.place(),
-            format!("there is no cluster {cluster}, which its configuration names as the captcha's provider"),
-            "add it, as docs/sales.md has it, or correct the name",
+            format!(
+                "the configuration names the unknown cluster \"{cluster}\" as the CAPTCHA provider"
+            ),
+            "add the cluster as in docs/sales.md, or correct the name",
         )
     })
 }
@@ -171,8 +177,8 @@ fn leads_to<'a>(
     path: &str,
     expected: &str,
 ) -> Option<(&'a str, &'a Value)> {
-    match land(host, Request { method, path }) {
-        Landing::Clusters { names, path, route } if path == expected => {
+    match resolve(host, Request { method, path }) {
+        RouteOutcome::Clusters { names, path, route } if path == expected => {
             Some((names.first().copied().unwrap_or_default(), route))
         }
         _ => None,
@@ -197,7 +203,7 @@ impl<'a> Sale<'a> {
         )
     }
 
-    fn check(&self, findings: &mut Vec<Finding>) {
+    fn check(&self, findings: &mut Vec<Diagnostic>) {
         let mut origin = None;
         for route in &self.gate.routes {
             let method = route.method.as_deref().unwrap_or("POST");
@@ -220,35 +226,35 @@ impl<'a> Sale<'a> {
         findings.extend(self.identified());
         let exposed = leads_to(self.host, UNKNOWN.method, UNKNOWN.path, UNKNOWN.path);
         findings.extend(exposed.filter(|(cluster, _)| *cluster == origin).map(|_| {
-            Finding::warning(
+            Diagnostic::warning(
                 "origin-exposed",
                 self.place(),
-                "all paths that have no route of their own lead to the origin",
-                "let only the routes of envoy/weir.yaml lead there",
+                "all paths without their own route reach the origin",
+                "send only the routes of envoy/weir.yaml there",
             )
         }));
     }
 
     /// A claim is taken, and then the request is somebody else's.
-    fn order_astray(&self, method: &str, pattern: &str, path: &str) -> Finding {
-        let astray = match land(self.host, Request { method, path }) {
-            Landing::Clusters { names, path, .. } => {
+    fn order_astray(&self, method: &str, pattern: &str, path: &str) -> Diagnostic {
+        let astray = match resolve(self.host, Request { method, path }) {
+            RouteOutcome::Clusters { names, path, .. } => {
                 format!("goes to the cluster {} as {path}", names.join(", "))
             }
-            Landing::Answered => "is answered by a route of Envoy's own".to_owned(),
-            Landing::Nowhere => "has no route".to_owned(),
+            RouteOutcome::Answered => "is answered by Envoy itself".to_owned(),
+            RouteOutcome::Nowhere => "has no route".to_owned(),
         };
-        Finding::error(
+        Diagnostic::error(
             "orders-route",
             self.place(),
             format!(
-                "{method} {pattern} {astray}; the origin takes orders as POST {ORDERS}: each buyer would hold a unit in vain"
+                "{method} {pattern} {astray}, but the origin takes orders at POST {ORDERS}: the gate would reserve a unit for an order that never arrives"
             ),
-            "put the route `orders` of envoy/weir.yaml before all that fit such a path",
+            "put the route `orders` of envoy/weir.yaml before all other routes that match the path",
         )
     }
 
-    fn verdict(&self, route: &Value) -> Option<Finding> {
+    fn verdict(&self, route: &Value) -> Option<Diagnostic> {
         let has = [route, self.host, self.routes].into_iter().any(|level| {
             let mut headers = list(level, "response_headers_to_add").iter();
             headers.any(|header| {
@@ -257,16 +263,16 @@ impl<'a> Sale<'a> {
             })
         });
         (!has).then(|| {
-            Finding::warning(
+            Diagnostic::warning(
                 "orders-verdict",
                 self.place(),
-                "the route of orders does not tell buyers x-weir-verdict",
+                "the order route does not return x-weir-verdict to buyers",
                 "add response_headers_to_add: x-weir-verdict with the value %REQ(x-weir-verdict)%",
             )
         })
     }
 
-    fn retries(&self, route: &Value) -> Option<Finding> {
+    fn retries(&self, route: &Value) -> Option<Diagnostic> {
         let policy = at(route, "route.retry_policy").or_else(|| field(self.host, "retry_policy"));
         // An order that could not be sent has no outcome yet.
         let repeats = |policy: &Value| {
@@ -274,50 +280,50 @@ impl<'a> Sale<'a> {
             retry_on.split(',').any(|on| on.trim() != "connect-failure")
         };
         policy.is_some_and(repeats).then(|| {
-            Finding::warning(
+            Diagnostic::warning(
                 "orders-retried",
                 self.place(),
-                "Envoy tries orders again by itself: of two outcomes the buyer sees one",
-                "set retry_on of that route's retry_policy to connect-failure; clients try again with the same Idempotency-Key",
+                "Envoy retries orders: the buyer sees only one of two outcomes",
+                "set retry_on in that route's retry_policy to connect-failure; clients retry with the same Idempotency-Key",
             )
         })
     }
 
-    fn origin_known(&self, cluster: &str) -> Option<Finding> {
+    fn origin_known(&self, cluster: &str) -> Option<Diagnostic> {
         let is_there = self.gateway.envoy.cluster(cluster).is_some();
         (!is_there && !self.gateway.envoy.is_partial() && !cluster.is_empty()).then(|| {
-            Finding::error(
+            Diagnostic::error(
                 "origin-cluster",
                 self.place(),
-                format!("the route of orders leads to the cluster {cluster}, which is not there"),
+                format!("the order route uses the unknown cluster \"{cluster}\""),
                 "add it, as envoy/weir.yaml has it in part (5), or correct the name",
             )
         })
     }
 
     /// What users ask of the origin beside orders.
-    fn user_routes(&self, origin: &str) -> Vec<Finding> {
+    fn user_routes(&self, origin: &str) -> Vec<Diagnostic> {
         let facts = self.gateway.origin;
         let of_sale = format!("/sales/{SALE}/reservations");
         let of_order = format!("{ORDERS}/{ORDER}");
         let (pay, cancel) = (format!("{of_order}/pay"), format!("{of_order}/cancel"));
         let mut needed = vec![
-            ("POST", of_sale.as_str(), "nobody can reserve"),
-            ("GET", &of_sale, "nobody sees a reservation"),
-            ("DELETE", &of_sale, "nobody can give a reservation up"),
-            ("GET", &of_order, "nobody can read an order"),
-            ("POST", &pay, "nobody can pay"),
-            ("POST", &cancel, "nobody can cancel"),
+            ("POST", of_sale.as_str(), "users cannot reserve"),
+            ("GET", &of_sale, "users cannot see their reservations"),
+            ("DELETE", &of_sale, "users cannot cancel a reservation"),
+            ("GET", &of_order, "buyers cannot read their orders"),
+            ("POST", &pay, "buyers cannot pay"),
+            ("POST", &cancel, "buyers cannot cancel"),
         ];
         if facts.is_some_and(|facts| facts.has_payments) {
-            let callback = "the payment provider cannot tell what was paid";
+            let callback = "the payment provider cannot report payments";
             needed.push(("POST", "/payments/callback", callback));
         }
         if facts.is_some_and(|facts| facts.has_history) {
-            needed.push(("GET", "/history", "nobody sees what they have viewed"));
+            needed.push(("GET", "/history", "users cannot see their browse history"));
         }
         if facts.is_some_and(|facts| facts.has_fitment) {
-            needed.push(("GET", GARAGE, "users do not see their garage"));
+            needed.push(("GET", GARAGE, "users cannot see their garage"));
             needed.push(("PUT", GARAGE_VEHICLE, "users cannot add a vehicle"));
             needed.push(("DELETE", GARAGE_VEHICLE, "users cannot remove a vehicle"));
         }
@@ -328,18 +334,18 @@ impl<'a> Sale<'a> {
     }
 
     /// Routes that public pages of a shop may read. A missing one is a warning: not every shop needs them.
-    fn public_routes(&self, origin: &str) -> Vec<Finding> {
+    fn public_routes(&self, origin: &str) -> Vec<Diagnostic> {
         let draw = format!("/sales/{SALE}/draw");
         let entries = format!("{draw}/entries");
         let promised = [
             ("GET", "/sale-list", "pages cannot list sales"),
-            ("GET", &draw, "nobody can check a draw"),
-            ("GET", &entries, "nobody can check a draw"),
+            ("GET", &draw, "draws cannot be verified"),
+            ("GET", &entries, "draws cannot be verified"),
         ];
         let missing = promised
             .into_iter()
             .filter_map(|route| self.not_served(origin, route));
-        let warning = |finding| Finding {
+        let warning = |finding| Diagnostic {
             severity: Severity::Warning,
             ..finding
         };
@@ -360,25 +366,25 @@ impl<'a> Sale<'a> {
         &self,
         origin: &str,
         (method, path, effect): (&str, &str, &str),
-    ) -> Option<Finding> {
+    ) -> Option<Diagnostic> {
         let found = leads_to(self.host, method, path, path);
         let is_served = found.is_some_and(|(cluster, _)| self.is_same_server(cluster, origin));
         let path = path.replace(&format!("{ORDERS}/{ORDER}"), "/orders/{order}");
         let path = path.replace(SALE, "{sale}");
         (!is_served).then(|| {
-            Finding::error(
+            Diagnostic::error(
                 "sale-routes",
                 self.place(),
                 format!(
-                    "{method} {path} does not reach the servers of the cluster {origin} unchanged, where orders go: {effect}"
+                    "{method} {path} does not reach the origin's cluster \"{origin}\" unchanged: {effect}"
                 ),
-                "add that route of envoy/weir.yaml, before all that fit such a path",
+                "add that route of envoy/weir.yaml before all other routes that match the path",
             )
         })
     }
 
     /// The origin believes a user only if the gate has signed it.
-    fn identified(&self) -> Vec<Finding> {
+    fn identified(&self) -> Vec<Diagnostic> {
         let mut needed = vec!["/sales/", "/orders/"];
         if self.gateway.origin.is_some_and(|facts| facts.has_history) {
             needed.push("/history");
@@ -394,11 +400,11 @@ impl<'a> Sale<'a> {
         if missing.is_empty() {
             return Vec::new();
         }
-        vec![Finding::error(
+        vec![Diagnostic::error(
             "identify-prefixes",
             self.filter.place(),
             format!(
-                "identify_prefixes lack {}: the origin does not learn there who asks, and answers 401",
+                "identify_prefixes lack {}: the origin does not get the user there, and answers 401",
                 missing.join(", ")
             ),
             "set \"identify_prefixes\": [\"/sales/\", \"/orders/\", \"/history\", \"/fitment/garage\"]",
@@ -407,7 +413,7 @@ impl<'a> Sale<'a> {
 }
 
 /// Whether the origin's admin port or its intake of events is open to whoever asks.
-fn exposed(gateway: &Gateway<'_>, manager: &Manager<'_>, findings: &mut Vec<Finding>) {
+fn exposed(gateway: &Gateway<'_>, manager: &Manager<'_>, findings: &mut Vec<Diagnostic>) {
     let Some(routes) = gateway.envoy.routes(manager) else {
         return;
     };
@@ -418,22 +424,22 @@ fn exposed(gateway: &Gateway<'_>, manager: &Manager<'_>, findings: &mut Vec<Find
     for host in list(routes, "virtual_hosts") {
         let place = format!("{}, virtual host {}", manager.place(), name(host));
         if let Some(cluster) = origin.and_then(|origin| admin_cluster(gateway, host, origin)) {
-            findings.push(Finding::error(
+            findings.push(Diagnostic::error(
                 "admin-exposed",
                 place.clone(),
-                format!("a route leads to the cluster {cluster}, which is the origin's admin port"),
-                "let it lead to the origin's public port, WEIR_LISTEN",
+                format!("a route exposes the cluster \"{cluster}\", the origin's admin port"),
+                "use the origin's public port, WEIR_LISTEN",
             ));
         }
         let open = leads_to(host, "POST", "/events", "/events");
         let is_open = open.is_some_and(|(cluster, _)| is_origin(gateway, cluster));
         let has_events = origin.is_none_or(|origin| origin.has_events);
         if is_open && has_events && !takes_events {
-            findings.push(Finding::error(
+            findings.push(Diagnostic::error(
                 "events-exposed",
                 place,
-                "POST /events reaches the origin without the filter of events: it believes whatever stamps come with it",
-                "take that route away, or put the filter of envoy/events.yaml on this listener",
+                "POST /events reaches the origin without the events filter: clients can forge gateway metadata",
+                "remove that route, or add the filter of envoy/events.yaml to this listener",
             ));
         }
     }

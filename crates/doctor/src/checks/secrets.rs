@@ -3,13 +3,13 @@
 use weir_base::key::SigningKey;
 
 use super::Gateway;
-use super::bridge::{bridge_settings, clusters, way};
+use super::bridge::{bridge_route, bridge_settings, clusters};
+use crate::diagnostic::Diagnostic;
 use crate::envoy::Envoy;
 use crate::facts::{GatewayEnvironment, NamedKey};
 use crate::filters::{Filter, Host, collect_variables, given_variables};
-use crate::finding::Finding;
 
-pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
     for filter in &gateway.filters {
         let names = filter.variables();
         let is_wasm = filter.host == Host::Wasm;
@@ -23,7 +23,7 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
         findings.extend(claim_keys(gateway, filter));
     }
     for (cluster, asking) in clusters(gateway) {
-        if let Ok(way) = way(gateway.envoy, &cluster, &asking) {
+        if let Ok(way) = bridge_route(gateway.envoy, &cluster, &asking) {
             let mut names = Vec::new();
             collect_variables(&bridge_settings(way.bridge).unwrap_or_default(), &mut names);
             let place = format!("listener {}, filter redis-bridge", way.listener.name());
@@ -36,11 +36,11 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// Variables of Weir that Envoy's configuration does not name: a misspelt one leaves a filter without its secret.
-fn unused(envoy: &Envoy, environment: &GatewayEnvironment) -> Vec<Finding> {
+fn unused(envoy: &Envoy, environment: &GatewayEnvironment) -> Vec<Diagnostic> {
     let names = environment.variables.keys();
     let unused = names.filter(|name| name.starts_with("WEIR_") && !envoy.mentions(name));
     let finding = |name| {
-        Finding::warning(
+        Diagnostic::warning(
             "variables",
             &environment.source,
             format!("{name} is set, and Envoy's configuration does not name it"),
@@ -56,29 +56,31 @@ fn variables(
     vm: Option<&serde_json::Value>,
     place: &str,
     names: &[String],
-) -> Vec<Finding> {
+) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     let (passed, written) = vm.map_or_else(Default::default, given_variables);
     for name in names {
         let is_written = written.contains(&name.as_str());
         if is_written {
-            findings.push(Finding::warning(
+            findings.push(Diagnostic::warning(
                 "secret-in-file",
                 place,
-                format!("{name} stands in Envoy's configuration itself, which is copied, shown and logged"),
-                "move it to Envoy's environment, and its name to host_env_keys",
+                format!(
+                    "{name} is in the Envoy configuration itself, which is copied, shown and logged"
+                ),
+                "move it to Envoy's environment, and list its name in host_env_keys",
             ));
         } else if vm.is_some() && !passed.contains(&name.as_str()) {
-            findings.push(Finding::error(
+            findings.push(Diagnostic::error(
                 "secret-not-passed",
                 place,
-                format!("{name} is not in host_env_keys, so the filter does not see it"),
+                format!("{name} is not in host_env_keys, so the filter cannot read it"),
                 "add it to vm_config.environment_variables.host_env_keys",
             ));
         } else if let Some(environment) = gateway.environment
             && environment.variables.get(name).is_none_or(String::is_empty)
         {
-            findings.push(Finding::error(
+            findings.push(Diagnostic::error(
                 "secret-missing",
                 place,
                 format!("{} does not set {name}", environment.source),
@@ -89,16 +91,16 @@ fn variables(
     findings
 }
 
-fn claim_keys(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Vec<Finding> {
+fn claim_keys(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Vec<Diagnostic> {
     let (Some(gate), Some(origin)) = (filter.gate(), gateway.origin) else {
         return Vec::new();
     };
     let Some(known) = &origin.claim_keys else {
-        return vec![Finding::error(
+        return vec![Diagnostic::error(
             "claim-secret",
             filter.place(),
             "the origin has no claim secret, so it refuses every order",
-            "set WEIR_CLAIM_SECRET at the origin, to what the gateways have",
+            "set WEIR_CLAIM_SECRET at the origin to the gateways' secret",
         )];
     };
     // The first key signs. Others only verify, which the gate does not do.
@@ -108,15 +110,15 @@ fn claim_keys(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Vec<Finding> {
     let place = filter.place();
     let Some(theirs) = known.iter().find(|key| key.id == signing.id) else {
         let ids: Vec<&str> = known.iter().map(|key| key.id.as_str()).collect();
-        return vec![Finding::error(
+        return vec![Diagnostic::error(
             "claim-key-id",
             place,
             format!(
-                "the gate signs with the key {}, and the origin knows {}: it refuses every order",
+                "the gate signs with the key {}, but the origin accepts {}: it refuses every order",
                 signing.id,
                 ids.join(", ")
             ),
-            "set claim.keys[0].id here and WEIR_CLAIM_KEY_ID at the origin to one name",
+            "set claim.keys[0].id here and WEIR_CLAIM_KEY_ID at the origin to the same id",
         )];
     };
     let ours = gateway
@@ -131,9 +133,9 @@ fn fingerprint(environment: &GatewayEnvironment, id: &str, name: &str) -> Option
     Some(key.fingerprint())
 }
 
-fn different(place: String, theirs: &NamedKey, ours: Option<String>) -> Option<Finding> {
+fn different(place: String, theirs: &NamedKey, ours: Option<String>) -> Option<Diagnostic> {
     let ours = ours.filter(|ours| *ours != theirs.fingerprint)?;
-    Some(Finding::error(
+    Some(Diagnostic::error(
         "claim-secret",
         place,
         format!(

@@ -4,8 +4,8 @@ use weir_limit::engine::config::Config as LimiterConfig;
 use weir_registry::{GATE, LIMITER};
 
 use super::Gateway;
-use crate::filters::{Filter, Host, Written};
-use crate::finding::Finding;
+use crate::diagnostic::Diagnostic;
+use crate::filters::{ConfigSource, Filter, Host};
 use crate::tree::{at, is_set, text};
 
 /// Filters that say who the user is. One behind a filter of Weir's comes too late for it.
@@ -16,13 +16,13 @@ const IDENTIFIERS: [&str; 4] = [
     "basic_auth.v3.BasicAuth",
 ];
 
-pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
     if gateway.filters.is_empty() {
-        findings.push(Finding::error(
+        findings.push(Diagnostic::error(
             "filters",
             "Envoy",
-            "there is no filter of Weir on any listener",
-            "add one to the http_filters of a listener, as the files in envoy/ do",
+            "no listener has a Weir filter",
+            "add one to the http_filters of a listener, as in the files in envoy/",
         ));
     }
     for filter in &gateway.filters {
@@ -38,7 +38,7 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
 
 /// A filter in front of another one of its kind on the same listener: the second decides on the requests that the first passes.
 /// Two limiters with different rules are allowed.
-fn twice(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Option<Finding> {
+fn twice(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Option<Diagnostic> {
     let is_other = |other: &&Filter<'_>| {
         std::ptr::eq(other.manager.value, filter.manager.value)
             && *other.kind == *filter.kind
@@ -47,7 +47,7 @@ fn twice(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Option<Finding> {
     let other = gateway.filters.iter().find(is_other)?;
     let is_meant = *filter.kind == LIMITER && other.json != filter.json;
     (!is_meant).then(|| {
-        Finding::error(
+        Diagnostic::error(
             "filter-twice",
             filter.place(),
             format!(
@@ -60,36 +60,36 @@ fn twice(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Option<Finding> {
 }
 
 /// Envoy hands a Struct to WebAssembly as protobuf, which the filter refuses.
-fn is_struct(filter: &Filter<'_>) -> Option<Finding> {
+fn is_struct(filter: &Filter<'_>) -> Option<Diagnostic> {
     let value = at(filter.value, "typed_config.config.configuration.value");
     let is_struct = filter.host == Host::Wasm && value.is_some_and(serde_json::Value::is_object);
     is_struct.then(|| {
-        Finding::error(
+        Diagnostic::error(
             "configuration",
             filter.place(),
-            "the configuration is a google.protobuf.Struct: the filter refuses it",
+            "the configuration is a google.protobuf.Struct, which the filter refuses",
             "write it as google.protobuf.StringValue with JSON in value",
         )
     })
 }
 
-fn configuration(filter: &Filter<'_>) -> Option<Finding> {
+fn configuration(filter: &Filter<'_>) -> Option<Diagnostic> {
     let place = filter.place();
     match (&filter.json, &filter.settings) {
-        (Written::Unreadable, _) => Some(Finding::warning(
+        (ConfigSource::Unreadable, _) => Some(Diagnostic::warning(
             "configuration",
             place,
-            "the configuration is neither a StringValue nor a Struct, so it was not read",
+            "the configuration is neither a StringValue nor a Struct, and was not checked",
             "write it as google.protobuf.StringValue",
         )),
         // The limiter takes it, and limits nothing.
-        (Written::Missing, _) => Some(Finding::error(
+        (ConfigSource::Missing, _) => Some(Diagnostic::error(
             "configuration",
             place,
-            "there is no `configuration`, so the filter does nothing",
-            "add one, as the files in envoy/ have it",
+            "`configuration` is missing, so the filter does nothing",
+            "add one as in the files in envoy/",
         )),
-        (_, Some(Err(error))) => Some(Finding::error(
+        (_, Some(Err(error))) => Some(Diagnostic::error(
             "configuration",
             place,
             format!("the filter refuses its configuration: {error}"),
@@ -99,10 +99,10 @@ fn configuration(filter: &Filter<'_>) -> Option<Finding> {
     }
 }
 
-fn rules(filter: &Filter<'_>) -> Option<Finding> {
+fn rules(filter: &Filter<'_>) -> Option<Diagnostic> {
     let config: &LimiterConfig = filter.settings()?;
     (config.rules.is_empty() && !config.reload).then(|| {
-        Finding::warning(
+        Diagnostic::warning(
             "rules",
             filter.place(),
             "there are no rules, so nothing is limited",
@@ -111,45 +111,45 @@ fn rules(filter: &Filter<'_>) -> Option<Finding> {
     })
 }
 
-fn reload(filter: &Filter<'_>) -> Option<Finding> {
+fn reload(filter: &Filter<'_>) -> Option<Diagnostic> {
     let policy = text(filter.value, "typed_config.config.failure_policy");
     let is_bad = filter.host == Host::Wasm && policy != Some("FAIL_RELOAD");
     is_bad.then(|| {
-        Finding::warning(
+        Diagnostic::warning(
             "failure-policy",
             filter.place(),
-            "after a trap the filter answers 503 until Envoy is started again",
+            "after a trap the filter answers 503 until Envoy restarts",
             "set failure_policy: FAIL_RELOAD",
         )
     })
 }
 
-fn stop_iteration(filter: &Filter<'_>) -> Option<Finding> {
+fn stop_iteration(filter: &Filter<'_>) -> Option<Diagnostic> {
     let flag = "typed_config.config.allow_on_headers_stop_iteration";
     let is_bad =
         filter.kind.reads_bodies && filter.host == Host::Wasm && !is_set(filter.value, flag);
     is_bad.then(|| {
-        Finding::error(
+        Diagnostic::error(
             "stop-iteration",
             filter.place(),
-            "the filter cannot wait for a body: questions go on to the origin before they are read",
-            "set allow_on_headers_stop_iteration: true beside root_id",
+            "the filter cannot wait for a request body: queries reach the origin before it reads them",
+            "set allow_on_headers_stop_iteration: true next to root_id",
         )
     })
 }
 
-fn identified_late(filter: &Filter<'_>) -> Option<Finding> {
+fn identified_late(filter: &Filter<'_>) -> Option<Diagnostic> {
     let behind = filter.manager.filters().get(filter.at..)?;
     let late = behind.iter().find(|other| {
         let kind = crate::tree::type_of(other);
         IDENTIFIERS.iter().any(|end| kind.ends_with(end))
     })?;
     (*filter.kind == GATE).then(|| {
-        Finding::error(
+        Diagnostic::error(
             "identity-order",
             filter.place(),
             format!(
-                "{} stands behind the gate, so the gate takes users from whatever clients send",
+                "{} comes after the gate, so the gate trusts user headers from clients",
                 crate::tree::name(late)
             ),
             "move it before the gate",

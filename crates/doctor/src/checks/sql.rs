@@ -1,8 +1,8 @@
 //! Whether SQL keeps its commits, and whether it has lost some already.
 
 use super::Subject;
+use crate::diagnostic::Diagnostic;
 use crate::facts::{PausedSale, SqlFacts};
-use crate::finding::Finding;
 
 /// With a shorter timeout, semi-synchronous replication becomes asynchronous while a replica is down.
 const SEMI_SYNC_TIMEOUT_MS: u64 = 3_600_000;
@@ -10,10 +10,10 @@ const SEMI_SYNC_TIMEOUT_MS: u64 = 3_600_000;
 /// The most orders that a finding names.
 const ORDERS_MAX: usize = 10;
 
-pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     let Some(sql) = subject.sql else { return };
     if let Some(why) = &sql.away {
-        findings.push(Finding::error(
+        findings.push(Diagnostic::error(
             "sql-away",
             &sql.place,
             format!("it does not answer: {why}"),
@@ -30,7 +30,7 @@ pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-fn paused(sale: &PausedSale) -> Finding {
+fn paused(sale: &PausedSale) -> Diagnostic {
     let PausedSale { id, lost } = sale;
     let named = lost.iter().take(ORDERS_MAX).map(String::as_str);
     let mut named: Vec<&str> = named.collect();
@@ -41,21 +41,21 @@ fn paused(sale: &PausedSale) -> Finding {
         true => String::new(),
         false => format!(": {}", named.join(", ")),
     };
-    Finding::error(
+    Diagnostic::error(
         "sql-lost-orders",
         format!("sale {id}"),
         format!(
-            "it is paused: SQL has lost orders of this sale; Redis knows {}{orders}",
+            "it is paused: SQL has lost orders of this sale; Redis has {}{orders}",
             lost.len()
         ),
-        format!("weir-origin lost-orders {id}, then decide: docs/runbook.md#weirsalepaused"),
+        format!("run weir-origin lost-orders {id}, then decide: docs/runbook.md#weirsalepaused"),
     )
 }
 
-fn flushes(sql: &SqlFacts) -> Option<Finding> {
+fn flushes(sql: &SqlFacts) -> Option<Diagnostic> {
     let value = sql.value("innodb_flush_log_at_trx_commit")?;
     (value != "1").then(|| {
-        Finding::error(
+        Diagnostic::error(
             "sql-flush",
             &sql.place,
             format!("innodb_flush_log_at_trx_commit is {value}: a crash loses orders that were answered with 201"),
@@ -64,28 +64,28 @@ fn flushes(sql: &SqlFacts) -> Option<Finding> {
     })
 }
 
-fn binary_log(sql: &SqlFacts) -> Option<Finding> {
+fn binary_log(sql: &SqlFacts) -> Option<Diagnostic> {
     let value = sql.value("sync_binlog")?;
     (value != "1").then(|| {
-        Finding::error(
+        Diagnostic::error(
             "sql-binlog",
             &sql.place,
             format!(
-                "sync_binlog is {value}: after a crash replicas have other orders than the primary"
+                "sync_binlog is {value}: after a crash the replicas' orders can differ from the primary's"
             ),
             "set sync_binlog = 1",
         )
     })
 }
 
-fn replication(sql: &SqlFacts) -> Option<Finding> {
+fn replication(sql: &SqlFacts) -> Option<Diagnostic> {
     // MySQL has renamed them; MariaDB has not.
     let names = ["rpl_semi_sync_master", "rpl_semi_sync_source"];
     let name = names
         .into_iter()
         .find(|name| sql.is_on(&format!("{name}_enabled")));
     let warning = |problem: &str, fix: String| {
-        Some(Finding::warning(
+        Some(Diagnostic::warning(
             "sql-replication",
             &sql.place,
             problem,
@@ -94,15 +94,15 @@ fn replication(sql: &SqlFacts) -> Option<Finding> {
     };
     let Some(name) = name else {
         return warning(
-            "it writes a binary log, and replication is asynchronous: a replica that takes over may lack orders that were answered with 201",
-            "use semi-synchronous replication with AFTER_SYNC, or Galera: docs/operations.md#databases-that-lose-no-order; ignore this if nothing takes over".into(),
+            "it writes a binary log with asynchronous replication: a promoted replica can lack orders that were answered with 201",
+            "use semi-synchronous replication with AFTER_SYNC, or Galera: docs/operations.md#databases-that-lose-no-order; ignore this without failover".into(),
         );
     };
     let of = |end: &str| format!("{name}_{end}");
     let wait_point = sql.value(&of("wait_point"));
     if wait_point.is_some_and(|point| !point.eq_ignore_ascii_case("AFTER_SYNC")) {
         return warning(
-            "semi-synchronous replication waits after the commit: clients see orders that a replica may lack",
+            "semi-synchronous replication waits after the commit: clients can see orders that a replica lacks",
             format!("set {} = AFTER_SYNC", of("wait_point")),
         );
     }

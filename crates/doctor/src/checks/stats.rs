@@ -1,15 +1,15 @@
 //! Whether metrics get their labels.
 
 use super::Gateway;
+use crate::diagnostic::Diagnostic;
 use crate::filters::{Filter, Host};
-use crate::finding::Finding;
 use crate::route::compiled;
 use crate::tree::{at, list, text};
 
 /// Makes the names of native filters' metrics those of the others.
 const STRIP: &str = "envoy.reloadable_features.dynamic_modules_strip_custom_stat_prefix";
 
-pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
     let mut missing: Vec<&str> = Vec::new();
     let on_wasm = |filter: &&Filter<'_>| filter.host == Host::Wasm;
     for filter in gateway.filters.iter().filter(on_wasm) {
@@ -20,10 +20,10 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
         }
     }
     if !missing.is_empty() {
-        findings.push(Finding::warning(
+        findings.push(Diagnostic::warning(
             "stats-tags",
             "stats_config",
-            format!("no tag takes {} out of the names of Weir's metrics: Prometheus gets a metric for each value", missing.join(", ")),
+            format!("no tag extracts {} from the names of Weir's metrics: Prometheus gets a separate metric for each value", missing.join(", ")),
             "copy stats_tags from the files in envoy/",
         ));
     }
@@ -32,10 +32,10 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
         .iter()
         .any(|filter| filter.host == Host::Native);
     if is_native && !strips(gateway) {
-        findings.push(Finding::warning(
+        findings.push(Diagnostic::warning(
             "stats-prefix",
             "layered_runtime",
-            "the native filters' metrics have other names than docs/metrics.md lists",
+            "the native filters' metric names differ from docs/metrics.md",
             format!("set {STRIP}: true in a static layer"),
         ));
     }

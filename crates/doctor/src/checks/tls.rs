@@ -1,10 +1,10 @@
 //! Whether Redis presents the certificate that gateways expect.
 
-use super::bridge::{clusters, way};
+use super::bridge::{bridge_route, clusters};
 use super::{Gateway, Subject};
+use crate::diagnostic::Diagnostic;
 use crate::envoy::Cluster;
 use crate::facts::TlsTarget;
-use crate::finding::Finding;
 use crate::tree::{at, list, text, type_of};
 
 const UPSTREAM_TLS: &str = "tls.v3.UpstreamTlsContext";
@@ -13,7 +13,7 @@ const UPSTREAM_TLS: &str = "tls.v3.UpstreamTlsContext";
 pub(super) fn targets(gateway: &Gateway<'_>) -> Vec<TlsTarget> {
     let ways = clusters(gateway)
         .into_iter()
-        .filter_map(|(cluster, asking)| way(gateway.envoy, &cluster, &asking).ok());
+        .filter_map(|(cluster, asking)| bridge_route(gateway.envoy, &cluster, &asking).ok());
     // Several clusters of requests may share one upstream.
     let mut targets = Vec::new();
     for target in ways.flat_map(|way| of_cluster(&way.upstream)) {
@@ -49,7 +49,7 @@ fn of_cluster(cluster: &Cluster<'_>) -> Vec<TlsTarget> {
     cluster.addresses().into_iter().map(target).collect()
 }
 
-pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     for facts in subject.tls {
         let Some(problem) = &facts.problem else {
             continue;
@@ -61,10 +61,10 @@ pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
             ca_file,
         } = &facts.target;
         let names = names.join(" or ");
-        findings.push(Finding::error(
+        findings.push(Diagnostic::error(
             "redis-tls",
             place.as_str(),
-            format!("TLS with {address} fails for the name {names} and the authorities in {ca_file}: {problem}"),
+            format!("TLS handshake with {address} fails for the name {names} and the CAs in \"{ca_file}\": {problem}"),
             "correct trusted_ca and match_typed_subject_alt_names, or Redis' certificate",
         ));
     }

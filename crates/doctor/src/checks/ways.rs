@@ -6,14 +6,14 @@ use weir_engine::config::{RedisConfig, Topology};
 use weir_registry::RedisUse;
 
 use super::Gateway;
-use super::bridge::{Way, bridge_settings, way};
+use super::bridge::{BridgeRoute, bridge_route, bridge_settings};
+use crate::diagnostic::Diagnostic;
 use crate::facts::OriginFacts;
 use crate::filters::{Filter, Host};
-use crate::finding::Finding;
 use crate::place::same_spelling;
 use crate::tree::{duration_ms, is_set, list, text};
 
-pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
     let (mut seen, mut compared) = (BTreeSet::new(), BTreeSet::new());
     for filter in &gateway.filters {
         findings.extend(prefix(filter, gateway.origin));
@@ -22,13 +22,13 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
             let found = match filter.host {
                 Host::Native => native(filter, cluster, gateway.origin),
                 Host::Wasm => {
-                    let Ok(way) = way(gateway.envoy, cluster, "") else {
+                    let Ok(way) = bridge_route(gateway.envoy, cluster, "") else {
                         continue;
                     };
                     // A limiter alone needs no origin, and may have a Redis of its own.
                     let is_shared = cluster == redis.cluster && needs_origin(filter);
                     let is_new = seen.insert(cluster.to_owned());
-                    let mut found: Vec<Finding> =
+                    let mut found: Vec<Diagnostic> =
                         topology(filter, &redis, &way).into_iter().collect();
                     if is_new {
                         found.extend(of_way(&way));
@@ -44,15 +44,15 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-fn prefix(filter: &Filter<'_>, origin: Option<&OriginFacts>) -> Option<Finding> {
+fn prefix(filter: &Filter<'_>, origin: Option<&OriginFacts>) -> Option<Diagnostic> {
     let prefix = &filter.redis().first()?.1.key_prefix;
     let origins = &origin.filter(|_| needs_origin(filter))?.key_prefix;
     (prefix != origins).then(|| {
-        Finding::error(
+        Diagnostic::error(
             "key-prefix",
             filter.place(),
-            format!("redis.key_prefix is {prefix:?}, and the origin's is {origins:?}: neither sees the other's keys"),
-            "set both to one: redis.key_prefix here, WEIR_KEY_PREFIX at the origin",
+            format!("redis.key_prefix is {prefix:?}, but the origin's is {origins:?}: they do not share keys"),
+            "use the same prefix in redis.key_prefix and in WEIR_KEY_PREFIX of the origin",
         )
     })
 }
@@ -62,27 +62,31 @@ fn needs_origin(filter: &Filter<'_>) -> bool {
     filter.kind.redis == RedisUse::Shared
 }
 
-fn topology(filter: &Filter<'_>, redis: &RedisConfig, way: &Way<'_>) -> Option<Finding> {
+fn topology(filter: &Filter<'_>, redis: &RedisConfig, way: &BridgeRoute<'_>) -> Option<Diagnostic> {
     if !filter.kind.spans_slots {
         return None;
     }
     let is_cluster = way.is_redis_proxy && way.upstream.is_redis_cluster();
     let (problem, fix) = match (redis.topology, is_cluster) {
         (Topology::Single, true) => (
-            "redis.topology is single, but Redis is a cluster: it refuses calls on keys of two slots",
+            "redis.topology is single, but Redis is a cluster, which refuses calls with keys of two slots",
             "set \"topology\": \"cluster\"",
         ),
         (Topology::Cluster, false) => (
-            "redis.topology is cluster, but what is behind the bridge leads to one Redis",
-            "set \"topology\": \"single\", or take redis_proxy and the cluster of envoy/snippets/redis-cluster.yaml",
+            "redis.topology is cluster, but the bridge connects to a single Redis",
+            "set \"topology\": \"single\", or use redis_proxy and the cluster of envoy/snippets/redis-cluster.yaml",
         ),
         _ => return None,
     };
-    Some(Finding::error("topology", filter.place(), problem, fix))
+    Some(Diagnostic::error("topology", filter.place(), problem, fix))
 }
 
 /// Whether the origin has the same Redis, once for each.
-fn shared(way: &Way<'_>, origin: &OriginFacts, compared: &mut BTreeSet<String>) -> Vec<Finding> {
+fn shared(
+    way: &BridgeRoute<'_>,
+    origin: &OriginFacts,
+    compared: &mut BTreeSet<String>,
+) -> Vec<Diagnostic> {
     if !compared.insert(way.upstream.name().to_owned()) {
         return Vec::new();
     }
@@ -91,65 +95,65 @@ fn shared(way: &Way<'_>, origin: &OriginFacts, compared: &mut BTreeSet<String>) 
     other.into_iter().chain(password(way, origin)).collect()
 }
 
-fn of_way(way: &Way<'_>) -> Vec<Finding> {
+fn of_way(way: &BridgeRoute<'_>) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     let place = way.upstream.place();
     if !way.is_redis_proxy && way.upstream.is_redis_cluster() {
-        findings.push(Finding::error(
+        findings.push(Diagnostic::error(
             "topology",
             place,
-            "it is a Redis Cluster, but tcp_proxy leads to it: each connection would meet any node",
+            "it is a Redis Cluster, but tcp_proxy connects to any of its nodes",
             "replace tcp_proxy by the redis_proxy of envoy/snippets/redis-cluster.yaml",
         ));
         return findings;
     }
-    findings.extend(several(way));
+    findings.extend(several_addresses(way));
     findings.extend(redis_proxy(way));
     findings.extend(idle(way));
     findings
 }
 
-fn several(way: &Way<'_>) -> Option<Finding> {
+fn several_addresses(way: &BridgeRoute<'_>) -> Option<Diagnostic> {
     let addresses = way.upstream.addresses();
     let is_bad = !way.is_redis_proxy && addresses.len() > 1;
     is_bad.then(|| {
-        Finding::error(
+        Diagnostic::error(
             "redis-several",
             way.upstream.place(),
-            format!("it has {} addresses, and each connection goes to one of them: each Redis would have a part of the data", addresses.len()),
-            "name one, and let its DNS name follow a failover; for a Redis Cluster see envoy/snippets/redis-cluster.yaml",
+            format!("it has {} addresses, and each connection uses one of them: each Redis would have only a part of the data", addresses.len()),
+            "use one address with a DNS name that follows a failover; for a Redis Cluster see envoy/snippets/redis-cluster.yaml",
         )
     })
 }
 
-fn redis_proxy(way: &Way<'_>) -> Option<Finding> {
+fn redis_proxy(way: &BridgeRoute<'_>) -> Option<Diagnostic> {
     let is_bad = way.is_redis_proxy
         && way.upstream.is_redis_cluster()
         && !(is_set(way.proxy, "settings.enable_hashtagging")
             && is_set(way.proxy, "settings.enable_redirection"));
     is_bad.then(|| {
-        Finding::error(
+        Diagnostic::error(
             "redis-proxy",
             format!("listener {}", way.listener.name()),
-            "redis_proxy has not both enable_hashtagging and enable_redirection: calls would meet a node without their keys",
+            "redis_proxy lacks enable_hashtagging or enable_redirection: calls would reach nodes without their keys",
             "set both to true in its settings",
         )
     })
 }
 
-fn idle(way: &Way<'_>) -> Option<Finding> {
+fn idle(way: &BridgeRoute<'_>) -> Option<Diagnostic> {
     let is_bad = !way.is_redis_proxy && duration_ms(way.proxy, "idle_timeout") != Some(0);
     is_bad.then(|| {
-        Finding::warning(
+        Diagnostic::warning(
             "bridge-idle",
             format!("listener {}", way.listener.name()),
-            "tcp_proxy ends idle connections, maybe at the moment when one is used again",
+            "tcp_proxy closes idle connections, possibly just as one is used again",
             "set idle_timeout: 0s: the filters close idle streams themselves",
         )
     })
 }
 
-fn same_redis(place: &str, gateways: &[String], origin: &OriginFacts) -> Option<Finding> {
+fn same_redis(place: &str, gateways: &[String], origin: &OriginFacts) -> Option<Diagnostic> {
     if gateways.is_empty() || origin.redis_addresses.is_empty() {
         return None;
     }
@@ -158,45 +162,45 @@ fn same_redis(place: &str, gateways: &[String], origin: &OriginFacts) -> Option<
     };
     let (ours, theirs) = (spelt(gateways), spelt(&origin.redis_addresses));
     ours.is_disjoint(&theirs).then(|| {
-        Finding::warning(
+        Diagnostic::warning(
             "redis-other",
             place,
             format!(
-                "it leads to {}, and the origin uses {}: if these are two Redis, nothing that one writes is seen by the other",
+                "it connects to {}, but the origin uses {}: if these are different servers, gateways and origin do not share data",
                 gateways.join(", "),
                 origin.redis_addresses.join(", ")
             ),
-            "set WEIR_REDIS_URL and the cluster to one Redis; if two names mean one, ignore this",
+            "use the same Redis in WEIR_REDIS_URL and in the cluster; ignore this if both names mean one server",
         )
     })
 }
 
-fn password(way: &Way<'_>, origin: &OriginFacts) -> Option<Finding> {
+fn password(way: &BridgeRoute<'_>, origin: &OriginFacts) -> Option<Diagnostic> {
     let settings = bridge_settings(way.bridge).unwrap_or_default();
     let has_own = text(&settings, "auth.password.env").is_some();
     (origin.has_redis_password && !has_own).then(|| {
-        Finding::error(
+        Diagnostic::error(
             "redis-password",
             format!("listener {}", way.listener.name()),
-            "the origin has a password for Redis, and the bridge has none",
-            "add \"auth\" to the bridge's configuration, as envoy/snippets/redis-tls.yaml has it",
+            "the origin has a Redis password, but the bridge has none",
+            "add \"auth\" to the bridge's configuration as in envoy/snippets/redis-tls.yaml",
         )
     })
 }
 
 /// A native filter has connections of its own, and says itself where they go.
-fn native(filter: &Filter<'_>, cluster: &str, origin: Option<&OriginFacts>) -> Vec<Finding> {
+fn native(filter: &Filter<'_>, cluster: &str, origin: Option<&OriginFacts>) -> Vec<Diagnostic> {
     let native = filter.native().unwrap_or_default();
     let redis = list(&native, "redis").iter();
     let Some(redis) = redis
         .into_iter()
         .find(|redis| text(redis, "name") == Some(cluster))
     else {
-        return vec![Finding::error(
+        return vec![Diagnostic::error(
             "redis-cluster",
             filter.place(),
-            format!("native.redis does not say where the Redis is that is called {cluster}"),
-            "add it, as envoy/native.yaml has it",
+            format!("native.redis lacks the address of the Redis named \"{cluster}\""),
+            "add it as in envoy/native.yaml",
         )];
     };
     let addresses: Vec<String> = list(redis, "addresses")
@@ -210,7 +214,7 @@ fn native(filter: &Filter<'_>, cluster: &str, origin: Option<&OriginFacts>) -> V
         .any(|(name, redis)| *name == cluster && redis.topology == Topology::Cluster);
     let mut findings = Vec::new();
     if is_cluster != wants_cluster && filter.kind.spans_slots {
-        findings.push(Finding::error(
+        findings.push(Diagnostic::error(
             "topology",
             filter.place(),
             "redis.topology and the kind in native.redis differ",

@@ -275,7 +275,7 @@ fn orders() {
 }
 
 #[test]
-fn a_virtual_host_on_which_the_gate_is_off_needs_no_routes_of_a_sale() {
+fn virtual_host_without_gate_needs_no_sale_routes() {
     let mut tree = shipped("weir.yaml");
     let hosts = at(&mut tree, &format!("{MANAGER}/route_config/virtual_hosts"));
     let own = json!({ "name": "shop", "domains": ["shop.example"],
@@ -328,7 +328,7 @@ fn what_users_ask_beside_orders() {
 }
 
 #[test]
-fn links_events_and_fitment_reach_the_origin_and_nobody_else_does() {
+fn only_links_events_and_fitment_reach_the_origin() {
     one("shortlink.yaml", "links-route", |tree| {
         at(tree, ROUTES)[0]["route"]["prefix_rewrite"] = "/links/".into();
     });

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use weir_base::key::SigningKey;
 
 use crate::facts::{GatewayEnvironment, NamedKey, OriginFacts, RedisFacts};
-use crate::{Envoy, Finding, Subject, examine};
+use crate::{Diagnostic, Envoy, Subject, examine};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
@@ -103,8 +103,8 @@ fn found(
     origin: &OriginFacts,
     redis: &RedisFacts,
     environment: &GatewayEnvironment,
-) -> Vec<Finding> {
-    let envoy = Envoy::of(tree).unwrap();
+) -> Vec<Diagnostic> {
+    let envoy = Envoy::from_tree(tree).unwrap();
     let variables = environment.variables.iter();
     let is_of_another_file =
         |name: &String| VARIABLES.contains(&name.as_str()) && !envoy.mentions(name);
@@ -130,7 +130,7 @@ fn checks(tree: Value) -> Vec<&'static str> {
     words(&found(tree, &origin(), &redis(), &environment()))
 }
 
-fn words(findings: &[Finding]) -> Vec<&'static str> {
+fn words(findings: &[Diagnostic]) -> Vec<&'static str> {
     for finding in findings {
         assert_sound(finding);
     }
@@ -138,7 +138,7 @@ fn words(findings: &[Finding]) -> Vec<&'static str> {
 }
 
 /// Each finding is one line that says where, what and how, and holds no secret.
-fn assert_sound(finding: &Finding) {
+fn assert_sound(finding: &Diagnostic) {
     let line = finding.to_string();
     let parts = [&finding.place, &finding.problem, &finding.fix];
     assert!(parts.iter().all(|part| !part.trim().is_empty()), "{line}");

@@ -51,7 +51,7 @@ fn a_limiter_needs_no_origin() {
             facts.redis_addresses = vec!["elsewhere:6379".into()];
         };
         assert_eq!(with(file, other), [""; 0], "{file}");
-        let uses_redis = crate::uses_redis(&crate::Envoy::of(shipped(file)).unwrap());
+        let uses_redis = crate::uses_redis(&crate::Envoy::from_tree(shipped(file)).unwrap());
         assert_eq!(uses_redis, file == "ratelimit-redis.yaml");
     }
 }

@@ -3,7 +3,9 @@
 use serde_json::json;
 
 use super::{SECRET, edit_settings, environment, found, named, origin, redis, shipped, words};
-use crate::facts::{GatewayEnvironment, Login, OriginFacts, RedisFacts, Refused, TlsFacts, Untold};
+use crate::facts::{
+    GatewayEnvironment, Login, OriginFacts, RedisFacts, RefusedQuery, RefusedWrite, TlsFacts,
+};
 use crate::{Envoy, Severity, Subject, examine, redis_logins, redis_tls};
 
 fn with(edit: impl FnOnce(&mut RedisFacts)) -> Vec<&'static str> {
@@ -52,8 +54,8 @@ fn redis_itself() {
     assert_eq!(with(|redis| *redis = RedisFacts::default()), [""; 0]);
 }
 
-fn refused(error: &str, is_permission: bool) -> Option<Refused> {
-    Some(Refused {
+fn refused(error: &str, is_permission: bool) -> Option<RefusedWrite> {
+    Some(RefusedWrite {
         error: error.into(),
         is_permission,
         remedy: "do something",
@@ -95,7 +97,7 @@ fn redis_that_will_fail_soon_is_a_finding() {
 fn question_that_redis_refuses_is_a_warning() {
     let untold = |redis: &mut RedisFacts| {
         redis.maxmemory = None;
-        redis.untold = vec![Untold {
+        redis.untold = vec![RefusedQuery {
             command: "INFO memory",
             checks: "eviction and memory were",
             error: "NOPERM no".into(),
@@ -139,7 +141,7 @@ fn certificate_without_the_expected_name_is_a_finding() {
         },
     });
     named(&mut tree, "weir_redis_upstream")["transport_socket"] = tls;
-    let envoy = Envoy::of(tree).unwrap();
+    let envoy = Envoy::from_tree(tree).unwrap();
     let [target] = <[_; 1]>::try_from(redis_tls(&envoy)).unwrap();
     assert_eq!(
         (&*target.address, &*target.ca_file),
@@ -164,13 +166,13 @@ fn certificate_without_the_expected_name_is_a_finding() {
 fn logins_of_bridges_are_known_with_the_gateways_variables() {
     let mut tree = shipped("weir.yaml");
     assert_eq!(
-        redis_logins(&Envoy::of(tree.clone()).unwrap(), &environment()),
+        redis_logins(&Envoy::from_tree(tree.clone()).unwrap(), &environment()),
         []
     );
     edit_settings(&mut tree, "weir.redis_bridge", |json| {
         json["auth"] = json!({ "username": "gate", "password": { "env": "WEIR_REDIS_PASSWORD" } });
     });
-    let envoy = Envoy::of(tree).unwrap();
+    let envoy = Envoy::from_tree(tree).unwrap();
     let login = Login {
         username: Some("gate".into()),
         password: SECRET.into(),

@@ -2,7 +2,7 @@
 
 use super::words;
 use crate::facts::{PausedSale, SqlFacts};
-use crate::{Finding, Subject, examine};
+use crate::{Diagnostic, Subject, examine};
 
 /// A primary that loses nothing: MariaDB with semi-synchronous replication.
 fn right() -> SqlFacts {
@@ -23,7 +23,7 @@ fn right() -> SqlFacts {
     }
 }
 
-fn examined(sql: &SqlFacts) -> Vec<Finding> {
+fn examined(sql: &SqlFacts) -> Vec<Diagnostic> {
     examine(&Subject {
         sql: Some(sql),
         ..Subject::default()
@@ -79,7 +79,7 @@ fn paused_sales_are_found_with_their_lost_orders() {
         id: "s".into(),
         lost,
     };
-    let [finding] = <[Finding; 1]>::try_from(examined(&SqlFacts {
+    let [finding] = <[Diagnostic; 1]>::try_from(examined(&SqlFacts {
         paused: vec![sale],
         ..right()
     }))

@@ -37,8 +37,8 @@ pub const KEYS_PER_PROBE: usize = 4;
 
 /// A command that no party sends, or not to this object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the object has no such command")]
-pub struct Refused;
+#[error("the object does not have this command")]
+pub struct UnexpectedCommand;
 
 /// Commands to one object, in their order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,16 +53,16 @@ impl ObjectCommands {
     /// Reads RESP commands about keys that begin with `object`.
     ///
     /// # Errors
-    /// When the object has no such command.
-    pub fn from_redis(mut commands: &[u8], object: &[u8]) -> Result<Self, Refused> {
+    /// When the object does not have this command.
+    pub fn from_redis(mut commands: &[u8], object: &[u8]) -> Result<Self, UnexpectedCommand> {
         let mut all = match is_link(object) {
             true => Self::Link(Vec::new()),
             false => Self::Shard(Vec::new()),
         };
         while !commands.is_empty() {
-            let (command, used) = decode(commands).map_err(|_| Refused)?;
-            commands = commands.get(used..).ok_or(Refused)?;
-            let words = words(&command).ok_or(Refused)?;
+            let (command, used) = decode(commands).map_err(|_| UnexpectedCommand)?;
+            commands = commands.get(used..).ok_or(UnexpectedCommand)?;
+            let words = words(&command).ok_or(UnexpectedCommand)?;
             match &mut all {
                 Self::Shard(all) => all.push(ShardCommand::from_redis(&words, object)?),
                 Self::Link(all) => all.push(LinkCommand::from_redis(&words, object)?),
@@ -81,8 +81,8 @@ impl ObjectCommands {
     ///
     /// # Errors
     /// When it is damaged, or from a version with other commands.
-    pub fn from_json(json: &[u8]) -> Result<Self, Refused> {
-        serde_json::from_slice(json).map_err(|_| Refused)
+    pub fn from_json(json: &[u8]) -> Result<Self, UnexpectedCommand> {
+        serde_json::from_slice(json).map_err(|_| UnexpectedCommand)
     }
 }
 
@@ -240,17 +240,17 @@ impl ShardCommand {
     ///
     /// # Errors
     /// When no party sends it, or a key belongs to another shard.
-    pub fn from_redis(words: &[&[u8]], prefix: &[u8]) -> Result<Self, Refused> {
+    pub fn from_redis(words: &[&[u8]], prefix: &[u8]) -> Result<Self, UnexpectedCommand> {
         let command = match script_call(words, prefix)? {
             Some((script, keys, args)) => Self::from_script(script.name, keys, args),
             None => Self::from_plain(words, prefix),
         };
-        command.ok_or(Refused)
+        command.ok_or(UnexpectedCommand)
     }
 
     /// Reads a call of a script; `None` if no party calls it that way. It does not check which shard the keys belong to.
     pub fn from_script<W: AsRef<[u8]>>(name: &str, keys: &[W], args: &[W]) -> Option<Self> {
-        let mut args = Words(args.iter());
+        let mut args = ArgumentReader(args.iter());
         Some(match name {
             "claim" => Self::Claim(args.groups(keys.len())?),
             "probe" => Self::Probe(u16::try_from(keys.len() / KEYS_PER_PROBE).ok()?),
@@ -297,7 +297,10 @@ impl ShardCommand {
     }
 
     /// Scripts that only the origin calls.
-    fn from_script_of_origin<W: AsRef<[u8]>>(name: &str, mut args: Words<'_, W>) -> Option<Self> {
+    fn from_script_of_origin<W: AsRef<[u8]>>(
+        name: &str,
+        mut args: ArgumentReader<'_, W>,
+    ) -> Option<Self> {
         Some(match name {
             "audit" => Self::Audit,
             "overdue" => Self::Overdue {
@@ -381,13 +384,13 @@ impl ShardCommand {
             Some((kind, of_kind)) => (kind, of_kind),
             None => (name(key, prefix)?, ""),
         };
-        let mut args = Words(more.iter());
+        let mut args = ArgumentReader(more.iter());
         Some(match (*command, kind) {
             (b"GET", "epoch") => Self::Epoch,
             (b"EXISTS", "stock") => Self::IsWarm,
-            (b"SADD", "reserved") => Self::Reserve(args.all(Words::user)?),
-            (b"SADD", "blocked") => Self::Block(args.all(Words::user)?),
-            (b"SREM", "blocked") => Self::Unblock(args.all(Words::user)?),
+            (b"SADD", "reserved") => Self::Reserve(args.all(ArgumentReader::user)?),
+            (b"SADD", "blocked") => Self::Block(args.all(ArgumentReader::user)?),
+            (b"SREM", "blocked") => Self::Unblock(args.all(ArgumentReader::user)?),
             (b"SET", "attempt") => {
                 let (user, tag) = of_kind.rsplit_once(':')?;
                 Self::Attempt {
@@ -458,24 +461,24 @@ type ScriptCall<'w> = (&'static Script, &'w [&'w [u8]], &'w [&'w [u8]]);
 pub(crate) fn script_call<'w>(
     words: &'w [&'w [u8]],
     prefix: &[u8],
-) -> Result<Option<ScriptCall<'w>>, Refused> {
+) -> Result<Option<ScriptCall<'w>>, UnexpectedCommand> {
     let (script, count, rest) = match words {
         [b"EVAL", source, count, rest @ ..] => {
             let script = scripts().find(|script| script.source.as_bytes() == *source);
             (script, count, rest)
         }
         [b"EVALSHA", digest, count, rest @ ..] => {
-            let digest = core::str::from_utf8(digest).map_err(|_| Refused)?;
+            let digest = core::str::from_utf8(digest).map_err(|_| UnexpectedCommand)?;
             (BY_DIGEST.get(digest).copied(), count, rest)
         }
         _ => return Ok(None),
     };
-    let count = number(count).ok_or(Refused)?;
-    let (keys, args) = rest.split_at_checked(count).ok_or(Refused)?;
+    let count = number(count).ok_or(UnexpectedCommand)?;
+    let (keys, args) = rest.split_at_checked(count).ok_or(UnexpectedCommand)?;
     let is_own = |key: &&[u8]| prefix_of(key) == Some(prefix);
     match !keys.is_empty() && keys.iter().all(is_own) {
-        true => Ok(Some((script.ok_or(Refused)?, keys, args))),
-        false => Err(Refused),
+        true => Ok(Some((script.ok_or(UnexpectedCommand)?, keys, args))),
+        false => Err(UnexpectedCommand),
     }
 }
 
@@ -487,9 +490,9 @@ pub(crate) fn number<T: FromStr>(word: &[u8]) -> Option<T> {
 }
 
 /// Words that are read one after the other.
-struct Words<'a, W>(core::slice::Iter<'a, W>);
+struct ArgumentReader<'a, W>(core::slice::Iter<'a, W>);
 
-impl<'a, W: AsRef<[u8]>> Words<'a, W> {
+impl<'a, W: AsRef<[u8]>> ArgumentReader<'a, W> {
     fn word(&mut self) -> Option<&'a [u8]> {
         self.0.next().map(AsRef::as_ref)
     }

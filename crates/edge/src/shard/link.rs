@@ -13,9 +13,9 @@ use weir_base::resp::Value;
 #[cfg(doc)]
 use weir_link::redis::link_read;
 
-use crate::shard::command::{Refused, number, script_call};
+use crate::shard::command::{UnexpectedCommand, number, script_call};
 use crate::shard::reply;
-use crate::shard::sale::Done;
+use crate::shard::sale::CommandsOutcome;
 
 /// Whole in Lua, as `link_read.lua` has it.
 const WHOLE_MAX: u64 = 1 << 52;
@@ -28,22 +28,22 @@ const MARK: &[u8] = b":click:";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
     now_ms: u64,
-    record: Option<Kept<String>>,
-    used: Option<Kept<u64>>,
+    record: Option<ExpiringValue<String>>,
+    used: Option<ExpiringValue<u64>>,
     /// By the name of the click.
-    marks: BTreeMap<String, Kept<Mark>>,
+    marks: BTreeMap<String, ExpiringValue<ClickMark>>,
 }
 
 /// A value with the time of its end, if it has one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Kept<T> {
+struct ExpiringValue<T> {
     value: T,
     until_ms: Option<u64>,
 }
 
 /// What is known of a click.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Mark {
+enum ClickMark {
     /// It was used; so many were left before it.
     Used(u64),
     /// It was given back.
@@ -116,7 +116,7 @@ pub fn is_link(prefix: &[u8]) -> bool {
     tag.contains(&b'/')
 }
 
-impl<T> Kept<T> {
+impl<T> ExpiringValue<T> {
     fn is_over(&self, now_ms: u64) -> bool {
         self.until_ms.is_some_and(|until_ms| now_ms >= until_ms)
     }
@@ -125,9 +125,9 @@ impl<T> Kept<T> {
 impl Link {
     /// Runs commands at this time, in milliseconds since the Unix epoch. An earlier time than that of the last commands counts as that
     /// one.
-    pub fn run(&mut self, commands: &[LinkCommand], now_ms: u64) -> Done {
+    pub fn run(&mut self, commands: &[LinkCommand], now_ms: u64) -> CommandsOutcome {
         self.pass(now_ms);
-        let mut done = Done {
+        let mut done = CommandsOutcome {
             replies: Vec::new(),
             is_change: false,
         };
@@ -196,8 +196,8 @@ impl Link {
         if let (Some(now_left), Purpose::Click { name, mark_ms }) = (left, purpose) {
             match self.marks.get(name).map(|kept| kept.value) {
                 None if now_left > 0 => takes = Some((now_left, name, *mark_ms)),
-                Some(Mark::Used(before)) => left = Some(before),
-                None | Some(Mark::Back) => {}
+                Some(ClickMark::Used(before)) => left = Some(before),
+                None | Some(ClickMark::Back) => {}
             }
         }
         let mut is_change = takes.is_some();
@@ -222,7 +222,7 @@ impl Link {
 
     /// Uses a click of which so many were left before, of a link that lives so long.
     fn take(&mut self, before: u64, name: &str, (until_ms, mark_ms): (Option<u64>, u64)) {
-        let used = self.used.get_or_insert(Kept {
+        let used = self.used.get_or_insert(ExpiringValue {
             value: 0,
             until_ms: None,
         });
@@ -230,19 +230,20 @@ impl Link {
         if until_ms.is_some() {
             used.until_ms = until_ms;
         }
-        self.mark(name, Mark::Used(before), mark_ms);
+        self.mark(name, ClickMark::Used(before), mark_ms);
     }
 
-    fn mark(&mut self, name: &str, value: Mark, mark_ms: u64) {
+    fn mark(&mut self, name: &str, value: ClickMark, mark_ms: u64) {
         let until_ms = Some(self.now_ms.saturating_add(mark_ms));
-        self.marks.insert(name.into(), Kept { value, until_ms });
+        self.marks
+            .insert(name.into(), ExpiringValue { value, until_ms });
     }
 
     /// See `link_back.lua`.
     fn back(&mut self, name: &str, mark_ms: u64) -> (Value, bool) {
         let before = self.marks.get(name).map(|kept| kept.value);
-        self.mark(name, Mark::Back, mark_ms);
-        let was_used = matches!(before, Some(Mark::Used(_)));
+        self.mark(name, ClickMark::Back, mark_ms);
+        let was_used = matches!(before, Some(ClickMark::Used(_)));
         if was_used {
             match &mut self.used {
                 Some(used) if used.value > 1 => used.value -= 1,
@@ -264,11 +265,11 @@ impl Link {
         match value {
             NewValue::Record(record) => {
                 let value = record.clone();
-                self.record = Some(Kept { value, until_ms });
+                self.record = Some(ExpiringValue { value, until_ms });
             }
             NewValue::Clicks(used) => {
                 let value = *used;
-                self.used = Some(Kept { value, until_ms });
+                self.used = Some(ExpiringValue { value, until_ms });
             }
         }
         (Value::Simple(b"OK".to_vec()), true)
@@ -284,7 +285,7 @@ impl Link {
         }
         // A link that has lost its maximum is nothing that is kept here: its record stands in Redis.
         let has_max =
-            |kept: &mut Kept<String>| numbers(&kept.value).is_some_and(|(_, max)| max > 0);
+            |kept: &mut ExpiringValue<String>| numbers(&kept.value).is_some_and(|(_, max)| max > 0);
         let is_left = match names.contains(&Name::Clicks) {
             true => self.record.take_if(|kept| !has_max(kept)).is_some(),
             false => false,
@@ -339,12 +340,12 @@ impl LinkCommand {
     ///
     /// # Errors
     /// When no party sends it, or a key belongs to another link.
-    pub fn from_redis(words: &[&[u8]], key: &[u8]) -> Result<Self, Refused> {
+    pub fn from_redis(words: &[&[u8]], key: &[u8]) -> Result<Self, UnexpectedCommand> {
         let command = match script_call(words, key)? {
             Some((script, keys, args)) => Self::from_script(script.name, key, keys, args),
             None => Self::from_plain(words, key),
         };
-        command.ok_or(Refused)
+        command.ok_or(UnexpectedCommand)
     }
 
     fn from_script(name: &str, key: &[u8], keys: &[&[u8]], args: &[&[u8]]) -> Option<Self> {
@@ -493,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_without_a_maximum_leaves_when_its_clicks_do_and_a_disabled_one_stays() {
+    fn unlimited_link_leaves_with_its_clicks_and_disabled_one_stays() {
         let clicks = keys().clicks();
         let unlink = command(&[b"UNLINK", &clicks]);
         let mut held = link(0);
@@ -527,13 +528,13 @@ mod tests {
         ];
         for words in bad {
             let read = LinkCommand::from_redis(words, &record);
-            assert_eq!(read, Err(Refused), "{words:?}");
+            assert_eq!(read, Err(UnexpectedCommand), "{words:?}");
             // A good one before it is refused with it.
             let mut commands = Vec::new();
             encode_command(&mut commands, [b"UNLINK".as_slice(), &record]);
             encode_command(&mut commands, words.iter().copied());
             let read = ObjectCommands::from_redis(&commands, &record);
-            assert_eq!(read, Err(Refused), "{words:?}");
+            assert_eq!(read, Err(UnexpectedCommand), "{words:?}");
         }
     }
 

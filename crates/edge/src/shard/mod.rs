@@ -11,15 +11,15 @@
 //! | [`reply`] | results of the model → bytes |
 //! | [`sale`] | a shard of a sale |
 //! | [`link`] | a short link |
-//! | [`held`] | one of the two, by its key |
+//! | [`object`] | one of the two, by its key |
 
 pub mod command;
-pub mod held;
 pub mod link;
+pub mod object;
 pub mod reply;
 pub mod sale;
 
-pub use command::{ObjectCommands, Refused, ShardCommand};
-pub use held::Held;
+pub use command::{ObjectCommands, ShardCommand, UnexpectedCommand};
 pub use link::{Link, LinkCommand};
+pub use object::EdgeObject;
 pub use sale::Shard;

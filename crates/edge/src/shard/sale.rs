@@ -20,7 +20,7 @@ pub struct Shard(ShardLedger);
 
 /// The outcome of commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Done {
+pub struct CommandsOutcome {
     /// Their replies, as a Redis writes them.
     pub replies: Vec<u8>,
     /// Whether one may have changed the shard: reads need not be done again.
@@ -35,9 +35,9 @@ impl Shard {
 
     /// Runs commands at this time, in microseconds since the Unix epoch. An earlier time than that of the last commands counts as
     /// that one: numbers that were given out never go back.
-    pub fn run(&mut self, commands: &[ShardCommand], now_us: u64) -> Done {
+    pub fn run(&mut self, commands: &[ShardCommand], now_us: u64) -> CommandsOutcome {
         self.0.set_clock_us(now_us);
-        let mut done = Done {
+        let mut done = CommandsOutcome {
             replies: Vec::new(),
             is_change: false,
         };
@@ -195,7 +195,7 @@ impl ShardCommand {
                 }
                 integer(*keys)
             }
-            _ => Value::Error(b"ERR no command of a shard".to_vec()),
+            _ => Value::Error(b"ERR unknown shard command".to_vec()),
         }
     }
 }

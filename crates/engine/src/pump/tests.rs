@@ -28,12 +28,12 @@ struct ByParity;
 impl Plan for ByParity {
     type Job = u32;
 
-    fn plan(&self, requests: Vec<Pending<u32>>, _now_ms: u64) -> Vec<Planned<u32>> {
+    fn plan(&self, requests: Vec<Pending<u32>>, _now_ms: u64) -> Vec<PlannedBatch<u32>> {
         let (even, odd): (Vec<_>, Vec<_>) = requests.into_iter().partition(|r| r.job % 2 == 0);
         [even, odd]
             .into_iter()
             .filter(|requests| !requests.is_empty())
-            .map(|requests| Planned {
+            .map(|requests| PlannedBatch {
                 call: Call {
                     script: &SCRIPT,
                     keys: [b"k"].into(),
@@ -130,7 +130,7 @@ impl Bench {
         }
     }
 
-    fn enqueue(&mut self, stream: u32, job: u32, now_ms: u64) -> Result<(), Full> {
+    fn enqueue(&mut self, stream: u32, job: u32, now_ms: u64) -> Result<(), PumpFull> {
         let taken = self.pump.enqueue(stream, job, now_ms, &mut self.effects);
         self.apply();
         taken
@@ -145,8 +145,8 @@ impl Bench {
         self.apply();
     }
 
-    fn turn(&mut self, now_ms: u64) -> Vec<Completed<u32>> {
-        let completed = self.pump.turn(now_ms, &mut self.effects);
+    fn turn(&mut self, now_ms: u64) -> Vec<CompletedBatch<u32>> {
+        let completed = self.pump.flush(now_ms, &mut self.effects);
         self.apply();
         completed
     }
@@ -156,7 +156,7 @@ impl Bench {
         batch: BatchId,
         reply: impl FnOnce(usize) -> Reply,
         now_ms: u64,
-    ) -> Option<Vec<Completed<u32>>> {
+    ) -> Option<Vec<CompletedBatch<u32>>> {
         let commands = self.pump.batches.get(&batch).map_or(0, |b| b.calls.len());
         let reply = reply(commands);
         let completed = self.pump.on_reply(batch, reply, now_ms, &mut self.effects);
@@ -165,7 +165,7 @@ impl Bench {
     }
 
     /// Redis answers the call that was sent as number `index`.
-    fn reply(&mut self, index: usize, now_ms: u64) -> Vec<Completed<u32>> {
+    fn reply(&mut self, index: usize, now_ms: u64) -> Vec<CompletedBatch<u32>> {
         let batch = self.sent[index].0;
         self.reply_with(batch, ok, now_ms).unwrap()
     }
@@ -183,7 +183,7 @@ fn noscript(count: usize) -> Reply {
     Ok(b"-NOSCRIPT No matching script.\r\n".repeat(count))
 }
 
-fn streams(completed: &[Completed<u32>]) -> Vec<Option<u32>> {
+fn streams(completed: &[CompletedBatch<u32>]) -> Vec<Option<u32>> {
     completed
         .iter()
         .flat_map(|c| &c.requests)
@@ -209,7 +209,7 @@ fn what_arrives_in_one_turn_goes_in_one_call_after_one_wake_up() {
 }
 
 #[test]
-fn batches_are_bounded_in_size_and_number_and_the_rest_follows_when_one_completes() {
+fn batches_are_bounded_and_the_rest_follows_on_completion() {
     let mut bench = Bench::new(SETTINGS);
     bench.enqueue_all(0..200, 0);
     bench.turn(0);
@@ -222,7 +222,7 @@ fn batches_are_bounded_in_size_and_number_and_the_rest_follows_when_one_complete
 }
 
 #[test]
-fn what_arrives_while_a_batch_is_under_way_goes_when_it_completes_or_is_late() {
+fn requests_during_a_batch_are_sent_on_completion_or_when_late() {
     let mut bench = Bench::new(SETTINGS);
     bench.enqueue(0, 0, 0).unwrap();
     bench.turn(0);
@@ -244,7 +244,7 @@ fn what_arrives_while_a_batch_is_under_way_goes_when_it_completes_or_is_late() {
 }
 
 #[test]
-fn a_few_make_a_second_batch_some_more_a_third_and_only_a_full_one_a_fourth() {
+fn second_to_fourth_batches_start_at_growing_sizes() {
     let mut bench = Bench::new(Settings {
         batches_max: 5,
         ..SETTINGS
@@ -350,24 +350,24 @@ fn a_full_pump_turns_away_but_never_what_must_be_given_back() {
         ..SETTINGS
     });
     assert_eq!(bench.enqueue(1, 1, 0), Ok(()));
-    assert_eq!(bench.enqueue(2, 2, 0), Err(Full));
+    assert_eq!(bench.enqueue(2, 2, 0), Err(PumpFull));
     bench.enqueue_unowned(3, 0);
     assert_eq!(bench.pump.waiting(), 2);
 }
 
 #[test]
-fn waiting_ends_at_the_deadline_and_a_call_at_its_oldest_requests() {
+fn waiting_ends_at_deadline_and_call_ends_with_oldest_request() {
     let mut bench = Bench::new(SETTINGS);
     bench.enqueue(1, 0, 0).unwrap();
     bench.enqueue(2, 0, 60).unwrap();
     let completed = bench.turn(100);
     assert_eq!(streams(&completed), [Some(1)]);
-    assert_eq!(completed[0].outcome, Err(Definite::Expired.into()));
+    assert_eq!(completed[0].outcome, Err(DefiniteFailure::Expired.into()));
     assert_eq!(bench.sent[0].2, 60, "request 2 has until 160");
 }
 
 #[test]
-fn a_clock_that_is_set_back_makes_no_call_longer_than_a_deadline() {
+fn calls_never_exceed_a_deadline_after_clock_goes_back() {
     let mut bench = Bench::new(SETTINGS);
     bench.enqueue(1, 0, 1_000_000).unwrap();
     bench.turn(5);
@@ -396,7 +396,7 @@ fn an_unknown_script_is_sent_again_spelled_out_once() {
 }
 
 #[test]
-fn calls_that_cannot_be_sent_fail_their_requests_in_the_next_turn() {
+fn unsendable_calls_fail_their_requests_in_next_turn() {
     let mut bench = Bench::new(SETTINGS);
     bench.enqueue_all(0..100, 0);
     bench.is_down = true;
@@ -406,7 +406,7 @@ fn calls_that_cannot_be_sent_fail_their_requests_in_the_next_turn() {
     bench.is_down = false;
     let completed = bench.turn(1);
     assert_eq!(streams(&completed).len(), BATCH_MAX);
-    assert_eq!(completed[0].outcome, Err(Definite::NotSent.into()));
+    assert_eq!(completed[0].outcome, Err(DefiniteFailure::NotSent.into()));
     assert_eq!(streams(&bench.turn(1)).len(), 100 - BATCH_MAX);
     let mut counted = vec![];
     bench
@@ -431,7 +431,7 @@ fn one_event_never_completes_more_than_one_batchs_worth() {
 }
 
 #[test]
-fn a_stream_that_goes_is_dropped_while_it_waits_and_forgotten_once_it_is_sent() {
+fn closed_stream_is_dropped_if_waiting_and_forgotten_if_sent() {
     let mut bench = Bench::new(SETTINGS);
     bench.enqueue(1, 0, 0).unwrap();
     bench.enqueue(2, 0, 0).unwrap();
@@ -472,7 +472,7 @@ fn the_jobs_of_one_stream_are_taken_together_or_not_at_all() {
     };
     assert_eq!(enqueue_all(&mut bench, 0..3), Ok(()));
     assert_eq!((bench.pump.waiting(), bench.wakes), (3, 1));
-    assert_eq!(enqueue_all(&mut bench, 3..5), Err(Full));
+    assert_eq!(enqueue_all(&mut bench, 3..5), Err(PumpFull));
     assert_eq!(bench.pump.waiting(), 3);
     bench.turn(0);
     assert_eq!(streams(&bench.reply(0, 1)), [Some(1); 3]);
@@ -483,7 +483,7 @@ fn a_pump_calls_its_own_redis() {
     let mut bench = Bench::new(SETTINGS);
     bench.pump = bench.pump.with_redis(RedisId(3));
     bench.pump.enqueue(1, 1, 0, &mut bench.effects).unwrap();
-    bench.pump.turn(0, &mut bench.effects);
+    bench.pump.flush(0, &mut bench.effects);
     let is_to =
         |effect: &Effect| matches!(effect, Effect::Call { redis, .. } if *redis == RedisId(3));
     assert!(bench.effects.as_slice().iter().any(is_to));
@@ -553,7 +553,7 @@ struct Total {
 }
 
 impl Total {
-    fn take(&mut self, completed: Vec<Completed<u32>>) {
+    fn take(&mut self, completed: Vec<CompletedBatch<u32>>) {
         let jobs = completed.iter().flat_map(|c| &c.requests).map(|r| r.job);
         self.completed.extend(jobs);
     }
@@ -578,7 +578,7 @@ proptest! {
                 Step::Respond { which, fails, noscript: is_unknown } => {
                     let Some(&batch) = bench.pump.batches.keys().nth(which) else { continue };
                     let completed = bench.reply_with(batch, |count| match (fails, is_unknown) {
-                        (true, _) => Err(Unknown::Timeout.into()),
+                        (true, _) => Err(UnknownFailure::Timeout.into()),
                         (false, true) => noscript(count),
                         (false, false) => ok(count),
                     }, now_ms);
@@ -652,7 +652,7 @@ fn outcomes(per_ms: u32, until_ms: u64, per_request_us: u64) -> [usize; 3] {
         for (id, _, is_reply) in ended.collect::<Vec<_>>() {
             let reply = |count| match is_reply {
                 true => ok(count),
-                false => Err(Unknown::Lost.into()),
+                false => Err(UnknownFailure::Lost.into()),
             };
             completed.extend(bench.reply_with(id, reply, now_ms).unwrap());
         }

@@ -16,7 +16,7 @@ use weir_base::shared_data::SharedData;
 use weir_engine::{Answer, Effect, Effects, Engine, Event, Headers, Metrics, Request, StreamId};
 use weir_limit::engine::Limiter;
 
-use crate::engine::collect::Admitted;
+use crate::engine::collect::AdmittedRequest;
 use crate::engine::cors;
 use crate::engine::metrics::{EventCounters, Outcome};
 
@@ -26,7 +26,7 @@ pub(crate) struct Admission<D> {
     limiter: Limiter<D>,
     counters: Arc<EventCounters>,
     /// The limiter has not decided on these.
-    waiting: BTreeMap<StreamId, Admitted>,
+    waiting: BTreeMap<StreamId, AdmittedRequest>,
     /// These went on; a page is to get their responses.
     pages: BTreeMap<StreamId, String>,
     /// Memory that is used again.
@@ -34,13 +34,13 @@ pub(crate) struct Admission<D> {
 }
 
 /// A request as the limits see it: with what is known of it in the place of what it says.
-struct Known<'a> {
+struct IdentifiedRequest<'a> {
     request: &'a dyn Request,
     key: &'a str,
     visitor: Option<&'a str>,
 }
 
-impl Request for Known<'_> {
+impl Request for IdentifiedRequest<'_> {
     fn headers(&self) -> &Headers {
         self.request.headers()
     }
@@ -79,12 +79,12 @@ impl<D: SharedData + Clone> Admission<D> {
     pub(crate) fn admit(
         &mut self,
         stream: StreamId,
-        admitted: Admitted,
+        admitted: AdmittedRequest,
         request: &dyn Request,
         effects: &mut Effects,
     ) {
         let (key, visitor) = (admitted.stamps.key.clone(), admitted.visitor.clone());
-        let known = Known {
+        let known = IdentifiedRequest {
             request,
             key: key.as_str(),
             visitor: visitor.as_ref().map(|visitor| visitor.as_str()),
@@ -140,7 +140,7 @@ impl<D: SharedData + Clone> Admission<D> {
     fn go_on(
         &mut self,
         stream: StreamId,
-        admitted: Admitted,
+        admitted: AdmittedRequest,
         is_over: bool,
         effects: &mut Effects,
     ) {
@@ -174,7 +174,7 @@ impl<D: SharedData + Clone> Admission<D> {
         &mut self,
         stream: StreamId,
         answer: &Arc<Answer>,
-        admitted: Admitted,
+        admitted: AdmittedRequest,
         effects: &mut Effects,
     ) {
         self.counters.requests.increment(Outcome::Limited);

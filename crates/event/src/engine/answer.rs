@@ -12,7 +12,7 @@ use crate::engine::metrics::Outcome;
 
 /// Why a request with events is answered here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum RefusalReason {
     Unauthorized,
     OriginNotAllowed,
     ServersKeyInPage,
@@ -25,7 +25,7 @@ pub(crate) enum Refused {
     Query,
 }
 
-impl Refused {
+impl RefusalReason {
     const fn status(self) -> u16 {
         match self {
             Self::Consent | Self::Query => 400,
@@ -38,7 +38,7 @@ impl Refused {
         }
     }
 
-    const fn word(self) -> &'static str {
+    const fn label(self) -> &'static str {
         match self {
             Self::Consent => "bad_consent",
             Self::Query => "bad_query",
@@ -54,21 +54,19 @@ impl Refused {
     const fn message(self) -> &'static str {
         match self {
             Self::Consent => "consent must be full, anonymous or none",
-            Self::Query => "the query has bytes that are no ASCII: percent-encode them",
+            Self::Query => "the query has bytes that are not ASCII: percent-encode them",
             Self::Unauthorized => {
-                "events need a write key, in the header x-weir-write-key or in the query as key"
+                "the write key is missing or unknown: send it in the header x-weir-write-key or as the query parameter key"
             }
             Self::OriginNotAllowed => "this write key does not allow pages of this origin",
             Self::ServersKeyInPage => {
-                "a server's key came from a page: replace it, whoever saw the page has it"
+                "a server key came from a page: rotate it, because every visitor of the page can read it"
             }
-            Self::Method { .. } => "events are sent by POST, or as an image by GET",
-            Self::LengthRequired => "events need a content-length",
-            Self::TooLong => "the body may have 1,048,576 bytes: send the events in several",
-            Self::ContentType => "events are sent as application/json or text/plain",
-            Self::ContentEncoding => {
-                "events are sent as they are, or with content-encoding gzip or zstd"
-            }
+            Self::Method { .. } => "send events with POST, or as a pixel with GET",
+            Self::LengthRequired => "the header content-length is missing",
+            Self::TooLong => "the body is longer than 1,048,576 bytes: split it",
+            Self::ContentType => "the content-type must be application/json or text/plain",
+            Self::ContentEncoding => "the content-encoding must be gzip, zstd or absent",
         }
     }
 
@@ -91,7 +89,7 @@ impl Refused {
         };
         let refusal = Refusal {
             status: self.status(),
-            error: self.word(),
+            error: self.label(),
             message: self.message(),
             order: None,
         };

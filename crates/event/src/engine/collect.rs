@@ -17,8 +17,8 @@ use weir_base::address::AddressGroup;
 use weir_base::headers::{EVENT_ADDRESS, EVENT_KEY, EVENT_KIND, RECEIVED_MS};
 use weir_engine::{Answer, Request};
 
-use crate::engine::answer::{Refused, accepted, gif};
-use crate::engine::config::{Checked, WriteKey};
+use crate::engine::answer::{RefusalReason, accepted, gif};
+use crate::engine::config::{CheckedConfig, WriteKey};
 use crate::engine::cors;
 use crate::engine::metrics::Outcome;
 use crate::engine::request::Fields;
@@ -31,7 +31,7 @@ const FORGED: [&str; 4] = [EVENT_KEY, EVENT_KIND, RECEIVED_MS, EVENT_ADDRESS];
 
 /// Where events are sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum CollectEndpoint {
     /// The path of `POST`s.
     Body,
     /// The path of the image.
@@ -40,7 +40,7 @@ pub(crate) enum Place {
 
 /// A request that may go on, if the limits let it.
 #[derive(Debug)]
-pub(crate) struct Admitted {
+pub(crate) struct AdmittedRequest {
     pub(crate) stamps: Stamps,
     /// Whose events these are, if the request says.
     pub(crate) visitor: Option<VisitorId>,
@@ -56,13 +56,13 @@ pub(crate) struct Admitted {
 
 /// A request that is answered here.
 #[derive(Debug)]
-pub(crate) struct Answered {
+pub(crate) struct AnsweredRequest {
     pub(crate) outcome: Outcome,
     pub(crate) answer: Answer,
 }
 
-impl From<Refused> for Answered {
-    fn from(refused: Refused) -> Self {
+impl From<RefusalReason> for AnsweredRequest {
+    fn from(refused: RefusalReason) -> Self {
         Self {
             outcome: refused.outcome(),
             answer: refused.answer(),
@@ -72,14 +72,14 @@ impl From<Refused> for Answered {
 
 /// Decides on a request with events.
 pub(crate) fn decide(
-    config: &Checked,
-    place: Place,
+    config: &CheckedConfig,
+    place: CollectEndpoint,
     fields: &Fields<'_>,
     request: &dyn Request,
-) -> Result<Admitted, Answered> {
+) -> Result<AdmittedRequest, AnsweredRequest> {
     let page = fields.origin.and_then(page);
     let decided = match fields.wanted_method {
-        Some(_) if fields.method == b"OPTIONS" && place == Place::Body => {
+        Some(_) if fields.method == b"OPTIONS" && place == CollectEndpoint::Body => {
             Err(preflight(config, fields, page.as_deref()))
         }
         _ => Collect {
@@ -93,7 +93,7 @@ pub(crate) fn decide(
     // Whatever it says, the page may read it: there is nothing in it that only some may know, and a page that cannot read
     // a refusal sends again and again.
     decided.map_err(|answered| match &page {
-        Some(page) if answered.outcome != Outcome::Preflight => Answered {
+        Some(page) if answered.outcome != Outcome::Preflight => AnsweredRequest {
             answer: cors::for_page(&answered.answer, page),
             ..answered
         },
@@ -109,17 +109,17 @@ fn page(origin: &[u8]) -> Option<String> {
 }
 
 /// The browser does not send the key with a preflight: it may send if any key allows it, or the one in the query.
-fn preflight(config: &Checked, fields: &Fields<'_>, page: Option<&str>) -> Answered {
+fn preflight(config: &CheckedConfig, fields: &Fields<'_>, page: Option<&str>) -> AnsweredRequest {
     let key = fields.write_key();
     let may_be = |known: &&WriteKey| key.as_ref().is_none_or(|key| is_same(&known.key, key));
     let mut keys = config.keys.iter().filter(may_be);
     let allowing = page.filter(|page| keys.any(|key| key.origins.allow(page.as_bytes())));
     match allowing {
-        Some(page) => Answered {
+        Some(page) => AnsweredRequest {
             outcome: Outcome::Preflight,
             answer: cors::preflight(page),
         },
-        None => Refused::OriginNotAllowed.into(),
+        None => RefusalReason::OriginNotAllowed.into(),
     }
 }
 
@@ -128,18 +128,18 @@ fn is_same(known: &[u8], key: &[u8]) -> bool {
 }
 
 struct Collect<'a> {
-    config: &'a Checked,
-    place: Place,
+    config: &'a CheckedConfig,
+    place: CollectEndpoint,
     fields: &'a Fields<'a>,
     request: &'a dyn Request,
 }
 
 impl Collect<'_> {
-    fn decide(&self, page: Option<&str>) -> Result<Admitted, Answered> {
+    fn decide(&self, page: Option<&str>) -> Result<AdmittedRequest, AnsweredRequest> {
         self.check_method()?;
         let key = self.key()?;
         self.check_page(key, page)?;
-        if self.place == Place::Body {
+        if self.place == CollectEndpoint::Body {
             self.check_body()?;
         }
         let consent = self.consent(key)?;
@@ -152,12 +152,12 @@ impl Collect<'_> {
             return Err(self.dropped(Outcome::Sampled, &EventAnswer::sampled()));
         }
         let is_anonymous = consent != Consent::Full;
-        Ok(Admitted {
+        Ok(AdmittedRequest {
             stamps: Stamps {
                 key: key.name.clone(),
                 kind: key.kind,
                 received_ms: self.request.now_ms(),
-                address: Network::of(&address).filter(|_| !is_anonymous),
+                address: Network::from_address(&address).filter(|_| !is_anonymous),
                 consent,
             },
             visitor,
@@ -172,19 +172,19 @@ impl Collect<'_> {
         })
     }
 
-    fn check_method(&self) -> Result<(), Refused> {
+    fn check_method(&self) -> Result<(), RefusalReason> {
         let (method, allowed) = match self.place {
-            Place::Body => (b"POST".as_slice(), "POST, OPTIONS"),
-            Place::Pixel => (b"GET".as_slice(), "GET"),
+            CollectEndpoint::Body => (b"POST".as_slice(), "POST, OPTIONS"),
+            CollectEndpoint::Pixel => (b"GET".as_slice(), "GET"),
         };
         match self.fields.method == method {
             true => Ok(()),
-            false => Err(Refused::Method { allowed }),
+            false => Err(RefusalReason::Method { allowed }),
         }
     }
 
     /// All keys are looked at, each in constant time: how long it takes tells nothing of any.
-    fn key(&self) -> Result<&WriteKey, Refused> {
+    fn key(&self) -> Result<&WriteKey, RefusalReason> {
         let sent = self.fields.write_key().unwrap_or_default();
         let mut found = None;
         for key in &self.config.keys {
@@ -192,58 +192,61 @@ impl Collect<'_> {
                 found = Some(key);
             }
         }
-        found.ok_or(Refused::Unauthorized)
+        found.ok_or(RefusalReason::Unauthorized)
     }
 
     /// Servers send no `Origin`; nor do some requests of browsers, such as images.
-    fn check_page(&self, key: &WriteKey, page: Option<&str>) -> Result<(), Refused> {
+    fn check_page(&self, key: &WriteKey, page: Option<&str>) -> Result<(), RefusalReason> {
         match (self.fields.origin, key.kind) {
             (None, _) => Ok(()),
-            (Some(_), Kind::Server) => Err(Refused::ServersKeyInPage),
+            (Some(_), Kind::Server) => Err(RefusalReason::ServersKeyInPage),
             (Some(_), Kind::Browser) => page
                 .filter(|page| key.origins.allow(page.as_bytes()))
                 .map(|_| ())
-                .ok_or(Refused::OriginNotAllowed),
+                .ok_or(RefusalReason::OriginNotAllowed),
         }
     }
 
-    fn check_body(&self) -> Result<(), Refused> {
+    fn check_body(&self) -> Result<(), RefusalReason> {
         let essence = self.fields.content_type.split(|byte| *byte == b';').next();
         let essence = essence.unwrap_or_default().trim_ascii();
         let is = |known: &str| essence.eq_ignore_ascii_case(known.as_bytes());
         // A beacon may only be text if the browser is not to ask first.
         if !is("application/json") && !is("text/plain") {
-            return Err(Refused::ContentType);
+            return Err(RefusalReason::ContentType);
         }
         let encoding = self.fields.content_encoding.unwrap_or(b"identity");
         let mut known = CONTENT_ENCODINGS.iter();
         if !known.any(|known| encoding.eq_ignore_ascii_case(known.as_bytes())) {
-            return Err(Refused::ContentEncoding);
+            return Err(RefusalReason::ContentEncoding);
         }
-        let length = self.fields.content_length.ok_or(Refused::LengthRequired)?;
+        let length = self
+            .fields
+            .content_length
+            .ok_or(RefusalReason::LengthRequired)?;
         let length = core::str::from_utf8(length).ok();
         let length: Option<usize> = length.and_then(|length| length.parse().ok());
         match length {
             Some(0..=BODY_LEN_MAX) => Ok(()),
-            _ => Err(Refused::TooLong),
+            _ => Err(RefusalReason::TooLong),
         }
     }
 
     /// What the person, the browser and the key's default agree to: the strictest of them.
-    fn consent(&self, key: &WriteKey) -> Result<Consent, Refused> {
+    fn consent(&self, key: &WriteKey) -> Result<Consent, RefusalReason> {
         let signals = self.config.signals;
-        let said = self.fields.consent().map_err(|_| Refused::Consent)?;
+        let said = self.fields.consent().map_err(|_| RefusalReason::Consent)?;
         Ok(said
             .unwrap_or(key.consent)
             .and(signals.consent(self.fields.has_gpc, self.fields.has_dnt)))
     }
 
-    fn dropped(&self, outcome: Outcome, answer: &EventAnswer) -> Answered {
+    fn dropped(&self, outcome: Outcome, answer: &EventAnswer) -> AnsweredRequest {
         let answer = match self.place {
-            Place::Body => accepted(answer),
-            Place::Pixel => gif(),
+            CollectEndpoint::Body => accepted(answer),
+            CollectEndpoint::Pixel => gif(),
         };
-        Answered { outcome, answer }
+        AnsweredRequest { outcome, answer }
     }
 
     fn removed(&self, is_anonymous: bool) -> Vec<Cow<'static, str>> {
@@ -257,11 +260,11 @@ impl Collect<'_> {
     }
 
     /// Keys stay out of logs behind the gateway.
-    fn path(&self) -> Result<Option<String>, Refused> {
+    fn path(&self) -> Result<Option<String>, RefusalReason> {
         let (Some(query), Some(collect)) = (self.fields.query(), &self.config.collect) else {
             return Ok(None);
         };
-        if self.place == Place::Body {
+        if self.place == CollectEndpoint::Body {
             return Ok(Some(collect.path.clone()));
         }
         let query = pixel::without(query, pixel::KEY);
@@ -269,7 +272,7 @@ impl Collect<'_> {
         let query = String::from_utf8(query)
             .ok()
             .filter(|query| query.is_ascii());
-        let query = query.ok_or(Refused::Query)?;
+        let query = query.ok_or(RefusalReason::Query)?;
         Ok(Some([&collect.pixel_path, "?", &query].concat()))
     }
 }

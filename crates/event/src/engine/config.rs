@@ -25,7 +25,7 @@ use crate::stamps::Kind;
 use serde::Deserialize;
 use weir_base::FieldError;
 use weir_engine::config::{Environment, SecretSource, header_name, within};
-use weir_limit::engine::config::Checked as CheckedLimits;
+use weir_limit::engine::config::CheckedConfig as CheckedLimits;
 
 pub use self::limits::LimitsConfig;
 pub use self::observe::{CheckedObserve, ObserveConfig, OutboxConfig, RouteConfig};
@@ -44,83 +44,81 @@ const SECRET_LEN: core::ops::RangeInclusive<usize> = 16..=128;
 /// More proxies than this are a typing error.
 const HOPS_MAX: u64 = 16;
 
-/// The configuration as it is written.
+/// Event collection. `keys`, and `collect` or `observe`, are required.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Who may send events: at most 256. Their names stand in the log.
+    /// Write keys of senders, at most 256. The log shows their names.
     pub keys: Vec<KeyConfig>,
-    /// Where events are sent: nowhere unless set.
+    /// Endpoints that receive events. Default: none.
     #[serde(default)]
     pub collect: Option<CollectConfig>,
-    /// Which requests are views: none unless set.
+    /// Requests that count as views. Default: none.
     #[serde(default)]
     pub observe: Option<ObserveConfig>,
-    /// How much may be sent: whatever the gateway bears, unless set.
+    /// Rate limits. Default: none.
     #[serde(default)]
     pub limits: LimitsConfig,
-    /// The header that names a user who is signed in: `x-user-id` unless set. It must be one that a client cannot forge, as
-    /// an authentication filter in front of this one sets it. It is removed from what is anonymous.
+    /// Header that names the signed-in user. Default: `x-user-id`. An authentication filter before this one must
+    /// set it, so that clients cannot forge it. Removed from anonymous events.
     #[serde(default = "default_user_header")]
     pub user_header: String,
-    /// What a browser's signals mean.
+    /// Meaning of browser privacy signals.
     #[serde(default)]
     pub signals: SignalsConfig,
-    /// How many of your own proxies stand between the client and this gateway, 0 to 16. If set, the client's address is
-    /// the one in `X-Forwarded-For` before theirs: with 0 the last one, which Envoy adds itself if it has
-    /// `use_remote_address: true`. Unless set, and where the header has none, it is Envoy's own `source.address`.
+    /// As `trusted_hops` of the short link filter's `clicks`.
     #[serde(default)]
     pub trusted_hops: Option<usize>,
 }
 
-/// One who may send events.
+/// A write key.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyConfig {
-    /// In the log and in limits: 1 to 64 of `a-z 0-9 _ . -`.
+    /// Name in the log and in limits: 1 to 64 of `a-z 0-9 _ . -`.
     pub name: KeyName,
-    /// Whose it is.
+    /// `browser` or `server`.
     pub kind: Kind,
-    /// A browser's: 8 to 128 visible characters, which every visitor sees.
+    /// For `browser`: 8 to 128 visible characters; every visitor can read it.
     #[serde(default)]
     pub key: Option<String>,
-    /// A server's: where it is. It has 16 to 128 visible characters.
+    /// For `server`: 16 to 128 visible characters.
     #[serde(default)]
     pub secret: Option<SecretSource>,
-    /// A browser's: the pages that may send, such as `https://shop.example`, or `*` for all.
+    /// For `browser`: origins of pages that may send, such as `https://shop.example`, or `*` for all.
     #[serde(default)]
     pub origins: Vec<String>,
-    /// Which part of all visitors' events is kept, 0 to 1: all unless set.
+    /// Ratio of visitors whose events are kept, 0 to 1. Default: 1.
     #[serde(default = "default_sample")]
     pub sample: f64,
-    /// What a person has agreed to who does not say: `full` unless set.
+    /// Consent of a person whose request states none. Default: `full`.
     #[serde(default = "default_consent")]
     pub consent: Consent,
 }
 
-/// Where events are sent.
+/// Endpoints that receive events.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CollectConfig {
-    /// The path of `POST`s with events: `/events` unless set. The origin must have the same.
+    /// Path for `POST` requests; must match the origin. Default: `/events`.
     pub path: String,
-    /// The path of the image: `/events.gif` unless set.
+    /// Path of the tracking pixel. Default: `/events.gif`.
     pub pixel_path: String,
 }
 
-/// What a browser's signals mean: `ignore`, `anonymise` or `drop`.
+/// Browser privacy signals.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SignalsConfig {
-    /// `Sec-GPC: 1`, Global Privacy Control: `anonymise` unless set.
+    /// `Sec-GPC: 1`, Global Privacy Control. Default: `anonymise`.
     pub gpc: Signal,
-    /// `DNT: 1`, which browsers no longer mean: `ignore` unless set.
+    /// `DNT: 1`, deprecated in browsers. Default: `ignore`.
     pub dnt: Signal,
 }
 
 /// The configuration, checked.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct CheckedConfig {
     /// Who may send events.
     pub keys: Vec<WriteKey>,
     /// Where events are sent, if anywhere.
@@ -159,9 +157,9 @@ impl Config {
     ///
     /// # Errors
     /// With the path of the field that is wrong.
-    pub fn checked(self, environment: Environment<'_>) -> Result<Checked, FieldError> {
+    pub fn checked(self, environment: Environment<'_>) -> Result<CheckedConfig, FieldError> {
         if self.collect.is_none() && self.observe.is_none() {
-            let problem = "there is neither `collect` nor `observe`: the filter would do nothing";
+            let problem = "needs `collect` or `observe`: without both the filter does nothing";
             return Err(FieldError::new("", problem));
         }
         within("keys' length", self.keys.len() as u64, 1, KEYS_MAX)?;
@@ -173,7 +171,7 @@ impl Config {
             collect.check()?;
         }
         let observe = self.observe.map(|observe| observe.checked(&keys));
-        Ok(Checked {
+        Ok(CheckedConfig {
             limits: self.limits.checked(&user_header, self.trusted_hops)?,
             observe: observe.transpose()?,
             collect: self.collect,
@@ -197,7 +195,7 @@ fn checked_keys(
             return Err(FieldError::new(format!("{at}.name"), "is there twice"));
         }
         if keys.iter().any(|known| known.key == key.key) {
-            let problem = "two keys are the same: nobody could tell whose events came";
+            let problem = "has the same key as another entry";
             return Err(FieldError::new(at, problem));
         }
         keys.push(key);
@@ -231,12 +229,11 @@ impl KeyConfig {
         field: &dyn Fn(&str) -> String,
     ) -> Result<Vec<u8>, FieldError> {
         if self.secret.is_some() {
-            let problem = "a browser's key is no secret: write it into `key`";
+            let problem = "a browser's key is public: use `key`";
             return Err(FieldError::new(field("secret"), problem));
         }
         if origins.is_empty() {
-            let problem =
-                "must name the pages that may send, such as https://shop.example, or be [\"*\"]";
+            let problem = "must list the origins of pages that may send, such as https://shop.example, or be [\"*\"]";
             return Err(FieldError::new(field("origins"), problem));
         }
         let key = self.key.as_deref().unwrap_or_default();
@@ -249,12 +246,11 @@ impl KeyConfig {
         environment: Environment<'_>,
     ) -> Result<Vec<u8>, FieldError> {
         if self.key.is_some() {
-            let problem =
-                "a server's key is a secret, and this file is copied and shown: write `secret`";
+            let problem = "a server's key must stay secret: use `secret`";
             return Err(FieldError::new(field("key"), problem));
         }
         if !self.origins.is_empty() {
-            let problem = "a server's key does not belong into a page";
+            let problem = "pages cannot use a server's key: remove `origins`";
             return Err(FieldError::new(field("origins"), problem));
         }
         let path = field("secret");
@@ -291,7 +287,7 @@ impl CollectConfig {
             false => Ok(()),
             true => Err(FieldError::new(
                 "collect.pixel_path",
-                "must be another path than collect.path",
+                "must differ from collect.path",
             )),
         }
     }

@@ -8,8 +8,8 @@ use weir_limit::engine::Limiter;
 
 use crate::engine::NAME;
 use crate::engine::admission::Admission;
-use crate::engine::collect::{Answered, Place, decide};
-use crate::engine::config::Checked;
+use crate::engine::collect::{AnsweredRequest, CollectEndpoint, decide};
+use crate::engine::config::CheckedConfig;
 use crate::engine::metrics::EventCounters;
 use crate::engine::observe::Observer;
 use crate::engine::request::{Fields, split_path};
@@ -17,7 +17,7 @@ use crate::engine::request::{Fields, split_path};
 /// The filter for events of one worker. `D` is the memory that it shares with the others.
 #[derive(Debug)]
 pub struct Events<D> {
-    config: Checked,
+    config: CheckedConfig,
     counters: Arc<EventCounters>,
     admission: Admission<D>,
     observer: Option<Observer>,
@@ -26,7 +26,7 @@ pub struct Events<D> {
 impl<D: SharedData + Clone> Events<D> {
     /// An engine whose limits count in `data`. `unique_name` is one that no other worker has, now or later: views are told
     /// apart by it. `seed` is that of hashes of keys: the same in all workers, and not known to clients.
-    pub fn new(config: Checked, data: D, unique_name: &str, seed: u64) -> Self {
+    pub fn new(config: CheckedConfig, data: D, unique_name: &str, seed: u64) -> Self {
         let mut metrics = Metrics::new();
         let counters = Arc::new(EventCounters::new(&mut metrics));
         let limiter = Limiter::with_metrics(config.limits.clone(), data, seed, metrics);
@@ -53,12 +53,12 @@ impl<D: SharedData + Clone> Events<D> {
         }
     }
 
-    fn place(&self, path: &[u8]) -> Option<Place> {
+    fn place(&self, path: &[u8]) -> Option<CollectEndpoint> {
         let collect = self.config.collect.as_ref()?;
         if path == collect.path.as_bytes() {
-            Some(Place::Body)
+            Some(CollectEndpoint::Body)
         } else if path == collect.pixel_path.as_bytes() {
-            Some(Place::Pixel)
+            Some(CollectEndpoint::Pixel)
         } else {
             None
         }
@@ -67,14 +67,14 @@ impl<D: SharedData + Clone> Events<D> {
     fn collect(
         &mut self,
         stream: StreamId,
-        place: Place,
+        place: CollectEndpoint,
         request: &dyn Request,
         effects: &mut Effects,
     ) {
-        let fields = Fields::of(request.headers());
+        let fields = Fields::from_headers(request.headers());
         match decide(&self.config, place, &fields, request) {
             Ok(admitted) => self.admission.admit(stream, admitted, request, effects),
-            Err(Answered { outcome, answer }) => {
+            Err(AnsweredRequest { outcome, answer }) => {
                 self.counters.requests.increment(outcome);
                 effects.respond(stream, Arc::new(answer));
             }

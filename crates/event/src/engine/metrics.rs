@@ -92,13 +92,13 @@ pub(crate) struct EventCounters {
 impl EventCounters {
     pub(crate) fn new(metrics: &mut Metrics) -> Self {
         let requests = Counters::new(metrics, Outcome::ALL, |outcome| {
-            format!("{PREFIX}_requests_total.outcome.{}", outcome.word())
+            format!("{PREFIX}_requests_total.outcome.{}", outcome.label())
         });
         let observed = Counters::new(metrics, Observed::ALL, |outcome| {
-            format!("{PREFIX}_observed_total.outcome.{}", outcome.word())
+            format!("{PREFIX}_observed_total.outcome.{}", outcome.label())
         });
         let views = Counters::new(metrics, Views::ALL, |outcome| {
-            format!("{PREFIX}_views_total.outcome.{}", outcome.word())
+            format!("{PREFIX}_views_total.outcome.{}", outcome.label())
         });
         let mut total = |what: &str| metrics.counter(format!("{PREFIX}_{what}_total"));
         Self {

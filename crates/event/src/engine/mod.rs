@@ -19,7 +19,7 @@
 
 use weir_base::FieldError;
 use weir_engine::config::parse;
-use weir_engine::setup::{Configured, Host, shared_seed};
+use weir_engine::setup::{ConfiguredEngine, Host, shared_seed};
 
 mod admission;
 mod answer;
@@ -44,10 +44,10 @@ pub const NAME: &str = "events";
 pub fn configure<H: Host>(
     json: &[u8],
     host: &H,
-) -> Result<Configured<Events<H::Data>>, FieldError> {
+) -> Result<ConfiguredEngine<Events<H::Data>>, FieldError> {
     let config = parse::<config::Config>(json)?.checked(&|name| host.variable(name))?;
     let redis = config.limits.redis.as_ref();
-    Ok(Configured {
+    Ok(ConfiguredEngine {
         redis_clusters: redis
             .map(|redis| redis.cluster.clone())
             .into_iter()

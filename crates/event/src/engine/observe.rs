@@ -13,7 +13,7 @@ use weir_base::agent::UserAgent;
 use weir_base::hash::seeded_hash;
 use weir_engine::{Effects, Event, Request, StreamEnd, StreamId};
 
-use crate::engine::config::{Checked, CheckedObserve, SignalsConfig};
+use crate::engine::config::{CheckedConfig, CheckedObserve, SignalsConfig};
 use crate::engine::metrics::{EventCounters, Observed};
 use crate::engine::outbox::Outbox;
 use crate::engine::request::Fields;
@@ -84,7 +84,7 @@ struct Open {
 
 /// An event as it is sent to the origin.
 #[derive(Serialize)]
-struct Sent<'a> {
+struct ObservedEvent<'a> {
     id: String,
     #[serde(rename = "type")]
     event_type: &'a EventType,
@@ -111,7 +111,7 @@ pub(crate) struct Observer {
 impl Observer {
     pub(crate) fn new(
         observe: CheckedObserve,
-        config: &Checked,
+        config: &CheckedConfig,
         unique_name: &str,
         seed: u64,
         counters: Arc<EventCounters>,
@@ -147,7 +147,7 @@ impl Observer {
         let Some((route, text)) = found else {
             return effects.let_go(stream);
         };
-        let fields = Fields::of(request.headers());
+        let fields = Fields::from_headers(request.headers());
         if fields.method != b"GET" {
             return effects.let_go(stream);
         }
@@ -205,7 +205,7 @@ impl Observer {
     /// see a refusal.
     fn consent(&self, fields: &Fields<'_>) -> Consent {
         let cookie = fields.cookie(&self.config.consent_cookie);
-        let cookie = cookie.map(|word| Consent::from_word(word).unwrap_or(Consent::None));
+        let cookie = cookie.map(|word| Consent::from_label(word).unwrap_or(Consent::None));
         let header = fields.consent().unwrap_or(Some(Consent::None));
         let said = match (cookie, header) {
             (Some(cookie), Some(header)) => Some(cookie.and(header)),
@@ -221,7 +221,7 @@ impl Observer {
             Event::Undelivered { stream, .. } => {
                 self.open.remove(stream);
             }
-            Event::Tick { now_ms } => self.outbox.turn(*now_ms, effects),
+            Event::Tick { now_ms } => self.outbox.flush(*now_ms, effects),
             Event::FetchDone {
                 fetch,
                 response,
@@ -243,7 +243,7 @@ impl Observer {
             return self.counters.observed.increment(Observed::Failed);
         };
         self.counters.observed.increment(Observed::View);
-        let sent = Sent {
+        let sent = ObservedEvent {
             id: self.outbox.next_id(),
             event_type,
             customer: open.customer,
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_view_has_the_members_of_an_event() {
-        let sent = Sent {
+        let sent = ObservedEvent {
             id: "o.1-2".into(),
             event_type: &EventType::new("view").unwrap(),
             customer: None,

@@ -57,7 +57,7 @@ pub(crate) struct Outbox {
 
 /// What the origin made of a batch.
 #[derive(Debug, PartialEq, Eq)]
-enum Taken {
+enum BatchOutcome {
     /// It has judged each view. `why`: the first rejection.
     Judged { rejected: usize, why: String },
     /// It will never take it.
@@ -136,7 +136,7 @@ impl Outbox {
     }
 
     /// Ends and sends what is due.
-    pub(crate) fn turn(&mut self, now_ms: u64, effects: &mut Effects) {
+    pub(crate) fn flush(&mut self, now_ms: u64, effects: &mut Effects) {
         if is_past(
             self.open_since_ms.saturating_add(self.config.flush_ms),
             self.config.flush_ms,
@@ -189,22 +189,22 @@ impl Outbox {
         if self.under_way.take_if(|sent| *sent == fetch).is_none() {
             return;
         }
-        match Taken::read(response) {
-            Taken::Failed { wait_ms } => self.failed(wait_ms, now_ms, effects),
+        match BatchOutcome::read(response) {
+            BatchOutcome::Failed { wait_ms } => self.failed(wait_ms, now_ms, effects),
             taken => {
-                self.taken(&taken, effects);
+                self.complete_batch(&taken, effects);
                 self.send(now_ms, effects);
             }
         }
     }
 
-    fn taken(&mut self, taken: &Taken, effects: &mut Effects) {
+    fn complete_batch(&mut self, taken: &BatchOutcome, effects: &mut Effects) {
         let Some(batch) = self.closed.pop_front() else {
             return;
         };
         let views = &self.counters.views;
         match taken {
-            Taken::Judged { rejected, why } => {
+            BatchOutcome::Judged { rejected, why } => {
                 let rejected = batch.views.min(*rejected);
                 views.add(Views::Rejected, rejected);
                 views.add(Views::Accepted, batch.views - rejected);
@@ -214,7 +214,7 @@ impl Outbox {
                     effects.log(Level::Warn, text);
                 }
             }
-            Taken::Refused(status) => {
+            BatchOutcome::Refused(status) => {
                 views.add(Views::Refused, batch.views);
                 let text = format!(
                     "the origin refused {} views with status {status}",
@@ -222,12 +222,12 @@ impl Outbox {
                 );
                 effects.log(Level::Warn, text);
             }
-            Taken::Failed { .. } => {}
+            BatchOutcome::Failed { .. } => {}
         }
         self.retry_ms = RETRY_MS_MIN;
         self.retry_at_ms = 0;
         if mem::take(&mut self.is_failing) {
-            effects.log(Level::Info, "the origin takes views again");
+            effects.log(Level::Info, "the origin accepts views again");
         }
     }
 
@@ -237,7 +237,7 @@ impl Outbox {
         self.retry_at_ms = now_ms.saturating_add(wait_ms);
         self.retry_ms = (2 * self.retry_ms).min(RETRY_MS_MAX);
         if !mem::replace(&mut self.is_failing, true) {
-            let text = "the origin does not take views: they wait, and the oldest are dropped if too many do";
+            let text = "the origin does not accept views: they are queued, and the oldest are dropped when the queue is full";
             effects.log(Level::Warn, text);
         }
     }
@@ -250,7 +250,7 @@ impl Outbox {
     }
 }
 
-impl Taken {
+impl BatchOutcome {
     fn read(response: Option<&FetchResponse>) -> Self {
         let Some(response) = response else {
             return Self::Failed { wait_ms: 0 };
@@ -269,7 +269,7 @@ impl Taken {
     }
 }
 
-impl Taken {
+impl BatchOutcome {
     fn judged(answer: Answer) -> Self {
         let mut verdicts = answer.verdicts.into_iter();
         Self::Judged {

@@ -52,7 +52,7 @@ pub(crate) struct NoConsent;
 
 impl<'a> Fields<'a> {
     /// Picks them out. Of a header that is there more than once the first counts; of consent, the strictest.
-    pub(crate) fn of(headers: &'a Headers) -> Self {
+    pub(crate) fn from_headers(headers: &'a Headers) -> Self {
         let mut fields = Self::default();
         for (name, value) in headers.iter() {
             fields.take(name, value);
@@ -95,7 +95,7 @@ impl<'a> Fields<'a> {
             b"sec-gpc" => self.has_gpc |= is_signalled(Some(value)),
             b"dnt" => self.has_dnt |= is_signalled(Some(value)),
             name if name == CONSENT.as_bytes() => {
-                let said = Consent::from_word(value.trim_ascii()).ok_or(NoConsent);
+                let said = Consent::from_label(value.trim_ascii()).ok_or(NoConsent);
                 self.consent = Some(self.consent.map_or(said, |before| strictest(before, said)));
             }
             name if PREFETCH_HEADERS
@@ -135,7 +135,7 @@ impl<'a> Fields<'a> {
         let query = self
             .query()
             .and_then(|query| pixel::parameter(query, pixel::CONSENT));
-        let query = query.map(|word| Consent::from_word(&word).ok_or(NoConsent));
+        let query = query.map(|word| Consent::from_label(&word).ok_or(NoConsent));
         let both = match (self.consent, query) {
             (Some(header), Some(query)) => Some(strictest(header, query)),
             (header, query) => header.or(query),
@@ -203,13 +203,13 @@ mod tests {
             (WRITE_KEY, "h"),
             (WRITE_KEY, "again"),
         ]);
-        let fields = Fields::of(&headers);
+        let fields = Fields::from_headers(&headers);
         assert_eq!(fields.write_key().unwrap().as_ref(), b"h");
         assert_eq!(fields.visitor().unwrap().as_str(), "qv");
         assert_eq!(fields.consent(), Ok(Some(Consent::Anonymous)));
         assert_eq!(fields.to_remove, [WRITE_KEY]);
         let headers = Headers::new(&[(":path", "/events")]);
-        let fields = Fields::of(&headers);
+        let fields = Fields::from_headers(&headers);
         assert_eq!((fields.write_key(), fields.visitor()), (None, None));
     }
 
@@ -218,7 +218,7 @@ mod tests {
         let consent = |path: &str, said: &[&str]| {
             let mut headers: Vec<(&str, &str)> = said.iter().map(|word| (CONSENT, *word)).collect();
             headers.push((":path", path));
-            Fields::of(&Headers::new(&headers)).consent()
+            Fields::from_headers(&Headers::new(&headers)).consent()
         };
         assert_eq!(consent("/", &[]), Ok(None));
         assert_eq!(consent("/", &["full"]), Ok(Some(Consent::Full)));
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn the_address_is_so_many_hops_from_the_end_or_the_peers() {
         let headers = Headers::new(&[("x-forwarded-for", "6.6.6.6, 192.0.2.1 ,10.0.0.1")]);
-        let fields = Fields::of(&headers);
+        let fields = Fields::from_headers(&headers);
         let request = PlainRequest {
             peer_address: b"203.0.113.7:5".into(),
             ..PlainRequest::default()
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn cookies_are_found_by_their_whole_names() {
         let headers = Headers::new(&[("cookie", "xvid=1; vid=2;vid=3; vi=")]);
-        let fields = Fields::of(&headers);
+        let fields = Fields::from_headers(&headers);
         assert_eq!(fields.cookie("vid"), Some(&b"2"[..]));
         assert_eq!(fields.cookie("vi"), Some(&b""[..]));
         assert_eq!(fields.cookie("v"), None);

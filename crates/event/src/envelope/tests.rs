@@ -13,7 +13,7 @@ fn stamps(consent: Consent) -> Stamps {
         key: KeyName::new("shop-web").unwrap(),
         kind: Kind::Browser,
         received_ms: 1_700_000_000_000,
-        address: Network::of(b"203.0.113.7:80"),
+        address: Network::from_address(b"203.0.113.7:80"),
         consent,
     }
 }
@@ -23,8 +23,8 @@ fn view() -> Event {
     Event::read(json).unwrap()
 }
 
-fn decided() -> Decided {
-    Decided {
+fn decided() -> EventAttribution {
+    EventAttribution {
         customer: Some(CustomerId::new("u1").unwrap()),
         at_ms: 1_699_999_995_000,
         topics: Routes::default().topics(&view()),
@@ -54,7 +54,7 @@ pub(crate) fn envelopes() -> impl Strategy<Value = Envelope> {
                 ..stamps(Consent::Full)
             };
             let topics = topics.into_iter().map(|topic| Topic::new(topic).unwrap());
-            let decided = Decided {
+            let decided = EventAttribution {
                 customer: customer.map(|name| CustomerId::new(name).unwrap()),
                 at_ms,
                 topics: topics.collect(),
@@ -193,7 +193,7 @@ fn the_longest_envelope_is_within_its_bound() {
         at_ms: 0,
         received_ms: u64::MAX,
         key: KeyName::new(long(64)).unwrap(),
-        address: Network::of(b"2001:db8::1"),
+        address: Network::from_address(b"2001:db8::1"),
         topics: topics.collect(),
         attributes: long(EVENT_LEN_MAX),
         fingerprint: Fingerprint([0xff; 16]),
@@ -259,6 +259,6 @@ fn small_differences_are_small_numbers() {
     assert_eq!([0, -1, 1, -2].map(of), [0, 1, 2, 3]);
     assert_eq!(
         Envelope::decode(&[9]).unwrap_err().to_string(),
-        "the envelope is of version 9, this Weir knows 1"
+        "unsupported envelope version 9, expected 1"
     );
 }

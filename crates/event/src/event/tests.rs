@@ -99,14 +99,20 @@ fn a_refusal_says_what_is_wrong_and_where() {
     );
     check(
         r#"{"type":"View"}"#,
-        "type: has a byte that is not allowed at position 0",
+        "type: has an invalid byte at position 0",
     );
     check(r#"{"type":""}"#, "type: is empty");
-    check(r#"{"type":"view","id":"a b"}"#, "id: has a byte");
-    check(r#"{"type":"view","id":"~00"}"#, "id: has a byte");
+    check(r#"{"type":"view","id":"a b"}"#, "id: has an invalid byte");
+    check(r#"{"type":"view","id":"~00"}"#, "id: has an invalid byte");
     check(r#"{"type":"view","id":7}"#, "id: invalid type");
-    check(r#"{"type":"view","customer":"ü"}"#, "customer: has a byte");
-    check(r#"{"type":"view","visitor":" "}"#, "visitor: has a byte");
+    check(
+        r#"{"type":"view","customer":"ü"}"#,
+        "customer: has an invalid byte",
+    );
+    check(
+        r#"{"type":"view","visitor":" "}"#,
+        "visitor: has an invalid byte",
+    );
     check(r#"{"type":"view","at_ms":-1}"#, "at_ms: invalid value");
     check(r#"{"type":"view","at_ms":1.5}"#, "at_ms: invalid type");
     check(r#"{"type":"view","at_ms":99999999999999999999}"#, "at_ms: ");
@@ -119,7 +125,7 @@ fn a_refusal_says_what_is_wrong_and_where() {
     check(r#"{"type":"view","attributes":{"a":1e999}}"#, "attributes");
     check(
         r#"{"type":"view","attributes":{"a":{"b":[12345678901234567890123]}}}"#,
-        "attributes.a.b[0]: the number has more digits",
+        "attributes.a.b[0]: the number has too many digits",
     );
 }
 
@@ -144,7 +150,7 @@ fn an_event_is_bounded_in_length_and_depth() {
     assert_eq!(rejection.reason, Reason::TooLarge);
     assert_eq!(
         rejection.message,
-        "the event: has 32769 bytes, may have 32768"
+        "the event: has 32769 bytes, the maximum is 32768"
     );
 }
 

@@ -180,7 +180,7 @@ fn each_refusal_has_its_status_and_says_why() {
 }
 
 #[test]
-fn json_and_text_are_taken_with_their_parameters_up_to_the_longest_body() {
+fn json_and_text_with_parameters_are_accepted_up_to_max_length() {
     let mut host = host();
     for content_type in [
         "application/json",

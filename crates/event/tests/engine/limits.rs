@@ -1,7 +1,7 @@
 //! How much may be sent.
 
 use weir_engine::Event;
-use weir_engine::redis::Unknown;
+use weir_engine::redis::UnknownFailure;
 
 use crate::host::{Host, PAGE, SECRET, State};
 
@@ -148,7 +148,7 @@ fn what_waits_for_redis_goes_on_with_stamps_or_is_refused() {
     let now_ms = host.now_ms;
     host.handle(Event::RedisReply {
         batch,
-        reply: Err(Unknown::Timeout.into()),
+        reply: Err(UnknownFailure::Timeout.into()),
         now_ms,
     });
     let went = host.stream(stream);

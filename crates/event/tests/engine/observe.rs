@@ -217,7 +217,7 @@ fn the_origin_says_when_to_come_again() {
 }
 
 #[test]
-fn what_the_origin_refuses_is_counted_and_does_not_hold_the_others_up() {
+fn events_refused_by_origin_are_counted_and_do_not_block_others() {
     let mut host = with(r#""events_max":2"#);
     for n in 0..4 {
         host.viewed(&format!("s{n}"), &[]);
@@ -241,7 +241,7 @@ fn what_the_origin_refuses_is_counted_and_does_not_hold_the_others_up() {
 }
 
 #[test]
-fn what_is_kept_while_the_origin_is_away_is_bounded_and_the_rest_is_counted() {
+fn outbox_is_bounded_and_overflow_counted_during_origin_outage() {
     let mut host = with(r#""events_max":10,"batches_max":3"#);
     host.viewed("first", &[]);
     host.advance(1_000);

@@ -34,7 +34,7 @@ pub(crate) fn wrong_method(allowed: &'static str) -> Answer {
 
 /// A request for a page has a body.
 pub(crate) fn body_not_wanted() -> Answer {
-    let message = "a request for a page of SKUs has no body";
+    let message = "a request for a page of SKUs must have no body";
     refusal(400, Vec::new(), "invalid_body", message)
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn body_not_wanted() -> Answer {
 pub(crate) fn unavailable() -> Answer {
     let wait = retry_after_seconds(RETRY_MS).to_string();
     let headers = Vec::from([("retry-after", wait.as_str())]);
-    let message = "fitment cannot be looked up now, try again";
+    let message = "fitment is temporarily unavailable; please try again";
     refusal(503, headers, "unavailable", message)
 }
 

@@ -18,60 +18,60 @@ pub(crate) const DEADLINE_MS: u64 = 100;
 /// The most further Redis.
 const CLUSTERS_MAX: usize = 15;
 
-/// The configuration as it is written. Only `redis` must be there.
+/// Vehicle fitment queries. Only `redis` is required.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// How the home Redis is reached: the one with the map of vehicles and the routes.
+    /// Home Redis, which has the vehicle map and the routes.
     pub redis: RedisConfig,
-    /// Further Redis, by the names that the origin gives them: in Envoy, the cluster of each one's bridge. None unless set.
-    /// All else is as in `redis`.
+    /// Additional Redis servers: the origin's name for each, and the Envoy cluster of its bridge. Other settings as
+    /// in `redis`. Default: none.
     #[serde(default)]
     pub clusters: BTreeMap<String, String>,
-    /// How Redis keeps relations, as the origin writes them: `directory` unless set, or `bitmaps`.
+    /// Layout of relations in Redis; must match the origin. Default: `directory`.
     #[serde(default)]
     pub plan: PlanConfig,
-    /// When a circuit breaker opens, so that nobody waits for its Redis.
+    /// Circuit breaker for each Redis.
     #[serde(default)]
     pub breaker: breaker::Settings,
-    /// How the origin is asked for what Redis does not know.
+    /// Origin queries for SKUs that are not in Redis.
     #[serde(default)]
     pub origin: OriginConfig,
-    /// Of how many SKUs each worker remembers the place, 0 to 10,000,000: 50,000 unless set. Each takes some 150 bytes.
+    /// Maximum SKUs per worker whose location is cached, about 150 bytes each, 0 to 10,000,000. Default: 50,000.
     #[serde(default = "default_places_max")]
     pub places_max: usize,
-    /// How many vehicles each worker remembers, 1 to 50,000,000: 1,000,000 unless set. Each takes some 12 bytes; those beyond
-    /// are unknown to it, and the origin is asked.
+    /// Maximum vehicles per worker in memory, about 12 bytes each, 1 to 50,000,000. Default: 1,000,000. Queries for
+    /// further vehicles go to the origin.
     #[serde(default = "default_vehicles_max")]
     pub vehicles_max: u32,
-    /// How often new vehicles are read from Redis, in milliseconds, 50 to 60,000: 1,000 unless set.
+    /// Interval of vehicle reads from Redis, 50 to 60,000. Default: 1,000.
     #[serde(default = "default_poll_interval_ms")]
     pub poll_interval_ms: u64,
 }
 
-/// As [`Plan`].
+/// Layout of relations in Redis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlanConfig {
-    /// [`Plan::Directory`].
+    /// A directory of SKUs; few vehicles as a set, many as bitmaps.
     #[default]
     Directory,
-    /// [`Plan::Bitmaps`].
+    /// Bitmaps of all segments; about 60 times the memory.
     Bitmaps,
 }
 
-/// How the origin is asked.
+/// Origin queries.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OriginConfig {
-    /// How many questions each worker lets go on to it: 100 a second, 200 at once, unless set. Beyond it what Redis does not
-    /// know is answered as unknown.
+    /// Query rate per worker. Default: 100 per second, burst 200. Beyond it, SKUs that are not in Redis are
+    /// answered as unknown.
     pub limit: LimitConfig,
 }
 
 /// The configuration, checked.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct CheckedConfig {
     /// How the home Redis is reached.
     pub redis: RedisConfig,
     /// The others: the name, and the cluster of the bridge.
@@ -95,13 +95,13 @@ impl Config {
     ///
     /// # Errors
     /// With the path of the field that is wrong.
-    pub fn checked(self) -> Result<Checked, FieldError> {
+    pub fn checked(self) -> Result<CheckedConfig, FieldError> {
         self.redis.check("redis")?;
         check_breaker("breaker", &self.breaker)?;
         within("places_max", self.places_max as u64, 0, 10_000_000)?;
         within("vehicles_max", self.vehicles_max.into(), 1, 50_000_000)?;
         within("poll_interval_ms", self.poll_interval_ms, 50, 60_000)?;
-        Ok(Checked {
+        Ok(CheckedConfig {
             clusters: clusters(&self.clusters)?,
             origin_quota: self.origin.limit.quota(Algorithm::Gcra, "origin.limit")?,
             plan: match self.plan {
@@ -117,7 +117,7 @@ impl Config {
     }
 }
 
-impl Checked {
+impl CheckedConfig {
     /// The clusters of all bridges, the home Redis' first.
     pub fn bridges(&self) -> Vec<String> {
         let further = self.clusters.iter().map(|(_, bridge)| bridge.clone());
@@ -133,7 +133,7 @@ fn clusters(named: &BTreeMap<String, String>) -> Result<Vec<(Cluster, String)>, 
         let path = format!("clusters.{name}");
         let cluster = Cluster::new(name).filter(|cluster| *cluster != Cluster::home());
         let Some(cluster) = cluster else {
-            let problem = "must be named with 1 to 32 of a-z 0-9 -, and not home";
+            let problem = "must have names of 1 to 32 of a-z 0-9 -, except home";
             return Err(FieldError::new(path, problem));
         };
         if bridge.is_empty() {
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use weir_engine::config::parse;
 
-    fn checked(json: &str) -> Result<Checked, FieldError> {
+    fn checked(json: &str) -> Result<CheckedConfig, FieldError> {
         parse::<Config>(json.as_bytes()).and_then(Config::checked)
     }
 

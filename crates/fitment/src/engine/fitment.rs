@@ -10,30 +10,30 @@ use crate::check::{BODY_LEN_MAX, Browse, Check, CheckError};
 use crate::redis::{fit_browse, fit_vehicles};
 use crate::routes::{FITMENT_CHECK, FITMENT_SKUS};
 use weir_base::resp::Value;
-use weir_engine::pump::{Completed, Pending};
-use weir_engine::redis::{Failure, Unknown};
+use weir_engine::pump::{CompletedBatch, Pending};
+use weir_engine::redis::{Failure, UnknownFailure};
 use weir_engine::{Answer, Effects, Engine, Event, Level, Metrics, Request, StreamId};
 use weir_limit::{Quota, State as LimitState};
 
 use crate::engine::NAME;
 use crate::engine::answer;
-use crate::engine::config::Checked;
+use crate::engine::config::CheckedConfig;
 use crate::engine::metrics::{FitmentCounters, Outcome, Pair};
-use crate::engine::places::Places;
-use crate::engine::query::{Asking, Query};
-use crate::engine::stores::{Job, Kind, NotTaken, Stores};
+use crate::engine::placement_cache::PlacementCache;
+use crate::engine::query::{Query, QueryOptions};
+use crate::engine::stores::{CallRejection, Job, Kind, Stores};
 use crate::engine::vehicles::Vehicles;
 
 /// The engine of vehicle fitment.
 #[derive(Debug)]
 pub struct Fitment {
-    asking: Asking,
+    asking: QueryOptions,
     stores: Stores,
     vehicles: Vehicles,
-    places: Places,
+    places: PlacementCache,
     origin_quota: Quota,
     origin_state: Option<LimitState>,
-    waiting: BTreeMap<StreamId, Waiting>,
+    waiting: BTreeMap<StreamId, OpenRequest>,
     /// Whether a request has ever come.
     is_serving: bool,
     counters: FitmentCounters,
@@ -42,7 +42,7 @@ pub struct Fitment {
 
 /// A request that is not answered yet.
 #[derive(Debug)]
-enum Waiting {
+enum OpenRequest {
     /// For the body of a question.
     Body,
     /// For the end of a request that should have no body.
@@ -97,19 +97,19 @@ impl Engine for Fitment {
 
 impl Fitment {
     /// An engine that knows nothing yet.
-    pub fn new(config: Checked) -> Self {
+    pub fn new(config: CheckedConfig) -> Self {
         let mut metrics = Metrics::new();
         let stores = Stores::new(&config, &mut metrics);
         let prefix = config.redis.key_prefix;
         Self {
             vehicles: Vehicles::new(config.poll_interval_ms, &prefix, config.vehicles_max),
-            asking: Asking {
+            asking: QueryOptions {
                 key_prefix: prefix,
                 plan: config.plan,
                 is_one: stores.is_one(),
             },
             stores,
-            places: Places::new(config.places_max),
+            places: PlacementCache::new(config.places_max),
             origin_quota: config.origin_quota,
             origin_state: None,
             waiting: BTreeMap::new(),
@@ -143,7 +143,7 @@ impl Fitment {
     /// With the first request this engine becomes one that needs the map of vehicles.
     fn note_request(&mut self, effects: &mut Effects) {
         if !core::mem::replace(&mut self.is_serving, true) {
-            self.vehicles.schedule.hurry();
+            self.vehicles.schedule.poll_soon();
             effects.wake();
         }
     }
@@ -157,7 +157,7 @@ impl Fitment {
         if length.is_some_and(|length| is_too_long(&length)) {
             return self.refuse(stream, &CheckError::TooLong, effects);
         }
-        self.waiting.insert(stream, Waiting::Body);
+        self.waiting.insert(stream, OpenRequest::Body);
         effects.read_body(stream, BODY_LEN_MAX);
     }
 
@@ -175,7 +175,7 @@ impl Fitment {
         // What is no text names no vehicle.
         match Browse::read(core::str::from_utf8(query).unwrap_or_default()) {
             Ok(browse) => {
-                self.waiting.insert(stream, Waiting::End(browse));
+                self.waiting.insert(stream, OpenRequest::End(browse));
                 effects.read_body(stream, 0);
             }
             Err(error) => self.refuse(stream, &error, effects),
@@ -190,10 +190,10 @@ impl Fitment {
         effects: &mut Effects,
     ) {
         match (self.waiting.remove(&stream), body) {
-            (Some(Waiting::End(browse)), Some(_)) => {
+            (Some(OpenRequest::End(browse)), Some(_)) => {
                 self.find_page(stream, browse, now_ms, effects);
             }
-            (Some(Waiting::End(_)), None) => {
+            (Some(OpenRequest::End(_)), None) => {
                 let answer = answer::body_not_wanted();
                 self.respond(stream, Outcome::Malformed, answer, effects);
             }
@@ -213,7 +213,7 @@ impl Fitment {
         let home = crate::Cluster::home();
         match self.stores.send(&home, stream, calls, now_ms, effects) {
             Ok(()) => {
-                self.waiting.insert(stream, Waiting::Page);
+                self.waiting.insert(stream, OpenRequest::Page);
             }
             Err(not_taken) => self.not_taken(stream, not_taken, effects),
         }
@@ -244,7 +244,7 @@ impl Fitment {
 
     /// Sends what comes next for a question, or answers it.
     fn go_on(&mut self, stream: StreamId, mut query: Query, now_ms: u64, effects: &mut Effects) {
-        let unplaced = query.unplaced();
+        let unplaced = query.unplaced_count();
         let calls = query.next(&self.asking);
         if calls.is_empty() && !query.is_open() {
             return self.finish(stream, &query, now_ms, effects);
@@ -259,13 +259,13 @@ impl Fitment {
                 return self.not_taken(stream, not_taken, effects);
             }
         }
-        self.waiting.insert(stream, Waiting::Query(query));
+        self.waiting.insert(stream, OpenRequest::Query(query));
     }
 
     fn finish(&mut self, stream: StreamId, query: &Query, now_ms: u64, effects: &mut Effects) {
         let has_gaps = query.has_gaps();
         if has_gaps && self.vehicles.is_out_of_reach() {
-            return self.not_taken(stream, NotTaken::Unavailable, effects);
+            return self.not_taken(stream, CallRejection::Unavailable, effects);
         }
         if has_gaps && self.may_ask_origin(now_ms) {
             return self.forward(stream, effects);
@@ -295,7 +295,7 @@ impl Fitment {
 
     fn on_tick(&mut self, now_ms: u64, effects: &mut Effects) {
         self.read_vehicles(now_ms, effects);
-        let completed = self.stores.turn(now_ms, effects);
+        let completed = self.stores.flush(now_ms, effects);
         self.apply(completed, now_ms, effects);
     }
 
@@ -305,7 +305,7 @@ impl Fitment {
         }
     }
 
-    fn apply(&mut self, completed: Vec<Completed<Job>>, now_ms: u64, effects: &mut Effects) {
+    fn apply(&mut self, completed: Vec<CompletedBatch<Job>>, now_ms: u64, effects: &mut Effects) {
         for completed in completed {
             // Each call is of one job.
             let Some(pending) = completed.requests.into_iter().next() else {
@@ -341,7 +341,7 @@ impl Fitment {
         match outcome {
             Ok(reply) if kind == Kind::Page => self.page_read(stream, &reply, now_ms, effects),
             Ok(reply) => self.query_read(stream, kind, reply, now_ms, effects),
-            Err(_) => self.not_taken(stream, NotTaken::Unavailable, effects),
+            Err(_) => self.not_taken(stream, CallRejection::Unavailable, effects),
         }
     }
 
@@ -353,7 +353,7 @@ impl Fitment {
         now_ms: u64,
         effects: &mut Effects,
     ) {
-        let Some(Waiting::Query(mut query)) = self.waiting.remove(&stream) else {
+        let Some(OpenRequest::Query(mut query)) = self.waiting.remove(&stream) else {
             return;
         };
         let places = &mut self.places;
@@ -369,18 +369,18 @@ impl Fitment {
     }
 
     fn vehicles_read(&mut self, outcome: Result<Value, Failure>, effects: &mut Effects) {
-        let garbled = |_| Failure::from(Unknown::Garbled);
+        let garbled = |_| Failure::from(UnknownFailure::Garbled);
         let tail = outcome.and_then(|reply| fit_vehicles::parse(&reply).map_err(garbled));
         match tail {
             Ok(Some(tail)) => {
                 self.counters.vehicles_read.add(tail.vehicles.len());
                 if self.vehicles.read(&tail) {
-                    effects.log(Level::Info, "the map of vehicles can be read again");
+                    effects.log(Level::Info, "vehicle map can be read again");
                 }
             }
             Ok(None) => {
                 let is_first = self.vehicles.missing();
-                self.no_vehicles(is_first, "there is none in Redis", effects);
+                self.no_vehicles(is_first, "Redis has none", effects);
             }
             Err(failure) => {
                 let is_first = self.vehicles.unanswered(self.is_serving);
@@ -392,17 +392,17 @@ impl Fitment {
     fn no_vehicles(&mut self, is_first: bool, why: &str, effects: &mut Effects) {
         self.counters.polls_failed.increment();
         if is_first {
-            effects.log(Level::Warn, format!("no map of vehicles: {why}"));
+            effects.log(Level::Warn, format!("cannot read the vehicle map: {why}"));
         }
     }
 
     // --- answers
 
-    fn not_taken(&mut self, stream: StreamId, why: NotTaken, effects: &mut Effects) {
+    fn not_taken(&mut self, stream: StreamId, why: CallRejection, effects: &mut Effects) {
         self.waiting.remove(&stream);
         let outcome = match why {
-            NotTaken::Full => Outcome::Overloaded,
-            NotTaken::Unavailable => Outcome::Unavailable,
+            CallRejection::Full => Outcome::Overloaded,
+            CallRejection::Unavailable => Outcome::Unavailable,
         };
         self.respond(stream, outcome, answer::unavailable(), effects);
     }
@@ -414,7 +414,7 @@ impl Fitment {
         effects: &mut Effects,
     ) {
         effects.log(Level::Error, format!("{error}"));
-        self.not_taken(stream, NotTaken::Unavailable, effects);
+        self.not_taken(stream, CallRejection::Unavailable, effects);
     }
 
     fn refuse(&mut self, stream: StreamId, error: &CheckError, effects: &mut Effects) {

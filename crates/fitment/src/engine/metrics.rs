@@ -57,10 +57,10 @@ pub(crate) struct FitmentCounters {
 impl FitmentCounters {
     pub(crate) fn new(metrics: &mut Metrics) -> Self {
         let requests = Counters::new(metrics, Outcome::ALL, |outcome| {
-            format!("{PREFIX}_requests_total.outcome.{}", outcome.word())
+            format!("{PREFIX}_requests_total.outcome.{}", outcome.label())
         });
         let pairs = Counters::new(metrics, Pair::ALL, |pair| {
-            format!("{PREFIX}_pairs_total.answer.{}", pair.word())
+            format!("{PREFIX}_pairs_total.answer.{}", pair.label())
         });
         let mut total = |what: &str| metrics.counter(format!("{PREFIX}_{what}_total"));
         Self {

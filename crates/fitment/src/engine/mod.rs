@@ -18,13 +18,13 @@
 
 use weir_base::FieldError;
 use weir_engine::config::parse;
-use weir_engine::setup::Configured;
+use weir_engine::setup::ConfiguredEngine;
 
 mod answer;
 pub mod config;
 mod fitment;
 mod metrics;
-mod places;
+mod placement_cache;
 mod query;
 mod stores;
 mod vehicles;
@@ -38,9 +38,9 @@ pub const NAME: &str = "fitment";
 ///
 /// # Errors
 /// When the configuration is refused.
-pub fn configure(json: &[u8]) -> Result<Configured<Fitment>, FieldError> {
+pub fn configure(json: &[u8]) -> Result<ConfiguredEngine<Fitment>, FieldError> {
     let config = parse::<config::Config>(json)?.checked()?;
-    Ok(Configured {
+    Ok(ConfiguredEngine {
         redis_clusters: config.bridges(),
         rules: alloc::vec![],
         engine: Fitment::new(config),

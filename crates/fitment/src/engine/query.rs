@@ -10,15 +10,15 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::check::{Check, Stored};
+use crate::check::{Check, StoredAnswer};
 use crate::redis::fit_route::Route;
 use crate::redis::keys::FitmentKeys;
 use crate::redis::{fit_query, fit_route};
-use crate::{Answer, Cluster, Offset, Place, Plan, Sku};
+use crate::{Answer, Cluster, Offset, Placement, Plan, Sku};
 use weir_base::resp::Value;
 use weir_scripts::{Call, ReplyError};
 
-use crate::engine::places::Places;
+use crate::engine::placement_cache::PlacementCache;
 use crate::engine::stores::Kind;
 use crate::engine::vehicles::Vehicles;
 
@@ -34,7 +34,7 @@ pub(crate) struct Query {
     vehicles: Vec<usize>,
     offsets: Vec<Offset>,
     skus: Vec<State>,
-    asks: Vec<Ask>,
+    asks: Vec<ProductQuery>,
     /// How many calls are under way.
     open: usize,
     route_reads: u8,
@@ -44,16 +44,16 @@ pub(crate) struct Query {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
     Unplaced,
-    Placed(Place),
+    Placed(Placement),
     Asked,
-    Known(Stored),
+    Known(StoredAnswer),
     /// There is no such SKU any more, and that is known.
     Gone,
 }
 
 /// One product is asked.
 #[derive(Debug)]
-struct Ask {
+struct ProductQuery {
     /// Of which SKUs, by their places in the question.
     skus: Vec<usize>,
     /// The replies to its calls.
@@ -62,7 +62,7 @@ struct Ask {
 
 /// How Redis is asked.
 #[derive(Clone, Debug)]
-pub(crate) struct Asking {
+pub(crate) struct QueryOptions {
     pub(crate) key_prefix: alloc::string::String,
     pub(crate) plan: Plan,
     /// Whether there is one Redis only: then a client's hint says where a SKU is.
@@ -76,8 +76,8 @@ impl Query {
     pub(crate) fn new(
         check: Check,
         vehicles: &Vehicles,
-        places: &mut Places,
-        asking: &Asking,
+        places: &mut PlacementCache,
+        asking: &QueryOptions,
     ) -> Self {
         let numbered = check.vehicles.iter().enumerate();
         let found = numbered.filter_map(|(index, id)| Some((index, vehicles.find(*id)?)));
@@ -85,7 +85,7 @@ impl Query {
         let skus = check.skus.iter().map(|wanted| {
             let remembered = places.find(&wanted.sku);
             let hint = wanted.spu.clone().filter(|_| asking.is_one);
-            let hinted = hint.map(|spu| Place {
+            let hinted = hint.map(|spu| Placement {
                 cluster: Cluster::home(),
                 spu,
             });
@@ -103,7 +103,7 @@ impl Query {
     }
 
     /// The calls that come next. None while calls are under way, and none when all is known that Redis knows.
-    pub(crate) fn next(&mut self, asking: &Asking) -> Calls {
+    pub(crate) fn next(&mut self, asking: &QueryOptions) -> Calls {
         if self.open > 0 || self.offsets.is_empty() {
             return Calls::new();
         }
@@ -122,13 +122,13 @@ impl Query {
     }
 
     /// How many SKUs have no place yet.
-    pub(crate) fn unplaced(&self) -> usize {
+    pub(crate) fn unplaced_count(&self) -> usize {
         let unplaced = |state: &&State| **state == State::Unplaced;
         self.skus.iter().filter(unplaced).count()
     }
 
-    fn ask_products(&mut self, asking: &Asking) -> Calls {
-        let mut products = BTreeMap::<Place, Vec<usize>>::new();
+    fn ask_products(&mut self, asking: &QueryOptions) -> Calls {
+        let mut products = BTreeMap::<Placement, Vec<usize>>::new();
         for (index, state) in self.skus.iter_mut().enumerate() {
             if let State::Placed(place) = state {
                 products.entry(place.clone()).or_default().push(index);
@@ -141,7 +141,7 @@ impl Query {
             let names = skus.iter().filter_map(|index| self.sku(*index));
             let calls = fit_query::calls(asking.plan, &keys, &self.offsets, names);
             let ask = self.asks.len();
-            self.asks.push(Ask {
+            self.asks.push(ProductQuery {
                 replies: vec![None; calls.len()],
                 skus,
             });
@@ -152,7 +152,7 @@ impl Query {
         by_cluster.into_iter().collect()
     }
 
-    fn read_routes(&mut self, asking: &Asking) -> Vec<(Call, Kind)> {
+    fn read_routes(&mut self, asking: &QueryOptions) -> Vec<(Call, Kind)> {
         let unplaced: Vec<usize> = (0..self.skus.len())
             .filter(|index| self.skus.get(*index) == Some(&State::Unplaced))
             .collect();
@@ -179,7 +179,7 @@ impl Query {
         &mut self,
         asked: &[usize],
         reply: &Value,
-        places: &mut Places,
+        places: &mut PlacementCache,
     ) -> Result<(), ReplyError> {
         self.open = self.open.saturating_sub(1);
         let routes = fit_route::parse(reply, asked.len())?;
@@ -194,7 +194,7 @@ impl Query {
                     State::Placed(place)
                 }
                 Some(_) => State::Gone,
-                None => State::Known(Stored::Absent),
+                None => State::Known(StoredAnswer::Absent),
             };
             self.set(*index, state);
         }
@@ -204,11 +204,11 @@ impl Query {
     /// The reply to a call for a product has come.
     pub(crate) fn fits_read(
         &mut self,
-        asking: &Asking,
+        asking: &QueryOptions,
         ask: usize,
         call: usize,
         reply: Value,
-        places: &mut Places,
+        places: &mut PlacementCache,
     ) -> Result<(), ReplyError> {
         self.open = self.open.saturating_sub(1);
         let Some(asked) = self.asks.get_mut(ask) else {
@@ -229,13 +229,13 @@ impl Query {
         Ok(())
     }
 
-    fn stored(&mut self, index: usize, stored: Stored, places: &mut Places) {
+    fn stored(&mut self, index: usize, stored: StoredAnswer, places: &mut PlacementCache) {
         let may_look_again = self.route_reads < ROUTE_READS_MAX;
         let state = match stored {
-            Stored::Absent if may_look_again => State::Unplaced,
+            StoredAnswer::Absent if may_look_again => State::Unplaced,
             stored => State::Known(stored),
         };
-        if stored == Stored::Absent
+        if stored == StoredAnswer::Absent
             && let Some(sku) = self.sku(index)
         {
             places.forget(sku);
@@ -252,7 +252,7 @@ impl Query {
     /// Whether the origin may know more than Redis.
     pub(crate) fn has_gaps(&self) -> bool {
         let is_gap = |state: &State| match state {
-            State::Known(Stored::Known(_)) | State::Gone => false,
+            State::Known(StoredAnswer::Known(_)) | State::Gone => false,
             State::Known(_) | State::Unplaced | State::Placed(_) | State::Asked => true,
         };
         self.vehicles.len() < self.check.vehicles.len() || self.skus.iter().any(is_gap)

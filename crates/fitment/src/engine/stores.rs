@@ -7,13 +7,15 @@ use alloc::vec::Vec;
 use crate::Cluster;
 use weir_base::breaker::Pass;
 use weir_engine::breaker::CountedBreaker;
-use weir_engine::pump::{BATCH_MAX, Completed, Counts, Full, Pending, Plan, Planned, Pump};
+use weir_engine::pump::{
+    BATCH_MAX, CompletedBatch, Counts, Pending, Plan, PlannedBatch, Pump, PumpFull,
+};
 use weir_engine::redis::Reply;
 use weir_engine::refusals::Refusals;
 use weir_engine::{BatchId, Effects, Metrics, RedisId, StreamId};
 use weir_scripts::Call;
 
-use crate::engine::config::{Checked, DEADLINE_MS};
+use crate::engine::config::{CheckedConfig, DEADLINE_MS};
 use crate::engine::metrics::PREFIX;
 
 /// One call.
@@ -50,8 +52,8 @@ struct OneByOne;
 impl Plan for OneByOne {
     type Job = Job;
 
-    fn plan(&self, requests: Vec<Pending<Job>>, _now_ms: u64) -> Vec<Planned<Job>> {
-        let planned = |pending: Pending<Job>| Planned {
+    fn plan(&self, requests: Vec<Pending<Job>>, _now_ms: u64) -> Vec<PlannedBatch<Job>> {
+        let planned = |pending: Pending<Job>| PlannedBatch {
             call: pending.job.call.clone(),
             requests: Vec::from([pending]),
         };
@@ -77,7 +79,7 @@ pub(crate) struct Stores {
 
 /// Why calls were not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NotTaken {
+pub(crate) enum CallRejection {
     /// Too many wait.
     Full,
     /// This Redis does not answer, or there is none of that name.
@@ -85,7 +87,7 @@ pub(crate) enum NotTaken {
 }
 
 impl Stores {
-    pub(crate) fn new(config: &Checked, metrics: &mut Metrics) -> Self {
+    pub(crate) fn new(config: &CheckedConfig, metrics: &mut Metrics) -> Self {
         let further = config.clusters.iter().cloned();
         let home = (Cluster::home(), config.redis.cluster.clone());
         let clusters = core::iter::once(home).chain(further);
@@ -127,22 +129,22 @@ impl Stores {
         calls: impl IntoIterator<Item = (Call, Kind)>,
         now_ms: u64,
         effects: &mut Effects,
-    ) -> Result<(), NotTaken> {
+    ) -> Result<(), CallRejection> {
         let mut stores = self.all.iter_mut();
         let store = stores.find(|store| store.cluster == *cluster);
-        let store = store.ok_or(NotTaken::Unavailable)?;
+        let store = store.ok_or(CallRejection::Unavailable)?;
         if store.pump.is_full() {
-            return Err(NotTaken::Full);
+            return Err(CallRejection::Full);
         }
         let pass = store.breaker.permit(now_ms);
-        let mut pass = Some(pass.map_err(|_| NotTaken::Unavailable)?);
+        let mut pass = Some(pass.map_err(|_| CallRejection::Unavailable)?);
         let jobs = calls.into_iter().map(|(call, kind)| Job {
             call,
             kind,
             pass: pass.take(),
         });
         let taken = store.pump.enqueue_all(stream, jobs, now_ms, effects);
-        taken.map_err(|Full| NotTaken::Full)
+        taken.map_err(|PumpFull| CallRejection::Full)
     }
 
     /// Reads the map of vehicles.
@@ -155,7 +157,7 @@ impl Stores {
     }
 
     /// What has completed by `now_ms`: of one Redis after the other, and no more than may be answered in one event.
-    pub(crate) fn turn(&mut self, now_ms: u64, effects: &mut Effects) -> Vec<Completed<Job>> {
+    pub(crate) fn flush(&mut self, now_ms: u64, effects: &mut Effects) -> Vec<CompletedBatch<Job>> {
         let mut all = Vec::new();
         for _ in 0..self.all.len() {
             if all.len() >= BATCH_MAX {
@@ -165,7 +167,7 @@ impl Stores {
             let Some(store) = self.all.get_mut(self.first) else {
                 break;
             };
-            let completed = store.pump.turn(now_ms, effects);
+            let completed = store.pump.flush(now_ms, effects);
             store.note(&completed, now_ms);
             all.extend(completed);
             self.first = (self.first + 1) % self.all.len();
@@ -180,7 +182,7 @@ impl Stores {
         reply: Reply,
         now_ms: u64,
         effects: &mut Effects,
-    ) -> Vec<Completed<Job>> {
+    ) -> Vec<CompletedBatch<Job>> {
         let mut stores = self.all.iter_mut();
         // Only one of them knows the batch.
         let Some(store) = stores.find(|store| store.pump.has(batch)) else {
@@ -209,7 +211,7 @@ impl Stores {
 }
 
 impl Store {
-    fn note(&mut self, completed: &[Completed<Job>], now_ms: u64) {
+    fn note(&mut self, completed: &[CompletedBatch<Job>], now_ms: u64) {
         for call in completed {
             let passes = call.requests.iter().filter_map(|pending| pending.job.pass);
             for pass in passes {

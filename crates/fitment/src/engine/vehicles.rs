@@ -2,7 +2,7 @@
 
 use core::mem;
 
-use crate::redis::fit_vehicles::{Head, Known, Tail, call};
+use crate::redis::fit_vehicles::{Head, Tail, VehicleMapVersion, call};
 use crate::redis::keys::VehicleMapKeys;
 use crate::{Offset, VehicleId};
 use hashbrown::HashMap;
@@ -26,7 +26,7 @@ pub(crate) struct Vehicles {
     offsets: HashMap<u32, Offset>,
     /// What is being read, and how far.
     next: HashMap<u32, Offset>,
-    known: Known,
+    known: VehicleMapVersion,
     /// Whether `next` is the map that is answered from, with more at its end.
     is_current: bool,
     /// The head that was read last.
@@ -44,7 +44,7 @@ impl Vehicles {
             is_unanswered: false,
             offsets: HashMap::new(),
             next: HashMap::new(),
-            known: Known::default(),
+            known: VehicleMapVersion::default(),
             is_current: false,
             head: None,
         }
@@ -116,7 +116,7 @@ impl Vehicles {
     }
 
     fn begin_again(&mut self, generation: u64) {
-        self.known = Known {
+        self.known = VehicleMapVersion {
             generation,
             count: 0,
         };

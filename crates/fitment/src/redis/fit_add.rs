@@ -30,7 +30,7 @@ pub struct Change<'a> {
 
 /// The outcome of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Changed {
+pub enum ChangeOutcome {
     /// It is done.
     Done,
     /// Nothing changed: the SKU must be written whole.
@@ -61,11 +61,11 @@ pub fn call(keys: &FitmentKeys, sku: &Sku, change: &Change<'_>) -> Call {
 ///
 /// # Errors
 /// When it is not one of the script.
-pub fn parse(value: &Value) -> Result<Changed, ReplyError> {
+pub fn parse(value: &Value) -> Result<ChangeOutcome, ReplyError> {
     match value {
-        Value::Integer(0) => Ok(Changed::NeedsWhole),
-        Value::Integer(1) => Ok(Changed::Done),
-        Value::Integer(2) => Ok(Changed::Known),
+        Value::Integer(0) => Ok(ChangeOutcome::NeedsWhole),
+        Value::Integer(1) => Ok(ChangeOutcome::Done),
+        Value::Integer(2) => Ok(ChangeOutcome::Known),
         _ => Err(ReplyError {
             script: SCRIPT.name,
         }),

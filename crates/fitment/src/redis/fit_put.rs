@@ -15,15 +15,15 @@ pub static SCRIPT: Script = Script {
 
 /// What happens to an entry whose version is higher than the one that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Newer {
+pub enum NewerEntryPolicy {
     /// It stays: the writer comes late.
     Stays,
     /// It is replaced: SQL, which is the truth, was set back to an earlier state.
     IsReplaced,
 }
 
-impl Newer {
-    pub(crate) fn word(self) -> &'static [u8] {
+impl NewerEntryPolicy {
+    pub(crate) fn label(self) -> &'static [u8] {
         match self {
             Self::Stays => b"keep",
             Self::IsReplaced => b"force",
@@ -32,11 +32,17 @@ impl Newer {
 }
 
 /// The call that writes one SKU whole.
-pub fn call(keys: &FitmentKeys, sku: &Sku, version: u64, newer: Newer, shape: &Shape) -> Call {
+pub fn call(
+    keys: &FitmentKeys,
+    sku: &Sku,
+    version: u64,
+    newer: NewerEntryPolicy,
+    shape: &Shape,
+) -> Call {
     let mut args = Arguments::with_capacity(96 + 12 * shape.len().min(6_000));
     args.push(sku.as_str().as_bytes());
     args.push_decimal(version);
-    args.push(newer.word());
+    args.push(newer.label());
     match shape {
         Shape::None => args.push(b"n"),
         Shape::Set(offsets) => {

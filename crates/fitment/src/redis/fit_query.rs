@@ -3,7 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::check::Stored;
+use crate::check::StoredAnswer;
 use crate::{Offset, Plan, Sku};
 use weir_base::resp::{Arguments, Value};
 
@@ -86,7 +86,7 @@ pub fn parse(
     replies: &[Value],
     vehicles: usize,
     skus: usize,
-) -> Result<Vec<Stored>, ReplyError> {
+) -> Result<Vec<StoredAnswer>, ReplyError> {
     let (script, calls) = match plan {
         Plan::Directory => (&SCRIPT, 1),
         Plan::Bitmaps => (&BITMAPS, vehicles),
@@ -103,30 +103,30 @@ pub fn parse(
     })
 }
 
-fn of_reply(reply: &Value, vehicles: usize, skus: usize) -> Option<Vec<Stored>> {
+fn of_reply(reply: &Value, vehicles: usize, skus: usize) -> Option<Vec<StoredAnswer>> {
     let masks = 1_u8.checked_shl(u32::try_from(vehicles).ok()?)?;
     let one = |byte: &u8| match byte {
-        b'-' => Some(Stored::Absent),
-        b'!' => Some(Stored::Lost),
+        b'-' => Some(StoredAnswer::Absent),
+        b'!' => Some(StoredAnswer::Lost),
         _ => byte
             .checked_sub(b'@')
             .filter(|fits| *fits < masks)
-            .map(Stored::Known),
+            .map(StoredAnswer::Known),
     };
     let text = text(reply).filter(|text| text.len() == skus)?;
     text.iter().map(one).collect()
 }
 
 /// One SKU, of which each vehicle's reply says whether it fits. A bitmap that is missing makes all of it unknown.
-fn joined(all: &[Vec<Stored>], sku: usize) -> Stored {
+fn joined(all: &[Vec<StoredAnswer>], sku: usize) -> StoredAnswer {
     let mut fits = 0;
     for (vehicle, reply) in all.iter().enumerate() {
         match reply.get(sku) {
-            Some(Stored::Known(fits_one)) => fits |= fits_one << vehicle,
-            other => return other.copied().unwrap_or(Stored::Absent),
+            Some(StoredAnswer::Known(fits_one)) => fits |= fits_one << vehicle,
+            other => return other.copied().unwrap_or(StoredAnswer::Absent),
         }
     }
-    Stored::Known(fits)
+    StoredAnswer::Known(fits)
 }
 
 #[cfg(test)]
@@ -137,7 +137,11 @@ mod tests {
     fn only_what_the_scripts_say_is_read() {
         let bulk = |text: &str| Value::Bulk(text.into());
         let read = |text| parse(Plan::Directory, &[bulk(text)], 2, 3);
-        let expected = [Stored::Known(3), Stored::Absent, Stored::Lost];
+        let expected = [
+            StoredAnswer::Known(3),
+            StoredAnswer::Absent,
+            StoredAnswer::Lost,
+        ];
         assert_eq!(read("C-!").unwrap(), expected);
         for bad in ["", "C-", "C-!@", "D@@", "?@@", "a@@"] {
             assert!(read(bad).is_err(), "{bad}");
@@ -145,7 +149,11 @@ mod tests {
         assert!(parse(Plan::Directory, &[Value::Null], 2, 3).is_err());
         assert!(parse(Plan::Directory, &[], 1, 0).is_err());
         let bitmaps = |texts: [&str; 2]| parse(Plan::Bitmaps, &texts.map(bulk), 2, 3);
-        let expected = [Stored::Known(2), Stored::Absent, Stored::Absent];
+        let expected = [
+            StoredAnswer::Known(2),
+            StoredAnswer::Absent,
+            StoredAnswer::Absent,
+        ];
         assert_eq!(bitmaps(["@-A", "A@-"]).unwrap(), expected);
         assert!(bitmaps(["@-A", "A@"]).is_err());
     }

@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::{Cluster, Place, Sku, Spu};
+use crate::{Cluster, Placement, Sku, Spu};
 use weir_base::resp::{Arguments, Value};
 
 use crate::redis::keys::RouteBucket;
@@ -22,7 +22,7 @@ pub struct Route {
     /// Of which version it is.
     pub version: u64,
     /// Where the SKU is; `None`: nowhere any more.
-    pub place: Option<Place>,
+    pub place: Option<Placement>,
 }
 
 /// The calls that ask for routes, each with the indices of the SKUs that it asks for: the order of its reply. They go to the
@@ -30,7 +30,7 @@ pub struct Route {
 pub fn calls<'a>(prefix: &str, skus: impl IntoIterator<Item = &'a Sku>) -> Vec<(Call, Vec<usize>)> {
     let mut by_tag = BTreeMap::<u64, (Call, Vec<usize>)>::new();
     for (index, sku) in skus.into_iter().enumerate() {
-        let bucket = RouteBucket::of(sku);
+        let bucket = RouteBucket::for_sku(sku);
         let (call, indices) = by_tag.entry(bucket.tag).or_insert_with(|| {
             let (keys, args) = (Arguments::default(), Arguments::default());
             let script = &SCRIPT;
@@ -65,7 +65,7 @@ pub fn read(text: &[u8]) -> Option<Route> {
     let version = digits(words.next()?)?;
     let place = match words.next() {
         None => None,
-        Some(cluster) => Some(Place {
+        Some(cluster) => Some(Placement {
             cluster: Cluster::new(core::str::from_utf8(cluster).ok()?)?,
             spu: Spu::new(words.next()?).ok()?,
         }),

@@ -3,10 +3,10 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::{Place, Sku};
+use crate::{Placement, Sku};
 use weir_base::resp::{Arguments, Value};
 
-use crate::redis::fit_put::Newer;
+use crate::redis::fit_put::NewerEntryPolicy;
 use crate::redis::keys::RouteBucket;
 use weir_scripts::reply::unsigned;
 use weir_scripts::{Call, ReplyError, Script};
@@ -25,16 +25,16 @@ pub struct NewRoute<'a> {
     /// Of which version: an older one changes nothing.
     pub version: u64,
     /// Where; `None`: nowhere any more.
-    pub place: Option<&'a Place>,
+    pub place: Option<&'a Placement>,
 }
 
 /// The calls that write routes. They go to the home cluster.
 pub fn calls<'a>(
     prefix: &str,
-    newer: Newer,
+    newer: NewerEntryPolicy,
     routes: impl IntoIterator<Item = NewRoute<'a>>,
 ) -> Vec<Call> {
-    of(prefix, newer.word(), routes)
+    of(prefix, newer.label(), routes)
 }
 
 /// The calls that take routes away, up to these versions. They go to the home cluster.
@@ -59,7 +59,7 @@ fn of<'a>(
         place,
     } in routes
     {
-        let bucket = RouteBucket::of(sku);
+        let bucket = RouteBucket::for_sku(sku);
         let call = by_tag.entry(bucket.tag).or_insert_with(|| Call {
             script: &SCRIPT,
             keys: Arguments::default(),

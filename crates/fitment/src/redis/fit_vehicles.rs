@@ -20,7 +20,7 @@ pub const ID_LEN: u32 = 4;
 
 /// What a gateway knows of the map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct VehicleMapVersion {
     /// The generation; 0: it knows none.
     pub generation: u64,
     /// How many vehicles of it, from offset 1.
@@ -49,7 +49,7 @@ pub struct Tail {
 }
 
 /// The call that reads the head, and up to `vehicles_max` of what is not known.
-pub fn call(keys: &VehicleMapKeys, known: Known, vehicles_max: u32) -> Call {
+pub fn call(keys: &VehicleMapKeys, known: VehicleMapVersion, vehicles_max: u32) -> Call {
     let segment = known.count / SEGMENT_LEN;
     let begin = known.count % SEGMENT_LEN;
     let vehicles = vehicles_max.min(SEGMENT_LEN - begin);

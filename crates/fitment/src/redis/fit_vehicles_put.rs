@@ -17,7 +17,7 @@ pub static SCRIPT: Script = Script {
 
 /// Vehicles in the order of their offsets, all of one segment.
 #[derive(Clone, Copy, Debug)]
-pub struct Piece<'a> {
+pub struct MapPiece<'a> {
     /// How many stand before them.
     pub before: u32,
     /// They; `None`: one that was retired.
@@ -26,7 +26,7 @@ pub struct Piece<'a> {
 
 /// Its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
+pub enum VehiclesPutOutcome {
     /// It is written.
     Done,
     /// A newer generation is there.
@@ -36,7 +36,12 @@ pub enum Written {
 }
 
 /// The call that writes a piece of one generation; of all pieces of it, the last names the head.
-pub fn call(keys: &VehicleMapKeys, generation: u64, piece: Piece<'_>, head: Option<Head>) -> Call {
+pub fn call(
+    keys: &VehicleMapKeys,
+    generation: u64,
+    piece: MapPiece<'_>,
+    head: Option<Head>,
+) -> Call {
     let (segment, begin) = (piece.before / SEGMENT_LEN, piece.before % SEGMENT_LEN);
     let number = |vehicle: &Option<VehicleId>| vehicle.map_or(0, VehicleId::number).to_be_bytes();
     let bytes: Vec<u8> = piece.vehicles.iter().flat_map(number).collect();
@@ -65,11 +70,11 @@ pub fn call(keys: &VehicleMapKeys, generation: u64, piece: Piece<'_>, head: Opti
 ///
 /// # Errors
 /// When it is not one of the script.
-pub fn parse(value: &Value) -> Result<Written, ReplyError> {
+pub fn parse(value: &Value) -> Result<VehiclesPutOutcome, ReplyError> {
     match value {
-        Value::Integer(0) => Ok(Written::Superseded),
-        Value::Integer(1) => Ok(Written::Done),
-        Value::Integer(2) => Ok(Written::Hole),
+        Value::Integer(0) => Ok(VehiclesPutOutcome::Superseded),
+        Value::Integer(1) => Ok(VehiclesPutOutcome::Done),
+        Value::Integer(2) => Ok(VehiclesPutOutcome::Hole),
         _ => Err(ReplyError {
             script: SCRIPT.name,
         }),

@@ -23,7 +23,7 @@ pub const SKUS_MAX: usize = 20;
 
 /// What Redis has of one SKU.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum StoredSku {
     /// Nothing, and no mark.
     Nothing,
     /// A mark that it was dropped.
@@ -68,10 +68,10 @@ pub fn call<'a>(keys: &FitmentKeys, skus: impl IntoIterator<Item = &'a Sku>) -> 
 ///
 /// # Errors
 /// When it is not one of the script.
-pub fn parse(value: &Value, skus: usize) -> Result<Vec<Kept>, ReplyError> {
+pub fn parse(value: &Value, skus: usize) -> Result<Vec<StoredSku>, ReplyError> {
     let pairs = array(value).filter(|texts| texts.len() == 2 * skus);
     let kept = |pair: &[Value]| match pair {
-        [entry, digests] => kept(text(entry)?, core::str::from_utf8(text(digests)?).ok()?),
+        [entry, digests] => parse_sku(text(entry)?, core::str::from_utf8(text(digests)?).ok()?),
         _ => None,
     };
     let all = pairs.and_then(|texts| texts.chunks(2).map(kept).collect());
@@ -80,9 +80,9 @@ pub fn parse(value: &Value, skus: usize) -> Result<Vec<Kept>, ReplyError> {
     })
 }
 
-fn kept(entry: &[u8], digests: &str) -> Option<Kept> {
+fn parse_sku(entry: &[u8], digests: &str) -> Option<StoredSku> {
     let Some((kind, rest)) = entry.split_first() else {
-        return Some(Kept::Nothing);
+        return Some(StoredSku::Nothing);
     };
     let mut rest = Numbers(rest);
     let version = rest.number()?;
@@ -91,7 +91,7 @@ fn kept(entry: &[u8], digests: &str) -> Option<Kept> {
         digest => Some(digest.into()),
     });
     let parts = match kind {
-        b'd' => return Some(Kept::Dropped { version }),
+        b'd' => return Some(StoredSku::Dropped { version }),
         b'n' => Parts::None,
         b's' => Parts::Set(digests.next()?),
         b'b' => {
@@ -107,7 +107,7 @@ fn kept(entry: &[u8], digests: &str) -> Option<Kept> {
     };
     rest.take()
         .is_none()
-        .then_some(Kept::Relations { version, parts })
+        .then_some(StoredSku::Relations { version, parts })
 }
 
 impl Parts {
@@ -151,10 +151,10 @@ mod tests {
 
     #[test]
     fn only_entries_are_read() {
-        let read = |entry: &str, digests: &str| kept(entry.as_bytes(), digests);
-        assert_eq!(read("", ""), Some(Kept::Nothing));
-        assert_eq!(read("d7", ""), Some(Kept::Dropped { version: 7 }));
-        let Some(Kept::Relations { version: 3, parts }) = read("b3,0,12,", "aa,") else {
+        let read = |entry: &str, digests: &str| parse_sku(entry.as_bytes(), digests);
+        assert_eq!(read("", ""), Some(StoredSku::Nothing));
+        assert_eq!(read("d7", ""), Some(StoredSku::Dropped { version: 7 }));
+        let Some(StoredSku::Relations { version: 3, parts }) = read("b3,0,12,", "aa,") else {
             panic!("no bitmaps");
         };
         assert_eq!(

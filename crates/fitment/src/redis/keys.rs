@@ -50,7 +50,7 @@ pub struct RouteBucket {
 
 impl RouteBucket {
     /// That of `sku`.
-    pub fn of(sku: &Sku) -> Self {
+    pub fn for_sku(sku: &Sku) -> Self {
         let hash = stable_hash(sku.as_str().as_bytes());
         Self {
             tag: hash % ROUTE_TAGS,
@@ -128,16 +128,17 @@ mod tests {
         assert!((0..99).all(|number| RouteBucket::nth(number * 977).number() == number * 977));
         assert_eq!(all.len() as u64, ROUTE_TAGS * ROUTE_BUCKETS);
         assert!(
-            (0..99_u32).all(|n| all.contains(&RouteBucket::of(&Sku::new(format!("{n}")).unwrap())))
+            (0..99_u32)
+                .all(|n| all.contains(&RouteBucket::for_sku(&Sku::new(format!("{n}")).unwrap())))
         );
     }
 
     #[test]
     fn routes_spread_and_stay_where_they_are() {
-        let of = |name: &str| RouteBucket::of(&Sku::new(name).unwrap()).key("w");
+        let of = |name: &str| RouteBucket::for_sku(&Sku::new(name).unwrap()).key("w");
         assert_eq!(of("100012043978"), b"w:fit:route:{8}:14170");
         let tags: BTreeSet<u64> = (0..200_u32)
-            .map(|number| RouteBucket::of(&Sku::new(format!("{number}")).unwrap()).tag)
+            .map(|number| RouteBucket::for_sku(&Sku::new(format!("{number}")).unwrap()).tag)
             .collect();
         assert_eq!(tags.len() as u64, ROUTE_TAGS);
     }

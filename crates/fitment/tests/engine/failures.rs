@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use weir_fitment::Spu;
-use weir_fitment::model::Lost;
+use weir_fitment::model::LostKey;
 
 use crate::host::{Host, home, question, sku};
 
@@ -15,7 +15,7 @@ fn shop() -> Host {
 }
 
 #[test]
-fn while_redis_does_not_answer_nobody_is_told_that_something_fits() {
+fn nothing_fits_while_redis_is_silent() {
     let mut host = shop();
     let stream = host.ask(&question(&[1], &["S1"]));
     host.tick();
@@ -62,7 +62,7 @@ fn refusals_of_redis_open_the_breaker() {
 }
 
 #[test]
-fn when_redis_cannot_be_reached_the_circuit_breaker_spares_the_wait() {
+fn circuit_breaker_avoids_waiting_when_redis_is_unreachable() {
     let mut host = shop();
     host.is_connected = false;
     for _ in 0..100 {
@@ -97,7 +97,7 @@ fn one_call_of_several_fails_the_question_once() {
 
 #[test]
 fn a_lost_key_is_not_an_answer() {
-    for lost in [Lost::Set(sku("S1")), Lost::Directory] {
+    for lost in [LostKey::Set(sku("S1")), LostKey::Directory] {
         let mut host = shop();
         let product = ("home".to_owned(), Spu::new("P1").unwrap());
         host.redis.products.get_mut(&product).unwrap().lose(&lost);
@@ -125,7 +125,7 @@ fn before_the_map_of_vehicles_is_read_the_origin_is_asked() {
     assert!(
         host.log
             .iter()
-            .any(|line| line.contains("no map of vehicles"))
+            .any(|line| line.contains("cannot read the vehicle map"))
     );
     host.map(1, 10);
     host.learn();

@@ -7,11 +7,11 @@ use serde_json::Value as Json;
 use weir_engine::config::parse;
 use weir_engine::event::{PlainEnd, PlainRequest};
 use weir_engine::pump::BATCH_MAX;
-use weir_engine::redis::{Failure, Reply, Unknown};
+use weir_engine::redis::{Failure, Reply, UnknownFailure};
 use weir_engine::{Answer, BatchId, Effect, Effects, Engine, Event, Headers, StreamId};
 use weir_fitment::engine::Fitment;
-use weir_fitment::engine::config::{Checked, Config};
-use weir_fitment::{Cluster, Offset, Place, Sku, Spu, VehicleId};
+use weir_fitment::engine::config::{CheckedConfig, Config};
+use weir_fitment::{Cluster, Offset, Placement, Sku, Spu, VehicleId};
 
 use crate::redis::Redis;
 
@@ -52,8 +52,8 @@ pub fn sku(name: &str) -> Sku {
     Sku::new(name).unwrap()
 }
 
-pub fn home(spu: &str) -> Place {
-    Place {
+pub fn home(spu: &str) -> Placement {
+    Placement {
         cluster: Cluster::home(),
         spu: Spu::new(spu).unwrap(),
     }
@@ -95,7 +95,7 @@ impl Host {
 
     /// A host whose engine knows nothing yet.
     pub fn unaware(config: &str) -> Self {
-        let config: Checked = parse::<Config>(config.as_bytes())
+        let config: CheckedConfig = parse::<Config>(config.as_bytes())
             .and_then(Config::checked)
             .unwrap();
         let further = config.clusters.iter().map(|(name, _)| name.to_string());
@@ -130,7 +130,7 @@ impl Host {
     }
 
     /// A SKU fits the vehicles with these offsets, and no others.
-    pub fn put(&mut self, name: &str, place: &Place, fits: &[u32]) {
+    pub fn put(&mut self, name: &str, place: &Placement, fits: &[u32]) {
         self.next_version += 1;
         self.redis
             .put(self.next_version, &sku(name), place, &offsets(fits));
@@ -223,7 +223,7 @@ impl Host {
     /// No reply to a call arrives.
     pub fn lose(&mut self, batch: BatchId) {
         self.calls.remove(&batch).unwrap();
-        self.end_call(batch, Err(Failure::Unknown(Unknown::Timeout)));
+        self.end_call(batch, Err(Failure::Unknown(UnknownFailure::Timeout)));
     }
 
     /// A call is answered with this.

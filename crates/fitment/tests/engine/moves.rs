@@ -4,9 +4,9 @@
 //! The writer writes the new place, turns the route, and drops the old place; it may die after any step and begin again. The
 //! reader takes the route that it remembers or reads it, asks there, and where the SKU is absent reads the route once more.
 
-use weir_fitment::check::Stored;
+use weir_fitment::check::StoredAnswer;
 use weir_fitment::model::{Product, Routes};
-use weir_fitment::{Answer, Cluster, Offset, Place, Plan, Shape, Sku, Spu};
+use weir_fitment::{Answer, Cluster, Offset, Placement, Plan, Shape, Sku, Spu};
 
 /// Whom the parts fit: this one before the change and after it, that one only after it.
 const ALWAYS: u32 = 3;
@@ -18,11 +18,11 @@ fn sku() -> Sku {
 
 fn shape(numbers: &[u32]) -> Shape {
     let offsets: Vec<Offset> = numbers.iter().filter_map(|n| Offset::new(*n)).collect();
-    Shape::of(Plan::Directory, &offsets, 2)
+    Shape::from_offsets(Plan::Directory, &offsets, 2)
 }
 
-fn place(index: usize) -> Place {
-    Place {
+fn place(index: usize) -> Placement {
+    Placement {
         cluster: Cluster::home(),
         spu: Spu::new(format!("P{index}")).unwrap(),
     }
@@ -66,7 +66,7 @@ impl Store {
         (0..2).find(|index| place_name(*index) == name.as_str())
     }
 
-    fn ask(&self, index: usize) -> Stored {
+    fn ask(&self, index: usize) -> StoredAnswer {
         let vehicles = [ALWAYS, LATER].map(|number| Offset::new(number).unwrap());
         self.products[index].query(&vehicles, &sku())
     }
@@ -81,7 +81,7 @@ fn place_name(index: usize) -> String {
 struct Reader {
     route: Option<usize>,
     looks: u8,
-    told: Option<Stored>,
+    told: Option<StoredAnswer>,
 }
 
 impl Reader {
@@ -92,7 +92,7 @@ impl Reader {
                 self.looks += 1;
             }
             Some(index) => match store.ask(index) {
-                Stored::Absent if self.looks < 2 => self.route = None,
+                StoredAnswer::Absent if self.looks < 2 => self.route = None,
                 told => self.told = Some(told),
             },
         }
@@ -137,7 +137,7 @@ fn check(writes: &[(u64, u8)]) {
     let mut end = Store::new();
     writes.iter().for_each(|write| end.write(*write));
     assert_eq!(end.route(), Some(1));
-    assert_eq!(end.ask(0), Stored::Absent);
+    assert_eq!(end.ask(0), StoredAnswer::Absent);
 }
 
 #[test]
@@ -163,20 +163,27 @@ fn two_writers_of_one_move_and_of_a_change_in_it_do_no_harm() {
         check(&writes);
         let mut end = Store::new();
         writes.iter().for_each(|write| end.write(*write));
-        assert_eq!(end.ask(1), Stored::Known(0b11), "the later version counts");
+        assert_eq!(
+            end.ask(1),
+            StoredAnswer::Known(0b11),
+            "the later version counts"
+        );
     }
 }
 
 /// One that was stopped before it wrote, and goes on long after the move.
 #[test]
-fn what_is_older_and_comes_late_does_not_bring_the_old_place_back() {
+fn late_older_entry_does_not_restore_old_placement() {
     let mut store = Store::new();
     for step in 0..3 {
         store.write((2, step));
     }
     assert!(!store.products[0].put(&sku(), 1, false, &shape(&[ALWAYS])));
     assert!(!store.routes.put(&sku(), 1, false, Some(place(0))));
-    assert_eq!((store.route(), store.ask(0)), (Some(1), Stored::Absent));
+    assert_eq!(
+        (store.route(), store.ask(0)),
+        (Some(1), StoredAnswer::Absent)
+    );
 }
 
 fn orders_of(a: &[(u64, u8)], b: &[(u64, u8)]) -> Vec<Vec<(u64, u8)>> {

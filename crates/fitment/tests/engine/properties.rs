@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use serde_json::Value as Json;
 use weir_engine::StreamId;
-use weir_fitment::model::Lost;
-use weir_fitment::{Place, Spu};
+use weir_fitment::model::LostKey;
+use weir_fitment::{Placement, Spu};
 
 use crate::host::{Host, home, question, sku};
 
@@ -56,7 +56,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// What a question may be answered: all that was true of a SKU from its asking on.
-struct Asked {
+struct OpenQuestion {
     vehicles: Vec<u32>,
     skus: Vec<usize>,
     /// By SKU.
@@ -66,8 +66,8 @@ struct Asked {
 struct World {
     host: Host,
     fits: Vec<BTreeSet<u32>>,
-    places: Vec<Place>,
-    asked: BTreeMap<StreamId, Asked>,
+    places: Vec<Placement>,
+    asked: BTreeMap<StreamId, OpenQuestion>,
     gone: BTreeSet<StreamId>,
 }
 
@@ -108,7 +108,7 @@ impl World {
                 let place = &self.places[*number];
                 let key = ("home".to_owned(), place.spu.clone());
                 if let Some(product) = self.host.redis.products.get_mut(&key) {
-                    product.lose(&Lost::Set(sku(&name(*number))));
+                    product.lose(&LostKey::Set(sku(&name(*number))));
                 }
             }
             Step::LoseRoutes => self.host.redis.routes = Default::default(),
@@ -142,7 +142,7 @@ impl World {
         let names: Vec<String> = skus.iter().map(|number| name(*number)).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let truths = self.fits.iter().map(|fits| BTreeSet::from([fits.clone()]));
-        let asked = Asked {
+        let asked = OpenQuestion {
             vehicles: vehicles.to_vec(),
             skus: skus.to_vec(),
             truths: truths.collect(),
@@ -192,7 +192,7 @@ impl World {
     }
 }
 
-impl Asked {
+impl OpenQuestion {
     /// All answers of one SKU are of one moment.
     fn check_sku(&self, number: usize, answers: &Json) {
         let answers: Vec<&str> = answers

@@ -1,7 +1,7 @@
 //! What questions and requests for pages are answered.
 
 use serde_json::json;
-use weir_fitment::{Cluster, Place, Spu};
+use weir_fitment::{Cluster, Placement, Spu};
 
 use crate::host::{Host, home, question, sku};
 
@@ -69,7 +69,7 @@ fn a_product_that_has_moved_is_found_where_it_is_now() {
 }
 
 #[test]
-fn what_redis_does_not_know_goes_on_to_the_origin_and_only_so_often() {
+fn question_unknown_to_redis_goes_to_origin_at_limited_rate() {
     let mut host = shop();
     let body = question(&[1], &["S1", "S9"]);
     for _ in 0..3 {
@@ -114,7 +114,7 @@ fn a_sku_that_is_gone_is_unknown_without_asking_anybody() {
 fn products_of_other_clusters_are_asked_there() {
     let config = r#"{"redis":{},"clusters":{"own":"redis_own"}}"#;
     let mut host = Host::with(config);
-    let own = Place {
+    let own = Placement {
         cluster: Cluster::new("own").unwrap(),
         spu: Spu::new("P1").unwrap(),
     };

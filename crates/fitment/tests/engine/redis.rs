@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use weir_base::resp::{Value, decode};
-use weir_fitment::check::Stored;
+use weir_fitment::check::StoredAnswer;
 use weir_fitment::model::{Map, Product, Routes};
 use weir_fitment::redis::{fit_browse, fit_query, fit_route, fit_vehicles};
-use weir_fitment::{Cluster, Offset, Place, Plan, Shape, Sku, Spu, VehicleId};
+use weir_fitment::{Cluster, Offset, Placement, Plan, Shape, Sku, Spu, VehicleId};
 
 /// What all of them hold.
 #[derive(Default)]
@@ -22,9 +22,9 @@ pub struct Redis {
 
 impl Redis {
     /// Puts a SKU there, and its route.
-    pub fn put(&mut self, version: u64, sku: &Sku, place: &Place, offsets: &[Offset]) {
+    pub fn put(&mut self, version: u64, sku: &Sku, place: &Placement, offsets: &[Offset]) {
         let key = (place.cluster.to_string(), place.spu.clone());
-        let shape = Shape::of(Plan::Directory, offsets, 0);
+        let shape = Shape::from_offsets(Plan::Directory, offsets, 0);
         let product = self.products.entry(key).or_default();
         assert!(product.put(sku, version, false, &shape));
         self.routes.put(sku, version, false, Some(place.clone()));
@@ -91,10 +91,12 @@ impl Redis {
         let stored = |sku: &&str| {
             let sku = Sku::new(sku).unwrap();
             let product = self.products.get(&product);
-            match product.map_or(Stored::Absent, |product| product.query(&vehicles, &sku)) {
-                Stored::Known(fits) => char::from(b'@' + fits),
-                Stored::Absent => '-',
-                Stored::Lost => '!',
+            match product.map_or(StoredAnswer::Absent, |product| {
+                product.query(&vehicles, &sku)
+            }) {
+                StoredAnswer::Known(fits) => char::from(b'@' + fits),
+                StoredAnswer::Absent => '-',
+                StoredAnswer::Lost => '!',
             }
         };
         let text: String = args[count + 1..].iter().map(stored).collect();

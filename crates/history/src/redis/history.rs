@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::{Loaded, Owner, Sku, ViewedProduct};
+use crate::{LoadedLists, Owner, Sku, ViewedProduct};
 use weir_base::resp::{Arguments, Value};
 
 use weir_scripts::reply::{array, text};
@@ -32,7 +32,7 @@ pub struct Active<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {
     /// How far it is loaded.
-    pub loaded: Loaded,
+    pub loaded: LoadedLists,
     /// Which list it is, until its keys are lost or expire: see `history_fill.lua`.
     pub generation: String,
     /// The views, the newest first.
@@ -55,14 +55,14 @@ pub(crate) fn list(value: &Value) -> Option<List> {
         return None;
     };
     let loaded = match text(loaded)? {
-        b"n" => Loaded::Nothing,
-        b"r" => Loaded::Removals,
-        b"a" => Loaded::All,
+        b"n" => LoadedLists::Nothing,
+        b"r" => LoadedLists::Removals,
+        b"a" => LoadedLists::All,
         _ => return None,
     };
     let generation = core::str::from_utf8(text(generation)?).ok()?.into();
     let pairs = array(views)?.chunks(2);
-    let views = pairs.map(seen).collect::<Option<_>>()?;
+    let views = pairs.map(viewed_product).collect::<Option<_>>()?;
     Some(List {
         loaded,
         generation,
@@ -70,7 +70,7 @@ pub(crate) fn list(value: &Value) -> Option<List> {
     })
 }
 
-fn seen(pair: &[Value]) -> Option<ViewedProduct> {
+fn viewed_product(pair: &[Value]) -> Option<ViewedProduct> {
     let [sku, at_ms] = pair else {
         return None;
     };
@@ -99,7 +99,7 @@ mod tests {
             ]))
         };
         let read = reply("a", &["7", "1700000000000"]).unwrap();
-        assert_eq!(read.loaded, Loaded::All);
+        assert_eq!(read.loaded, LoadedLists::All);
         assert_eq!(read.views[0].sku.as_str(), "7");
         assert_eq!(read.views[0].at_ms, 1_700_000_000_000);
         for (loaded, views) in [

@@ -33,7 +33,7 @@ pub struct NewGeneration<'a> {
 
 /// What Redis says to who asks for a count.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Counted {
+pub enum CountReply {
     /// So many.
     Known(u64),
     /// Nobody knows: the list tells.
@@ -74,9 +74,9 @@ pub fn parse(value: &Value) -> Result<List, ReplyError> {
 ///
 /// # Errors
 /// When the reply is not one of the script.
-pub fn parse_count(value: &Value) -> Result<Counted, ReplyError> {
+pub fn parse_count(value: &Value) -> Result<CountReply, ReplyError> {
     match unsigned::<u64>(value) {
-        Some(count) => Ok(Counted::Known(count)),
-        None => parse(value).map(Counted::Unknown),
+        Some(count) => Ok(CountReply::Known(count)),
+        None => parse(value).map(CountReply::Unknown),
     }
 }

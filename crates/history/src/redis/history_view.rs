@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::{Viewed, ViewedProduct};
+use crate::{ViewOutcome, ViewedProduct};
 use weir_base::resp::{Arguments, Value};
 
 use crate::redis::history::{Active, Change, push_pairs};
@@ -40,11 +40,11 @@ pub fn call(
 ///
 /// # Errors
 /// When the reply is not one of the script.
-pub fn parse(value: &Value, views: usize) -> Result<Vec<Viewed>, ReplyError> {
+pub fn parse(value: &Value, views: usize) -> Result<Vec<ViewOutcome>, ReplyError> {
     let outcome = |value: &Value| match integer(value)? {
-        0 => Some(Viewed::Removed),
-        1 => Some(Viewed::Latest),
-        2 => Some(Viewed::Known),
+        0 => Some(ViewOutcome::Removed),
+        1 => Some(ViewOutcome::Latest),
+        2 => Some(ViewOutcome::Known),
         _ => None,
     };
     let all = array(value).filter(|values| values.len() == views);

@@ -61,7 +61,7 @@ impl HistoryKeys {
 
 /// The set of owners of one slot who were active on one day of UTC, counted from the epoch.
 pub fn history_active(prefix: &str, tags: &Tags, day: u64, slot: u16) -> Vec<u8> {
-    format!("{prefix}:h:active:{day}:{{{}}}", tags.of(slot)).into_bytes()
+    format!("{prefix}:h:active:{day}:{{{}}}", tags.tag(slot)).into_bytes()
 }
 
 /// The set that notes `owner` as active on that day: of the slot of its list.
@@ -71,7 +71,7 @@ pub fn history_active_of(prefix: &str, tags: &Tags, day: u64, owner: &Owner) -> 
 
 /// How far the views of each log are on the node that has this slot: a hash, position by source.
 pub fn history_mark(prefix: &str, tags: &Tags, slot: u16) -> Vec<u8> {
-    format!("{prefix}:h:mark:{{{}}}", tags.of(slot)).into_bytes()
+    format!("{prefix}:h:mark:{{{}}}", tags.tag(slot)).into_bytes()
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use weir_history::list::merge;
-use weir_history::{Loaded, Removals, Sku, ViewedProduct};
+use weir_history::{LoadedLists, Removals, Sku, ViewedProduct};
 
-use super::world::{Fold, Load, Owner, Process, Then, ThenFolded, View, World};
+use super::world::{Fold, ListFollowUp, Load, Owner, Process, ThenFolded, View, World};
 
 impl World {
     pub fn step(&mut self, process: Process) -> Option<Process> {
@@ -35,7 +35,7 @@ impl World {
         Some(Process::Replay { next: next + 1 })
     }
 
-    pub fn load(&mut self, mut load: Load, then: Then) -> Option<Process> {
+    pub fn load(&mut self, mut load: Load, then: ListFollowUp) -> Option<Process> {
         let (owner, max) = (load.owner, self.max);
         if load.generation.is_none() {
             load.must_not = self.told.get(&owner).cloned().unwrap_or_default();
@@ -47,8 +47,8 @@ impl World {
             let told = self.hot(owner).read(&name);
             load.generation = told.generation;
             let is_full = told.views.len() >= max;
-            let is_ready =
-                told.loaded == Loaded::All || (told.loaded == Loaded::Removals && is_full);
+            let is_ready = told.loaded == LoadedLists::All
+                || (told.loaded == LoadedLists::Removals && is_full);
             return match is_ready {
                 true => self.then(load, told.views, then),
                 false => Some(Process::Load(load, then)),
@@ -70,7 +70,7 @@ impl World {
             .fill(generation.as_deref(), &removals, Some(&cold), max);
         match filled.loaded {
             // The list was lost meanwhile.
-            Loaded::Nothing => Some(Process::Load(Load::new(owner), then)),
+            LoadedLists::Nothing => Some(Process::Load(Load::new(owner), then)),
             _ => self.then(load, filled.views, then),
         }
     }
@@ -87,13 +87,18 @@ impl World {
         own.map(|view| view.seen.clone()).collect()
     }
 
-    pub fn then(&mut self, load: Load, views: Vec<ViewedProduct>, then: Then) -> Option<Process> {
+    pub fn then(
+        &mut self,
+        load: Load,
+        views: Vec<ViewedProduct>,
+        then: ListFollowUp,
+    ) -> Option<Process> {
         let owner = load.owner;
         self.check_shown(&load, &views);
         let newest_ms = views.first().map_or(0, |seen| seen.at_ms);
         match then {
-            Then::Show => None,
-            Then::Delete(sku) => {
+            ListFollowUp::Show => None,
+            ListFollowUp::Delete(sku) => {
                 let known = views.iter().find(|seen| seen.sku == sku);
                 let at_ms = known.map_or(self.now, |seen| seen.at_ms.max(self.now));
                 Some(Process::Remove(
@@ -103,14 +108,16 @@ impl World {
                     None,
                 ))
             }
-            Then::Clear => Some(Process::Remove(
+            ListFollowUp::Clear => Some(Process::Remove(
                 owner,
                 vec![],
                 Some(newest_ms.max(self.now)),
                 None,
             )),
-            Then::Join(_) if views.is_empty() => None,
-            Then::Join(to) => Some(Process::Fold(Fold::new(to, views, ThenFolded::Give(owner)))),
+            ListFollowUp::Join(_) if views.is_empty() => None,
+            ListFollowUp::Join(to) => {
+                Some(Process::Fold(Fold::new(to, views, ThenFolded::Give(owner))))
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_history::list::merge;
 use weir_history::model::Hot;
-use weir_history::{Loaded, Removals, Sku, Viewed, ViewedProduct};
+use weir_history::{LoadedLists, Removals, Sku, ViewOutcome, ViewedProduct};
 
 const USERS: u64 = 2;
 /// Rounds of a join, as the origin makes them: enough for all products that there are.
@@ -67,7 +67,7 @@ pub enum Process {
     Replay {
         next: usize,
     },
-    Load(Load, Then),
+    Load(Load, ListFollowUp),
     Remove(Owner, Vec<ViewedProduct>, Option<u64>, Option<u64>),
     Fold(Fold),
     Give {
@@ -94,7 +94,7 @@ pub struct Load {
 }
 
 /// The result of reading a list.
-pub enum Then {
+pub enum ListFollowUp {
     Show,
     Delete(Sku),
     Clear,
@@ -166,10 +166,10 @@ impl World {
         let covered = self.told.get(&view.owner);
         let was_told = covered.is_some_and(|removals| removals.cover(&view.seen));
         // Redis may know less, if its list is not loaded; then nobody is shown it.
-        if was_told && outcome == [Viewed::Latest] {
+        if was_told && outcome == [ViewOutcome::Latest] {
             assert_eq!(
                 self.hot(view.owner).loaded(),
-                Loaded::Nothing,
+                LoadedLists::Nothing,
                 "came back: {view:?}"
             );
         }
@@ -194,7 +194,7 @@ impl World {
             0..=24 => self.append(),
             25..=44 => self.handle(),
             45..=49 => self.redeliver(),
-            50..=53 => self.begin_load(Then::Show),
+            50..=53 => self.begin_load(ListFollowUp::Show),
             54..=56 => self.begin_remove(),
             57..=58 => self.begin_join(),
             59..=61 => self.begin_fold(),
@@ -234,10 +234,10 @@ impl World {
         }
     }
 
-    pub fn begin_load(&mut self, then: Then) {
+    pub fn begin_load(&mut self, then: ListFollowUp) {
         let owner = match then {
-            Then::Delete(_) | Then::Clear => self.any_user(),
-            Then::Join(Owner::User(number)) => Owner::Guest(number),
+            ListFollowUp::Delete(_) | ListFollowUp::Clear => self.any_user(),
+            ListFollowUp::Join(Owner::User(number)) => Owner::Guest(number),
             _ => self.any_owner(),
         };
         self.processes.push(Process::Load(Load::new(owner), then));
@@ -245,10 +245,10 @@ impl World {
 
     pub fn begin_remove(&mut self) {
         match self.random.below(3) {
-            0 => self.begin_load(Then::Clear),
+            0 => self.begin_load(ListFollowUp::Clear),
             _ if self.has_deletes => {
                 let sku = Sku::from(self.random.below(8));
-                self.begin_load(Then::Delete(sku));
+                self.begin_load(ListFollowUp::Delete(sku));
             }
             _ => {}
         }
@@ -256,7 +256,7 @@ impl World {
 
     pub fn begin_join(&mut self) {
         let user = self.any_user();
-        self.begin_load(Then::Join(user));
+        self.begin_load(ListFollowUp::Join(user));
     }
 
     pub fn begin_fold(&mut self) {
@@ -354,7 +354,7 @@ impl World {
         for number in 0..USERS {
             // Of a full list, what it had no room for comes up.
             for _ in 0..ROUNDS {
-                let join = Then::Join(Owner::User(number));
+                let join = ListFollowUp::Join(Owner::User(number));
                 self.run(Process::Load(Load::new(Owner::Guest(number)), join));
             }
         }
@@ -381,7 +381,7 @@ impl World {
         let name = self.new_name();
         let told = self.hot(owner).read(&name);
         match told.loaded {
-            Loaded::All => told.views,
+            LoadedLists::All => told.views,
             _ => {
                 let cold = cold.unwrap_or_default();
                 let generation = told.generation.as_deref();

@@ -25,7 +25,7 @@ pub enum Reason {
 
 /// A request that is refused.
 #[derive(Debug)]
-pub struct Refused {
+pub struct RefusedRequest {
     pub reason: Reason,
     /// Headers that tell of its quota.
     pub fields: Vec<(&'static str, String)>,
@@ -66,7 +66,7 @@ impl Reason {
         }
     }
 
-    const fn word(self) -> &'static str {
+    const fn label(self) -> &'static str {
         match self {
             Self::Limited { .. } => "rate_limited",
             Self::Denied => "denied",
@@ -100,11 +100,9 @@ impl Reason {
 
     const fn message(self) -> &'static str {
         match self {
-            Self::Limited { .. } => {
-                "too many requests; please try again when Retry-After has passed"
-            }
-            Self::Denied => "this caller is not served",
-            Self::Unavailable => "limits cannot be checked; please try again in a moment",
+            Self::Limited { .. } => "too many requests; please try again after Retry-After",
+            Self::Denied => "this caller is blocked",
+            Self::Unavailable => "rate limits cannot be checked; please try again in a moment",
         }
     }
 
@@ -125,7 +123,7 @@ impl Reason {
     }
 }
 
-impl Refused {
+impl RefusedRequest {
     /// A refusal that has nothing to tell of a quota.
     pub fn without_fields(reason: Reason) -> Self {
         Self {
@@ -180,7 +178,7 @@ impl Refused {
         body.push('{');
         match kind {
             Some(kind) => push_member(&mut body, "type", kind),
-            None => push_type(&mut body, reason.word()),
+            None => push_type(&mut body, reason.label()),
         }
         push_member(&mut body, "title", title);
         body.push_str("\"status\":");
@@ -198,7 +196,7 @@ impl Refused {
         } else {
             "\"],"
         });
-        push_member(&mut body, "error", reason.word());
+        push_member(&mut body, "error", reason.label());
         push_member(&mut body, "message", reason.message());
         body.pop();
         body.push('}');
@@ -228,8 +226,8 @@ mod tests {
 
     const LIMITED: Reason = Reason::Limited { wait_ms: 1_500 };
 
-    fn refused(reason: Reason) -> Refused {
-        Refused {
+    fn refused(reason: Reason) -> RefusedRequest {
+        RefusedRequest {
             reason,
             fields: vec![("ratelimit", "\"r\";r=0;t=2".into())],
             violated: vec!["r".into()],
@@ -266,7 +264,7 @@ mod tests {
         let body = String::from_utf8(answer.body).unwrap();
         assert_eq!(
             body,
-            r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["r"],"error":"rate_limited","message":"too many requests; please try again when Retry-After has passed"}"#
+            r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["r"],"error":"rate_limited","message":"too many requests; please try again after Retry-After"}"#
         );
         let unavailable = refused(Reason::Unavailable).answer(Client::Program, None);
         let body = String::from_utf8(unavailable.body).unwrap();

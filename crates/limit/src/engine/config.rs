@@ -29,82 +29,81 @@ const BODY_LEN_MAX: usize = 16 * 1_024;
 /// The fewest bytes of the operators' secret.
 const DEBUG_SECRET_LEN_MIN: usize = 16;
 
-/// The configuration as it is written.
+/// Rate limits. Every field has a default.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// The rules, at most 64. With `reload`, those that count until Redis has others.
+    /// At most 64 rules. With `reload`, they apply until Redis has rules.
     #[serde(default)]
     pub rules: Vec<RuleConfig>,
-    /// Whether rules are read from Redis, where they may change at any time: not unless set.
+    /// Read rules from Redis, where they can change at any time. Default: false.
     #[serde(default)]
     pub reload: bool,
-    /// How often they are read, in milliseconds: 250 unless set, 50 to 60,000.
+    /// Interval of rule reads, 50 to 60,000. Default: 250.
     #[serde(default = "default_poll_interval_ms")]
     pub poll_interval_ms: u64,
-    /// The header that names the user: one that a client cannot forge, as an authentication filter in front
-    /// of this one sets it. Needed for keys with `user`.
+    /// Header that names the user; required for keys with `user`. An authentication filter before this one must set
+    /// it, so that clients cannot forge it.
     #[serde(default)]
     pub user_header: Option<String>,
-    /// Redis: needed for rules with store `redis`, and for `reload`.
+    /// Connection to Redis; required for rules with store `redis`, for `reload` and for `report`.
     #[serde(default)]
     pub redis: Option<RedisConfig>,
-    /// When the circuit breaker on Redis opens.
+    /// Circuit breaker for Redis.
     #[serde(default)]
     pub breaker: breaker::Settings,
-    /// Whether operators are told, by Redis, which rules refuse and whom: not unless set. Needs `redis`.
+    /// Publish refusals per rule, and the top-k refused keys, to Redis. Default: false. Requires `redis`.
     #[serde(default)]
     pub report: bool,
-    /// What clients are told of their quota.
+    /// Quota headers for clients.
     #[serde(default)]
     pub headers: HeadersConfig,
-    /// What a refused request is answered: JSON with status 429, and `RESOURCE_EXHAUSTED` to gRPC, unless
-    /// set.
+    /// Answer to refused requests. Default: JSON with status 429, or `RESOURCE_EXHAUSTED` for gRPC.
     #[serde(default)]
     pub answer: Option<AnswerConfig>,
-    /// Lets operators see which rules in shadow would have refused their request: not unless set. Needs the
-    /// module `ratelimit-headers`.
+    /// Lets operators see which dry-run rules would have refused a request. Default: off. Requires the module
+    /// `ratelimit-headers`.
     #[serde(default)]
     pub debug: Option<DebugConfig>,
-    /// The edges whose word on a client's address counts: none unless set.
+    /// Edges that may report the client's address. Default: none.
     #[serde(default)]
     pub edges: Option<EdgesConfig>,
 }
 
-/// What clients are told of their quota. Refusals always say it.
+/// Quota headers. Refusals always have them.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HeadersConfig {
-    /// Whether requests that pass are told too: not unless set. Needs the module `ratelimit-headers`.
+    /// Also send them with allowed requests. Default: false. Requires the module `ratelimit-headers`.
     pub on_allowed: bool,
-    /// Whether the older `X-RateLimit-*` are sent besides: not unless set.
+    /// Also send the older `X-RateLimit-*` headers. Default: false.
     pub legacy: bool,
 }
 
-/// The answer to a refused request.
+/// Answer to a refused request.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AnswerConfig {
-    /// The HTTP status, 400 to 599: 429 unless set.
+    /// HTTP status, 400 to 599. Default: 429.
     #[serde(default = "default_status")]
     pub status: u16,
-    /// The `content-type`.
+    /// Media type.
     pub content_type: String,
-    /// The body, at most 16,384 bytes.
+    /// Body, at most 16,384 bytes.
     pub body: String,
 }
 
-/// How an operator is known.
+/// Authentication of operators.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DebugConfig {
-    /// What the request header `x-weir-debug` must hold: at least 16 bytes.
+    /// Required value of the request header `x-weir-debug`, at least 16 bytes.
     pub secret: SecretSource,
 }
 
 /// The configuration, checked.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct CheckedConfig {
     /// The rules.
     pub rules: Rules,
     /// How rules in Redis are checked: see [`RulesConfig::checked`].
@@ -139,7 +138,7 @@ impl Config {
         self,
         sees_responses: bool,
         environment: Environment<'_>,
-    ) -> Result<Checked, FieldError> {
+    ) -> Result<CheckedConfig, FieldError> {
         self.check(sees_responses)?;
         let topology = self.redis.as_ref().map(|redis| redis.topology);
         let one_slot_a_call = topology == Some(Topology::Cluster);
@@ -148,7 +147,7 @@ impl Config {
         check_needs(&rules, self.redis.is_some(), self.user_header.is_some())?;
         let user_header = self.user_header.as_deref();
         let debug = self.debug.as_ref();
-        Ok(Checked {
+        Ok(CheckedConfig {
             rules,
             one_slot_a_call,
             poll_interval_ms: self.reload.then_some(self.poll_interval_ms),
@@ -180,18 +179,18 @@ impl Config {
             refuse_if("debug", self.debug.is_some())?;
         }
         if self.reload && self.redis.is_none() {
-            let problem = "rules are read from Redis, but there is no `redis`";
+            let problem = "needs `redis`, to read rules from it";
             return Err(FieldError::new("reload", problem));
         }
         if self.report && self.redis.is_none() {
-            let problem = "operators are told by Redis, but there is no `redis`";
+            let problem = "needs `redis`, to publish reports";
             return Err(FieldError::new("report", problem));
         }
         Ok(())
     }
 }
 
-impl Checked {
+impl CheckedConfig {
     /// Before which keys operators are told, if they are.
     pub fn report_to(&self) -> Option<&str> {
         let redis = self.redis.as_ref().filter(|_| self.report);
@@ -204,8 +203,7 @@ fn refuse_if(field: &str, is_wanted: bool) -> Result<(), FieldError> {
     if !is_wanted {
         return Ok(());
     }
-    let problem =
-        "adds to responses that pass: load ratelimit-headers.wasm in place of ratelimit.wasm";
+    let problem = "needs the module ratelimit-headers.wasm instead of ratelimit.wasm";
     Err(FieldError::new(field, problem))
 }
 
@@ -216,11 +214,11 @@ fn refuse_if(field: &str, is_wanted: bool) -> Result<(), FieldError> {
 pub fn check_needs(rules: &Rules, has_redis: bool, has_user: bool) -> Result<(), FieldError> {
     for (index, rule) in rules.iter().enumerate() {
         if rule.needs_redis() && !has_redis {
-            let problem = "counts in Redis, but the filter has no `redis`";
+            let problem = "needs the filter's `redis`";
             return Err(FieldError::new(format!("rules[{index}].store"), problem));
         }
         if rule.needs_user() && !has_user {
-            let problem = "tells users apart, but the filter has no `user_header`";
+            let problem = "needs the filter's `user_header`";
             return Err(FieldError::new(format!("rules[{index}].key"), problem));
         }
     }
@@ -271,12 +269,12 @@ mod tests {
         }
     }
 
-    fn read(json: &str, sees_responses: bool) -> Result<Checked, FieldError> {
+    fn read(json: &str, sees_responses: bool) -> Result<CheckedConfig, FieldError> {
         let config = parse::<Config>(json.as_bytes())?;
         config.checked(sees_responses, &variable)
     }
 
-    fn checked(json: &str) -> Result<Checked, FieldError> {
+    fn checked(json: &str) -> Result<CheckedConfig, FieldError> {
         read(json, false)
     }
 
@@ -358,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_responses_is_refused_by_a_host_that_does_not_tell_of_them() {
+    fn response_rules_are_refused_when_host_reports_no_responses() {
         for (json, path) in [
             (r#"{"headers":{"on_allowed":true}}"#, "headers.on_allowed"),
             (r#"{"debug":{"secret":{"env":"LONG"}}}"#, "debug"),

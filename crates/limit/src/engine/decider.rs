@@ -10,14 +10,14 @@ use weir_base::breaker::Pass;
 use weir_base::shared_data::SharedData;
 use weir_engine::Request;
 
-use crate::engine::answer::{Reason, Refused};
-use crate::engine::config::Checked;
-use crate::engine::evaluation::{Evaluation, Passed};
+use crate::engine::answer::{Reason, RefusedRequest};
+use crate::engine::config::CheckedConfig;
+use crate::engine::evaluation::{Evaluation, PassedRequest};
 use crate::engine::job::CheckJob;
 use crate::engine::redis::{Outcome, Redis};
-use crate::engine::report::{Report, What};
+use crate::engine::report::{Report, RuleAction};
 use crate::engine::request::{Client, RuleRequest};
-use crate::engine::ruleset::{Charged, Hits, RuleHit, RuleHits, Ruleset};
+use crate::engine::ruleset::{ChargedHit, Hits, RuleHit, RuleHits, Ruleset};
 
 /// The header in which an operator shows the secret.
 const DEBUG: &str = "x-weir-debug";
@@ -25,7 +25,7 @@ const DEBUG: &str = "x-weir-debug";
 /// Decides on requests, by the rules in force and what is known of Redis.
 #[derive(Debug)]
 pub struct Decider<D> {
-    pub config: Checked,
+    pub config: CheckedConfig,
     pub ruleset: Arc<Ruleset<D>>,
     pub redis: Option<Redis>,
     /// What operators are told, if they are.
@@ -34,9 +34,9 @@ pub struct Decider<D> {
 
 /// The outcome of a request that is not refused.
 #[derive(Debug)]
-pub enum Next<D> {
+pub enum NextStep<D> {
     /// It goes on.
-    Pass(Passed<D>),
+    Pass(PassedRequest<D>),
     /// Redis has to decide.
     Ask(Box<CheckJob<D>>),
 }
@@ -48,25 +48,25 @@ impl<D: SharedData> Decider<D> {
         request: &dyn Request,
         may_wait: bool,
         now_ms: u64,
-    ) -> Result<Next<D>, Refused> {
+    ) -> Result<NextStep<D>, RefusedRequest> {
         let user_header = self.config.user_header.as_deref();
         let mut in_shadow = Vec::new();
         let request_of_rules = RuleRequest::new(request, user_header);
         let hits = self.ruleset.hits(&request_of_rules, &mut in_shadow);
         for rule in in_shadow {
-            self.tell(What::ShadowLimited, rule, None);
+            self.report_action(RuleAction::ShadowLimited, rule, None);
         }
         let hits = hits.map_err(|rule| self.deny(rule))?;
         match hits {
             Hits::OneLocal(hit) if !self.tells_passing() => {
-                self.decide_one(hit, now_ms).map(Next::Pass)
+                self.decide_one(hit, now_ms).map(NextStep::Pass)
             }
             hits => self.evaluate(hits.into_lists(), request, may_wait, now_ms),
         }
     }
 
     /// Tells operators what a rule in force has done.
-    fn tell(&mut self, what: What, rule: usize, key: Option<&[u8]>) {
+    fn report_action(&mut self, what: RuleAction, rule: usize, key: Option<&[u8]>) {
         if let (Some(report), Some((rule, _))) = (&mut self.report, self.ruleset.rule(rule)) {
             report.count(what, rule, key);
         }
@@ -79,17 +79,17 @@ impl<D: SharedData> Decider<D> {
         };
         for hit in &evaluation.would_refuse {
             if let Some((rule, _)) = evaluation.ruleset.rule(hit.rule) {
-                report.count(What::ShadowLimited, rule, Some(hit.key()));
+                report.count(RuleAction::ShadowLimited, rule, Some(hit.key()));
             }
         }
     }
 
-    fn deny(&mut self, rule: usize) -> Refused {
+    fn deny(&mut self, rule: usize) -> RefusedRequest {
         if let Some((_, metrics)) = self.ruleset.rule(rule) {
             metrics.denied.increment();
         }
-        self.tell(What::Denied, rule, None);
-        Refused::without_fields(Reason::Denied)
+        self.report_action(RuleAction::Denied, rule, None);
+        RefusedRequest::without_fields(Reason::Denied)
     }
 
     /// Whether the response to a request that passes may have something to say.
@@ -98,20 +98,24 @@ impl<D: SharedData> Decider<D> {
     }
 
     /// One rule that counts here decides.
-    fn decide_one(&mut self, hit: RuleHit, now_ms: u64) -> Result<Passed<D>, Refused> {
-        let mut passed = Passed::default();
+    fn decide_one(
+        &mut self,
+        hit: RuleHit,
+        now_ms: u64,
+    ) -> Result<PassedRequest<D>, RefusedRequest> {
+        let mut passed = PassedRequest::default();
         let Some(check) = self.ruleset.charge_one(&hit, now_ms) else {
             return Ok(passed);
         };
         if !check.is_allowed() {
             let evaluation = Evaluation::new(&self.ruleset, RuleHits::default(), false);
-            return Err(self.limit(&evaluation, &[Charged { hit, check }], now_ms));
+            return Err(self.limit(&evaluation, &[ChargedHit { hit, check }], now_ms));
         }
         if let Some((_, metrics)) = self.ruleset.rule(hit.rule) {
             metrics.allowed.increment();
         }
         if hit.goes_back() {
-            let charged = Charged { hit, check };
+            let charged = ChargedHit { hit, check };
             passed.here.push((Arc::clone(&self.ruleset), charged));
         }
         Ok(passed)
@@ -123,7 +127,7 @@ impl<D: SharedData> Decider<D> {
         request: &dyn Request,
         may_wait: bool,
         now_ms: u64,
-    ) -> Result<Next<D>, Refused> {
+    ) -> Result<NextStep<D>, RefusedRequest> {
         let mut evaluation = Evaluation::new(&self.ruleset, hits, self.is_operator(request));
         let pass = self.permit(&evaluation, now_ms);
         if pass.is_none() {
@@ -133,10 +137,10 @@ impl<D: SharedData> Decider<D> {
         self.use_known(&mut evaluation, now_ms)?;
         match pass {
             Some(pass) if evaluation.needs_redis() && may_wait => {
-                let job = self.check_job(evaluation, pass, Client::of(request), now_ms);
-                Ok(Next::Ask(Box::new(job)))
+                let job = self.check_job(evaluation, pass, Client::from_request(request), now_ms);
+                Ok(NextStep::Ask(Box::new(job)))
             }
-            _ => self.without_redis(evaluation, now_ms).map(Next::Pass),
+            _ => self.without_redis(evaluation, now_ms).map(NextStep::Pass),
         }
     }
 
@@ -157,7 +161,11 @@ impl<D: SharedData> Decider<D> {
     }
 
     /// Uses what Redis has said before: slices, and refusals.
-    fn use_known(&mut self, evaluation: &mut Evaluation<D>, now_ms: u64) -> Result<(), Refused> {
+    fn use_known(
+        &mut self,
+        evaluation: &mut Evaluation<D>,
+        now_ms: u64,
+    ) -> Result<(), RefusedRequest> {
         let Some(redis) = &mut self.redis else {
             return Ok(());
         };
@@ -207,7 +215,7 @@ impl<D: SharedData> Decider<D> {
         evaluation: Evaluation<D>,
         outcome: Outcome,
         now_ms: u64,
-    ) -> Result<Passed<D>, Refused> {
+    ) -> Result<PassedRequest<D>, RefusedRequest> {
         match outcome {
             Outcome::Charged => Ok(self.pass(evaluation, now_ms)),
             Outcome::Refused(said) => Err(self.limit(&evaluation, &said, now_ms)),
@@ -229,11 +237,11 @@ impl<D: SharedData> Decider<D> {
         evaluation: Evaluation<D>,
         outcome: &Outcome,
         now_ms: u64,
-    ) -> Passed<D> {
+    ) -> PassedRequest<D> {
         self.tell_of_shadow(&evaluation);
         if let Outcome::Refused(_) = outcome {
             self.take_back(&evaluation, now_ms);
-            return Passed::default();
+            return PassedRequest::default();
         }
         evaluation.passed(Vec::new())
     }
@@ -243,23 +251,31 @@ impl<D: SharedData> Decider<D> {
         &mut self,
         mut evaluation: Evaluation<D>,
         now_ms: u64,
-    ) -> Result<Passed<D>, Refused> {
+    ) -> Result<PassedRequest<D>, RefusedRequest> {
         self.fall_back(&mut evaluation, now_ms)?;
         self.charge_here(&mut evaluation, now_ms)?;
         Ok(self.pass(evaluation, now_ms))
     }
 
-    fn fall_back(&mut self, evaluation: &mut Evaluation<D>, now_ms: u64) -> Result<(), Refused> {
+    fn fall_back(
+        &mut self,
+        evaluation: &mut Evaluation<D>,
+        now_ms: u64,
+    ) -> Result<(), RefusedRequest> {
         let fallen_back = evaluation.fall_back();
         fallen_back.map_err(|_| self.refuse(evaluation, Reason::Unavailable, &[], now_ms))
     }
 
-    fn charge_here(&mut self, evaluation: &mut Evaluation<D>, now_ms: u64) -> Result<(), Refused> {
+    fn charge_here(
+        &mut self,
+        evaluation: &mut Evaluation<D>,
+        now_ms: u64,
+    ) -> Result<(), RefusedRequest> {
         let charged = evaluation.charge_here(now_ms);
         charged.map_err(|said| self.limit(evaluation, &said, now_ms))
     }
 
-    fn pass(&mut self, mut evaluation: Evaluation<D>, now_ms: u64) -> Passed<D> {
+    fn pass(&mut self, mut evaluation: Evaluation<D>, now_ms: u64) -> PassedRequest<D> {
         evaluation.shadow_here(now_ms);
         self.tell_of_shadow(&evaluation);
         evaluation.count_allowed();
@@ -268,12 +284,17 @@ impl<D: SharedData> Decider<D> {
     }
 
     /// Refuses a request: a limit is reached. `said` is what the rules said that decided together.
-    fn limit(&mut self, evaluation: &Evaluation<D>, said: &[Charged], now_ms: u64) -> Refused {
+    fn limit(
+        &mut self,
+        evaluation: &Evaluation<D>,
+        said: &[ChargedHit],
+        now_ms: u64,
+    ) -> RefusedRequest {
         for charged in said.iter().filter(|charged| !charged.check.is_allowed()) {
             if let Some((rule, metrics)) = evaluation.ruleset.rule(charged.hit.rule) {
                 metrics.limited.increment();
                 if let Some(report) = &mut self.report {
-                    report.count(What::Limited, rule, Some(charged.hit.key()));
+                    report.count(RuleAction::Limited, rule, Some(charged.hit.key()));
                 }
             }
         }
@@ -286,12 +307,12 @@ impl<D: SharedData> Decider<D> {
         &mut self,
         evaluation: &Evaluation<D>,
         reason: Reason,
-        said: &[Charged],
+        said: &[ChargedHit],
         now_ms: u64,
-    ) -> Refused {
+    ) -> RefusedRequest {
         self.take_back(evaluation, now_ms);
         self.tell_of_shadow(evaluation);
-        Refused {
+        RefusedRequest {
             reason,
             fields: evaluation.quota_headers(said.iter(), self.config.headers),
             violated: evaluation.violated(said),

@@ -13,7 +13,7 @@ use crate::rules::{OnStoreError, fields};
 use weir_base::shared_data::SharedData;
 
 use crate::engine::config::HeadersConfig;
-use crate::engine::ruleset::{Charged, RuleHit, RuleHits, Ruleset};
+use crate::engine::ruleset::{ChargedHit, RuleHit, RuleHits, Ruleset};
 
 /// What is known of a request.
 #[derive(Debug)]
@@ -28,14 +28,14 @@ pub struct Evaluation<D> {
     pub local_shadow: Vec<RuleHit>,
     pub redis_shadow: Vec<RuleHit>,
     /// What was charged here.
-    pub charged: Vec<Charged>,
+    pub charged: Vec<ChargedHit>,
     /// What was spent of slices.
     pub leased: Vec<(RuleHit, LimitKey)>,
     /// What was charged in Redis.
-    pub charged_in_redis: Vec<(Charged, LimitKey)>,
+    pub charged_in_redis: Vec<(ChargedHit, LimitKey)>,
     /// What rules in shadow have charged here and in Redis, of what goes back when the request ends.
-    shadow_charged: Vec<Charged>,
-    shadow_charged_in_redis: Vec<(Charged, LimitKey)>,
+    shadow_charged: Vec<ChargedHit>,
+    shadow_charged_in_redis: Vec<(ChargedHit, LimitKey)>,
     /// What rules in shadow would have refused.
     pub would_refuse: Vec<RuleHit>,
     /// Whether an operator asks.
@@ -44,11 +44,11 @@ pub struct Evaluation<D> {
 
 /// What is left to do for a request that goes on.
 #[derive(Debug)]
-pub struct Passed<D> {
+pub struct PassedRequest<D> {
     /// For its response.
     pub headers: Vec<(&'static str, String)>,
     /// Charges that go back when it ends: here,
-    pub here: Vec<(Arc<Ruleset<D>>, Charged)>,
+    pub here: Vec<(Arc<Ruleset<D>>, ChargedHit)>,
     /// and in Redis.
     pub in_redis: Vec<Charge>,
 }
@@ -59,7 +59,7 @@ const LIMIT: &str = "ratelimit";
 const SHADOW: &str = "x-weir-ratelimit-shadow";
 
 // Derived, it would ask for data that has a default.
-impl<D> Default for Passed<D> {
+impl<D> Default for PassedRequest<D> {
     fn default() -> Self {
         Self {
             headers: vec![],
@@ -69,7 +69,7 @@ impl<D> Default for Passed<D> {
     }
 }
 
-impl<D> Passed<D> {
+impl<D> PassedRequest<D> {
     /// Whether nothing is left to do.
     pub fn is_done(&self) -> bool {
         self.headers.is_empty() && self.here.is_empty() && self.in_redis.is_empty()
@@ -101,7 +101,7 @@ impl<D: SharedData> Evaluation<D> {
     }
 
     /// Charges what is enforced here. If a rule refuses, nothing of it is charged, and this is what all said.
-    pub fn charge_here(&mut self, now_ms: u64) -> Result<(), Vec<Charged>> {
+    pub fn charge_here(&mut self, now_ms: u64) -> Result<(), Vec<ChargedHit>> {
         if self.local.is_empty() {
             return Ok(());
         }
@@ -148,7 +148,7 @@ impl<D: SharedData> Evaluation<D> {
         for hit in mem::take(&mut self.local_shadow) {
             if let Some(check) = self.ruleset.charge_one(&hit, now_ms) {
                 if self.shadow_charges(&hit, &check) {
-                    self.shadow_charged.push(Charged { hit, check });
+                    self.shadow_charged.push(ChargedHit { hit, check });
                 } else if !check.is_allowed() {
                     self.would_refuse.push(hit);
                 }
@@ -160,18 +160,18 @@ impl<D: SharedData> Evaluation<D> {
     pub fn shadow_in_redis(&mut self, hit: RuleHit, key: LimitKey, check: Check) {
         if self.shadow_charges(&hit, &check) {
             self.shadow_charged_in_redis
-                .push((Charged { hit, check }, key));
+                .push((ChargedHit { hit, check }, key));
         } else if !check.is_allowed() {
             self.would_refuse.push(hit);
         }
     }
 
     /// What a rule in shadow has charged in Redis for a request that is refused goes back, too: it is not in flight.
-    pub fn take_shadow_charges(&mut self) -> Passed<D> {
+    pub fn take_shadow_charges(&mut self) -> PassedRequest<D> {
         let ruleset = Arc::clone(&self.ruleset);
         let here = mem::take(&mut self.shadow_charged).into_iter();
         let in_redis = mem::take(&mut self.shadow_charged_in_redis);
-        Passed {
+        PassedRequest {
             headers: vec![],
             here: here
                 .map(|charged| (Arc::clone(&ruleset), charged))
@@ -218,13 +218,13 @@ impl<D: SharedData> Evaluation<D> {
     }
 
     /// What goes back when it ends.
-    pub fn passed(self, headers: Vec<(&'static str, String)>) -> Passed<D> {
+    pub fn passed(self, headers: Vec<(&'static str, String)>) -> PassedRequest<D> {
         let here = self.charged.into_iter().chain(self.shadow_charged);
         let here = here.filter(|charged| charged.hit.goes_back());
         let in_redis = self.charged_in_redis.into_iter();
         let in_redis = in_redis.chain(self.shadow_charged_in_redis);
         let in_redis = in_redis.filter(|(charged, _)| charged.hit.goes_back());
-        Passed {
+        PassedRequest {
             headers,
             here: here
                 .map(|charged| (Arc::clone(&self.ruleset), charged))
@@ -236,12 +236,12 @@ impl<D: SharedData> Evaluation<D> {
     /// The headers that tell what these rules said.
     pub fn quota_headers<'a>(
         &self,
-        said: impl Iterator<Item = &'a Charged> + Clone,
+        said: impl Iterator<Item = &'a ChargedHit> + Clone,
         config: HeadersConfig,
     ) -> Vec<(&'static str, String)> {
         let is_refused = said.clone().any(|charged| !charged.check.is_allowed());
         let (mut policy, mut limit) = (String::new(), String::new());
-        let mut least: Option<&Charged> = None;
+        let mut least: Option<&ChargedHit> = None;
         for charged in said {
             let Some((rule, _)) = self.ruleset.rule(charged.hit.rule) else {
                 continue;
@@ -261,7 +261,7 @@ impl<D: SharedData> Evaluation<D> {
     }
 
     /// The names of the rules that refuse.
-    pub fn violated(&self, said: &[Charged]) -> Vec<String> {
+    pub fn violated(&self, said: &[ChargedHit]) -> Vec<String> {
         let refusing = said.iter().filter(|charged| !charged.check.is_allowed());
         let rules = refusing.filter_map(|charged| self.ruleset.rule(charged.hit.rule));
         rules.map(|(rule, _)| rule.name.as_str().into()).collect()
@@ -277,7 +277,7 @@ impl<D: SharedData> Evaluation<D> {
     }
 }
 
-fn charge_back((charged, key): (Charged, LimitKey)) -> Charge {
+fn charge_back((charged, key): (ChargedHit, LimitKey)) -> Charge {
     Charge {
         key,
         quota: charged.hit.quota(),
@@ -287,7 +287,7 @@ fn charge_back((charged, key): (Charged, LimitKey)) -> Charge {
 }
 
 /// The older headers, which tell of one rule only.
-fn legacy_headers(least: &Charged) -> impl Iterator<Item = (&'static str, String)> {
+fn legacy_headers(least: &ChargedHit) -> impl Iterator<Item = (&'static str, String)> {
     let values = [
         least.hit.quota().burst().to_string(),
         least.check.remaining.to_string(),

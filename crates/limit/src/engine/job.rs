@@ -11,7 +11,7 @@ use crate::redis::limit_back::Charge;
 use crate::redis::{limit, limit_back};
 use weir_base::breaker::Pass;
 use weir_engine::config::Topology;
-use weir_engine::pump::{Pending, Plan, Planned};
+use weir_engine::pump::{Pending, Plan, PlannedBatch};
 
 use crate::engine::evaluation::Evaluation;
 
@@ -58,8 +58,8 @@ impl<D> LimitPlan<D> {
     fn group(
         &self,
         requests: Jobs<D>,
-        plan: fn(Jobs<D>) -> Planned<Job<D>>,
-    ) -> Vec<Planned<Job<D>>> {
+        plan: fn(Jobs<D>) -> PlannedBatch<Job<D>>,
+    ) -> Vec<PlannedBatch<Job<D>>> {
         match self.topology {
             _ if requests.is_empty() => vec![],
             Topology::Single => vec![plan(requests)],
@@ -75,7 +75,7 @@ impl<D> LimitPlan<D> {
 impl<D> Plan for LimitPlan<D> {
     type Job = Job<D>;
 
-    fn plan(&self, requests: Jobs<D>, _now_ms: u64) -> Vec<Planned<Job<D>>> {
+    fn plan(&self, requests: Jobs<D>, _now_ms: u64) -> Vec<PlannedBatch<Job<D>>> {
         let is_check = |request: &Pending<Job<D>>| matches!(request.job, Job::Check(_));
         let (checks, backs): (Vec<_>, Vec<_>) = requests.into_iter().partition(is_check);
         // What has ended first makes room for what begins.
@@ -85,7 +85,7 @@ impl<D> Plan for LimitPlan<D> {
     }
 }
 
-fn check_call<D>(requests: Jobs<D>) -> Planned<Job<D>> {
+fn check_call<D>(requests: Jobs<D>) -> PlannedBatch<Job<D>> {
     let limits: Vec<&Vec<LimitRequest>> = requests
         .iter()
         .filter_map(|request| match &request.job {
@@ -95,10 +95,10 @@ fn check_call<D>(requests: Jobs<D>) -> Planned<Job<D>> {
         .flatten()
         .collect();
     let call = limit::call(&limits);
-    Planned { call, requests }
+    PlannedBatch { call, requests }
 }
 
-fn back_call<D>(requests: Jobs<D>) -> Planned<Job<D>> {
+fn back_call<D>(requests: Jobs<D>) -> PlannedBatch<Job<D>> {
     let charges: Vec<Charge> = requests
         .iter()
         .filter_map(|request| match &request.job {
@@ -107,5 +107,5 @@ fn back_call<D>(requests: Jobs<D>) -> Planned<Job<D>> {
         })
         .collect();
     let call = limit_back::call(&charges);
-    Planned { call, requests }
+    PlannedBatch { call, requests }
 }

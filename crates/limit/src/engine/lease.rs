@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_grows_while_it_is_used_up_early_and_shrinks_when_it_is_not() {
+    fn lease_grows_when_used_early_and_shrinks_otherwise() {
         let (mut leases, key) = (Leases::default(), key(1));
         let mut sizes = Vec::new();
         for now_ms in [0, 10, 20, 30, 40, 50] {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_shrinks_if_more_than_half_of_it_was_lost_or_nobody_came_for_as_long_as_it_lasts() {
+    fn lease_shrinks_when_over_half_was_lost_or_unused() {
         let dies_at_ms = 1_000;
         for (left, late_ms, expected) in [(8, 0, 16), (9, 0, 8), (0, 100, 16), (0, 101, 8)] {
             let mut slice = Slice {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_answer_lets_another_one_ask_and_what_was_left_lives_no_longer() {
+    fn lost_answer_lets_next_ask_and_remainder_lives_no_longer() {
         let (mut leases, key) = (Leases::default(), key(1));
         leases.extra(&key, LEASE, 1, 0);
         leases.granted(&key, 3, 100, 0);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_makes_place_for_another_when_it_has_died_and_not_before() {
+    fn expired_lease_makes_room_for_another() {
         let mut leases = Leases::default();
         for n in 0..KEYS_MAX as u64 {
             leases.extra(&key(n), LEASE, 1, 0);

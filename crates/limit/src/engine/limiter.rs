@@ -11,16 +11,16 @@ use crate::redis::limit::{self, Answer};
 use weir_base::resp::Value;
 use weir_base::shared_data::SharedData;
 use weir_engine::metrics::DurationHistogram;
-use weir_engine::pump::{Completed, Counts, Pending, Pump};
-use weir_engine::redis::{Definite, Failure, Reply, Unknown, read};
+use weir_engine::pump::{CompletedBatch, Counts, Pending, Pump};
+use weir_engine::redis::{DefiniteFailure, Failure, Reply, UnknownFailure, read};
 use weir_engine::refusals::Refusals;
 use weir_engine::{BatchId, Effect, Effects, Engine, Event, Level, Metrics, Request, StreamId};
 
 use crate::engine::NAME;
-use crate::engine::answer::Refused;
-use crate::engine::config::{Checked, DEADLINE_MS};
-use crate::engine::decider::{Decider, Next};
-use crate::engine::evaluation::Passed;
+use crate::engine::answer::RefusedRequest;
+use crate::engine::config::{CheckedConfig, DEADLINE_MS};
+use crate::engine::decider::{Decider, NextStep};
+use crate::engine::evaluation::PassedRequest;
 use crate::engine::job::{CheckJob, Job, LimitPlan};
 use crate::engine::redis::{Outcome, Redis};
 use crate::engine::reload::Reload;
@@ -55,13 +55,13 @@ enum Stream<D> {
     /// To wait for Redis.
     Waiting,
     /// What follows a request that went on.
-    Passed(Passed<D>),
+    Passed(PassedRequest<D>),
 }
 
 impl<D: SharedData + Clone> Limiter<D> {
     /// A limiter that counts in `data`. `seed` is that of hashes of keys: the same in all workers, and not known to
     /// clients.
-    pub fn new(config: Checked, data: D, seed: u64) -> Self {
+    pub fn new(config: CheckedConfig, data: D, seed: u64) -> Self {
         let limiter = Self::with_metrics(config, data, seed, Metrics::new());
         let has_none = limiter.decider.config.rules.iter().next().is_none();
         let is_idle = has_none && limiter.reload.is_none();
@@ -69,7 +69,7 @@ impl<D: SharedData + Clone> Limiter<D> {
     }
 
     /// As [`Limiter::new`], for an engine that has a limiter in it: what it counts stands beside the engine's own `metrics`.
-    pub fn with_metrics(config: Checked, data: D, seed: u64, mut metrics: Metrics) -> Self {
+    pub fn with_metrics(config: CheckedConfig, data: D, seed: u64, mut metrics: Metrics) -> Self {
         let ruleset = Ruleset::new(config.rules.clone(), &data, seed, &mut metrics);
         let counts = Counts::new(&mut metrics, "weir_ratelimit");
         let pump = config.redis.as_ref().map(|redis| {
@@ -120,9 +120,9 @@ impl<D: SharedData + Clone> Limiter<D> {
         self.note_request(effects);
         let may_wait = self.pump.as_ref().is_some_and(|pump| !pump.is_full());
         match self.decider.decide(request, may_wait, now_ms) {
-            Ok(Next::Pass(passed)) => self.pass(stream, passed, effects),
-            Ok(Next::Ask(job)) => self.wait(stream, job, now_ms, effects),
-            Err(refused) => self.refuse(stream, &refused, Client::of(request), effects),
+            Ok(NextStep::Pass(passed)) => self.pass(stream, passed, effects),
+            Ok(NextStep::Ask(job)) => self.wait(stream, job, now_ms, effects),
+            Err(refused) => self.refuse(stream, &refused, Client::from_request(request), effects),
         }
     }
 
@@ -132,18 +132,18 @@ impl<D: SharedData + Clone> Limiter<D> {
             return;
         }
         if self.is_idle {
-            let text = "there are no rules, so nothing is limited: add `rules`, or `reload`";
+            let text = "no rules, so nothing is limited: add `rules`, or set `reload`";
             effects.log(Level::Warn, text);
         }
         if let Some(reload) = &mut self.reload {
-            reload.hurry();
+            reload.poll_soon();
         }
         if self.pump.is_some() {
             effects.wake();
         }
     }
 
-    fn pass(&mut self, stream: StreamId, passed: Passed<D>, effects: &mut Effects) {
+    fn pass(&mut self, stream: StreamId, passed: PassedRequest<D>, effects: &mut Effects) {
         if passed.is_done() {
             return effects.let_go(stream);
         }
@@ -151,7 +151,13 @@ impl<D: SharedData + Clone> Limiter<D> {
         effects.go_on(stream);
     }
 
-    fn refuse(&self, stream: StreamId, refused: &Refused, client: Client, effects: &mut Effects) {
+    fn refuse(
+        &self,
+        stream: StreamId,
+        refused: &RefusedRequest,
+        client: Client,
+        effects: &mut Effects,
+    ) {
         let config = self.decider.config.answer.as_ref();
         effects.respond(stream, Arc::new(refused.answer(client, config)));
     }
@@ -200,7 +206,7 @@ impl<D: SharedData + Clone> Limiter<D> {
     }
 
     /// A request that passed has ended: what counted it as in flight no longer does.
-    fn end(&mut self, passed: Passed<D>, now_ms: u64, effects: &mut Effects) {
+    fn end(&mut self, passed: PassedRequest<D>, now_ms: u64, effects: &mut Effects) {
         for (ruleset, charged) in &passed.here {
             ruleset.take_back(charged, now_ms);
         }
@@ -218,11 +224,11 @@ impl<D: SharedData + Clone> Limiter<D> {
             reload.poll(now_ms, effects);
         }
         if let Some(pump) = &mut self.pump {
-            let completed = pump.turn(now_ms, effects);
+            let completed = pump.flush(now_ms, effects);
             self.complete(completed, now_ms, effects);
         }
         if let Some(report) = &mut self.decider.report {
-            report.turn(now_ms, effects);
+            report.flush(now_ms, effects);
         }
     }
 
@@ -243,7 +249,7 @@ impl<D: SharedData + Clone> Limiter<D> {
 
     fn on_not_sent(&mut self, batch: BatchId, effects: &mut Effects) {
         if self.is_poll(batch) {
-            return self.reload(&Err(Definite::NotSent.into()), effects);
+            return self.reload(&Err(DefiniteFailure::NotSent.into()), effects);
         }
         if self.is_report(batch) {
             return;
@@ -289,14 +295,24 @@ impl<D: SharedData + Clone> Limiter<D> {
         }
     }
 
-    fn complete(&mut self, completed: Vec<Completed<Job<D>>>, now_ms: u64, effects: &mut Effects) {
+    fn complete(
+        &mut self,
+        completed: Vec<CompletedBatch<Job<D>>>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
         for completed in completed {
             self.complete_call(completed, now_ms, effects);
         }
     }
 
     /// One script call has ended.
-    fn complete_call(&mut self, completed: Completed<Job<D>>, now_ms: u64, effects: &mut Effects) {
+    fn complete_call(
+        &mut self,
+        completed: CompletedBatch<Job<D>>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
         // A charge that did not go back stops counting with its period.
         let requests = completed.requests.into_iter();
         let jobs: Vec<_> = requests.filter_map(check_job).collect();
@@ -308,7 +324,7 @@ impl<D: SharedData + Clone> Limiter<D> {
         let limits = jobs.iter().flat_map(|(_, job)| &job.limits);
         let shape = limits.map(Vec::len);
         let answers = completed.outcome.and_then(|value| {
-            limit::parse(&value, shape).map_err(|_| Failure::from(Unknown::Garbled))
+            limit::parse(&value, shape).map_err(|_| Failure::from(UnknownFailure::Garbled))
         });
         self.tell_of_redis(answers.as_ref().err(), jobs.len(), effects);
         let mut answers = answers.ok().map(Vec::into_iter);
@@ -330,7 +346,7 @@ impl<D: SharedData + Clone> Limiter<D> {
                     true => Level::Debug,
                     false => Level::Warn,
                 };
-                let text = format!("{count} requests go on without Redis: {failure}");
+                let text = format!("{count} requests decided without Redis: {failure}");
                 effects.log(level, text);
             }
             None if was_failing => effects.log(Level::Info, "Redis answers again"),

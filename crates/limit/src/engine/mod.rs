@@ -23,18 +23,18 @@
 
 use weir_base::FieldError;
 use weir_engine::config::parse;
-use weir_engine::setup::{Configured, Host, shared_seed};
+use weir_engine::setup::{ConfiguredEngine, Host, shared_seed};
 
 mod answer;
 pub mod config;
 mod decider;
 mod evaluation;
 mod job;
-mod known;
 mod lease;
 mod limiter;
 mod metrics;
 mod redis;
+mod refusal_cache;
 mod reload;
 mod report;
 mod request;
@@ -53,11 +53,11 @@ pub fn configure<H: Host>(
     json: &[u8],
     host: &H,
     sees_responses: bool,
-) -> Result<Configured<Limiter<H::Data>>, FieldError> {
+) -> Result<ConfiguredEngine<Limiter<H::Data>>, FieldError> {
     let config =
         parse::<config::Config>(json)?.checked(sees_responses, &|name| host.variable(name))?;
     let redis = config.redis.as_ref();
-    Ok(Configured {
+    Ok(ConfiguredEngine {
         redis_clusters: redis
             .map(|redis| redis.cluster.clone())
             .into_iter()

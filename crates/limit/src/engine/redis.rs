@@ -15,9 +15,9 @@ use weir_engine::breaker::CountedBreaker;
 
 use crate::engine::evaluation::Evaluation;
 use crate::engine::job::CheckJob;
-use crate::engine::known::KnownRefusals;
 use crate::engine::lease::Leases;
-use crate::engine::ruleset::{Charged, RuleHit, Ruleset};
+use crate::engine::refusal_cache::RefusalCache;
+use crate::engine::ruleset::{ChargedHit, RuleHit, Ruleset};
 
 /// What a worker knows of Redis: whether to ask it, and what need not be asked.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct Redis {
     key_prefix: String,
     breaker: CountedBreaker,
     leases: Leases,
-    refusals: KnownRefusals,
+    refusals: RefusalCache,
 }
 
 /// What has come of asking Redis about a request.
@@ -34,7 +34,7 @@ pub enum Outcome {
     /// All its rules let it pass, and have charged it.
     Charged,
     /// One refuses, so none has charged it. This is what all said.
-    Refused(Vec<Charged>),
+    Refused(Vec<ChargedHit>),
     /// Redis did not answer.
     Unknown,
 }
@@ -45,7 +45,7 @@ impl Redis {
             key_prefix,
             breaker: CountedBreaker::new(breaker, metrics, "weir_ratelimit_redis"),
             leases: Leases::default(),
-            refusals: KnownRefusals::default(),
+            refusals: RefusalCache::default(),
         }
     }
 
@@ -81,7 +81,7 @@ impl Redis {
         &mut self,
         evaluation: &Evaluation<D>,
         now_ms: u64,
-    ) -> Vec<Charged> {
+    ) -> Vec<ChargedHit> {
         if self.refusals.is_empty() || !evaluation.redis_shadow.is_empty() {
             return vec![];
         }
@@ -90,7 +90,7 @@ impl Redis {
             let (quota, cost) = (hit.quota(), hit.cost());
             let check = self.refusals.recall(&key, quota, cost, now_ms)?;
             let hit = hit.clone();
-            Some(Charged { hit, check })
+            Some(ChargedHit { hit, check })
         });
         known.collect()
     }
@@ -148,7 +148,7 @@ impl Redis {
                 self.granted(&evaluation.ruleset, &hit, &limit, answer, now_ms);
                 self.refusals.note(&limit, answer.check, job.since_ms);
                 let check = answer.check;
-                said.push((Charged { hit, check }, limit.key));
+                said.push((ChargedHit { hit, check }, limit.key));
             }
         }
         let in_shadow = mem::take(&mut evaluation.redis_shadow);

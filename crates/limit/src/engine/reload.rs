@@ -14,7 +14,7 @@ use weir_engine::poll::Schedule;
 use weir_engine::redis::Failure;
 use weir_engine::{BatchId, Effects, Level, Metrics};
 
-use crate::engine::config::{Checked, check_needs};
+use crate::engine::config::{CheckedConfig, check_needs};
 
 /// Reads rules from Redis, on ticks. What it cannot read or must refuse changes nothing.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct Reload {
     schedule: Schedule,
     interval_ms: u64,
     key: Vec<u8>,
-    needs: Needs,
+    needs: RuleRequirements,
     /// The document as last read, good or bad: most polls find it unchanged. `None`: there was none.
     seen: Option<Vec<u8>>,
     /// Other rules were read, and are in force.
@@ -35,7 +35,7 @@ pub struct Reload {
 
 /// What a poll has found.
 #[derive(Debug)]
-enum Found {
+enum RulesPoll {
     /// The same as before.
     Nothing,
     /// No document any more.
@@ -48,14 +48,14 @@ enum Found {
 
 /// What rules are checked against.
 #[derive(Clone, Copy, Debug)]
-struct Needs {
+struct RuleRequirements {
     one_slot_a_call: bool,
     has_user: bool,
 }
 
 impl Reload {
     /// `None` if the configuration does not want it.
-    pub fn new(config: &Checked, metrics: &mut Metrics) -> Option<Self> {
+    pub fn new(config: &CheckedConfig, metrics: &mut Metrics) -> Option<Self> {
         // They are defined in any case: a name that comes and goes is of no use to a dashboard.
         let mut counter = |what: &str| metrics.counter(format!("weir_ratelimit_{what}_total"));
         let loaded = counter("rules_loaded");
@@ -67,7 +67,7 @@ impl Reload {
             schedule: Schedule::new(interval_ms),
             interval_ms,
             key: keys::limit_rules(&redis.key_prefix),
-            needs: Needs {
+            needs: RuleRequirements {
                 one_slot_a_call: config.one_slot_a_call,
                 has_user: config.user_header.is_some(),
             },
@@ -84,8 +84,8 @@ impl Reload {
     }
 
     /// The first request has come.
-    pub fn hurry(&mut self) {
-        self.schedule.hurry();
+    pub fn poll_soon(&mut self) {
+        self.schedule.poll_soon();
     }
 
     /// Sends a poll if one is due.
@@ -129,45 +129,45 @@ impl Reload {
     fn note_failure(&mut self, reason: &str, effects: &mut Effects) {
         self.failed.increment();
         if self.schedule.failed() {
-            let text = format!("rules could not be read, the last ones stay: {reason}");
+            let text = format!("cannot read the rules, using the previous ones: {reason}");
             effects.log(Level::Warn, text);
         }
     }
 
-    fn take(&mut self, found: Found, effects: &mut Effects) -> Option<Rules> {
+    fn take(&mut self, found: RulesPoll, effects: &mut Effects) -> Option<Rules> {
         match found {
-            Found::Nothing => {}
-            Found::Gone => {
-                let text = "there are no rules in Redis any more, the last ones stay";
+            RulesPoll::Nothing => {}
+            RulesPoll::Gone => {
+                let text = "no rules in Redis, using the previous ones";
                 effects.log(Level::Warn, text);
             }
-            Found::Bad(error) => {
+            RulesPoll::Bad(error) => {
                 self.refused.increment();
-                let text = format!("rules in Redis refused, the last ones stay: {error}");
+                let text = format!("invalid rules in Redis, using the previous ones: {error}");
                 effects.log(Level::Error, text);
             }
-            Found::Rules(rules) => {
+            RulesPoll::Rules(rules) => {
                 self.loaded.increment();
                 let count = rules.iter().count();
-                effects.log(Level::Info, format!("{count} rules were read from Redis"));
+                effects.log(Level::Info, format!("{count} rules loaded from Redis"));
                 return Some(rules);
             }
         }
         None
     }
 
-    fn find(&mut self, replies: &Result<Vec<Value>, Failure>) -> Result<Found, String> {
+    fn find(&mut self, replies: &Result<Vec<Value>, Failure>) -> Result<RulesPoll, String> {
         let replies = replies.as_ref().map_err(ToString::to_string)?;
         match replies.first() {
             Some(Value::Null) => Ok(match self.seen.take() {
-                Some(_) => Found::Gone,
-                None => Found::Nothing,
+                Some(_) => RulesPoll::Gone,
+                None => RulesPoll::Nothing,
             }),
-            Some(Value::Bulk(json)) if self.seen.as_ref() == Some(json) => Ok(Found::Nothing),
+            Some(Value::Bulk(json)) if self.seen.as_ref() == Some(json) => Ok(RulesPoll::Nothing),
             Some(Value::Bulk(json)) => {
                 let rules = read_rules(json, self.needs);
                 self.seen = Some(json.clone());
-                Ok(rules.map_or_else(Found::Bad, Found::Rules))
+                Ok(rules.map_or_else(RulesPoll::Bad, RulesPoll::Rules))
             }
             Some(Value::Error(error)) => Err(String::from_utf8_lossy(error).into_owned()),
             other => Err(format!("unexpected reply {other:?}")),
@@ -175,7 +175,7 @@ impl Reload {
     }
 }
 
-fn read_rules(json: &[u8], needs: Needs) -> Result<Rules, FieldError> {
+fn read_rules(json: &[u8], needs: RuleRequirements) -> Result<Rules, FieldError> {
     let config = parse::<RulesConfig>(json)?;
     let rules = config.checked(needs.one_slot_a_call)?;
     check_needs(&rules, true, needs.has_user)?;

@@ -9,7 +9,7 @@ use weir_scripts::tally::{self, Subject};
 
 /// What a rule did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum What {
+pub enum RuleAction {
     /// It refused, as a limit was reached.
     Limited,
     /// It would have: its mode is `shadow`.
@@ -18,10 +18,10 @@ pub enum What {
     Denied,
 }
 
-impl What {
+impl RuleAction {
     const ALL: [Self; 3] = [Self::Limited, Self::ShadowLimited, Self::Denied];
 
-    const fn word(self) -> &'static str {
+    const fn label(self) -> &'static str {
         match self {
             Self::Limited => "limited",
             Self::ShadowLimited => "shadow_limited",
@@ -33,7 +33,7 @@ impl What {
 /// What is counted: what a rule did, in all, and to one key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct CountKey {
-    what: What,
+    what: RuleAction,
     rule: String,
     key: Option<String>,
 }
@@ -45,7 +45,7 @@ pub struct Report {
 }
 
 /// However many keys there are, all rules find room.
-const SPARE: usize = RULES_MAX * What::ALL.len();
+const SPARE: usize = RULES_MAX * RuleAction::ALL.len();
 
 impl Report {
     pub fn new(key_prefix: &str) -> Self {
@@ -55,7 +55,7 @@ impl Report {
     }
 
     /// A rule has done this to a request of `key`, if that is known.
-    pub fn count(&mut self, what: What, rule: &Rule, key: Option<&[u8]>) {
+    pub fn count(&mut self, what: RuleAction, rule: &Rule, key: Option<&[u8]>) {
         let told = |key| CountKey {
             what,
             rule: rule.name.clone(),
@@ -68,9 +68,9 @@ impl Report {
     }
 
     /// Sends what was counted, if that is due.
-    pub fn turn(&mut self, now_ms: u64, effects: &mut Effects) {
-        self.tally.turn(now_ms, effects, |told| {
-            let (what, rule) = (told.what.word(), told.rule.as_str());
+    pub fn flush(&mut self, now_ms: u64, effects: &mut Effects) {
+        self.tally.flush(now_ms, effects, |told| {
+            let (what, rule) = (told.what.label(), told.rule.as_str());
             Some(match &told.key {
                 None => tally::name(&[what, rule]),
                 Some(key) => tally::name(&[what, rule, key]),

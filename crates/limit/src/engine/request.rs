@@ -70,7 +70,7 @@ pub enum Client {
 impl Client {
     // Inlined, it would cost requests that pass.
     #[inline(never)]
-    pub fn of(request: &dyn Request) -> Self {
+    pub fn from_request(request: &dyn Request) -> Self {
         let content_type = request.header("content-type");
         if content_type.is_some_and(|kind| kind.starts_with(b"application/grpc")) {
             return Self::Grpc;
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn a_client_gets_the_form_that_it_takes() {
         let client = |headers: &[(&str, &str)]| {
-            Client::of(&PlainRequest {
+            Client::from_request(&PlainRequest {
                 headers: Headers::new(headers),
                 peer_address: Vec::new(),
                 now_ms: 0,

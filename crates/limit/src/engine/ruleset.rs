@@ -6,7 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::mem;
 
-use crate::rules::{Applied, Hit, Mode, Request, Rule, Rules, Store};
+use crate::rules::{Hit, Mode, Request, Rule, RuleMatch, Rules, Store};
 use crate::table::{Table, TableRequest, decide_all, decide_one};
 use crate::{Algorithm, Check, Quota};
 use weir_base::shared_data::SharedData;
@@ -18,11 +18,11 @@ use crate::engine::metrics::RuleMetrics;
 #[derive(Debug)]
 pub struct Ruleset<D> {
     rules: Rules,
-    places: Vec<Place<D>>,
+    places: Vec<LocalRule<D>>,
 }
 
 #[derive(Debug)]
-struct Place<D> {
+struct LocalRule<D> {
     table: Table<D>,
     metrics: RuleMetrics,
 }
@@ -61,7 +61,7 @@ pub struct RuleHits {
 
 /// A hit, and what its rule said to it.
 #[derive(Clone, Debug)]
-pub struct Charged {
+pub struct ChargedHit {
     pub hit: RuleHit,
     pub check: Check,
 }
@@ -136,7 +136,7 @@ impl RuleHits {
 impl<D: SharedData + Clone> Ruleset<D> {
     /// `seed` is that of the tables' hashes: the same in all workers.
     pub fn new(rules: Rules, data: &D, seed: u64, metrics: &mut Metrics) -> Self {
-        let place = |rule: &Rule| Place {
+        let place = |rule: &Rule| LocalRule {
             table: Table::new(data.clone(), &table_name(rule), rule.slots, seed),
             metrics: RuleMetrics::new(metrics, &rule.name),
         };
@@ -159,10 +159,10 @@ impl<D: SharedData> Ruleset<D> {
         let mut hits = Hits::None;
         for (index, (rule, place)) in self.rules.iter().zip(&self.places).enumerate() {
             match (rule.apply(request), rule.mode) {
-                (Applied::Not, _) => {}
-                (Applied::Hit(hit), _) => hits.push(rule, RuleHit { rule: index, hit }),
-                (Applied::Denied, Mode::Enforce) => return Err(index),
-                (Applied::Denied, Mode::Shadow) => {
+                (RuleMatch::Not, _) => {}
+                (RuleMatch::Hit(hit), _) => hits.push(rule, RuleHit { rule: index, hit }),
+                (RuleMatch::Denied, Mode::Enforce) => return Err(index),
+                (RuleMatch::Denied, Mode::Shadow) => {
                     place.metrics.shadow_limited.increment();
                     in_shadow.push(index);
                 }
@@ -180,7 +180,7 @@ impl<D: SharedData> Ruleset<D> {
     }
 
     /// Charges all hits, or none if a rule refuses: see [`Check::is_allowed`].
-    pub fn charge_all(&self, hits: Vec<RuleHit>, now_ms: u64) -> Vec<Charged> {
+    pub fn charge_all(&self, hits: Vec<RuleHit>, now_ms: u64) -> Vec<ChargedHit> {
         let requests: Vec<_> = hits
             .iter()
             .filter_map(|hit| self.table_request(hit))
@@ -192,11 +192,13 @@ impl<D: SharedData> Ruleset<D> {
             }
         }
         let pairs = hits.into_iter().zip(decision.checks);
-        pairs.map(|(hit, check)| Charged { hit, check }).collect()
+        pairs
+            .map(|(hit, check)| ChargedHit { hit, check })
+            .collect()
     }
 
     /// Takes back what was charged here.
-    pub fn take_back(&self, charged: &Charged, now_ms: u64) {
+    pub fn take_back(&self, charged: &ChargedHit, now_ms: u64) {
         if let Some(request) = self.table_request(&charged.hit) {
             request.take_back(charged.check.mark, now_ms);
         }

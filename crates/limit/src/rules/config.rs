@@ -22,129 +22,126 @@ pub struct RulesConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleConfig {
-    /// In metrics and header fields: 1 to 64 of `a-z A-Z 0-9 _ -`.
+    /// Name in metrics and headers: 1 to 64 of `a-z A-Z 0-9 _ -`.
     pub name: String,
-    /// Which requests it concerns: all unless set.
+    /// Requests that the rule applies to. Default: all.
     #[serde(default, rename = "match")]
     pub matching: MatchConfig,
-    /// Who shares a limit: requests of which all these are the same. None: all requests.
+    /// Parts of the key: requests with equal parts share a limit. Default: one limit for all requests.
     #[serde(default)]
     pub key: Vec<KeyPart>,
-    /// How much is allowed.
+    /// Allowed rate.
     pub limit: LimitConfig,
-    /// How it is counted: `gcra` unless set.
+    /// Default: `gcra`.
     #[serde(default)]
     pub algorithm: Algorithm,
-    /// Where it is counted: `local` unless set.
+    /// Default: `local`.
     #[serde(default)]
     pub store: Store,
-    /// How requests beyond the limit are handled: `enforce` unless set.
+    /// Default: `enforce`.
     #[serde(default)]
     pub mode: Mode,
-    /// What counts while Redis does not answer: `local` unless set. For rules in Redis only.
+    /// Only for store `redis`. Default: `local`.
     #[serde(default)]
     pub on_store_error: Option<OnStoreError>,
-    /// As how many requests a request counts: 1 unless set, 1 to the burst.
+    /// Units that a request consumes, 1 to the burst. Default: 1.
     #[serde(default)]
     pub cost: Option<u32>,
-    /// As how many requests a request counts, by a header: instead of `cost`.
+    /// Reads the cost from a header, instead of `cost`.
     #[serde(default)]
     pub cost_header: Option<CostHeaderConfig>,
-    /// Other limits for named keys.
+    /// Different limits for some keys.
     #[serde(default)]
     pub overrides: Vec<OverrideConfig>,
-    /// Keys that the rule does not concern.
+    /// Keys that are exempt from the rule.
     #[serde(default)]
     pub allow: Vec<Vec<String>>,
-    /// Keys whose requests are refused, whatever they have used.
+    /// Keys whose requests are always refused.
     #[serde(default)]
     pub deny: Vec<Vec<String>>,
-    /// Whether a gateway takes slices of the limit and spends them by itself. For rules in Redis only.
+    /// Takes slices of the limit from Redis and spends them locally. Only for store `redis`.
     #[serde(default)]
     pub lease: Option<LeaseConfig>,
-    /// How much is remembered in the gateway: so many times 8 keys; 4,096 unless set, 1 to 65,536. A rule in
-    /// Redis needs it for the time that Redis does not answer.
+    /// Local table size: 8 keys per slot, 1 to 65,536. Default: 4,096. Rules in Redis use it during an outage.
     #[serde(default = "default_slots")]
     pub slots: u32,
 }
 
-/// Which requests a rule concerns: those that meet every condition. They are looked at in this order, and
-/// the first that is not met decides.
+/// Conditions on a request; all must hold. The filter checks them in this order.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MatchConfig {
-    /// Any of these methods; none: any at all.
+    /// Any of these methods, in capitals. Default: every method.
     pub methods: Vec<String>,
-    /// The path, without the query.
+    /// Path without the query.
     pub path: Option<PathConfig>,
-    /// Headers that must be there, or must not.
+    /// Headers that must be present or absent.
     pub headers: Vec<HeaderConfig>,
 }
 
-/// What a path must be.
+/// Condition on a path.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum PathConfig {
     /// This path.
     Exact(String),
-    /// A path that begins with this one: `/api` is the beginning of `/api/x`, and of `/apix`.
+    /// A path with this prefix: `/api` matches `/api/x`, and also `/apix`.
     Prefix(String),
-    /// A path of these segments, where `{name}` stands for any one: `/users/{id}/orders`.
+    /// A path of these segments; `{name}` matches any segment: `/users/{id}/orders`.
     Template(String),
 }
 
-/// What a header must be.
+/// Condition on a header.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HeaderConfig {
-    /// Its name.
+    /// Header name.
     pub name: String,
-    /// Whether it must be there (as unless set) or must not.
+    /// Whether the header must be present (`true`, the default) or absent.
     #[serde(default = "default_present")]
     pub present: bool,
 }
 
-/// A part of a key. What is not there is a value of its own: all requests without the header share one
-/// limit, so that leaving it out helps nobody.
+/// Part of a key. All requests without the part share one limit, so omitting it gains nothing.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum KeyPart {
-    /// The client's address as Envoy knows it; of an IPv6 address the network (/64).
+    /// Client address from Envoy, or its IPv6 /64 network.
     Address,
-    /// The address that `X-Forwarded-For` names, so many trusted proxies away.
+    /// Client address from `X-Forwarded-For`.
     Forwarded(ForwardedConfig),
-    /// The user, as the header says that the filter's `user_header` names.
+    /// User from the filter's `user_header`.
     User,
-    /// The method.
+    /// HTTP method.
     Method,
-    /// A header.
+    /// This header.
     Header(String),
-    /// A parameter of the query: the first of this name, percent-decoded.
+    /// First query parameter with this name, percent-decoded.
     Query(String),
-    /// A cookie.
+    /// This cookie.
     Cookie(String),
-    /// A segment of the path, percent-decoded; the first is 0.
+    /// Path segment with this index, percent-decoded; the first is 0.
     Segment(usize),
 }
 
-/// Which address of `X-Forwarded-For` counts.
+/// Which address of `X-Forwarded-For` to use.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ForwardedConfig {
-    /// How many proxies before this gateway are trusted to have added the address that they saw: 1 to 16. As
-    /// Envoy has added its peer's by then (with `use_remote_address: true`), with 1 it is the last but one.
+    /// Number of trusted proxies before this gateway that append an address, 1 to 16. With `use_remote_address:
+    /// true` Envoy appends its peer first: 1 selects the last address but one.
     pub trusted_hops: usize,
 }
 
-/// How much is allowed.
+/// An allowed rate.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LimitConfig {
-    /// So many requests in each period; with `concurrency`, at once: 1 to 1,000,000.
+    /// Requests per period, 1 to 1,000,000; for `concurrency`, concurrent requests.
     pub rate: u32,
-    /// The period; with `concurrency`, after how long a request no longer counts that never ended.
+    /// Period; for `concurrency`, the time after which a request without an end no longer counts.
     pub per: Duration,
-    /// With `gcra`, so many at once: the rate unless set.
+    /// Burst size, only for `gcra`. Default: `rate`.
     #[serde(default)]
     pub burst: Option<u32>,
 }
@@ -165,7 +162,7 @@ impl LimitConfig {
     /// When a number is out of its bounds, with its path.
     pub fn quota(self, algorithm: Algorithm, at: &str) -> Result<Quota, FieldError> {
         if algorithm != Algorithm::Gcra && self.burst.is_some() {
-            let problem = "only algorithm gcra has a burst";
+            let problem = "only the algorithm gcra supports a burst";
             return Err(FieldError::new(format!("{at}.burst"), problem));
         }
         let burst = self.burst.unwrap_or(self.rate);
@@ -180,68 +177,68 @@ impl LimitConfig {
     }
 }
 
-/// Where requests are counted.
+/// Where a rule counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Store {
-    /// In this Envoy: its workers share the limit.
+    /// In this Envoy; its workers share the limit.
     #[default]
     Local,
-    /// In Redis: all gateways share the limit.
+    /// In Redis; all gateways share the limit.
     Redis,
 }
 
-/// How requests beyond the limit are handled.
+/// Whether a rule refuses requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// They are refused.
+    /// Refuse requests beyond the limit.
     #[default]
     Enforce,
-    /// They are counted, and pass.
+    /// Dry run: count them, and let them pass.
     Shadow,
 }
 
-/// What counts while Redis does not answer.
+/// Behaviour during a Redis outage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnStoreError {
     /// Requests pass.
     Open,
-    /// Requests are refused, with 503.
+    /// Requests are refused with 503.
     Closed,
-    /// Each gateway counts by itself.
+    /// Each gateway counts locally.
     #[default]
     Local,
 }
 
-/// A cost that a header names. Who sets the header decides what it costs: not the client.
+/// Cost from a header, which a trusted party must set, not the client.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CostHeaderConfig {
-    /// The header's name. Without it, or if it is not a whole number, a request counts as 1.
+    /// Header name. Without a whole number in it, a request costs 1.
     pub name: String,
-    /// The most that counts: 1 to the burst.
+    /// Maximum cost, 1 to the burst.
     pub max: u32,
 }
 
-/// Another limit for one key.
+/// A different limit for one key.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OverrideConfig {
-    /// The values of the key's parts, in their order.
+    /// Values of the key's parts, in order.
     pub key: Vec<String>,
-    /// What counts for it.
+    /// Limit for this key.
     pub limit: LimitConfig,
 }
 
-/// How slices of a limit are taken.
+/// Slices of a limit.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LeaseConfig {
-    /// The most requests of one slice: 2 to the burst. Each worker of each gateway may hold one for a key.
+    /// Maximum requests per slice, 2 to the burst. Each worker of each gateway can hold one slice per key.
     pub max: u32,
-    /// For how long a slice may be spent, `100ms` unless set; at most the period.
+    /// Lifetime of a slice, at most the period. Default: `100ms`.
     #[serde(default = "default_lease_for")]
     pub lasts: Duration,
 }

@@ -42,7 +42,7 @@ impl Parts {
     }
 
     /// The key of a request: of the same bytes only if all parts are the same.
-    pub(super) fn of(&self, request: &impl Request) -> Vec<u8> {
+    pub(super) fn for_request(&self, request: &impl Request) -> Vec<u8> {
         // Room for most keys, so that they grow in one piece.
         let mut key = Vec::with_capacity(self.0.len() * 32);
         for part in &self.0 {
@@ -74,8 +74,8 @@ impl Parts {
     pub(super) fn named(&self, values: &[String], at: &str) -> Result<Vec<u8>, FieldError> {
         if self.0.is_empty() || values.len() != self.0.len() {
             let problem = match self.0.len() {
-                0 => "the rule has no key, so none can be named".into(),
-                parts => format!("must have {parts} values, one for each part of the rule's key"),
+                0 => "the rule has no `key`, so it cannot list keys".into(),
+                parts => format!("must have {parts} values, one per part of the rule's key"),
             };
             return Err(FieldError {
                 path: at.into(),
@@ -109,7 +109,7 @@ fn check_part(part: &mut KeyPart, at: &str) -> Result<(), FieldError> {
         }
         KeyPart::Cookie(name) => check_token(name, &format!("{at}.cookie")),
         KeyPart::Query(name) if name.is_empty() => {
-            refuse("query", "must be the name of a parameter".into())
+            refuse("query", "must be a parameter name".into())
         }
         KeyPart::Segment(index) if *index >= SEGMENTS_MAX => {
             refuse("segment", format!("must be 0 to {}", SEGMENTS_MAX - 1))

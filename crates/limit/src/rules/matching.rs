@@ -117,7 +117,7 @@ fn template(text: &str, at: &str) -> Result<Vec<Option<String>>, FieldError> {
         .collect::<Result<_, ()>>();
     segments.map_err(|()| FieldError {
         path: at.into(),
-        problem: "in a template, braces hold a whole segment, such as /users/{id}".into(),
+        problem: "must have braces only around a whole segment, such as /users/{id}".into(),
     })
 }
 
@@ -135,7 +135,7 @@ fn check_method(method: &str, at: &str) -> Result<(), FieldError> {
     if is_method(method) {
         return Ok(());
     }
-    let problem = format!("must be a method of HTTP in capitals, such as POST; is {method:?}");
+    let problem = format!("must be an HTTP method in capitals, such as POST; is {method:?}");
     Err(FieldError {
         path: at.into(),
         problem,

@@ -17,7 +17,7 @@ pub use config::{
 };
 pub use key::{HOPS_MAX, KEY_PARTS_MAX, cookie, forwarded};
 pub use matching::Matching;
-pub use rule::{Applied, Hit, LISTED_MAX, Lease, NAME_LEN_MAX, RULES_MAX, Rule, Rules};
+pub use rule::{Hit, LISTED_MAX, Lease, NAME_LEN_MAX, RULES_MAX, Rule, RuleMatch, Rules};
 
 use alloc::vec::Vec;
 

@@ -74,7 +74,7 @@ enum Cost {
 
 /// What a rule says of a request before anything is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Applied {
+pub enum RuleMatch {
     /// It does not concern it.
     Not,
     /// Its key is refused always.
@@ -128,9 +128,7 @@ impl Rules {
             Some((index, second)) => refuse(
                 &format!("rules[{index}].store"),
                 format!(
-                    "with topology cluster only one rule can be in redis: the keys of {} and {} live in \
-                     different slots, so that a request could be charged to one and refused by the other; \
-                     make one of them local, or use a single Redis for rate limits",
+                    "with topology cluster only one rule can have store redis: the keys of {} and {} are in different slots, so a request could be charged to one rule and refused by the other; make one of them local, or use a single Redis for rate limits",
                     first.name, second.name
                 ),
             ),
@@ -169,7 +167,7 @@ impl Rule {
         if allow.intersection(&deny).next().is_some() {
             return refuse(
                 &format!("{at}.deny"),
-                "a key is allowed and denied: which one counts?",
+                "has a key that is also in allow: list it only once",
             );
         }
         check_count(config.overrides.len(), &format!("{at}.overrides"))?;
@@ -181,7 +179,7 @@ impl Rule {
                 .limit
                 .quota(config.algorithm, &format!("{path}.limit"))?;
             if overrides.insert(key, quota).is_some() {
-                return refuse(&format!("{path}.key"), "another override is for this key");
+                return refuse(&format!("{path}.key"), "another override has this key");
             }
         }
         let least = overrides.values().chain([&quota]).map(Quota::burst).min();
@@ -226,20 +224,20 @@ impl Rule {
     }
 
     /// Looks at a request.
-    pub fn apply(&self, request: &impl Request) -> Applied {
+    pub fn apply(&self, request: &impl Request) -> RuleMatch {
         if !self.matching.is_met(request) {
-            return Applied::Not;
+            return RuleMatch::Not;
         }
-        let key = self.parts.of(request);
+        let key = self.parts.for_request(request);
         if self.allow.contains(&key) {
-            return Applied::Not;
+            return RuleMatch::Not;
         }
         if self.deny.contains(&key) {
-            return Applied::Denied;
+            return RuleMatch::Denied;
         }
-        Applied::Hit(Hit {
+        RuleMatch::Hit(Hit {
             quota: self.overrides.get(&key).copied().unwrap_or(self.quota),
-            cost: self.cost.of(request),
+            cost: self.cost.for_request(request),
             key,
         })
     }
@@ -256,7 +254,7 @@ impl Hit {
 }
 
 impl Cost {
-    fn of(&self, request: &impl Request) -> u32 {
+    fn for_request(&self, request: &impl Request) -> u32 {
         let header = match self {
             Self::Constant(cost) => return *cost,
             Self::Header(header) => header,
@@ -304,14 +302,11 @@ fn check_store(config: &RuleConfig, at: &str) -> Result<(), FieldError> {
     if config.on_store_error.is_some() {
         return refuse(
             &format!("{at}.on_store_error"),
-            "only a rule with store redis has store errors",
+            "only for rules with store redis",
         );
     }
     if config.lease.is_some() {
-        return refuse(
-            &format!("{at}.lease"),
-            "only a rule with store redis takes leases",
-        );
+        return refuse(&format!("{at}.lease"), "only for rules with store redis");
     }
     Ok(())
 }
@@ -327,7 +322,7 @@ fn cost(
         (Some(_), Some(_)) => {
             return refuse(
                 &format!("{at}.cost_header"),
-                "cost is set, too: which one counts?",
+                "cost is also set: set only one of them",
             );
         }
         (constant, None) => {
@@ -344,13 +339,14 @@ fn cost(
     if (1..=least).contains(&value) {
         return Ok(cost);
     }
-    let problem = format!("must be 1 to {least}, the rule's lowest burst: more could never pass");
+    let problem =
+        format!("must be 1 to {least}, the rule's lowest burst: a higher cost could never pass");
     refuse(&format!("{at}.{field}"), problem)
 }
 
 fn lease(config: LeaseConfig, quota: &Quota, at: &str) -> Result<Lease, FieldError> {
     if quota.algorithm() == Algorithm::Concurrency {
-        let problem = "requests in flight end one by one: algorithm concurrency takes no leases";
+        let problem = "not supported with algorithm concurrency";
         return refuse(&format!("{at}.lease"), problem);
     }
     if !(2..=quota.burst()).contains(&config.max) {

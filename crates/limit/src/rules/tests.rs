@@ -66,19 +66,19 @@ fn rule(fields: &str) -> Rule {
 
 fn key(rule: &Rule, request: &FakeRequest) -> Vec<u8> {
     match rule.apply(request) {
-        Applied::Hit(ask) => ask.key,
+        RuleMatch::Hit(ask) => ask.key,
         other => panic!("{other:?}"),
     }
 }
 
 fn concerns(fields: &str, request: &FakeRequest) -> bool {
-    rule(fields).apply(request) != Applied::Not
+    rule(fields).apply(request) != RuleMatch::Not
 }
 
 #[test]
 fn a_rule_of_few_words_counts_all_requests_together() {
     let rule = rule(r#""mode":"enforce""#);
-    let Applied::Hit(ask) = rule.apply(&get("/")) else {
+    let RuleMatch::Hit(ask) = rule.apply(&get("/")) else {
         panic!("it concerns everything")
     };
     assert_eq!((ask.key, ask.cost), (vec![], 1));
@@ -256,20 +256,20 @@ fn named_keys_have_limits_of_their_own_or_none_or_are_refused() {
     );
     let applied = |caller: &str| rule.apply(&with(&get("/"), "caller", caller));
     let burst = |caller: &str| match applied(caller) {
-        Applied::Hit(ask) => ask.quota.burst(),
+        RuleMatch::Hit(ask) => ask.quota.burst(),
         other => panic!("{other:?}"),
     };
     assert_eq!((burst("big"), burst("small")), (200, 10));
     assert_eq!(
         (applied("probe"), applied("bad")),
-        (Applied::Not, Applied::Denied)
+        (RuleMatch::Not, RuleMatch::Denied)
     );
 }
 
 #[test]
-fn a_cost_comes_from_the_rule_or_from_a_header_within_its_bounds() {
+fn cost_comes_from_rule_or_from_bounded_header() {
     let cost = |rule: &Rule, request: &FakeRequest| match rule.apply(request) {
-        Applied::Hit(ask) => ask.cost,
+        RuleMatch::Hit(ask) => ask.cost,
         other => panic!("{other:?}"),
     };
     assert_eq!(cost(&rule(r#""cost":3"#), &get("/")), 3);
@@ -425,7 +425,7 @@ fn a_rule_names_no_more_keys_than_fit() {
 #[test]
 fn the_name_of_a_key_in_redis_never_changes() {
     let digest = |fields: &str| match rule(fields).apply(&get("/")) {
-        Applied::Hit(hit) => hit.digest(),
+        RuleMatch::Hit(hit) => hit.digest(),
         other => panic!("{other:?}"),
     };
     // Of no bytes at all, as FIPS 180-4 has it.

@@ -40,14 +40,14 @@ impl SharedData for &Memory {
 
 /// Another worker, which decides on `key` whenever this one is between its read and its write, for
 /// as often as is left.
-struct Rival<'a> {
+struct RivalWorker<'a> {
     memory: &'a Memory,
     table: Table<&'a Memory>,
     left: Mutex<usize>,
     reads: Mutex<usize>,
 }
 
-impl SharedData for &Rival<'_> {
+impl SharedData for &RivalWorker<'_> {
     fn get(&self, key: &str) -> Option<(Vec<u8>, u32)> {
         let read = self.memory.get(key);
         *self.reads.lock().unwrap() += 1;
@@ -151,7 +151,7 @@ fn a_decision_tells_by_which_ask_the_state_of_another_was_lost() {
 }
 
 #[test]
-fn one_request_of_one_table_is_told_what_is_left_and_whose_state_is_lost() {
+fn single_request_reports_remaining_quota_and_evicted_state() {
     let memory = Memory::default();
     let tables = tables(&memory);
     let [ask, _] = asks(&tables, 1);
@@ -173,7 +173,7 @@ fn one_request_of_one_table_is_told_what_is_left_and_whose_state_is_lost() {
 fn a_charge_is_taken_back_though_others_write_meanwhile() {
     let memory = Memory::default();
     assert_eq!(allowed(&table(&memory), "u", 9), 2);
-    let rival = Rival {
+    let rival = RivalWorker {
         memory: &memory,
         table: table(&memory),
         left: Mutex::new(TRIES_MAX - 1),
@@ -222,7 +222,7 @@ fn memory_is_bounded_by_the_slots() {
 fn against_a_rival(times: usize) -> (Memory, usize) {
     let memory = Memory::default();
     let reads = {
-        let rival = Rival {
+        let rival = RivalWorker {
             memory: &memory,
             table: table(&memory),
             left: Mutex::new(times),
@@ -306,7 +306,7 @@ fn wrongly_admitted(load: f64) -> f64 {
             let key = second.to_le_bytes();
             let (ask, at_ms) = (ask(&key), comes_at_ms(second) + PER_MS - 1);
             let place = ask.place();
-            let found = Found::read(ask, place.fingerprint, place.slot_key.as_str(), at_ms);
+            let found = SlotReading::read(ask, place.fingerprint, place.slot_key.as_str(), at_ms);
             admitted += u64::from(found.check().is_allowed());
             asked_again += 1;
         }
@@ -319,7 +319,7 @@ fn wrongly_admitted(load: f64) -> f64 {
 
 /// The shares are those that [`crate`] states; each is a sum over a Poisson distribution.
 #[test]
-fn a_million_keys_take_the_memory_of_the_slots_and_forget_no_more_than_is_stated() {
+fn million_keys_stay_within_slot_memory_and_loss_bound() {
     for (load, stated) in [(0.5, 0.0511), (0.25, 0.0011)] {
         let share = wrongly_admitted(load);
         std::println!("at {load} of all places in use: {share}, stated {stated}");
@@ -410,7 +410,7 @@ impl SharedData for &Spender<'_> {
 }
 
 #[test]
-fn what_another_worker_spends_meanwhile_takes_the_charge_of_the_first_back() {
+fn concurrent_spending_takes_back_the_first_charge() {
     let memory = Memory::default();
     let spent = Mutex::new(false);
     let spender = Spender {

@@ -47,7 +47,7 @@ fn a_plain_link_is_a_redirect_and_nothing_is_copied() {
 }
 
 #[test]
-fn whoever_follows_a_link_is_counted_and_clicks_unless_it_comes_by_itself() {
+fn visits_count_as_clicks_unless_automated() {
     let bot = b"Googlebot/2.1";
     for (method, is_prefetch, user_agent, is_counted, is_click) in [
         (&b"GET"[..], false, IPHONE, true, true),
@@ -84,14 +84,14 @@ fn a_link_without_any_life_left_has_ended() {
     assert!(answer(&idle, &with(Some(1))).leads_on());
     assert!(answer(&idle, &with(None)).leads_on());
     let target = "https://over.example/";
-    let why = Gone::Expired;
+    let why = InactiveReason::Expired;
     assert_eq!(answer(&idle, &with(Some(0))), Answer::Ended { why, target });
     let disabled = Link {
         is_disabled: true,
         ..idle
     };
     let answered = answer(&disabled, &with(Some(0)));
-    assert_eq!(answered, Answer::Gone(Gone::Disabled));
+    assert_eq!(answered, Answer::Gone(InactiveReason::Disabled));
 }
 
 #[test]
@@ -152,19 +152,30 @@ fn an_ended_link_is_gone() {
         ..link()
     };
     assert!(answer(&ending, &at(9)).leads_on());
-    assert_eq!(answer(&ending, &at(10)), Answer::Gone(Gone::Expired));
+    assert_eq!(
+        answer(&ending, &at(10)),
+        Answer::Gone(InactiveReason::Expired)
+    );
     let disabled = Link {
         is_disabled: true,
         ..link()
     };
-    assert_eq!(answer(&disabled, &at(9)), Answer::Gone(Gone::Disabled));
+    assert_eq!(
+        answer(&disabled, &at(9)),
+        Answer::Gone(InactiveReason::Disabled)
+    );
     assert_eq!(answer(&disabled, &at(9)).reply(&domain()).status, 410);
 }
 
 /// Dashboards ask for these words.
 #[test]
 fn metrics_say_why_a_link_is_gone() {
-    let words = [Gone::Disabled, Gone::Expired, Gone::UsedUp].map(Gone::word);
+    let words = [
+        InactiveReason::Disabled,
+        InactiveReason::Expired,
+        InactiveReason::UsedUp,
+    ]
+    .map(InactiveReason::label);
     assert_eq!(words, ["disabled", "expired", "used_up"]);
 }
 
@@ -339,7 +350,7 @@ fn an_app_is_woken_where_it_can_be() {
     let expected = Answer::App {
         url: "openapp://x",
         fallback: "https://t.example/".into(),
-        shown: Shown::default(),
+        shown: PageOptions::default(),
     };
     assert_eq!(answer(&custom, &visit), expected);
     let bot = Visit {
@@ -359,13 +370,13 @@ fn an_app_is_woken_where_it_can_be() {
     let expected = Answer::App {
         url: "https://app.example/x",
         fallback: "https://web.example/".into(),
-        shown: Shown::default(),
+        shown: PageOptions::default(),
     };
     assert_eq!(answer(&both, &visit), expected);
 }
 
 #[test]
-fn within_another_app_the_page_knows_it_and_speaks_the_visitors_language() {
+fn page_detects_embedding_app_and_uses_visitor_language() {
     let app = App {
         platform: Platform::Any,
         url: "openapp://x".into(),
@@ -395,7 +406,7 @@ fn within_another_app_the_page_knows_it_and_speaks_the_visitors_language() {
 #[test]
 fn an_ended_link_is_answered_in_its_domains_words() {
     let mut domain = domain();
-    let gone = || Answer::Gone(Gone::UsedUp);
+    let gone = || Answer::Gone(InactiveReason::UsedUp);
     assert!(gone().reply(&domain).body.contains("has ended"));
     domain.gone_page = Some("<p>over".into());
     let reply = gone().reply(&domain);
@@ -457,7 +468,7 @@ fn a_previewer_is_shown_the_preview_and_others_the_redirect() {
 }
 
 #[test]
-fn an_ended_link_leads_where_it_or_its_domain_says_unless_it_was_disabled() {
+fn ended_link_uses_its_or_domain_fallback_unless_disabled() {
     let mut domain = domain();
     let at = |link: &Link, domain: &Domain| {
         let visit = Visit {

@@ -26,8 +26,8 @@ fn link() -> Link {
 }
 
 /// As Redis tells of it.
-fn told(link: Link, left_ms: Option<u64>) -> Learnt {
-    Learnt {
+fn told(link: Link, left_ms: Option<u64>) -> LinkReading {
+    LinkReading {
         link,
         is_used_up: false,
         left_ms,
@@ -37,7 +37,7 @@ fn told(link: Link, left_ms: Option<u64>) -> Learnt {
 
 fn is_due(memory: &mut Memory, now_ms: u64) -> bool {
     match memory.find(&name("abc"), now_ms) {
-        Found::Link { is_due, .. } => is_due,
+        CacheLookup::Link { is_due, .. } => is_due,
         other => panic!("{other:?}"),
     }
 }
@@ -45,7 +45,7 @@ fn is_due(memory: &mut Memory, now_ms: u64) -> bool {
 #[test]
 fn a_link_is_read_again_from_time_to_time_by_one_request() {
     let mut memory = memory();
-    assert_eq!(memory.find(&name("abc"), 0), Found::Nothing);
+    assert_eq!(memory.find(&name("abc"), 0), CacheLookup::Nothing);
     memory.learn(&name("abc"), told(link(), None), 1_000);
     assert!(!is_due(&mut memory, 60_999));
     assert!(is_due(&mut memory, 61_000));
@@ -54,9 +54,9 @@ fn a_link_is_read_again_from_time_to_time_by_one_request() {
 }
 
 #[test]
-fn what_the_origin_told_and_what_is_used_up_is_read_again_sooner() {
+fn origin_answers_and_used_up_links_are_reread_sooner() {
     let mut memory = memory();
-    let of_origin = Learnt {
+    let of_origin = LinkReading {
         source: Source::Origin,
         ..told(link(), None)
     };
@@ -66,7 +66,7 @@ fn what_the_origin_told_and_what_is_used_up_is_read_again_sooner() {
     let is_used_up = true;
     memory.learn(
         &name("abc"),
-        Learnt {
+        LinkReading {
             is_used_up,
             ..of_origin
         },
@@ -98,7 +98,7 @@ fn what_is_trusted_again_is_known_and_soon_due() {
     assert!(!is_due(&mut memory, 1_009));
     assert!(is_due(&mut memory, 1_010));
     memory.trust(&name("abd"), 10);
-    assert_eq!(memory.find(&name("abd"), 11), Found::Nothing);
+    assert_eq!(memory.find(&name("abd"), 11), CacheLookup::Nothing);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_link_is_read_again_when_its_life_is_to_be_renewed() {
     assert!(!is_due(&mut memory, 3_501));
     memory.learn(&name("abc"), told(disabled, Some(100)), 3_000);
     assert!(!is_due(&mut memory, 3_099));
-    assert_eq!(memory.find(&name("abc"), 3_100), Found::Nothing);
+    assert_eq!(memory.find(&name("abc"), 3_100), CacheLookup::Nothing);
     assert_eq!(memory.stale(&name("abc"), 3_100), None);
 }
 
@@ -134,8 +134,8 @@ fn what_is_suspect_is_there_if_nobody_can_be_asked() {
     memory.learn(&name("abc"), told(link(), None), 0);
     memory.learn_unknown(&name("abd"), 0);
     memory.revalidate_all();
-    assert_eq!(memory.find(&name("abc"), 1), Found::MustRevalidate);
-    assert_eq!(memory.find(&name("abd"), 1), Found::Nothing);
+    assert_eq!(memory.find(&name("abc"), 1), CacheLookup::MustRevalidate);
+    assert_eq!(memory.find(&name("abd"), 1), CacheLookup::Nothing);
     assert_eq!(memory.stale(&name("abc"), 1).unwrap().link, link());
     memory.learn(&name("abc"), told(link(), None), 2);
     assert!(!is_due(&mut memory, 3));
@@ -146,14 +146,14 @@ fn an_edit_drops_what_is_known() {
     let mut memory = memory();
     memory.learn(&name("abc"), told(link(), None), 0);
     memory.forget(&name("abc"));
-    assert_eq!(memory.find(&name("abc"), 1), Found::Nothing);
+    assert_eq!(memory.find(&name("abc"), 1), CacheLookup::Nothing);
     assert_eq!(memory.stale(&name("abc"), 1), None);
     memory.learn_unknown(&name("abc"), 1);
-    assert_eq!(memory.find(&name("abc"), 2), Found::Unknown);
+    assert_eq!(memory.find(&name("abc"), 2), CacheLookup::Unknown);
     memory.drop_link(&name("abc"));
-    assert_eq!(memory.find(&name("abc"), 2), Found::Unknown);
+    assert_eq!(memory.find(&name("abc"), 2), CacheLookup::Unknown);
     memory.forget(&name("abc"));
-    assert_eq!(memory.find(&name("abc"), 2), Found::Nothing);
+    assert_eq!(memory.find(&name("abc"), 2), CacheLookup::Nothing);
 }
 
 #[test]
@@ -161,17 +161,17 @@ fn a_link_that_has_clicks_left_again_is_known_no_longer() {
     let mut memory = memory();
     memory.learn(&name("abc"), told(link(), None), 0);
     memory.drop_link(&name("abc"));
-    assert_eq!(memory.find(&name("abc"), 1), Found::Nothing);
+    assert_eq!(memory.find(&name("abc"), 1), CacheLookup::Nothing);
 }
 
 #[test]
 fn unknown_codes_are_known_for_a_while_and_not_without_bound() {
     let mut memory = memory();
     memory.learn_unknown(&name("abc"), 1_000);
-    assert_eq!(memory.find(&name("abc"), 5_999), Found::Unknown);
-    assert_eq!(memory.find(&name("abc"), 6_000), Found::Nothing);
+    assert_eq!(memory.find(&name("abc"), 5_999), CacheLookup::Unknown);
+    assert_eq!(memory.find(&name("abc"), 6_000), CacheLookup::Nothing);
     // Nor does a clock that was set back keep it.
-    assert_eq!(memory.find(&name("abc"), 0), Found::Nothing);
+    assert_eq!(memory.find(&name("abc"), 0), CacheLookup::Nothing);
     memory.learn(&name("hot"), told(link(), None), 0);
     for number in 0..1_000 {
         memory.learn_unknown(&name(&format!("x{number:03}")), 1_000);
@@ -189,17 +189,20 @@ fn what_is_asked_for_stays() {
         memory.find(&name("hot"), 1);
         memory.learn(&name(&format!("x{number:03}")), told(link(), None), 1);
     }
-    assert!(matches!(memory.find(&name("hot"), 1), Found::Link { .. }));
+    assert!(matches!(
+        memory.find(&name("hot"), 1),
+        CacheLookup::Link { .. }
+    ));
     assert_eq!(memory.size().0, 100);
     assert_eq!(memory.take_evictions(), 901);
 }
 
 #[test]
-fn a_clock_that_was_set_back_further_than_anything_was_set_knows_nothing() {
+fn cache_is_empty_when_clock_is_behind_all_entries() {
     let mut memory = memory();
     memory.learn_unknown(&name("abc"), 1_000);
-    assert_eq!(memory.find(&name("abc"), 1_000), Found::Unknown);
-    assert_eq!(memory.find(&name("abc"), 999), Found::Nothing);
+    assert_eq!(memory.find(&name("abc"), 1_000), CacheLookup::Unknown);
+    assert_eq!(memory.find(&name("abc"), 999), CacheLookup::Nothing);
 }
 
 #[test]
@@ -227,7 +230,7 @@ fn what_a_link_takes_grows_with_its_addresses_and_languages() {
 }
 
 #[test]
-fn what_just_fits_is_remembered_and_what_does_not_drives_nothing_out() {
+fn fitting_entry_is_cached_and_oversized_entry_evicts_nothing() {
     let mut cache = Cache::<u32>::new(2, 100, 3);
     cache.insert(b"a", 1, 40);
     cache.insert(b"b", 2, 60);
@@ -318,15 +321,15 @@ fn an_ended_link_is_known_for_as_long_as_an_unknown_code() {
     let mut memory = memory();
     memory.learn(&name("abc"), told(link(), Some(0)), 1_000);
     for now_ms in [1_000, 5_999] {
-        let Found::Link { known, is_due } = memory.find(&name("abc"), now_ms) else {
+        let CacheLookup::Link { known, is_due } = memory.find(&name("abc"), now_ms) else {
             panic!("it is known");
         };
         assert!(known.has_ended && !is_due);
         assert!(memory.stale(&name("abc"), now_ms).is_some());
     }
-    assert_eq!(memory.find(&name("abc"), 6_000), Found::Nothing);
+    assert_eq!(memory.find(&name("abc"), 6_000), CacheLookup::Nothing);
     memory.learn(&name("abc"), told(link(), Some(0)), 1_000);
     memory.learn(&name("abc"), told(link(), Some(1)), 1_000);
     let found = memory.find(&name("abc"), 1_000);
-    assert!(matches!(found, Found::Link { known, .. } if !known.has_ended));
+    assert!(matches!(found, CacheLookup::Link { known, .. } if !known.has_ended));
 }

@@ -87,7 +87,7 @@ fn a_refusal_names_the_field() {
         "domains[1].denied_hosts[1]: ",
     );
     for address in ["[fd00::1]", "fd00:0::1", "FD00::1", "::ffff:10.1.2.3"] {
-        let expected = "domains[1].denied_hosts[0]: is a host in lower case";
+        let expected = "domains[1].denied_hosts[0]: must be a host in lower case";
         check("denied_hosts", json!([address]), expected);
     }
     assert!(with("denied_hosts", json!(["fd00::1"])).is_ok());
@@ -130,12 +130,12 @@ fn a_refusal_names_the_field() {
     check(
         "apple_app_site_association",
         json!([]),
-        "domains[1].apple_app_site_association: is a JSON object",
+        "domains[1].apple_app_site_association: must be a JSON object",
     );
     check(
         "assetlinks",
         json!({}),
-        "domains[1].assetlinks: is a JSON array",
+        "domains[1].assetlinks: must be a JSON array",
     );
     assert!(
         with("colour", json!("red"))

@@ -3,8 +3,8 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::answer::{Answer as LinkAnswer, Gone, Reply, answer, ended};
-use crate::cache::Known;
+use crate::answer::{Answer as LinkAnswer, InactiveReason, Reply, answer, ended};
+use crate::cache::CachedLink;
 use crate::record::Link;
 use weir_engine::{Answer, Effects, StreamId};
 
@@ -36,7 +36,11 @@ pub(crate) fn kind_of(answer: &LinkAnswer<'_>) -> AnswerKind {
 }
 
 /// What a request for a remembered link is answered.
-pub(crate) fn answer_of<'a>(known: &'a Known, fields: &Fields<'_>, now_ms: u64) -> LinkAnswer<'a> {
+pub(crate) fn answer_of<'a>(
+    known: &'a CachedLink,
+    fields: &Fields<'_>,
+    now_ms: u64,
+) -> LinkAnswer<'a> {
     let left_ms = match known.has_ended {
         true => Some(0),
         false => known.dies_at_ms.checked_sub(now_ms),
@@ -54,7 +58,7 @@ pub(crate) fn answer_to<'a>(
     now_ms: u64,
 ) -> LinkAnswer<'a> {
     match is_used_up {
-        true => ended(link, Gone::UsedUp),
+        true => ended(link, InactiveReason::UsedUp),
         false => answer(link, &fields.visit(left_ms, now_ms)),
     }
 }

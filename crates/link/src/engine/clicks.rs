@@ -84,7 +84,7 @@ mod tests {
     use crate::code::DomainId;
 
     #[test]
-    fn batches_are_an_interval_apart_and_a_clock_that_was_set_back_puts_none_off() {
+    fn batches_keep_their_interval_even_when_clock_goes_back() {
         let mut clicks = Clicks::new(&ClicksConfig::default(), "test", &mut Metrics::new());
         let link = LinkName::new(&DomainId::new("s").unwrap(), b"abc").unwrap();
         let click = Click {

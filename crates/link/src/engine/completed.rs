@@ -3,20 +3,20 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use crate::cache::{Found as MemoryFound, Learnt, LinkName, Source};
+use crate::cache::{CacheLookup as MemoryFound, LinkName, LinkReading, Source};
 use crate::record::Link;
 use crate::redis::link_read::Read;
 use crate::redis::{link_back, link_clicks, link_read};
 use weir_base::resp::Value;
 use weir_engine::event::FetchResponse;
-use weir_engine::pump::{BATCH_MAX, Completed, Pending};
-use weir_engine::redis::{Definite, Failure, Reply, Unknown, read};
+use weir_engine::pump::{BATCH_MAX, CompletedBatch, Pending};
+use weir_engine::redis::{DefiniteFailure, Failure, Reply, UnknownFailure, read};
 use weir_engine::{BatchId, Effects, FetchId, Level, StreamId};
 
 use crate::engine::clicks::Clicks;
 use crate::engine::job::{Job, ReadJob};
 use crate::engine::links::{LinkRequest, Links};
-use crate::engine::lookups::{Ended, Lookup};
+use crate::engine::lookups::{Lookup, LookupOutcome};
 use crate::engine::metrics::{ClickOutcome, Place};
 use crate::engine::origin;
 use crate::engine::poll::{PollError, PollResult};
@@ -27,7 +27,7 @@ impl Links {
         self.poller.poll(now_ms, effects);
         self.flush_clicks(now_ms, effects);
         self.flush_unused(now_ms, effects);
-        let completed = self.redis.pump.turn(now_ms, effects);
+        let completed = self.redis.pump.flush(now_ms, effects);
         let count: usize = completed.iter().map(|call| call.requests.len()).sum();
         self.apply(completed, now_ms, effects);
         let room = BATCH_MAX.saturating_sub(count);
@@ -62,7 +62,7 @@ impl Links {
     /// A call to Redis could not be sent.
     pub(crate) fn on_not_sent(&mut self, batch: BatchId, effects: &mut Effects) {
         if self.poller.completed(batch) {
-            let failure = Failure::from(Definite::NotSent);
+            let failure = Failure::from(DefiniteFailure::NotSent);
             self.take_poll(Err(failure.into()), effects);
         } else {
             self.redis.pump.not_sent(batch, effects);
@@ -71,7 +71,7 @@ impl Links {
 
     // --- Redis
 
-    fn apply(&mut self, completed: Vec<Completed<Job>>, now_ms: u64, effects: &mut Effects) {
+    fn apply(&mut self, completed: Vec<CompletedBatch<Job>>, now_ms: u64, effects: &mut Effects) {
         for completed in completed {
             // Each call is of one request.
             for pending in completed.requests {
@@ -90,7 +90,7 @@ impl Links {
     ) {
         match pending.job {
             Job::Read(job) => {
-                let garbled = |_| Failure::from(Unknown::Garbled);
+                let garbled = |_| Failure::from(UnknownFailure::Garbled);
                 let read = outcome.as_ref().map_err(Clone::clone);
                 let read = read.and_then(|value| link_read::parse(value).map_err(garbled));
                 self.redis.record(job.pass, read.is_ok(), now_ms);
@@ -210,7 +210,7 @@ impl Links {
         if read.clicks_left.is_some() && !is_used_up {
             return self.memory.drop_link(name);
         }
-        let learnt = Learnt {
+        let learnt = LinkReading {
             link,
             is_used_up,
             left_ms: read.left_ms,
@@ -225,7 +225,10 @@ impl Links {
             Ok(link) => Some(link),
             Err(error) => {
                 self.counters.records_refused.increment();
-                effects.log(Level::Debug, format!("a record was refused: {error}"));
+                effects.log(
+                    Level::Debug,
+                    format!("invalid link record in Redis: {error}"),
+                );
                 None
             }
         }
@@ -242,25 +245,25 @@ impl Links {
         now_ms: u64,
         effects: &mut Effects,
     ) {
-        let found = origin::Found::from(response);
-        let is_answered = found != origin::Found::Failed;
+        let found = origin::OriginReply::from(response);
+        let is_answered = found != origin::OriginReply::Failed;
         let Some(lookup) = self.lookups.completed(fetch, is_answered, now_ms) else {
             return;
         };
         self.counters.lookups.increment();
         self.counters.found.increment(Place::Origin);
         let (told, ended) = match found {
-            origin::Found::Link(read) => match self.decoded(&read, effects) {
+            origin::OriginReply::Link(read) => match self.decoded(&read, effects) {
                 Some(link) => self.found_at_origin(lookup, link, &read, now_ms, effects),
                 None => self.lookup_failed(lookup),
             },
-            origin::Found::Unknown => {
+            origin::OriginReply::Unknown => {
                 if lookup.changes == self.changes {
                     self.memory.learn_unknown(&lookup.name, now_ms);
                 }
-                (lookup.everybody(), Ended::Unknown)
+                (lookup.all_streams(), LookupOutcome::Unknown)
             }
-            origin::Found::Failed => self.lookup_failed(lookup),
+            origin::OriginReply::Failed => self.lookup_failed(lookup),
         };
         self.counters.evictions.add(self.memory.take_evictions());
         self.lookups.tell_later(told, ended, effects);
@@ -274,7 +277,7 @@ impl Links {
         read: &Read,
         now_ms: u64,
         effects: &mut Effects,
-    ) -> (Vec<StreamId>, Ended) {
+    ) -> (Vec<StreamId>, LookupOutcome) {
         let owner = lookup.owner;
         match owner.and_then(|stream| self.waiting.remove(&stream)) {
             Some(request) => self.answer_with(&request, &link, read, now_ms, effects),
@@ -282,10 +285,10 @@ impl Links {
         }
         let (name, changes) = (lookup.name, lookup.changes);
         self.learn(&name, link, read, Source::Origin, changes, now_ms);
-        (lookup.followers, Ended::Found)
+        (lookup.followers, LookupOutcome::Found)
     }
 
-    fn lookup_failed(&mut self, lookup: Lookup) -> (Vec<StreamId>, Ended) {
+    fn lookup_failed(&mut self, lookup: Lookup) -> (Vec<StreamId>, LookupOutcome) {
         self.counters.lookups_failed.increment();
         if let Some(click) = lookup.purpose.click() {
             // The origin may have used it.
@@ -295,7 +298,7 @@ impl Links {
                 None => self.unused.add(&lookup.name, click),
             }
         }
-        (lookup.everybody(), Ended::Failed)
+        (lookup.all_streams(), LookupOutcome::Failed)
     }
 
     /// Lets requests go on whose look-up has ended, at most `room` of them.
@@ -305,12 +308,12 @@ impl Links {
                 continue;
             };
             match ended {
-                Ended::Found => {
+                LookupOutcome::Found => {
                     request.has_followed = true;
                     self.go_on(request, now_ms, effects);
                 }
-                Ended::Unknown => self.tell_unknown(&request, effects),
-                Ended::Failed => self.without_origin(request, None, now_ms, effects),
+                LookupOutcome::Unknown => self.tell_unknown(&request, effects),
+                LookupOutcome::Failed => self.without_origin(request, None, now_ms, effects),
             }
         }
     }
@@ -365,7 +368,7 @@ impl Links {
                 self.counters.polls_failed.increment();
                 if self.poller.schedule.failed() {
                     let text =
-                        format!("edits and domains cannot be read, what is known stays: {error}");
+                        format!("cannot read edits and domains, using the previous ones: {error}");
                     effects.log(Level::Warn, text);
                 }
             }
@@ -396,11 +399,11 @@ impl Links {
         match self.sites.read(document) {
             Ok(()) => {
                 self.counters.domains_loaded.increment();
-                effects.log(Level::Info, "domains were read from Redis");
+                effects.log(Level::Info, "domains loaded from Redis");
             }
             Err(error) => {
                 self.counters.polls_failed.increment();
-                let text = format!("domains in Redis refused, the last ones stay: {error}");
+                let text = format!("invalid domains in Redis, using the previous ones: {error}");
                 effects.log(Level::Error, text);
             }
         }

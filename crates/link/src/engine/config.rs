@@ -15,105 +15,102 @@ use weir_limit::{Algorithm, Quota};
 /// How long a request waits for Redis unless set, in milliseconds.
 pub(crate) const DEADLINE_MS: u64 = 100;
 
-/// The configuration as it is written. Only `redis` must be there.
+/// Short link redirects. Only `redis` is required.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// How Redis is reached.
+    /// Connection to Redis.
     pub redis: RedisConfig,
-    /// When the circuit breaker opens, so that nobody waits for Redis.
+    /// Circuit breaker for Redis.
     #[serde(default)]
     pub breaker: breaker::Settings,
-    /// How the origin is asked for what is not in Redis.
+    /// Origin lookups for links that are not in Redis.
     #[serde(default)]
     pub origin: OriginConfig,
-    /// What each worker remembers.
+    /// Link cache of each worker.
     #[serde(default)]
     pub cache: CacheConfig,
-    /// How clicks are counted.
+    /// Click counting.
     #[serde(default)]
     pub clicks: ClicksConfig,
-    /// The request header in which somebody who is trusted names the client's country: two letters. In lower case. Unless
-    /// set, no country is known.
+    /// Name, in lower case, of the request header in which a trusted proxy sends the client's two-letter country
+    /// code. Default: country unknown.
     #[serde(default)]
     pub country_header: Option<String>,
-    /// What clicks on links with `conversion` are named and signed with. Unless set, such clicks have no name, and no order is
-    /// counted for them here.
+    /// Signed click ids for links with `conversion`. Default: off, and no orders are attributed.
     #[serde(default)]
     pub conversion: Option<ConversionConfig>,
-    /// How often edits and domains are read from Redis, in milliseconds, 50 to 60,000: 250 unless set.
+    /// Interval of reads of edits and domains from Redis, 50 to 60,000. Default: 250.
     #[serde(default = "default_poll_interval_ms")]
     pub poll_interval_ms: u64,
-    /// How much of its life must be gone before a click renews a link, in thousandths, 1 to 1,000: 100 unless set,
-    /// which renews a link of 30 days every three days at most.
+    /// Share of its lifetime after which a click renews a link, per thousand, 1 to 1,000. Default: 100; a 30-day
+    /// link is then renewed at most every three days.
     #[serde(default = "default_renew_permille")]
     pub renew_permille: u32,
 }
 
-/// How clicks are named that travel on to orders.
+/// Signed click ids.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConversionConfig {
-    /// The keys that gateways and origin share: the first signs.
+    /// Keys shared by gateways and origin; the first one signs.
     pub keys: Vec<KeyConfig>,
 }
 
-/// How the origin is asked.
+/// Origin lookups.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OriginConfig {
-    /// The Envoy cluster of its public port: `weir_origin` unless set.
+    /// Envoy cluster of the origin's public port. Default: `weir_origin`.
     pub cluster: String,
-    /// How long one look-up may take, in milliseconds, 1 to 60,000: 2,000 unless set.
+    /// Timeout of a lookup, 1 to 60,000. Default: 2,000.
     pub timeout_ms: u64,
-    /// How many look-ups each worker makes: 100 a second, 200 at once, unless set.
+    /// Lookup rate per worker. Default: 100 per second, burst 200.
     pub limit: LimitConfig,
-    /// The most requests that wait for the origin in each worker, 1 to 1,000,000: 1,000 unless set.
+    /// Maximum requests waiting for lookups per worker, 1 to 1,000,000. Default: 1,000.
     pub waiting_max: usize,
 }
 
-/// What a worker remembers.
+/// Link cache of each worker.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CacheConfig {
-    /// The most links, 0 to 10,000,000: 50,000 unless set.
+    /// Maximum links, 0 to 10,000,000. Default: 50,000.
     pub entries_max: usize,
-    /// The most bytes that they take, roughly, 0 to 1 GiB: 32 MiB unless set.
+    /// Approximate maximum size in bytes, 0 to 1 GiB. Default: 32 MiB.
     pub bytes_max: usize,
-    /// After how many milliseconds a link is read again in the background, 1,000 to a day: a minute unless set. Polls
-    /// see edits sooner.
+    /// Age at which a link is refreshed in the background, 1,000 to a day. Default: a minute. Polls show edits
+    /// sooner.
     pub fresh_ms: u64,
-    /// After how many milliseconds a link that the origin told of is read again in the background, 100 to a day: 10,000
-    /// unless set. While Redis is down, so long an edit may go unseen.
+    /// The same for links from an origin lookup, 100 to a day. Default: 10,000. During a Redis outage, edits take
+    /// up to this long.
     pub origin_fresh_ms: u64,
-    /// The most unknown codes, 0 to 1,000,000: 10,000 unless set.
+    /// Maximum unknown codes, 0 to 1,000,000. Default: 10,000.
     pub unknown_max: usize,
-    /// For how many milliseconds a code counts as unknown, 100 to an hour: 5,000 unless set.
+    /// Lifetime of an unknown code, 100 to an hour. Default: 5,000.
     pub unknown_ms: u64,
 }
 
-/// How clicks are counted.
+/// Click counting.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClicksConfig {
-    /// Whether they are: unless set, yes.
+    /// Count clicks. Default: true.
     pub enabled: bool,
-    /// How far apart batches are, in milliseconds, 100 to 60,000: 1,000 unless set. A crash loses the clicks of that
-    /// time.
+    /// Interval between batches, 100 to 60,000. Default: 1,000. A crash loses the clicks of one interval.
     pub flush_ms: u64,
-    /// How many of your own proxies stand between the client and this gateway, 0 to 16. If set, the client's address is
-    /// the one in `X-Forwarded-For` before theirs: with 0 the last one, which Envoy adds itself if it has
-    /// `use_remote_address: true`. That saves a microsecond a click. Unless set, and where the header has none, it is
-    /// Envoy's own `source.address`.
+    /// Number of your own proxies before this gateway, 0 to 16. The client address is then the `X-Forwarded-For`
+    /// entry before theirs; 0 is the last entry, which Envoy appends with `use_remote_address: true`. Saves 1 µs
+    /// per click. Default, and without the header: Envoy's `source.address`.
     pub trusted_hops: Option<usize>,
-    /// The most batches that a worker keeps while Redis does not take them, 1 to 1,000: 64 unless set. Each has up to
-    /// 512 rows and 200 kB.
+    /// Maximum batches that a worker keeps during a Redis outage, 1 to 1,000. Default: 64. A batch has up to 512
+    /// rows and 200 kB.
     pub batches_max: usize,
 }
 
 /// The configuration, checked.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct CheckedConfig {
     /// How Redis is reached.
     pub redis: RedisConfig,
     /// When its circuit breaker opens.
@@ -134,7 +131,7 @@ pub struct Checked {
     pub poll_interval_ms: u64,
 }
 
-impl Checked {
+impl CheckedConfig {
     /// What clicks are named and signed with, if anything.
     ///
     /// # Errors
@@ -157,7 +154,7 @@ impl Config {
     ///
     /// # Errors
     /// With the path of the field that is wrong.
-    pub fn checked(self) -> Result<Checked, FieldError> {
+    pub fn checked(self) -> Result<CheckedConfig, FieldError> {
         self.redis.check("redis")?;
         check_breaker("breaker", &self.breaker)?;
         let lookups = self.origin.checked()?;
@@ -165,10 +162,10 @@ impl Config {
         within("renew_permille", self.renew_permille.into(), 1, 1_000)?;
         self.clicks.check()?;
         if !self.country_header.as_deref().is_none_or(is_header) {
-            let problem = "is the name of a header in lower case, such as x-geo-country";
+            let problem = "must be a header name in lower case, such as x-geo-country";
             return Err(FieldError::new("country_header", problem));
         }
-        Ok(Checked {
+        Ok(CheckedConfig {
             country_header: self.country_header,
             conversion: self.conversion,
             limits: self.cache.checked(self.renew_permille)?,
@@ -280,7 +277,7 @@ mod tests {
     use alloc::format;
     use weir_engine::config::parse;
 
-    fn checked(json: &str) -> Result<Checked, FieldError> {
+    fn checked(json: &str) -> Result<CheckedConfig, FieldError> {
         parse::<Config>(json.as_bytes()).and_then(Config::checked)
     }
 

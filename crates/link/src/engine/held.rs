@@ -33,7 +33,7 @@ impl Links {
             return;
         }
         self.held.begin(request.now_ms());
-        self.poller.schedule.hurry();
+        self.poller.schedule.poll_soon();
         effects.wake();
     }
 

@@ -11,7 +11,7 @@ use crate::redis::keys::LinkKeys;
 use crate::redis::link_read::Purpose;
 use crate::redis::{link_back, link_clicks, link_read};
 use weir_base::breaker::Pass;
-use weir_engine::pump::{Pending, Plan, Planned};
+use weir_engine::pump::{Pending, Plan, PlannedBatch};
 use weir_scripts::Call;
 
 use crate::engine::unused::UnusedClick;
@@ -52,8 +52,8 @@ impl Plan for LinkPlan {
 
     /// Each read is a call of its own, so that the keys of a call are in one slot and each click counts. All calls go
     /// together.
-    fn plan(&self, requests: Vec<Pending<Job>>, _now_ms: u64) -> Vec<Planned<Job>> {
-        let plan = |request: Pending<Job>| Planned {
+    fn plan(&self, requests: Vec<Pending<Job>>, _now_ms: u64) -> Vec<PlannedBatch<Job>> {
+        let plan = |request: Pending<Job>| PlannedBatch {
             call: self.call(&request.job),
             requests: vec![request],
         };

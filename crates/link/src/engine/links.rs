@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 
 use crate::answer::Answer;
-use crate::cache::{Found, LinkName, Memory};
+use crate::cache::{CacheLookup, LinkName, Memory};
 use crate::click::ClickId;
 use crate::domain::Domain;
 use crate::record::Link;
@@ -21,7 +21,7 @@ use weir_engine::{EarlyDecision, Effects, Engine, Event, Metrics, Request, Strea
 use crate::engine::NAME;
 use crate::engine::answer::{answer_of, answer_to, kind_of, respond};
 use crate::engine::clicks::Clicks;
-use crate::engine::config::Checked;
+use crate::engine::config::CheckedConfig;
 use crate::engine::crawlers::Crawlers;
 use crate::engine::domains::Sites;
 use crate::engine::held::HeldRequest;
@@ -161,7 +161,7 @@ impl Engine for Links {
 impl Links {
     /// An engine that knows nothing yet. No other engine may have `unique_name`, by which batches of clicks
     /// and clicks are told apart; nobody outside may know the seed, by which names are hashed.
-    pub fn new(config: Checked, unique_name: &str, seed: u64) -> Self {
+    pub fn new(config: CheckedConfig, unique_name: &str, seed: u64) -> Self {
         let mut metrics = Metrics::new();
         let clicks = config.clicks.as_ref();
         let first = ClickId {
@@ -212,7 +212,7 @@ impl Links {
 
     fn on_request(&mut self, stream: StreamId, request: &dyn Request, effects: &mut Effects) {
         self.note_request(request, effects);
-        let fields = Fields::of(request.headers());
+        let fields = Fields::from_headers(request.headers());
         let fields = fields.with_country(request.headers(), self.country_header.as_deref());
         let Some(domain) = self.sites.find(fields.host) else {
             if self.hold(stream, &fields, request) {
@@ -287,7 +287,7 @@ impl Links {
     fn find(&mut self, head: LinkHead<'_>, effects: &mut Effects) {
         let (stream, now_ms) = (head.stream, head.now_ms);
         match self.memory.find(&head.name, now_ms) {
-            Found::Link { known, is_due } => {
+            CacheLookup::Link { known, is_due } => {
                 self.counters.found.increment(Place::Memory);
                 let mut fields = head.fields_for(&known.link, self.trusted_hops);
                 let tag = self.tagger.tag(&known.link, &head.name, &fields, now_ms);
@@ -311,11 +311,11 @@ impl Links {
                     self.refresh(head.name, purpose, now_ms, effects);
                 }
             }
-            Found::Unknown => {
+            CacheLookup::Unknown => {
                 self.counters.found.increment(Place::MemoryUnknown);
                 self.answer_unknown(stream, &head.domain, effects);
             }
-            Found::MustRevalidate | Found::Nothing => {
+            CacheLookup::MustRevalidate | CacheLookup::Nothing => {
                 let purpose = self.purpose_of(&head.fields);
                 let request = head.keep(self.trusted_hops, purpose);
                 self.ask_redis(request, now_ms, effects);
@@ -442,7 +442,7 @@ impl Links {
     /// Lets the request wait for the origin, if not too many do.
     pub(crate) fn ask_origin(&mut self, request: LinkRequest, now_ms: u64, effects: &mut Effects) {
         // The look-up of another request may have told meanwhile.
-        if self.memory.find(&request.name, now_ms) == Found::Unknown {
+        if self.memory.find(&request.name, now_ms) == CacheLookup::Unknown {
             return self.tell_unknown(&request, effects);
         }
         let lookup = LookupRequest {

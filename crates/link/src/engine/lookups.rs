@@ -36,7 +36,7 @@ pub(crate) struct Lookups {
     breaker: CountedBreaker,
     under_way: BTreeMap<FetchId, Lookup>,
     /// Requests whose look-up has ended, and which are still to be told.
-    ended: VecDeque<(StreamId, Ended)>,
+    ended: VecDeque<(StreamId, LookupOutcome)>,
 }
 
 /// A link that is looked up.
@@ -59,7 +59,7 @@ pub(crate) struct Lookup {
 
 impl Lookup {
     /// All requests that wait for it.
-    pub(crate) fn everybody(self) -> Vec<StreamId> {
+    pub(crate) fn all_streams(self) -> Vec<StreamId> {
         let mut streams = self.followers;
         streams.extend(self.owner);
         streams
@@ -68,7 +68,7 @@ impl Lookup {
 
 /// How a look-up has ended, for a request that waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum LookupOutcome {
     /// The origin has the link: memory has it now, or Redis.
     Found,
     /// There is no such link.
@@ -251,7 +251,7 @@ impl Lookups {
     pub(crate) fn tell_later(
         &mut self,
         streams: Vec<StreamId>,
-        ended: Ended,
+        ended: LookupOutcome,
         effects: &mut Effects,
     ) {
         let is_woken = !self.ended.is_empty();
@@ -267,7 +267,7 @@ impl Lookups {
         &mut self,
         room: usize,
         effects: &mut Effects,
-    ) -> Vec<(StreamId, Ended)> {
+    ) -> Vec<(StreamId, LookupOutcome)> {
         let count = self.ended.len().min(room);
         let told = self.ended.drain(..count).collect();
         if !self.ended.is_empty() {
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_more_look_ups_than_allowed_and_no_more_requests_that_wait() {
+    fn lookups_and_waiting_requests_are_bounded() {
         let mut bench = Bench::new();
         assert!(bench.wait(1, "abc", false).unwrap().is_some());
         assert!(bench.wait(2, "abd", false).unwrap().is_some());
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_looked_up_for_nobody_once_at_a_time_and_others_beside_it() {
+    fn link_is_looked_up_once_at_a_time_and_others_in_parallel() {
         let mut bench = Bench::new();
         assert!(bench.refresh("abc").is_some());
         bench.now_ms += 1_000;
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_another_answer_does_not_wait_for_an_origin_that_fails() {
+    fn request_with_stale_answer_does_not_wait_for_failing_origin() {
         let mut bench = Bench::new();
         for stream in 0..5 {
             let fetch = bench.wait(stream, &format!("abc{stream}"), false);
@@ -473,9 +473,12 @@ mod tests {
         let Bench {
             lookups, effects, ..
         } = &mut bench;
-        lookups.tell_later(vec![4, 5], Ended::Failed, effects);
+        lookups.tell_later(vec![4, 5], LookupOutcome::Failed, effects);
         lookups.forget(4);
-        assert_eq!(lookups.take_ended(BATCH_MAX, effects), [(5, Ended::Failed)]);
+        assert_eq!(
+            lookups.take_ended(BATCH_MAX, effects),
+            [(5, LookupOutcome::Failed)]
+        );
         assert_eq!(lookups.waiting(), 0);
     }
 
@@ -485,8 +488,8 @@ mod tests {
         let Bench {
             lookups, effects, ..
         } = &mut bench;
-        lookups.tell_later((0..60).collect(), Ended::Unknown, effects);
-        lookups.tell_later((60..100).collect(), Ended::Unknown, effects);
+        lookups.tell_later((0..60).collect(), LookupOutcome::Unknown, effects);
+        lookups.tell_later((60..100).collect(), LookupOutcome::Unknown, effects);
         assert_eq!(bench.wakes(), 1);
         let take = |bench: &mut Bench| {
             let Bench {

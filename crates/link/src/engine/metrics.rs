@@ -96,7 +96,7 @@ pub(crate) type ClickCounters = Counters<ClickOutcome>;
 /// Defines the counters of clicks.
 pub(crate) fn click_counters(metrics: &mut Metrics) -> ClickCounters {
     Counters::new(metrics, ClickOutcome::ALL, |outcome| {
-        format!("{PREFIX}_clicks_total.outcome.{}", outcome.word())
+        format!("{PREFIX}_clicks_total.outcome.{}", outcome.label())
     })
 }
 
@@ -132,10 +132,10 @@ pub(crate) struct LinkCounters {
 impl LinkCounters {
     pub(crate) fn new(metrics: &mut Metrics) -> Self {
         let answers = Counters::new(metrics, AnswerKind::ALL, |kind| {
-            format!("{PREFIX}_answers_total.answer.{}", kind.word())
+            format!("{PREFIX}_answers_total.answer.{}", kind.label())
         });
         let found = Counters::new(metrics, Place::ALL, |place| {
-            format!("{PREFIX}_found_total.place.{}", place.word())
+            format!("{PREFIX}_found_total.place.{}", place.label())
         });
         // They are there even if clicks are not counted.
         let clicks = click_counters(metrics);

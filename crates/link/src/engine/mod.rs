@@ -26,7 +26,7 @@ use alloc::vec;
 
 use weir_base::FieldError;
 use weir_engine::config::parse;
-use weir_engine::setup::{Configured, Host, shared_seed};
+use weir_engine::setup::{ConfiguredEngine, Host, shared_seed};
 
 mod answer;
 mod clicks;
@@ -57,10 +57,10 @@ pub const NAME: &str = "shortlink-redirect";
 ///
 /// # Errors
 /// When the configuration is refused.
-pub fn configure<H: Host>(json: &[u8], host: &H) -> Result<Configured<Links>, FieldError> {
+pub fn configure<H: Host>(json: &[u8], host: &H) -> Result<ConfiguredEngine<Links>, FieldError> {
     let config = parse::<config::Config>(json)?.checked()?;
     let keys = config.click_keys(&|name| host.variable(name))?;
-    Ok(Configured {
+    Ok(ConfiguredEngine {
         redis_clusters: vec![config.redis.cluster.clone()],
         rules: vec![],
         engine: Links::new(config, &host.unique_name(), shared_seed(host, NAME))

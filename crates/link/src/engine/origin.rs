@@ -7,7 +7,7 @@ use weir_engine::event::FetchResponse;
 
 /// The origin's answer to a look-up.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum OriginReply {
     /// There is no such link.
     Unknown,
     /// There is, and this is what Redis would have told.
@@ -16,7 +16,7 @@ pub(crate) enum Found {
     Failed,
 }
 
-impl From<Option<FetchResponse>> for Found {
+impl From<Option<FetchResponse>> for OriginReply {
     fn from(response: Option<FetchResponse>) -> Self {
         match response {
             Some(response) if response.header(LINK) == Some(LINK_UNKNOWN) => Self::Unknown,
@@ -44,24 +44,30 @@ mod tests {
     }
 
     #[test]
-    fn only_the_origins_word_makes_a_link_unknown_and_its_errors_tell_nothing() {
-        assert_eq!(Found::from(response(404, b"", true)), Found::Unknown);
+    fn only_explicit_origin_answer_makes_a_link_unknown() {
+        assert_eq!(
+            OriginReply::from(response(404, b"", true)),
+            OriginReply::Unknown
+        );
         for status in [100, 302, 404, 410, 500, 503] {
             assert_eq!(
-                Found::from(response(status, b"- -\nx", false)),
-                Found::Failed
+                OriginReply::from(response(status, b"- -\nx", false)),
+                OriginReply::Failed
             );
         }
-        assert_eq!(Found::from(None), Found::Failed);
-        assert_eq!(Found::from(response(200, b"a page", false)), Found::Failed);
+        assert_eq!(OriginReply::from(None), OriginReply::Failed);
+        assert_eq!(
+            OriginReply::from(response(200, b"a page", false)),
+            OriginReply::Failed
+        );
         let read = Read {
             record: vec![b'x'],
             left_ms: None,
             clicks_left: Some(2),
         };
         assert_eq!(
-            Found::from(response(200, b"- 2\nx", false)),
-            Found::Link(read)
+            OriginReply::from(response(200, b"- 2\nx", false)),
+            OriginReply::Link(read)
         );
     }
 }

@@ -163,7 +163,7 @@ impl Poller {
 
     fn note_document(&mut self, document: &[u8]) {
         self.wants_document = false;
-        self.seen = Some(Outline::of(document));
+        self.seen = Some(Outline::from_document(document));
     }
 
     /// If the document is another one, the next poll asks for it, and is due at once. If it has gone, the last one stays.
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn more_changes_than_a_poll_takes_make_all_stale_until_the_end_is_found() {
+    fn poll_overflow_marks_all_stale_until_the_end_is_reached() {
         let mut poller = Poller::new(250, "weir");
         read(&mut poller, &[("0-1", "s/old")]);
         let ids: Vec<String> = (1..=CHANGES_MAX).map(|n| format!("0-{n}")).collect();

@@ -6,7 +6,7 @@ use weir_engine::breaker::CountedBreaker;
 use weir_engine::pump::{Counts, Pump};
 use weir_engine::refusals::Refusals;
 
-use crate::engine::config::{Checked, DEADLINE_MS};
+use crate::engine::config::{CheckedConfig, DEADLINE_MS};
 use crate::engine::job::LinkPlan;
 use crate::engine::metrics::PREFIX;
 
@@ -18,7 +18,7 @@ pub(crate) struct Redis {
 }
 
 impl Redis {
-    pub(crate) fn new(config: &Checked, metrics: &mut Metrics) -> Self {
+    pub(crate) fn new(config: &CheckedConfig, metrics: &mut Metrics) -> Self {
         let plan = LinkPlan {
             key_prefix: config.redis.key_prefix.clone(),
             renew_permille: config.limits.renew_permille,

@@ -55,7 +55,7 @@ pub enum Resource {
 
 impl<'a> Fields<'a> {
     /// Picks them out. Of a header that is there more than once, the first counts.
-    pub fn of(headers: &'a Headers) -> Self {
+    pub fn from_headers(headers: &'a Headers) -> Self {
         let mut fields = Self::default();
         let mut method: &[u8] = b"";
         for (name, value) in headers.iter() {
@@ -182,7 +182,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn of_several_headers_the_first_counts_and_of_a_long_one_the_beginning() {
+    fn first_header_counts_and_long_header_is_truncated() {
         let long = vec![b'a'; HEADER_LEN_MAX + 1];
         let headers = Headers::new(&[
             (":method", b"HEAD".as_slice()),
@@ -191,7 +191,7 @@ mod tests {
             ("referer", b"two"),
             ("x-forwarded-for", &long),
         ]);
-        let fields = Fields::of(&headers);
+        let fields = Fields::from_headers(&headers);
         assert_eq!(fields.method, Method::Head);
         assert_eq!(fields.user_agent.len(), HEADER_LEN_MAX);
         assert_eq!(fields.referer, b"one");
@@ -203,7 +203,7 @@ mod tests {
     fn a_click_is_a_get_of_somebody() {
         let check = |headers: &[(&str, &str)], is_visit: bool, is_click: bool| {
             let headers = Headers::new(headers);
-            let fields = Fields::of(&headers);
+            let fields = Fields::from_headers(&headers);
             assert_eq!(
                 (fields.is_visit(), fields.is_click()),
                 (is_visit, is_click),

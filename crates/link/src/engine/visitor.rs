@@ -83,7 +83,7 @@ mod tests {
     use weir_engine::Headers;
 
     fn kept(headers: &[(&str, &[u8])], address: &[u8]) -> Visitor {
-        Visitor::new(&Fields::of(&Headers::new(headers)), address)
+        Visitor::new(&Fields::from_headers(&Headers::new(headers)), address)
     }
 
     #[test]

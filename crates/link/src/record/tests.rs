@@ -37,7 +37,7 @@ fn a_record_is_written_as_the_contract_has_it() {
 }
 
 #[test]
-fn a_disabled_link_is_neither_renewed_nor_counted_and_forgets_nothing() {
+fn disabled_link_is_not_renewed_or_counted_and_keeps_its_data() {
     let disabled = Link {
         is_disabled: true,
         ..whole()
@@ -101,7 +101,7 @@ fn what_is_no_record_is_refused() {
 }
 
 #[test]
-fn a_link_may_have_as_many_parts_as_are_allowed_and_not_one_more() {
+fn link_has_at_most_the_allowed_number_of_parts() {
     let app = |_| App {
         platform: Platform::Any,
         url: "a".into(),
@@ -167,10 +167,10 @@ fn the_language_of_a_target_comes_back() {
 fn words_of_platforms_are_those_in_json() {
     for platform in Platform::ALL {
         let json = serde_json::to_value(platform).unwrap();
-        assert_eq!(json, platform.word());
-        assert_eq!(Platform::from_word(platform.word()), Some(platform));
+        assert_eq!(json, platform.label());
+        assert_eq!(Platform::from_label(platform.label()), Some(platform));
     }
-    assert_eq!(Platform::from_word("IOS"), None);
+    assert_eq!(Platform::from_label("IOS"), None);
 }
 
 fn address() -> impl Strategy<Value = String> {
@@ -201,7 +201,7 @@ fn any_link() -> impl Strategy<Value = Link> {
     let lists = (
         prop::collection::vec(app, 0..3),
         prop::collection::vec(rule, 0..3),
-        prop::option::of("[$-~]{0,9}".prop_map(Guard::new)),
+        prop::option::of("[$-~]{0,9}".prop_map(PasswordGuard::new)),
     );
     (address(), status, flags, numbers, lists).prop_map(
         |(target, status, flags, numbers, lists)| Link {
@@ -241,7 +241,7 @@ fn gateways_have_nothing_that_a_password_protects() {
             ..Preview::default()
         }),
         ended_target: "https://t.example/over".into(),
-        guard: Some(Guard::new("secret-hash")),
+        guard: Some(PasswordGuard::new("secret-hash")),
         expires_at_ms: 9,
         life_ms: 7,
         version: 3,

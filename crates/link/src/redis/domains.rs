@@ -21,7 +21,7 @@ pub struct Outline {
 
 impl Outline {
     /// That of a whole document.
-    pub fn of(document: &[u8]) -> Self {
+    pub fn from_document(document: &[u8]) -> Self {
         Self::new(document, document.len() as u64)
     }
 
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_tells_documents_of_one_length_apart_wherever_they_differ() {
+    fn prefix_distinguishes_documents_of_equal_length() {
         let hosts = |last: char| -> Vec<String> {
             let mut hosts: Vec<String> = (0..9).map(|n| format!("host-{n}.example")).collect();
             hosts.push(format!("{last}.example"));
@@ -100,10 +100,10 @@ mod tests {
         let rest = |document: &[u8]| document[BEGINNING_LEN..].to_vec();
         assert!(a.len() > 2 * BEGINNING_LEN && !a.iter().zip(&b).all(same));
         assert_ne!(rest(&a), rest(&b), "they differ behind the beginning, too");
-        assert_ne!(Outline::of(&a), Outline::of(&b));
+        assert_ne!(Outline::from_document(&a), Outline::from_document(&b));
         // What a gateway fetches of a document is enough.
         let fetched = Outline::new(&a[..BEGINNING_LEN], a.len() as u64);
-        assert_eq!(fetched, Outline::of(&a));
+        assert_eq!(fetched, Outline::from_document(&a));
     }
 
     #[test]

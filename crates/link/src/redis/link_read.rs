@@ -48,7 +48,7 @@ pub enum Purpose {
 
 impl Purpose {
     /// The word for the script and the origin.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Look => "look",
             Self::Renew => "renew",
@@ -71,7 +71,7 @@ pub fn call(keys: &LinkKeys, renew_permille: u32, purpose: Purpose) -> Call {
     let click = purpose.click();
     let mut args = Arguments::with_capacity(ARGS_LEN_USUAL);
     args.push_decimal(renew_permille.into());
-    args.push(purpose.word().as_bytes());
+    args.push(purpose.label().as_bytes());
     if click.is_some() {
         args.push_decimal(MARK_MS);
     }

@@ -246,7 +246,7 @@ fn the_fallback_of_an_intent_is_a_target_as_others_are() {
         ),
     ] {
         assert_eq!(
-            check(&with(fallback)).unwrap_err().word(),
+            check(&with(fallback)).unwrap_err().label(),
             word,
             "{fallback}"
         );
@@ -262,7 +262,7 @@ fn checked(text: &str) -> Result<Target, TargetError> {
 
 fn refused(text: &str) -> &'static str {
     match checked(text) {
-        Err(error) => error.word(),
+        Err(error) => error.label(),
         Ok(target) => panic!("{text} was taken as {target:?}"),
     }
 }
@@ -302,7 +302,7 @@ fn a_target_is_stored_as_browsers_read_it() {
 }
 
 #[test]
-fn schemes_that_run_something_are_refused_whatever_their_spelling() {
+fn executable_schemes_are_refused_in_any_spelling() {
     for text in [
         "javascript:alert(1)",
         "JavaScript:alert(1)",
@@ -319,7 +319,7 @@ fn schemes_that_run_something_are_refused_whatever_their_spelling() {
     let mut domain = domains(json!({})).default_domain().clone();
     domain.app_schemes = ["javascript".into()].into();
     let error = check("javascript:alert(1)", &domains(json!({})), &domain);
-    assert_eq!(error.unwrap_err().word(), "target_scheme");
+    assert_eq!(error.unwrap_err().label(), "target_scheme");
 }
 
 #[test]
@@ -481,7 +481,7 @@ fn a_page_leads_to_pages_only() {
     let page = |text| check_page(text, &domains, domains.default_domain());
     assert!(page("https://example.com/").is_ok());
     let app = page("weixin://dl").unwrap_err();
-    assert_eq!(app.word(), "target_scheme");
+    assert_eq!(app.label(), "target_scheme");
 }
 
 proptest! {

@@ -214,7 +214,7 @@ fn a_click_whose_client_has_left_is_given_back() {
 }
 
 #[test]
-fn a_click_whose_client_has_left_and_whose_reply_is_lost_is_given_back() {
+fn click_with_lost_reply_is_returned_when_client_left() {
     let mut host = with_maximum(1);
     let stream = host.click("/max");
     let read = read_under_way(&host);
@@ -226,7 +226,7 @@ fn a_click_whose_client_has_left_and_whose_reply_is_lost_is_given_back() {
 }
 
 #[test]
-fn a_click_whose_reply_is_lost_and_that_cannot_be_looked_up_is_given_back() {
+fn click_with_lost_reply_is_returned_when_lookup_is_impossible() {
     let mut host = with_maximum_and(ONE_LOOK_UP, 1);
     let stream = host.click("/max");
     let read = read_under_way(&host);
@@ -242,7 +242,7 @@ const ONE_LOOK_UP: &str = r#"{"redis":{},"origin":{"limit":{"rate":1,"per":"1h",
 
 /// It was free again, and Redis has used it for this request, but only memory can say so: that all are used.
 #[test]
-fn a_click_that_memory_refuses_when_the_reply_is_lost_is_given_back() {
+fn click_with_lost_reply_is_returned_when_memory_refuses_it() {
     let mut host = with_maximum(1);
     host.redis.tell_of("s/another");
     host.advance(250);

@@ -54,7 +54,7 @@ fn what_was_read_before_an_edit_is_not_remembered_after_it() {
 }
 
 #[test]
-fn what_the_origin_did_not_know_before_an_edit_is_not_remembered_after_it() {
+fn origin_miss_from_before_an_edit_is_not_cached() {
     let mut host = Host::new();
     let stream = host.click("/abc");
     host.tick();
@@ -80,7 +80,7 @@ fn what_the_origin_did_not_know_before_an_edit_is_not_remembered_after_it() {
 }
 
 #[test]
-fn polls_back_off_until_redis_answers_and_the_log_tells_of_it_once() {
+fn polls_back_off_until_redis_answers_and_log_once() {
     let mut host = Host::unaware(r#"{"redis":{}}"#);
     host.is_connected = false;
     host.advance(50);

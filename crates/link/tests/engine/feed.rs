@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use weir_base::feed::Refused;
+use weir_base::feed::DocumentRejection;
 use weir_base::feed::document::Document;
 use weir_link::code::LinkId;
 use weir_link::feed::{Cursor, Entry, Links, Page, Source, State, is_for_edges};
-use weir_link::record::{Guard, Link};
+use weir_link::record::{Link, PasswordGuard};
 
 const NOW_MS: u64 = 1_000_000;
 
@@ -107,7 +107,7 @@ proptest! {
                     let page = which.get(&pages);
                     // At most it is the page that comes next, for the first time.
                     if page.body.after != Origin::after(&edge) {
-                        prop_assert_eq!(edge.take(page, NOW_MS), Err(Refused::Elsewhere));
+                        prop_assert_eq!(edge.take(page, NOW_MS), Err(DocumentRejection::Elsewhere));
                         prop_assert_eq!(&edge, &before);
                     }
                 }
@@ -138,7 +138,7 @@ proptest! {
 }
 
 #[test]
-fn a_page_of_another_feed_from_another_place_or_of_another_time_is_not_taken() {
+fn page_of_another_feed_position_or_time_is_rejected() {
     let (mut origin, mut edge) = (Origin::default(), Links::default());
     origin.change(1, state(2));
     edge.take(&origin.page(0, 3, 500), NOW_MS).unwrap();
@@ -153,11 +153,11 @@ fn a_page_of_another_feed_from_another_place_or_of_another_time_is_not_taken() {
     let mut unordered = good.clone();
     unordered.body.links[0].seq = 1;
     for (page, error) in [
-        (&other, Refused::Elsewhere),
-        (&origin.page(0, 3, 600), Refused::Elsewhere),
-        (&older, Refused::Older),
-        (&future, Refused::Future),
-        (&unordered, Refused::Elsewhere),
+        (&other, DocumentRejection::Elsewhere),
+        (&origin.page(0, 3, 600), DocumentRejection::Elsewhere),
+        (&older, DocumentRejection::Older),
+        (&future, DocumentRejection::Future),
+        (&unordered, DocumentRejection::Elsewhere),
     ] {
         assert_eq!(edge.take(page, NOW_MS), Err(error), "{page:?}");
         assert_eq!(edge.find(&id(1)), Some(&state(2)));
@@ -181,7 +181,7 @@ fn an_edge_is_not_told_of_what_only_a_gateway_may_answer() {
         ..plain.clone()
     };
     let guarded = Link {
-        guard: Some(Guard::default()),
+        guard: Some(PasswordGuard::default()),
         ..plain.clone()
     };
     assert_eq!(
@@ -194,9 +194,12 @@ fn an_edge_is_not_told_of_what_only_a_gateway_may_answer() {
     };
     for link in [counted, living, guarded, tracked] {
         assert!(!is_for_edges(&link));
-        assert_eq!(State::of(&link, "secret".into()), State::AtGateway);
+        assert_eq!(State::for_link(&link, "secret".into()), State::AtGateway);
     }
-    assert_eq!(State::of(&plain, "r".into()), State::Record("r".into()));
+    assert_eq!(
+        State::for_link(&plain, "r".into()),
+        State::Record("r".into())
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use weir_base::headers::{LINK, LINK_UNKNOWN};
 use weir_engine::config::parse;
 use weir_engine::event::{FetchResponse, PlainEnd, PlainRequest};
 use weir_engine::pump::BATCH_MAX;
-use weir_engine::redis::{Failure, Reply, Unknown};
+use weir_engine::redis::{Failure, Reply, UnknownFailure};
 use weir_engine::{
     Answer, BatchId, Effect, Effects, Engine, Event, Fetch, FetchId, Headers, StreamId,
 };
@@ -211,7 +211,7 @@ impl Host {
     /// No reply to a call arrives, whether it has run or not.
     pub fn lose(&mut self, batch: BatchId) {
         self.calls.remove(&batch).unwrap();
-        self.end_call(batch, Err(Failure::Unknown(Unknown::Timeout)));
+        self.end_call(batch, Err(Failure::Unknown(UnknownFailure::Timeout)));
     }
 
     /// A call is answered with this, and has not run.

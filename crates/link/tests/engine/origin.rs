@@ -159,7 +159,7 @@ fn many_requests_for_one_cold_link_are_one_look_up() {
 }
 
 #[test]
-fn many_requests_for_one_unknown_link_are_answered_in_several_turns() {
+fn requests_for_one_unknown_link_are_answered_in_several_turns() {
     let mut host = Host::new();
     let streams = crowd(&mut host, 2 * BATCH_MAX + 1);
     let (&lookup, _) = host.lookups.first_key_value().unwrap();
@@ -178,7 +178,7 @@ fn many_requests_for_one_unknown_link_are_answered_in_several_turns() {
 }
 
 #[test]
-fn followers_are_answered_though_the_client_of_the_look_up_has_gone() {
+fn followers_are_answered_after_lookup_client_leaves() {
     let mut host = Host::new();
     host.cold.insert("s/abc".into(), link(COLD));
     let streams = crowd(&mut host, 3);
@@ -191,7 +191,7 @@ fn followers_are_answered_though_the_client_of_the_look_up_has_gone() {
 }
 
 #[test]
-fn a_request_that_was_read_too_late_learns_of_the_look_up_of_another() {
+fn late_request_learns_of_an_earlier_lookup() {
     let mut host = Host::new();
     let first = host.click("/abc");
     host.tick();
@@ -232,7 +232,7 @@ fn clients_that_have_gone_leave_their_place_to_others() {
 }
 
 #[test]
-fn a_failed_look_up_answers_all_who_waited_and_is_not_remembered() {
+fn failed_lookup_answers_all_waiters_and_is_not_cached() {
     let mut host = Host::new();
     let streams = crowd(&mut host, 3);
     let (&lookup, _) = host.lookups.first_key_value().unwrap();
@@ -250,7 +250,7 @@ fn a_failed_look_up_answers_all_who_waited_and_is_not_remembered() {
 }
 
 #[test]
-fn an_origin_that_does_not_answer_is_left_in_peace_and_one_that_knows_no_link_is_not() {
+fn silent_origin_opens_breaker_and_unknown_link_does_not() {
     for (has_origin, opened) in [(true, 0), (false, 1)] {
         let mut host = Host::new();
         host.has_origin = has_origin;
@@ -265,7 +265,7 @@ fn an_origin_that_does_not_answer_is_left_in_peace_and_one_that_knows_no_link_is
 }
 
 #[test]
-fn a_follower_that_finds_nothing_in_redis_takes_a_look_up_of_its_own() {
+fn follower_without_redis_entry_starts_its_own_lookup() {
     // Nothing is remembered.
     let mut host = Host::with(r#"{"redis":{},"cache":{"entries_max":0}}"#);
     host.cold.insert("s/abc".into(), link(COLD));
@@ -338,7 +338,7 @@ fn what_the_origin_has_told_is_remembered_while_redis_is_down() {
 }
 
 #[test]
-fn five_thousand_links_in_memory_are_answered_though_redis_has_lost_them() {
+fn five_thousand_cached_links_are_answered_after_redis_loss() {
     let config = r#"{"redis":{},"origin":{"limit":{"rate":100,"per":"1s","burst":200}}}"#;
     let mut host = Host::with(config);
     let codes: Vec<String> = (0..5_000).map(|n| format!("code{n}")).collect();
@@ -375,7 +375,7 @@ fn five_thousand_links_in_memory_are_answered_though_redis_has_lost_them() {
 }
 
 #[test]
-fn a_link_that_the_origin_knows_to_be_gone_is_not_kept_after_a_loss() {
+fn link_gone_at_origin_is_dropped_after_redis_loss() {
     let mut host = Host::new();
     host.redis.records.insert("s/abc".into(), link(COLD));
     host.redis.tell_of("s/another");
@@ -411,7 +411,7 @@ fn what_nobody_can_confirm_is_answered_at_once_for_a_while() {
 }
 
 #[test]
-fn a_link_that_redis_has_lost_without_a_trace_is_looked_up_in_the_background() {
+fn link_lost_by_redis_is_looked_up_in_background() {
     let mut host = Host::with(r#"{"redis":{},"cache":{"fresh_ms":1000}}"#);
     host.redis.records.insert("s/abc".into(), link(COLD));
     host.click("/abc");

@@ -268,7 +268,7 @@ fn nth<T>(all: impl Iterator<Item = T>, number: usize) -> Option<T> {
 
 proptest! {
     #[test]
-    fn every_request_is_answered_once_and_every_click_is_counted_once(
+    fn each_request_is_answered_once_and_each_click_counted_once(
         steps in prop::collection::vec(step(), 1..200),
     ) {
         let mut world = World::new();

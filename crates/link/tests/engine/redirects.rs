@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use weir_base::key::{KeyRing, SigningKey};
 use weir_engine::Engine;
 use weir_link::click_tag::ClickTag;
-use weir_link::record::{Guard, Link, RedirectStatus};
+use weir_link::record::{Link, PasswordGuard, RedirectStatus};
 
 use crate::host::{Host, link};
 
@@ -95,7 +95,7 @@ fn requests_before_the_first_poll_wait_for_it() {
 
 /// Whatever else is behind the listener must not stand still without Redis.
 #[test]
-fn without_redis_requests_wait_a_second_and_only_at_the_beginning() {
+fn requests_without_redis_wait_one_second_only_at_startup() {
     let mut host = Host::unaware(r#"{"redis":{}}"#);
     host.is_connected = false;
     let early = host.click("/abc");
@@ -139,7 +139,7 @@ fn what_an_answer_depends_on_is_kept_while_the_request_waits() {
 }
 
 #[test]
-fn while_redis_is_down_stale_links_are_answered_and_others_come_from_the_origin() {
+fn stale_links_are_served_and_others_ask_origin_without_redis() {
     let config = r#"{"redis":{},"breaker":{"min_requests":2,"open_ms":60000}}"#;
     let mut host = Host::with(config);
     host.redis.records.insert("s/hot".into(), link(TARGET));
@@ -170,7 +170,7 @@ fn while_redis_is_down_stale_links_are_answered_and_others_come_from_the_origin(
 }
 
 #[test]
-fn a_link_that_redis_has_lost_is_answered_while_nobody_can_say_that_it_is_gone() {
+fn link_lost_by_redis_is_served_while_removal_is_unconfirmed() {
     let mut host = Host::new();
     host.redis.records.insert("s/abc".into(), link(TARGET));
     host.redis.tell_of("s/other");
@@ -234,7 +234,7 @@ fn renewals_take_no_place_from_requests_that_wait() {
 }
 
 #[test]
-fn a_link_with_a_maximum_of_clicks_is_counted_by_redis_until_it_is_used_up() {
+fn click_limit_is_counted_by_redis_until_used_up() {
     let mut host = Host::new();
     let twice = Link {
         max_clicks: 2,
@@ -255,7 +255,7 @@ fn a_link_with_a_maximum_of_clicks_is_counted_by_redis_until_it_is_used_up() {
 }
 
 #[test]
-fn a_permanent_redirect_is_kept_for_no_longer_than_the_link_lives() {
+fn permanent_redirect_is_cached_no_longer_than_link_lives() {
     let mut host = Host::new();
     let status = RedirectStatus::MovedPermanently;
     let permanent = Link {
@@ -358,10 +358,10 @@ fn a_domain_answers_in_its_own_words_where_no_link_leads() {
 }
 
 #[test]
-fn a_link_with_a_password_is_the_origins_to_answer_and_uses_no_click() {
+fn password_link_is_answered_by_origin_and_uses_no_click() {
     let mut host = Host::new();
     let face = Link {
-        guard: Some(Guard::default()),
+        guard: Some(PasswordGuard::default()),
         max_clicks: 3,
         ..Link::to("")
     };
@@ -389,10 +389,10 @@ fn a_link_with_a_password_is_the_origins_to_answer_and_uses_no_click() {
 }
 
 #[test]
-fn a_link_with_a_password_that_only_the_origin_has_goes_there_too() {
+fn password_link_known_only_to_origin_goes_to_origin() {
     let mut host = Host::new();
     let face = Link {
-        guard: Some(Guard::default()),
+        guard: Some(PasswordGuard::default()),
         ..Link::to("")
     };
     host.cold.insert("s/abc".into(), face.clone());

@@ -25,10 +25,10 @@ pub enum AppendError {
     #[error("too many records wait for Kafka")]
     Full,
     /// Nobody knows which of them were appended.
-    #[error("it is not known whether Kafka has it")]
+    #[error("outcome unknown: Kafka did not confirm the record")]
     Unknown,
     /// A record is longer than [`PAYLOAD_LEN_MAX`], or of a partition that there is not. Nothing was appended.
-    #[error("a record is too long, or of no partition")]
+    #[error("record is too long, or its partition does not exist")]
     Refused,
 }
 
@@ -37,11 +37,11 @@ pub(crate) struct Appender {
     settings: Settings,
     /// Replaced when librdkafka gives it up.
     producer: Mutex<Arc<ThreadedProducer<Deliveries>>>,
-    shared: Arc<Shared>,
+    shared: Arc<AppenderState>,
 }
 
 /// What an appender and its records on their way know of each other.
-struct Shared {
+struct AppenderState {
     waiting_len: AtomicUsize,
     /// The last record was not acknowledged: said once.
     is_failing: AtomicBool,
@@ -54,7 +54,7 @@ pub(crate) struct Append {
     is_lost: AtomicBool,
     waiting_len: usize,
     done: Mutex<Option<oneshot::Sender<bool>>>,
-    shared: Arc<Shared>,
+    shared: Arc<AppenderState>,
 }
 
 impl Append {
@@ -107,7 +107,7 @@ impl Appender {
         Ok(Self {
             producer: Mutex::new(Arc::new(producer(settings)?)),
             settings: settings.clone(),
-            shared: Arc::new(Shared {
+            shared: Arc::new(AppenderState {
                 waiting_len: AtomicUsize::new(0),
                 is_failing: AtomicBool::new(false),
             }),
@@ -189,14 +189,14 @@ impl Appender {
         let Some((code, reason)) = held.client().fatal_error() else {
             return held.clone();
         };
-        error!(%code, reason, "librdkafka gives up its producer; making another one");
+        error!(%code, reason, "librdkafka producer failed; creating a new one");
         match producer(&self.settings) {
             Ok(new) => {
                 let old = std::mem::replace(&mut *held, Arc::new(new));
                 // Its end takes a moment.
                 std::thread::spawn(move || drop(old));
             }
-            Err(error) => error!(%error, "no producer could be made"),
+            Err(error) => error!(%error, "cannot create a Kafka producer"),
         }
         held.clone()
     }

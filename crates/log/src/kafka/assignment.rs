@@ -18,13 +18,13 @@ use rdkafka::types::RDKafkaRespErr;
 use tokio::sync::Notify;
 use tracing::{debug, error};
 
-use crate::kafka::look::offset;
+use crate::kafka::offsets::offset;
 use crate::kafka::{Settings, client};
 
 pub(crate) type GroupConsumer = BaseConsumer<Rebalances>;
 
 /// What a reader, its thread and librdkafka know of each other.
-pub(crate) struct Shared {
+pub(crate) struct ReaderShared {
     pub(crate) settings: Settings,
     /// The group's name, as brokers know it.
     pub(crate) group: String,
@@ -39,7 +39,7 @@ pub(crate) struct Shared {
 pub(crate) struct State {
     /// While there is one.
     pub(crate) consumer: Option<Arc<GroupConsumer>>,
-    pub(crate) partitions: BTreeMap<u16, Place>,
+    pub(crate) partitions: BTreeMap<u16, PartitionProgress>,
     /// The caller has not heard yet which partitions there are.
     pub(crate) is_changed: bool,
     /// What the caller has committed of each.
@@ -55,7 +55,7 @@ pub(crate) struct State {
 }
 
 /// How far a reader is in a partition.
-pub(crate) enum Place {
+pub(crate) enum PartitionProgress {
     /// The caller has not said where to go on.
     Unknown,
     /// Records come from this queue.
@@ -66,7 +66,7 @@ pub(crate) enum Place {
     },
 }
 
-impl Shared {
+impl ReaderShared {
     pub(crate) fn new(settings: &Settings, group: &str) -> Self {
         Self {
             group: format!("{}.{group}", settings.topic),
@@ -87,10 +87,12 @@ impl Shared {
         self.news.notify_one();
     }
 
-    fn given(&self, partitions: &[u16]) {
+    fn add_partitions(&self, partitions: &[u16]) {
         let mut state = self.lock();
         for partition in partitions {
-            state.partitions.insert(*partition, Place::Unknown);
+            state
+                .partitions
+                .insert(*partition, PartitionProgress::Unknown);
         }
         state.is_changed = true;
         drop(state);
@@ -122,8 +124,8 @@ impl Shared {
     }
 }
 
-/// Hears from librdkafka which partitions come and go.
-pub(crate) struct Rebalances(pub(crate) Arc<Shared>);
+/// Receives partition assignments and revocations from librdkafka.
+pub(crate) struct Rebalances(pub(crate) Arc<ReaderShared>);
 
 impl ClientContext for Rebalances {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
@@ -145,11 +147,11 @@ impl ConsumerContext for Rebalances {
         let partitions = numbers(list);
         let done = match what {
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => {
-                debug!(group = self.0.group, ?partitions, "partitions come");
-                assign(consumer, list).inspect(|()| self.0.given(&partitions))
+                debug!(group = self.0.group, ?partitions, "partitions assigned");
+                assign(consumer, list).inspect(|()| self.0.add_partitions(&partitions))
             }
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS => {
-                debug!(group = self.0.group, ?partitions, "partitions go");
+                debug!(group = self.0.group, ?partitions, "partitions revoked");
                 let is_late = consumer.assignment_lost();
                 let handled = self.0.taken(&partitions, is_late);
                 if !is_late {
@@ -160,7 +162,7 @@ impl ConsumerContext for Rebalances {
             _ => Err(KafkaError::Rebalance(what.into())),
         };
         if let Err(error) = done {
-            error!(%error, group = self.0.group, "a rebalance has failed");
+            error!(%error, group = self.0.group, "rebalance failed");
             self.0.fail(error);
         }
     }
@@ -168,7 +170,7 @@ impl ConsumerContext for Rebalances {
     fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
         if let Err(error) = result {
             // The caller's own note counts; the next commit says the same and more.
-            debug!(%error, group = self.0.group, "a commit has failed");
+            debug!(%error, group = self.0.group, "commit failed");
         }
     }
 }
@@ -182,7 +184,7 @@ fn assign(consumer: &GroupConsumer, list: &mut TopicPartitionList) -> KafkaResul
 
 /// Says once more how far the caller is, and waits until the brokers know: what was said while a rebalance was under way they
 /// have refused, and the next reader begins where they say.
-fn commit(shared: &Shared, consumer: &GroupConsumer, handled: &[(u16, u64)]) {
+fn commit(shared: &ReaderShared, consumer: &GroupConsumer, handled: &[(u16, u64)]) {
     let mut list = TopicPartitionList::new();
     for (partition, position) in handled {
         let (topic, number) = (&shared.settings.topic, i32::from(*partition));
@@ -194,7 +196,7 @@ fn commit(shared: &Shared, consumer: &GroupConsumer, handled: &[(u16, u64)]) {
         return;
     }
     if let Err(error) = consumer.commit(&list, CommitMode::Sync) {
-        debug!(%error, group = shared.group, "the last commit has failed");
+        debug!(%error, group = shared.group, "final commit failed");
     }
 }
 

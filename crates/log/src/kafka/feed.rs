@@ -13,7 +13,7 @@ use tracing::warn;
 
 use crate::kafka::client::Quiet;
 use crate::kafka::log::blocking;
-use crate::kafka::look::{ends, offset, position};
+use crate::kafka::offsets::{ends, offset, position};
 use crate::kafka::{LogError, Settings};
 
 /// How long a reading waits for the first record.
@@ -47,7 +47,7 @@ pub struct FeedRecord {
 
 /// What was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fed {
+pub struct FeedBatch {
     /// Where the reading began, of partitions for which the caller had no place, or one that is gone.
     pub began: Places,
     /// Of one partition in its order.
@@ -100,7 +100,7 @@ impl Feed {
     ///
     /// # Errors
     /// When no broker answers, or there is no such topic. Nothing is lost: read again.
-    pub async fn read(&self, from: &Places, bounds: FeedBounds) -> Result<Fed, LogError> {
+    pub async fn read(&self, from: &Places, bounds: FeedBounds) -> Result<FeedBatch, LogError> {
         let (state, from) = (self.0.clone(), from.clone());
         blocking(move || {
             let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -115,8 +115,8 @@ impl Feed {
 }
 
 impl State {
-    fn read(&mut self, from: &Places, bounds: FeedBounds) -> Result<Fed, LogError> {
-        let mut fed = Fed::default();
+    fn read(&mut self, from: &Places, bounds: FeedBounds) -> Result<FeedBatch, LogError> {
+        let mut fed = FeedBatch::default();
         if self.at.is_empty() || self.at != *from {
             fed.began = self.place(from)?;
         }
@@ -141,7 +141,7 @@ impl State {
         match of_topic.map_or(0, |topic| topic.partitions().len()) {
             0 => Err(LogError::Topic {
                 topic: topic.clone(),
-                what: "no broker knows it".to_owned(),
+                what: "no broker knows the position".to_owned(),
             }),
             count => Ok(count),
         }
@@ -166,7 +166,10 @@ impl State {
                 let topic = &self.settings.topic;
                 warn!(
                     topic,
-                    partition, known, to, "a position is gone; going on elsewhere"
+                    partition,
+                    known,
+                    to,
+                    "log position no longer exists; continuing from another one"
                 );
             }
             at.insert(partition, to);

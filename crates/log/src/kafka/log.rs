@@ -7,7 +7,7 @@ use tokio::sync::OnceCell;
 use tracing::{info, warn};
 
 use crate::kafka::append::Appender;
-use crate::kafka::look::Looker;
+use crate::kafka::offsets::OffsetClient;
 use crate::kafka::{AppendError, Lag, LogError, NewRecord, Reader, Settings, Target, topic};
 
 /// A log on Kafka. Cloning it is cheap.
@@ -17,7 +17,7 @@ pub struct KafkaLog(Arc<Inner>);
 struct Inner {
     settings: Settings,
     appender: Appender,
-    looker: Looker,
+    looker: OffsetClient,
     /// Whether the topic is known to be there.
     topic: OnceCell<()>,
     /// It was said that it is not.
@@ -38,7 +38,7 @@ impl KafkaLog {
     pub fn open(settings: Settings) -> Result<Self, LogError> {
         Ok(Self(Arc::new(Inner {
             appender: Appender::new(&settings)?,
-            looker: Looker::new(&settings)?,
+            looker: OffsetClient::new(&settings)?,
             settings,
             topic: OnceCell::new(),
             is_said: AtomicBool::new(false),
@@ -55,7 +55,7 @@ impl KafkaLog {
             Ok(Ok(())) => self.0.appender.append(records, now_ms).await,
             Ok(Err(error)) => {
                 if !self.0.is_said.swap(true, Ordering::Relaxed) {
-                    warn!(%error, "the log of events is not ready");
+                    warn!(%error, "event log not ready");
                 }
                 Err(AppendError::Unknown)
             }
@@ -71,7 +71,7 @@ impl KafkaLog {
         let make = || async {
             let settings = self.0.settings.clone();
             blocking(move || topic::make(&settings)).await?;
-            info!(log = ?self, "the log of events is ready");
+            info!(log = ?self, "event log ready");
             Ok(())
         };
         self.0.topic.get_or_try_init(make).await.copied()

@@ -16,16 +16,16 @@ mod assignment;
 mod client;
 mod feed;
 mod log;
-mod look;
+mod offsets;
 mod read;
 mod settings;
 mod topic;
 
 pub use append::AppendError;
-pub use feed::{Fed, Feed, FeedBounds, FeedRecord, Places};
+pub use feed::{Feed, FeedBatch, FeedBounds, FeedRecord, Places};
 pub use log::KafkaLog;
-pub use look::{Lag, Target};
-pub use read::{Batch, Next, Reader, Record};
+pub use offsets::{Lag, Target};
+pub use read::{Batch, ReadOutcome, Reader, Record};
 pub use settings::{Settings, SettingsError, Times};
 
 use rdkafka::error::KafkaError;
@@ -49,7 +49,7 @@ pub enum LogError {
     #[error("Kafka: {0}")]
     Kafka(#[from] KafkaError),
     /// The topic is not as the settings say.
-    #[error("Kafka's topic {topic}: {what}")]
+    #[error("Kafka topic \"{topic}\": {what}")]
     Topic {
         /// Which.
         topic: String,
@@ -57,9 +57,9 @@ pub enum LogError {
         what: String,
     },
     /// The partition is another reader's, or there is none.
-    #[error("partition {0} is not this reader's")]
+    #[error("partition {0} is not assigned to this reader")]
     Partition(u16),
     /// The reader does not run, or does not run yet.
-    #[error("the reader has no connection to Kafka")]
+    #[error("no connection to Kafka")]
     Away,
 }

@@ -14,9 +14,9 @@ use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::topic_partition_list::Offset;
 use tracing::{debug, info, warn};
 
-use crate::kafka::assignment::{GroupConsumer, Place, Rebalances, Shared, State};
+use crate::kafka::assignment::{GroupConsumer, PartitionProgress, ReaderShared, Rebalances, State};
 use crate::kafka::log::blocking;
-use crate::kafka::look::{ends, list, offset, position};
+use crate::kafka::offsets::{ends, list, offset, position};
 use crate::kafka::{LogError, Settings, topic};
 
 /// The most records of a batch: what one transaction takes.
@@ -64,7 +64,7 @@ pub struct Batch {
 
 /// What a reader has next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum ReadOutcome {
     /// From now on these partitions are this reader's, and no other ones. Nothing comes of one before
     /// [`Reader::start_at`] was called for it.
     Assigned(Vec<u16>),
@@ -74,7 +74,7 @@ pub enum Next {
 
 /// Reads for one group. When it is dropped, others get its partitions.
 pub struct Reader {
-    shared: Arc<Shared>,
+    shared: Arc<ReaderShared>,
 }
 
 impl std::fmt::Debug for Reader {
@@ -85,7 +85,7 @@ impl std::fmt::Debug for Reader {
 
 impl Reader {
     pub(crate) fn start(settings: &Settings, group: &str) -> Result<Self, LogError> {
-        let shared = Arc::new(Shared::new(settings, group));
+        let shared = Arc::new(ReaderShared::new(settings, group));
         let consumer = consumer(&shared)?;
         let thread = std::thread::Builder::new().name("kafka-group".into());
         let theirs = shared.clone();
@@ -99,7 +99,7 @@ impl Reader {
     ///
     /// # Errors
     /// When the brokers refuse. Ask again.
-    pub async fn next(&mut self) -> Result<Next, LogError> {
+    pub async fn next(&mut self) -> Result<ReadOutcome, LogError> {
         loop {
             let news = self.shared.news.notified();
             if let Some(next) = self.look() {
@@ -109,7 +109,7 @@ impl Reader {
         }
     }
 
-    fn look(&self) -> Option<Result<Next, LogError>> {
+    fn look(&self) -> Option<Result<ReadOutcome, LogError>> {
         let mut state = self.shared.lock();
         if state.lent.take().is_some() {
             self.shared.returned.notify_all();
@@ -120,12 +120,12 @@ impl Reader {
         if state.is_changed {
             state.is_changed = false;
             for place in state.partitions.values_mut() {
-                *place = Place::Unknown;
+                *place = PartitionProgress::Unknown;
             }
             let all = state.partitions.keys().copied().collect();
-            return Some(Ok(Next::Assigned(all)));
+            return Some(Ok(ReadOutcome::Assigned(all)));
         }
-        read(&mut state).map(|read| read.map(Next::Batch))
+        read(&mut state).map(|read| read.map(ReadOutcome::Batch))
     }
 
     /// Goes on with a partition at `position`; where the group has [committed](Reader::commit) if there is none, and at
@@ -157,7 +157,7 @@ impl Reader {
         let commit = list(&self.shared.settings, partition, offset(position))
             .and_then(|list| consumer.commit(&list, CommitMode::Async));
         if let Err(error) = commit {
-            warn!(%error, group = self.shared.group, "a commit was refused");
+            warn!(%error, group = self.shared.group, "Kafka refused a commit");
         }
     }
 }
@@ -180,7 +180,7 @@ impl Drop for Reader {
     }
 }
 
-fn consumer(shared: &Arc<Shared>) -> Result<GroupConsumer, KafkaError> {
+fn consumer(shared: &Arc<ReaderShared>) -> Result<GroupConsumer, KafkaError> {
     let session_ms = shared.settings.times.session.as_millis();
     shared
         .settings
@@ -203,13 +203,13 @@ fn consumer(shared: &Arc<Shared>) -> Result<GroupConsumer, KafkaError> {
 }
 
 /// The reader's thread.
-fn run(shared: &Shared, consumer: GroupConsumer) {
+fn run(shared: &ReaderShared, consumer: GroupConsumer) {
     let consumer = Arc::new(consumer);
     if subscribed(shared, &consumer) {
         shared.lock().consumer = Some(consumer.clone());
         while !shared.lock().is_stopped {
             match consumer.poll(POLL) {
-                Some(Err(error)) => heed(shared, error),
+                Some(Err(error)) => handle_error(shared, error),
                 Some(Ok(message)) => astray(shared, &message),
                 None => {}
             }
@@ -227,14 +227,14 @@ fn run(shared: &Shared, consumer: GroupConsumer) {
 }
 
 /// Joins the group, as soon as the topic is there. `false`: it shall end before that.
-fn subscribed(shared: &Shared, consumer: &GroupConsumer) -> bool {
+fn subscribed(shared: &ReaderShared, consumer: &GroupConsumer) -> bool {
     let mut is_said = false;
     while !shared.lock().is_stopped {
         let subscribed = topic::make(&shared.settings)
             .and_then(|()| Ok(consumer.subscribe(&[&shared.settings.topic])?));
         let Err(error) = subscribed else { return true };
         if !std::mem::replace(&mut is_said, true) {
-            warn!(%error, group = shared.group, "a group cannot join yet; trying again");
+            warn!(%error, group = shared.group, "cannot join the consumer group; retrying");
         }
         let state = shared.lock();
         if !state.is_stopped {
@@ -246,17 +246,17 @@ fn subscribed(shared: &Shared, consumer: &GroupConsumer) -> bool {
 
 /// Each partition has a queue of its own before it is read, so no record comes here. If one does, it would be missed: then all
 /// are read from where the caller says.
-fn astray(shared: &Shared, message: &BorrowedMessage<'_>) {
+fn astray(shared: &ReaderShared, message: &BorrowedMessage<'_>) {
     let partition = u16::try_from(message.partition()).unwrap_or(u16::MAX);
     let mut state = shared.lock();
     let next = match state.partitions.get(&partition) {
-        Some(Place::Reading { next, .. }) => *next,
+        Some(PartitionProgress::Reading { next, .. }) => *next,
         _ => return,
     };
     if position(message.offset()) >= next {
         warn!(
             group = shared.group,
-            partition, next, "a record went astray; reading again"
+            partition, next, "record lost between reads; reading again"
         );
         state.is_changed = true;
         shared.news.notify_one();
@@ -264,7 +264,7 @@ fn astray(shared: &Shared, message: &BorrowedMessage<'_>) {
 }
 
 /// Most of what librdkafka tells here it mends itself.
-fn heed(shared: &Shared, error: KafkaError) {
+fn handle_error(shared: &ReaderShared, error: KafkaError) {
     let is_for_caller = matches!(
         error.rdkafka_error_code(),
         Some(
@@ -289,7 +289,8 @@ fn read(state: &mut State) -> Option<Result<Batch, LogError>> {
     let mut turns: Vec<u16> = state.partitions.keys().copied().collect();
     turns.sort_by_key(|partition| behind(*partition));
     for partition in turns {
-        let Some(Place::Reading { queue, next }) = state.partitions.get_mut(&partition) else {
+        let Some(PartitionProgress::Reading { queue, next }) = state.partitions.get_mut(&partition)
+        else {
             continue;
         };
         let (records, failure) = take(queue, next);
@@ -342,7 +343,7 @@ fn record(message: &BorrowedMessage<'_>) -> Record {
     }
 }
 
-fn start_at(shared: &Arc<Shared>, partition: u16, to: Option<u64>) -> Result<u64, LogError> {
+fn start_at(shared: &Arc<ReaderShared>, partition: u16, to: Option<u64>) -> Result<u64, LogError> {
     let state = shared.lock();
     let consumer = state.consumer.clone().ok_or(LogError::Away)?;
     // What this reader has committed the brokers may not know yet.
@@ -358,11 +359,11 @@ fn start_at(shared: &Arc<Shared>, partition: u16, to: Option<u64>) -> Result<u64
     if let Some(to) = to.filter(|to| *to != at) {
         warn!(
             group = shared.group,
-            partition, to, at, "a position is gone; going on elsewhere"
+            partition, to, at, "log position no longer exists; continuing from another one"
         );
     }
     place(shared, &consumer, partition, at)?;
-    info!(group = shared.group, partition, at, "a partition is read");
+    info!(group = shared.group, partition, at, "reading partition");
     Ok(at)
 }
 
@@ -383,7 +384,7 @@ fn committed(
 
 /// Moves the partition, gives it a queue of its own, and lets it run.
 fn place(
-    shared: &Arc<Shared>,
+    shared: &Arc<ReaderShared>,
     consumer: &Arc<GroupConsumer>,
     partition: u16,
     at: u64,
@@ -393,7 +394,7 @@ fn place(
     let not_ours = || LogError::Partition(partition);
     // Its queue, if it has one, goes before another one comes: the two would be one to librdkafka.
     let mut state = shared.lock();
-    *state.partitions.get_mut(&partition).ok_or_else(not_ours)? = Place::Unknown;
+    *state.partitions.get_mut(&partition).ok_or_else(not_ours)? = PartitionProgress::Unknown;
     drop(state);
     consumer.pause(&one)?;
     // When this works, librdkafka reads the partition and will not turn its queue elsewhere. What it had read already
@@ -405,7 +406,7 @@ fn place(
     queue.set_nonempty_callback(move || theirs.news.notify_one());
     let mut state = shared.lock();
     let place = state.partitions.get_mut(&partition).ok_or_else(not_ours)?;
-    *place = Place::Reading { queue, next: at };
+    *place = PartitionProgress::Reading { queue, next: at };
     // Before anybody can take it away.
     consumer.resume(&one)?;
     drop(state);

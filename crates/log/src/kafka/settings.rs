@@ -84,15 +84,14 @@ impl std::fmt::Debug for Settings {
 pub enum SettingsError {
     /// The URL is none.
     #[error(
-        "not a URL of Kafka: {0}; write kafka://HOST:PORT,HOST:PORT/TOPIC, and ?partitions=N&replicas=N for a \
-         topic that is not there yet"
+        "not a Kafka URL: {0}; write kafka://HOST:PORT,HOST:PORT/TOPIC, with ?partitions=N&replicas=N for a new topic"
     )]
     Url(&'static str),
     /// Weir sets this property itself.
-    #[error("Weir sets Kafka's property {0} itself: what it promises rests on it")]
+    #[error("Kafka property \"{0}\" cannot be set: Weir's guarantees depend on its value")]
     Fixed(String),
     /// A line that is no property.
-    #[error("line {0} of Kafka's properties is not NAME=VALUE")]
+    #[error("line {0} of the Kafka properties is not NAME=VALUE")]
     Line(usize),
     /// librdkafka refuses a property.
     #[error("Kafka's properties: {0}")]
@@ -107,14 +106,14 @@ impl Settings {
     /// When it is not such a URL.
     pub fn from_url(url: &str) -> Result<Self, SettingsError> {
         let rest = url.strip_prefix("kafka://");
-        let rest = rest.ok_or(SettingsError::Url("it does not begin with kafka://"))?;
+        let rest = rest.ok_or(SettingsError::Url("it does not start with kafka://"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (servers, topic) = rest.split_once('/').unwrap_or((rest, "weir-events"));
         if !servers.split(',').all(is_server) {
             return Err(SettingsError::Url("a server is not HOST:PORT"));
         }
         if !is_topic(topic) {
-            let what = "a topic is 1 to 150 of a-z, A-Z, 0-9, dots, - and _";
+            let what = "a topic has 1 to 150 of a-z, A-Z, 0-9, dots, - and _";
             return Err(SettingsError::Url(what));
         }
         let mut settings = Self {
@@ -140,7 +139,11 @@ impl Settings {
         match name {
             "partitions" => self.partitions = number,
             "replicas" => self.replicas = number,
-            _ => return Err(SettingsError::Url("there is partitions and replicas")),
+            _ => {
+                return Err(SettingsError::Url(
+                    "the only parameters are partitions and replicas",
+                ));
+            }
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ pub(crate) fn make(settings: &Settings) -> Result<(), LogError> {
             None if Instant::now() >= deadline => {
                 return Err(wrong(
                     settings,
-                    "it was made, and no broker tells of it".into(),
+                    "it was created, but no broker lists it".into(),
                 ));
             }
             None => std::thread::sleep(LOOK_AGAIN),
@@ -37,8 +37,7 @@ pub(crate) fn make(settings: &Settings) -> Result<(), LogError> {
     let wanted = usize::from(settings.partitions);
     if found != wanted {
         let what = format!(
-            "it has {found} partitions, and {wanted} are configured: a customer's events stay in one partition, so \
-             the number of a topic that is used may not change; write ?partitions={found}"
+            "it has {found} partitions, but {wanted} are configured; a topic in use must keep its number, because each customer's events are in one partition: write ?partitions={found}"
         );
         return Err(wrong(settings, what));
     }
@@ -59,7 +58,7 @@ fn create(settings: &Settings, admin: &AdminClient<Quiet>) -> Result<(), LogErro
     let created = runtime.block_on(admin.create_topics([&topic], &options))?;
     for result in created {
         match result {
-            Ok(topic) => info!(topic, partitions = settings.partitions, "made a topic"),
+            Ok(topic) => info!(topic, partitions = settings.partitions, "topic created"),
             // Another origin was faster.
             Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
             Err((_, code)) => return Err(wrong(settings, refusal(settings, code))),
@@ -71,10 +70,10 @@ fn create(settings: &Settings, admin: &AdminClient<Quiet>) -> Result<(), LogErro
 fn refusal(settings: &Settings, code: RDKafkaErrorCode) -> String {
     match code {
         RDKafkaErrorCode::InvalidReplicationFactor => format!(
-            "there are not {} brokers for its replicas; write ?replicas=1 for a cluster of one",
+            "there are fewer than {} brokers for its replicas; write ?replicas=1 for a single broker",
             settings.replicas
         ),
-        code => format!("it cannot be made: {code}"),
+        code => format!("cannot create it: {code}"),
     }
 }
 

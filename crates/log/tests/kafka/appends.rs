@@ -11,7 +11,7 @@ use super::store::Store;
 use super::support::{append, cluster, in_time, now_ms, read, text, texts, until};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_topic_of_fifty_partitions_is_made_and_keeps_the_order_within_each() {
+async fn fifty_partition_topic_keeps_order_within_each_partition() {
     let mut cluster = cluster().await;
     let log = cluster.log("ordered");
     let payloads: Vec<(u16, String)> = (0..1_000).map(|n| (n % 50, format!("{n:04}"))).collect();
@@ -49,7 +49,7 @@ async fn a_topic_of_fifty_partitions_is_made_and_keeps_the_order_within_each() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_goes_on_where_it_has_committed_and_another_begins_at_the_start() {
+async fn group_resumes_at_its_commit_and_new_group_starts_at_zero() {
     let mut cluster = cluster().await;
     let log = cluster.log("committed?partitions=1");
     append(&log, 0, &["a", "b"], now_ms()).await;
@@ -90,7 +90,7 @@ async fn a_time_has_a_place_and_a_place_a_lag() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_retention_has_deleted_is_passed_over_and_what_never_was_is_read_from_the_start() {
+async fn deleted_records_are_skipped_and_bad_offset_reads_from_start() {
     let mut cluster = cluster().await;
     let log = cluster.log("deleted?partitions=1");
     append(&log, 0, &["a", "b", "c"], now_ms()).await;

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use weir_log::kafka::{KafkaLog, Next};
+use weir_log::kafka::{KafkaLog, ReadOutcome};
 
 use super::killed::Writers;
 use super::store::Store;
@@ -23,7 +23,7 @@ const CONSUMER: [&str; 3] = [
 const TOPIC: &str = "rebalanced?partitions=12";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn consumers_that_join_leave_and_are_killed_lose_nothing_and_double_nothing() {
+async fn rebalancing_consumers_lose_and_duplicate_nothing() {
     // The same test is the consumer that is killed.
     if let Ok(values) = CONSUMER
         .map(std::env::var)
@@ -96,9 +96,7 @@ async fn consumers_that_join_leave_and_are_killed_lose_nothing_and_double_nothin
 fn start(servers: &str, file: &Path, name: &str) -> Child {
     let values = [servers, file.to_str().unwrap(), name];
     let (_executable, module) = module_path!().split_once("::").unwrap();
-    let test = format!(
-        "{module}::consumers_that_join_leave_and_are_killed_lose_nothing_and_double_nothing"
-    );
+    let test = format!("{module}::rebalancing_consumers_lose_and_duplicate_nothing");
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", &test, "--nocapture"])
         .envs(CONSUMER.into_iter().zip(values))
@@ -134,8 +132,8 @@ async fn a_batch_that_is_being_handled_is_handed_over_when_it_is_done() {
             let mut reader = log.reader("handed-over").unwrap();
             loop {
                 match reader.next().await.unwrap() {
-                    Next::Assigned(partitions) => place_all(&mut reader, &partitions).await,
-                    Next::Batch(batch) => {
+                    ReadOutcome::Assigned(partitions) => place_all(&mut reader, &partitions).await,
+                    ReadOutcome::Batch(batch) => {
                         // The work.
                         tokio::time::sleep(Duration::from_millis(500)).await;
                         for record in &batch.records {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions};
-use weir_log::kafka::{Batch, KafkaLog, LogError, Next, Reader};
+use weir_log::kafka::{Batch, KafkaLog, LogError, ReadOutcome, Reader};
 
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS positions (grp TEXT, part INTEGER, position INTEGER, PRIMARY KEY (grp, part));
@@ -189,11 +189,11 @@ impl Consumer<'_> {
             self.unplaced.remove(&partition);
         }
         match self.reader.next().await? {
-            Next::Assigned(partitions) => {
+            ReadOutcome::Assigned(partitions) => {
                 self.positions.clear();
                 self.unplaced = partitions.into_iter().collect();
             }
-            Next::Batch(batch) => {
+            ReadOutcome::Batch(batch) => {
                 let from = self.positions[&batch.partition];
                 match self.store.take(&batch, from).await {
                     Step::Taken => {

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{Mutex, MutexGuard};
-use weir_log::kafka::{KafkaLog, NewRecord, Next, Reader, Record, Settings, Times};
+use weir_log::kafka::{KafkaLog, NewRecord, ReadOutcome, Reader, Record, Settings, Times};
 use weir_stack::kafka::KafkaCluster;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{DataDir, tools, workspace};
 
 /// Longer than anything takes: past it something hangs.
@@ -41,7 +41,7 @@ async fn start() -> (KafkaCluster, DataDir) {
     let dir = workspace::out_dir().join("run/kafkalog");
     let dir = DataDir::open(Some(dir)).unwrap();
     clear(&dir.path);
-    let tool = tools::Kafka::find_or_get(&mut Silent).unwrap();
+    let tool = tools::Kafka::find_or_get(&mut SilentReporter).unwrap();
     let cluster = KafkaCluster::start(&tool, &dir.path).await.unwrap();
     (cluster, dir)
 }
@@ -120,8 +120,8 @@ pub async fn read(reader: &mut Reader, count: usize) -> Vec<(u16, Record)> {
     let wait = async {
         while all.len() < count {
             match reader.next().await {
-                Ok(Next::Assigned(partitions)) => place_all(reader, &partitions).await,
-                Ok(Next::Batch(batch)) => {
+                Ok(ReadOutcome::Assigned(partitions)) => place_all(reader, &partitions).await,
+                Ok(ReadOutcome::Batch(batch)) => {
                     let partition = batch.partition;
                     all.extend(batch.records.into_iter().map(|record| (partition, record)));
                     reader.commit(partition, batch.next);

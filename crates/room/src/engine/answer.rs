@@ -79,7 +79,12 @@ pub(crate) enum Form {
 }
 
 /// The answer that tells a visitor to wait.
-pub(crate) fn told(room: &CheckedRoom, told: &QueueAnswer, form: Form, is_secure: bool) -> Answer {
+pub(crate) fn queue_reply(
+    room: &CheckedRoom,
+    told: &QueueAnswer,
+    form: Form,
+    is_secure: bool,
+) -> Answer {
     let retry_after = retry_after_seconds(told.poll_ms).to_string();
     let cookie = told.pass.as_ref().map(|pass| cookie(room, pass, is_secure));
     let mut headers: Vec<(&str, &str)> = Vec::from([
@@ -123,7 +128,7 @@ pub(crate) fn told(room: &CheckedRoom, told: &QueueAnswer, form: Form, is_secure
 }
 
 fn text(room: &CheckedRoom, told: &QueueAnswer) -> Text {
-    let (title, message) = room.texts.of(told.outcome);
+    let (title, message) = room.texts.for_outcome(told.outcome);
     Text {
         title: title.into(),
         message: message.into(),
@@ -150,7 +155,7 @@ fn html(room: &CheckedRoom, told: &QueueAnswer, refresh_s: &str) -> String {
 }
 
 fn json<'a>(room: &'a CheckedRoom, told: &'a QueueAnswer, form: Form, status: u16) -> Json<'a> {
-    let (_, message) = room.texts.of(told.outcome);
+    let (_, message) = room.texts.for_outcome(told.outcome);
     let is_problem = form == Form::Json;
     let error = is_problem.then(|| format!("room_{}", told.outcome.state()));
     Json {

@@ -34,120 +34,119 @@ const ROOMS_MAX: usize = 64;
 /// The most requests that one room looks for to leave alone.
 const EXCEPT_MAX: usize = 32;
 
-/// The configuration as it is written.
+/// Waiting rooms. `redis`, `keys` and `rooms` are required.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// How Redis is reached.
+    /// Connection to Redis.
     pub redis: RedisConfig,
-    /// The keys that passes are signed with: the first signs, all count. All gateways need the same.
+    /// Keys that sign queue tokens; the first one signs, all are accepted. Must match on all gateways.
     pub keys: Vec<KeyConfig>,
-    /// The rooms, at most 64: the first whose `match` is met has the request.
+    /// At most 64 rooms; the first whose `match` fits handles the request.
     pub rooms: Vec<RoomConfig>,
-    /// The header that names a signed-in user: one that a client cannot forge. With it, one user has one place, on whatever
-    /// device. Without it, or on requests without it, a browser is a visitor.
+    /// Header that names the signed-in user; clients must not be able to forge it. A user then has one queue
+    /// position across devices. Without it, each browser is a visitor.
     #[serde(default)]
     pub user_header: Option<String>,
-    /// What the paths begin with at which pages ask for their position: `/.weir/room` unless set.
+    /// Path prefix for position requests from pages. Default: `/.weir/room`.
     #[serde(default = "default_status_path")]
     pub status_path: String,
-    /// How often the rooms are looked up in Redis, in milliseconds, 100 to 10,000: 1,000 unless set.
+    /// Interval of room state reads from Redis, 100 to 10,000. Default: 1,000.
     #[serde(default = "default_poll_interval_ms")]
     pub poll_interval_ms: u64,
-    /// How many proxies in front of this gateway are trusted to have named the client's address in `X-Forwarded-For`, 1 to 16:
-    /// the connection's address counts unless set.
+    /// Number of trusted proxies that append to `X-Forwarded-For`, 1 to 16. Default: use the connection's address.
     #[serde(default)]
     pub trusted_hops: Option<usize>,
 }
 
-/// One room.
+/// One waiting room.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoomConfig {
     /// 1 to 48 of `a-z 0-9 -`.
     pub name: String,
-    /// The requests that need to be inside: all unless set.
+    /// Requests that need admission. Default: all.
     #[serde(default, rename = "match")]
     pub matching: MatchConfig,
-    /// Of these, those that do not: none unless set, at most 32.
+    /// Exceptions from `match`, at most 32. Default: none.
     #[serde(default)]
     pub except: Vec<MatchConfig>,
-    /// What the room does until an operator says otherwise: `open` unless set.
+    /// Initial mode; operators can change it. Default: `open`.
     #[serde(default)]
     pub mode: Mode,
-    /// Entries a minute, over all gateways, likewise: as many as come unless set, 1 to 10,000,000.
+    /// Initial admission rate per minute over all gateways, 1 to 10,000,000. Default: unlimited.
     #[serde(default)]
     pub per_minute: u64,
-    /// Visitors inside at once, over all gateways, likewise: as many as come unless set, 1 to 10,000,000.
+    /// Initial limit of active sessions over all gateways, 1 to 10,000,000. Default: unlimited.
     #[serde(default)]
     pub active_max: u64,
-    /// Until this time, in milliseconds since the Unix epoch, nobody enters; those who are there then are drawn. No such time
-    /// unless set.
+    /// Opening time, in milliseconds since the Unix epoch. Visitors in the pre-queue are then ordered at random.
+    /// Default: open at once.
     #[serde(default)]
     pub opens_at_ms: u64,
-    /// How long a session lives that is not used, 10 s to 1 d: 10 m unless set. It is renewed once a quarter of it is over.
+    /// Lifetime of an idle session, 10 s to 1 d. Default: `10m`. Renewed after a quarter of it.
     #[serde(default = "default_session")]
     pub session: Duration,
-    /// How long a called place waits to be taken up, 5 s to 1 h: 2 m unless set.
+    /// Time to enter after being called, 5 s to 1 h. Default: `2m`.
     #[serde(default = "default_claim")]
     pub claim: Duration,
-    /// How long a place in the queue counts, 1 m to 30 d: 1 d unless set.
+    /// Lifetime of a queue token, 1 m to 30 d. Default: `1d`.
     #[serde(default = "default_pass")]
     pub pass: Duration,
-    /// The most who wait: as many as come unless set.
+    /// Maximum waiting visitors. Default: unlimited.
     #[serde(default)]
     pub queue_max: u64,
-    /// How many places one address may take; of an IPv6 address the network (/64) counts.
+    /// Limit of queue positions per address, or IPv6 /64 network.
     #[serde(default)]
     pub per_address: AddressConfig,
-    /// How often visitors ask for their position.
+    /// Interval between position requests of a page.
     #[serde(default)]
     pub poll: PollConfig,
-    /// How visitors are handled while Redis does not answer.
+    /// Behaviour during a Redis outage.
     #[serde(default)]
     pub without_redis: WithoutRedisConfig,
-    /// The status of a page or of JSON that tells a visitor to wait: 503 unless set, or 200, 202 or 429.
+    /// Status of the waiting page or JSON: 503, 200, 202 or 429. Default: 503.
     #[serde(default = "default_status")]
     pub status: u16,
-    /// What pages look like.
+    /// Appearance of pages.
     #[serde(default)]
     pub page: PageConfig,
-    /// What visitors are told.
+    /// Texts of pages.
     #[serde(default)]
     pub texts: Texts,
 }
 
-/// How many places one address may take.
+/// Limit of queue positions per address.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AddressConfig {
-    /// So many in each window: 100 unless set; 0 for as many as it likes.
+    /// Positions per window; 0: unlimited. Default: 100.
     pub places: u64,
-    /// How long a window is, 1 s to 7 d: 1 h unless set.
+    /// Length of the window, 1 s to 7 d. Default: `1h`.
     pub per: Duration,
 }
 
-/// How often visitors ask.
+/// Interval between position requests of a page.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PollConfig {
-    /// Not more often than this, in milliseconds, 500 to 60,000: 5,000 unless set.
+    /// Minimum, 500 to 60,000. Default: 5,000.
     pub min_ms: u64,
-    /// And not less often, 500 to 300,000 and at most a third of `claim`: 30,000 unless set, or a third of `claim`.
+    /// Maximum, 500 to 300,000, at most a third of `claim`. Default: 30,000 or a third of `claim`.
     pub max_ms: u64,
 }
 
-/// How visitors are handled while Redis does not answer.
+/// Behaviour during a Redis outage.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WithoutRedisConfig {
-    /// So many enter a minute through each gateway: none unless set.
+    /// Admissions per minute per gateway. Default: 0.
     pub per_minute: u64,
 }
 
 /// The configuration, checked.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct CheckedConfig {
     /// How Redis is reached.
     pub redis: RedisConfig,
     /// The keys.
@@ -184,7 +183,7 @@ impl Config {
     ///
     /// # Errors
     /// With the path of the field that is wrong.
-    pub fn checked(self, environment: Environment<'_>) -> Result<Checked, FieldError> {
+    pub fn checked(self, environment: Environment<'_>) -> Result<CheckedConfig, FieldError> {
         self.redis.check("redis")?;
         within("poll_interval_ms", self.poll_interval_ms, 100, 10_000)?;
         within("rooms", self.rooms.len() as u64, 1, ROOMS_MAX as u64)?;
@@ -204,7 +203,7 @@ impl Config {
             }
             rooms.push(room);
         }
-        Ok(Checked {
+        Ok(CheckedConfig {
             keys: ring("keys", &self.keys, environment)?,
             redis: self.redis,
             rooms,
@@ -223,7 +222,7 @@ fn status_path(path: &str) -> Result<String, FieldError> {
         || path.ends_with('/')
         || !path.bytes().all(is_plain)
     {
-        let problem = "must be a path such as /.weir/room, without a slash at its end";
+        let problem = "must be a path without a trailing slash, such as /.weir/room";
         return Err(FieldError::new("status_path", problem));
     }
     Ok(path.into())
@@ -370,7 +369,7 @@ mod tests {
     use super::*;
     use weir_engine::config::parse;
 
-    fn checked(json: &str) -> Result<Checked, FieldError> {
+    fn checked(json: &str) -> Result<CheckedConfig, FieldError> {
         let environment = |name: &str| (name == "KEY").then(|| [7; 32].to_vec());
         parse::<Config>(json.as_bytes())?.checked(&environment)
     }

@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 
 use crate::Renewal;
 use crate::redis::keys::RoomKeys;
-use crate::redis::room::Brought;
-use crate::redis::room_ask::{self, Ask};
+use crate::redis::room::CallContext;
+use crate::redis::room_ask::{self, VisitorRequest};
 use crate::redis::room_tick;
-use weir_engine::pump::{Pending, Plan, Planned};
+use weir_engine::pump::{Pending, Plan, PlannedBatch};
 
 /// What is asked of Redis.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Job {
     /// Its keys.
     pub(crate) keys: Arc<RoomKeys>,
     /// What the engine knew of it.
-    pub(crate) brought: Brought,
+    pub(crate) brought: CallContext,
     /// For what.
     pub(crate) kind: Kind,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Job {
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     /// A visitor's place or entry.
-    Ask(Ask),
+    Ask(VisitorRequest),
     /// How the room is, and that these sessions live on.
     Tick(Vec<Renewal>),
 }
@@ -39,13 +39,13 @@ pub(crate) struct ByRoom;
 impl Plan for ByRoom {
     type Job = Job;
 
-    fn plan(&self, requests: Vec<Pending<Job>>, _now_ms: u64) -> Vec<Planned<Job>> {
+    fn plan(&self, requests: Vec<Pending<Job>>, _now_ms: u64) -> Vec<PlannedBatch<Job>> {
         let mut ticks = Vec::new();
         let mut rooms: Vec<(usize, Vec<Pending<Job>>)> = Vec::new();
         for pending in requests {
             let room = pending.job.room;
             match &pending.job.kind {
-                Kind::Tick(renewed) => ticks.push(Planned {
+                Kind::Tick(renewed) => ticks.push(PlannedBatch {
                     call: room_tick::call(&pending.job.keys, &pending.job.brought, renewed),
                     requests: Vec::from([pending]),
                 }),
@@ -61,12 +61,12 @@ impl Plan for ByRoom {
 }
 
 /// Who came first asks first: it matters after Redis was away, when many come at once.
-fn ask(mut requests: Vec<Pending<Job>>) -> Option<Planned<Job>> {
+fn ask(mut requests: Vec<Pending<Job>>) -> Option<PlannedBatch<Job>> {
     requests.sort_by_key(|pending| match &pending.job.kind {
         Kind::Ask(ask) => (ask.order, ask.joined_ms),
         Kind::Tick(_) => (0, 0),
     });
-    let asks: Vec<Ask> = requests
+    let asks: Vec<VisitorRequest> = requests
         .iter()
         .filter_map(|pending| pending.job.ask())
         .collect();
@@ -74,12 +74,12 @@ fn ask(mut requests: Vec<Pending<Job>>) -> Option<Planned<Job>> {
         .iter()
         .max_by_key(|pending| pending.job.brought.seen.seq)?;
     let call = room_ask::call(&latest.job.keys, &latest.job.brought, &asks);
-    Some(Planned { call, requests })
+    Some(PlannedBatch { call, requests })
 }
 
 impl Job {
     /// The visitor who asks, if one does.
-    pub(crate) fn ask(&self) -> Option<Ask> {
+    pub(crate) fn ask(&self) -> Option<VisitorRequest> {
         match &self.kind {
             Kind::Ask(ask) => Some(*ask),
             Kind::Tick(_) => None,

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_place_enters_at_the_same_pace_and_without_one_nobody_does() {
+    fn visitor_without_position_enters_at_local_pace_if_configured() {
         let data = Rc::new(LocalData::default());
         let worker = local(&data, 60);
         let taken = (0..100).filter(|step| worker.take(1_000_000 + step * 100));

@@ -43,7 +43,7 @@ tag! {
 impl Outcome {
     /// The state that visitors are told.
     pub(crate) const fn state(self) -> &'static str {
-        self.word()
+        self.label()
     }
 }
 
@@ -69,13 +69,13 @@ impl RoomCounters {
         let requests = Counters::new(metrics, Outcome::ALL, |outcome| {
             format!(
                 "{PREFIX}_requests_total.room.{room}.outcome.{}",
-                outcome.word()
+                outcome.label()
             )
         });
         let passes_refused = Counters::new(metrics, PassError::ALL, |error| {
             format!(
                 "{PREFIX}_passes_refused_total.room.{room}.reason.{}",
-                error.word()
+                error.label()
             )
         });
         let mut total = |what: &str| metrics.counter(format!("{PREFIX}_{what}_total.room.{room}"));

@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 
 use weir_base::FieldError;
 use weir_engine::config::parse;
-use weir_engine::setup::{Configured, Host};
+use weir_engine::setup::{ConfiguredEngine, Host};
 
 mod answer;
 pub mod config;
@@ -47,9 +47,9 @@ pub const NAME: &str = "waiting-room";
 pub fn configure<H: Host>(
     json: &[u8],
     host: &H,
-) -> Result<Configured<WaitingRoom<H::Data>>, FieldError> {
+) -> Result<ConfiguredEngine<WaitingRoom<H::Data>>, FieldError> {
     let config = parse::<config::Config>(json)?.checked(&|name| host.variable(name))?;
-    Ok(Configured {
+    Ok(ConfiguredEngine {
         redis_clusters: Vec::from([config.redis.cluster.clone()]),
         rules: config
             .rooms

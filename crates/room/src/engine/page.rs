@@ -27,24 +27,24 @@ const TEMPLATE_LEN_MAX: usize = 64 * 1_024;
 /// The longest of the other texts.
 const TEXT_LEN_MAX: usize = 2_048;
 
-/// What pages look like.
+/// Appearance of pages.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PageConfig {
-    /// Whose page it is: `Waiting room` unless set.
+    /// Name of the site. Default: `Waiting room`.
     pub brand: String,
-    /// A picture: its address, `https://…`, `/…` or `data:image/…`. None unless set.
+    /// URL of a picture: `https://…`, `/…` or `data:image/…`. Default: none.
     pub logo: Option<String>,
-    /// The colour of what stands out, `#rgb` or `#rrggbb`: `#2457d6` unless set.
+    /// Accent colour, `#rgb` or `#rrggbb`. Default: `#2457d6`.
     pub accent: String,
-    /// The same where the page is dark: `#8fb0ff` unless set.
+    /// Accent colour in dark mode. Default: `#8fb0ff`.
     pub accent_dark: String,
-    /// The language of the texts: `en` unless set.
+    /// Language code of the texts. Default: `en`.
     pub lang: String,
-    /// A template of one's own, at most 64 KiB of HTML.
+    /// Your own HTML template, at most 64 KiB.
     pub template: Option<String>,
-    /// The page's `Content-Security-Policy`, for a template that needs another one. Unless set nothing is allowed but the
-    /// template's own `<style>` elements, the gateway's script, and pictures.
+    /// `Content-Security-Policy` of your template. Default: only the template's `<style>` elements, the gateway's
+    /// script, and pictures.
     pub content_security_policy: Option<String>,
 }
 
@@ -65,12 +65,12 @@ impl Default for PageConfig {
 /// A template with what the configuration says in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {
-    parts: Arc<[Part]>,
+    parts: Arc<[TemplatePart]>,
     pub(crate) policy: Arc<str>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum TemplatePart {
     Text(String),
     Value(Value),
 }
@@ -171,8 +171,8 @@ impl Page {
         let mut html = String::with_capacity(4_096);
         for part in self.parts.iter() {
             match part {
-                Part::Text(text) => html.push_str(text),
-                Part::Value(value) => escape(value.of(told), &mut html),
+                TemplatePart::Text(text) => html.push_str(text),
+                TemplatePart::Value(value) => escape(value.of(told), &mut html),
             }
         }
         html
@@ -232,39 +232,41 @@ fn is_colour(text: &str) -> bool {
 }
 
 /// A template's parts; what is `fixed` is text already.
-fn read(template: &str, fixed: &[(&str, &str)]) -> Result<Vec<Part>, String> {
+fn read(template: &str, fixed: &[(&str, &str)]) -> Result<Vec<TemplatePart>, String> {
     let (mut parts, mut text) = (Vec::new(), String::new());
     let mut rest = template;
     while let Some((before, behind)) = rest.split_once("{{") {
         text.push_str(before);
         let (name, behind) = behind
             .split_once("}}")
-            .ok_or("has {{ without }} behind it")?;
+            .ok_or("has {{ without a closing }}")?;
         let name = name.trim();
         if let Some((_, value)) = fixed.iter().find(|(known, _)| *known == name) {
             escape(value, &mut text);
         } else if let Some(value) = Value::named(name) {
-            parts.push(Part::Text(core::mem::take(&mut text)));
-            parts.push(Part::Value(value));
+            parts.push(TemplatePart::Text(core::mem::take(&mut text)));
+            parts.push(TemplatePart::Value(value));
         } else {
-            return Err(format!("has {{{{{name}}}}}, which is not known"));
+            return Err(format!("has the unknown placeholder {{{{{name}}}}}"));
         }
         rest = behind;
     }
     text.push_str(rest);
-    parts.push(Part::Text(text));
+    parts.push(TemplatePart::Text(text));
     Ok(parts)
 }
 
 /// The policy that allows the template's own styles, by their digests.
-fn policy(parts: &[Part], path: &str) -> Result<String, FieldError> {
+fn policy(parts: &[TemplatePart], path: &str) -> Result<String, FieldError> {
     let mut styles = String::new();
     for part in parts {
-        let Part::Text(text) = part else { continue };
+        let TemplatePart::Text(text) = part else {
+            continue;
+        };
         let mut rest = text.as_str();
         while let Some((_, behind)) = rest.split_once("<style>") {
             let Some((style, behind)) = behind.split_once("</style>") else {
-                let problem = "has a value in <style> that changes from page to page";
+                let problem = "has a placeholder in <style> whose value changes from page to page";
                 return Err(FieldError::new(path, problem));
             };
             let digest = STANDARD.encode(Sha256::digest(style));

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use crate::draw::{Draw, Seed};
 use crate::pace::Pace;
 use crate::redis::keys::RoomKeys;
-use crate::redis::room::Brought;
+use crate::redis::room::CallContext;
 use crate::redis::room_tick::RENEWED_MAX;
 use crate::{Pass, Renewal, RoomState, Setting, Snapshot, Visitor};
 use weir_base::key::KeyRing;
@@ -97,7 +97,7 @@ impl<D: SharedData> Room<D> {
     }
 
     /// What a call brings.
-    pub(crate) fn brought(&self, ring: &KeyRing, now_ms: u64) -> Brought {
+    pub(crate) fn call_context(&self, ring: &KeyRing, now_ms: u64) -> CallContext {
         let setting = self.setting();
         let mut seen = self.seen;
         let opening = seen.next_opening(setting.opens_at_ms).unwrap_or(0);
@@ -106,7 +106,7 @@ impl<D: SharedData> Room<D> {
             seen.seed_of = opening;
             seen.seed = Some(Seed::offer(ring, &self.config.name, opening));
         }
-        Brought {
+        CallContext {
             terms: self.config.terms,
             setting,
             seen,
@@ -144,7 +144,7 @@ impl<D: SharedData> Room<D> {
     pub(crate) fn ticked(&mut self, snapshot: Snapshot, now_ms: u64) -> bool {
         self.is_ticking = false;
         self.failing_since_ms = None;
-        self.hear(snapshot, now_ms);
+        self.apply_snapshot(snapshot, now_ms);
         self.schedule.succeeded()
     }
 
@@ -158,7 +158,7 @@ impl<D: SharedData> Room<D> {
     }
 
     /// Redis has told this.
-    pub(crate) fn hear(&mut self, snapshot: Snapshot, now_ms: u64) {
+    pub(crate) fn apply_snapshot(&mut self, snapshot: Snapshot, now_ms: u64) {
         // A reply that was overtaken by a later one tells nothing.
         if self
             .snapshot
@@ -171,7 +171,7 @@ impl<D: SharedData> Room<D> {
             });
             return;
         }
-        self.seen.hear(&snapshot.seen);
+        self.seen.apply_latest(&snapshot.seen);
         self.snapshot = Some(snapshot);
         self.heard_ms = now_ms;
         self.draw = self.seen.draw();
@@ -299,7 +299,7 @@ impl<D: SharedData> Room<D> {
     }
 
     /// What a visitor is told who waits or is turned away.
-    pub(crate) fn told(&self, pass: &Pass, outcome: Outcome, now_ms: u64) -> QueueAnswer {
+    pub(crate) fn queue_answer(&self, pass: &Pass, outcome: Outcome, now_ms: u64) -> QueueAnswer {
         let ahead = self.order(pass.place).saturating_sub(self.seen.head);
         let is_waiting = outcome == Outcome::Waiting && ahead > 0;
         let wait_ms = match is_waiting {

@@ -7,51 +7,51 @@ use serde::Deserialize;
 
 use crate::engine::metrics::Outcome;
 
-/// All texts, in English unless set. `{n}` stands for a number.
+/// Texts of pages, in English by default. `{n}` is replaced by a number.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Texts {
-    /// Who waits.
+    /// Title for waiting visitors.
     pub waiting_title: String,
-    /// How it goes on.
+    /// Message for waiting visitors.
     pub waiting_message: String,
-    /// Who waits for the opening.
+    /// Title in the pre-queue.
     pub lobby_title: String,
-    /// What happens then.
+    /// Message in the pre-queue.
     pub lobby_message: String,
-    /// Who was called.
+    /// Title for called visitors.
     pub called_title: String,
-    /// How it goes on.
+    /// Message for called visitors.
     pub called_message: String,
-    /// Who has no place yet.
+    /// Title before a position is assigned.
     pub unplaced_title: String,
-    /// Why.
+    /// Message before a position is assigned.
     pub unplaced_message: String,
-    /// The line is full.
+    /// Title when the queue is full.
     pub full_title: String,
-    /// What to do.
+    /// Message when the queue is full.
     pub full_message: String,
-    /// The address has taken enough places.
+    /// Title at the address limit.
     pub address_title: String,
-    /// What to do.
+    /// Message at the address limit.
     pub address_message: String,
-    /// The room is closed.
+    /// Title when the room is closed.
     pub closed_title: String,
-    /// What to do.
+    /// Message when the room is closed.
     pub closed_message: String,
-    /// What the position is called.
+    /// Label of the position.
     pub position_label: String,
-    /// What the expected wait is called.
+    /// Label of the expected wait.
     pub wait_label: String,
-    /// A wait of less than a minute.
+    /// Wait of less than a minute.
     pub wait_short: String,
-    /// A wait of `{n}` minutes.
+    /// Wait of `{n}` minutes.
     pub wait_minutes: String,
-    /// A wait of `{n}` hours.
+    /// Wait of `{n}` hours.
     pub wait_hours: String,
-    /// Nobody can tell how long.
+    /// Unknown wait.
     pub wait_unknown: String,
-    /// How a page renews itself.
+    /// Note on automatic refresh and cookies.
     pub footer: String,
 }
 
@@ -61,40 +61,40 @@ impl Default for Texts {
         Self {
             waiting_title: text("You are in line"),
             waiting_message: text(
-                "People enter in the order in which they came. Your place is yours: you may reload or come back.",
+                "Visitors enter in order of arrival. Your position is saved, even if you reload or close this page.",
             ),
             lobby_title: text("The doors open soon"),
             lobby_message: text(
-                "When they open, everybody who is here is drawn at random. Coming early is no advantage; coming late is a place behind.",
+                "When they open, everyone here gets a random position in line. You gain nothing by arriving early; late arrivals join at the end.",
             ),
             called_title: text("It is your turn"),
-            called_message: text("You will be let in within seconds."),
+            called_message: text("You can enter in a few seconds."),
             unplaced_title: text("One moment"),
-            unplaced_message: text("We are finding your place in line."),
+            unplaced_message: text("We are finding your position in line."),
             full_title: text("The line is full"),
-            full_message: text(
-                "Too many people are waiting at the moment. Please try again later.",
-            ),
-            address_title: text("Too many places"),
+            full_message: text("Too many people are waiting. Please try again later."),
+            address_title: text("Too many positions in line"),
             address_message: text(
-                "Your network has taken as many places as it may. Please use the page that you have opened first, or try again later.",
+                "Your network already has the maximum number of positions in line. Please use the page that you opened first, or try again later.",
             ),
-            closed_title: text("Closed at the moment"),
-            closed_message: text("Nobody can join the line now. Please try again later."),
+            closed_title: text("The line is closed"),
+            closed_message: text("You cannot join the line right now. Please try again later."),
             position_label: text("Your position"),
             wait_label: text("Expected wait"),
             wait_short: text("less than a minute"),
             wait_minutes: text("about {n} minutes"),
             wait_hours: text("about {n} hours"),
             wait_unknown: text("not known yet"),
-            footer: text("This page renews itself. It needs cookies to remember your place."),
+            footer: text(
+                "This page refreshes automatically. It needs cookies to remember your position.",
+            ),
         }
     }
 }
 
 impl Texts {
     /// The title and the message for an outcome.
-    pub(crate) fn of(&self, outcome: Outcome) -> (&str, &str) {
+    pub(crate) fn for_outcome(&self, outcome: Outcome) -> (&str, &str) {
         match outcome {
             Outcome::Waiting => (&self.waiting_title, &self.waiting_message),
             Outcome::Lobby => (&self.lobby_title, &self.lobby_message),

@@ -6,22 +6,22 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::redis::room_ask::{self, Ask, VisitorStatus};
+use crate::redis::room_ask::{self, VisitorRequest, VisitorStatus};
 use crate::redis::room_tick;
 use crate::state::Status;
 use crate::{Pass, Visitor};
 use weir_base::key::KeyRing;
 use weir_base::resp::Value;
 use weir_base::shared_data::SharedData;
-use weir_engine::pump::{Completed, Counts, Pending, Pump};
-use weir_engine::redis::{Failure, Unknown};
+use weir_engine::pump::{CompletedBatch, Counts, Pending, Pump};
+use weir_engine::redis::{Failure, UnknownFailure};
 use weir_engine::refusals::Refusals;
 use weir_engine::{Answer, Effect, Effects, Engine, Event, Level, Metrics, Request, StreamId};
 use weir_limit::rules::Request as _;
 
 use crate::engine::NAME;
 use crate::engine::answer::{self, Form, PASS_HEADER};
-use crate::engine::config::{Checked, DEADLINE_MS};
+use crate::engine::config::{CheckedConfig, DEADLINE_MS};
 use crate::engine::job::{ByRoom, Job, Kind};
 use crate::engine::metrics::{Outcome, PREFIX};
 use crate::engine::room::{Decision, Room};
@@ -105,7 +105,7 @@ impl<D: SharedData + Clone> Engine for WaitingRoom<D> {
 
 impl<D: SharedData + Clone> WaitingRoom<D> {
     /// An engine that knows nothing yet. `unique_name`: one that no other engine has.
-    pub fn new(config: Checked, data: D, unique_name: String) -> Self {
+    pub fn new(config: CheckedConfig, data: D, unique_name: String) -> Self {
         let mut metrics = Metrics::new();
         let counts = Counts::new(&mut metrics, PREFIX);
         let refusals = Refusals::new(&mut metrics, PREFIX, &config.redis.cluster);
@@ -151,7 +151,9 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             return effects.let_go(stream);
         };
         if !core::mem::replace(&mut self.is_serving, true) {
-            self.rooms.iter_mut().for_each(|room| room.schedule.hurry());
+            self.rooms
+                .iter_mut()
+                .for_each(|room| room.schedule.poll_soon());
             effects.wake();
         }
         let now_ms = request.now_ms();
@@ -187,7 +189,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             // Who sets the header for everybody leaves it empty for those who are not signed in.
             .filter(|user| !user.is_empty());
         let user = user.map(|user| Visitor::of_user(&user));
-        let brought = self.brought(room, head, now_ms);
+        let brought = self.presented_pass(room, head, now_ms);
         let is_header = brought.is_some_and(|(_, is_header)| is_header)
             || request.header(PASS_HEADER).is_some();
         let pass = match (brought, user) {
@@ -201,7 +203,12 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
     }
 
     /// The pass that the client has brought, if it counts.
-    fn brought(&mut self, room: usize, head: &Head<'_>, now_ms: u64) -> Option<(Pass, bool)> {
+    fn presented_pass(
+        &mut self,
+        room: usize,
+        head: &Head<'_>,
+        now_ms: u64,
+    ) -> Option<(Pass, bool)> {
         let room = self.rooms.get_mut(room)?;
         let (text, is_header) = head.pass(&room.cookie)?;
         let life_ms = room.config.terms.life_ms;
@@ -257,7 +264,9 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
                 let pass = room.inside(&visit.pass, now_ms);
                 self.enter(stream, Visit { pass, ..visit }, effects);
             }
-            Decision::Wait(outcome) => self.tell(stream, &visit, outcome, now_ms, effects),
+            Decision::Wait(outcome) => {
+                self.answer_outside(stream, &visit, outcome, now_ms, effects)
+            }
             Decision::Ask { order } => {
                 let counts = room.config.terms.address_max > 0;
                 let address = counts.then(|| head.address(self.address_seed, self.trusted_hops));
@@ -278,7 +287,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         let Some(room) = self.rooms.get(visit.room) else {
             return;
         };
-        let ask = Ask {
+        let ask = VisitorRequest {
             visitor: visit.pass.visitor,
             place: visit.pass.place,
             order,
@@ -288,14 +297,14 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         let job = Job {
             room: visit.room,
             keys: Arc::clone(&room.keys),
-            brought: room.brought(&self.keys, now_ms),
+            brought: room.call_context(&self.keys, now_ms),
             kind: Kind::Ask(ask),
         };
         match self.pump.enqueue(stream, job, now_ms, effects) {
             Ok(()) => {
                 self.waiting.insert(stream, visit);
             }
-            Err(_) => self.tell(stream, &visit, unanswered(&visit), now_ms, effects),
+            Err(_) => self.answer_outside(stream, &visit, unanswered(&visit), now_ms, effects),
         }
     }
 
@@ -330,7 +339,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
     }
 
     /// Answers a visitor who does not enter.
-    fn tell(
+    fn answer_outside(
         &mut self,
         stream: StreamId,
         visit: &Visit,
@@ -346,13 +355,13 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             Form::Page | Form::Json => outcome,
         };
         room.counters.requests.increment(counted);
-        let mut told = room.told(&visit.pass, outcome, now_ms);
+        let mut told = room.queue_answer(&visit.pass, outcome, now_ms);
         // Who was turned away has nothing to keep.
         if !matches!(outcome, Outcome::Full | Outcome::Address | Outcome::Closed) {
             let pass = room.outside(&visit.pass);
             told.pass = Some(pass.mint(&self.keys, &room.config.name));
         }
-        let answer = answer::told(&room.config, &told, visit.form, visit.is_secure);
+        let answer = answer::queue_reply(&room.config, &told, visit.form, visit.is_secure);
         effects.respond(stream, Arc::new(answer));
     }
 
@@ -380,7 +389,9 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         let Some(index) = self.rooms.iter().position(is_it) else {
             return effects.let_go(stream);
         };
-        let pass = self.brought(index, head, now_ms).map(|(pass, _)| pass);
+        let pass = self
+            .presented_pass(index, head, now_ms)
+            .map(|(pass, _)| pass);
         let Some(room) = self.rooms.get_mut(index) else {
             return;
         };
@@ -400,7 +411,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             form: Form::Status,
             is_secure: head.is_secure(),
         };
-        self.tell(stream, &visit, outcome, now_ms, effects);
+        self.answer_outside(stream, &visit, outcome, now_ms, effects);
     }
 
     // --- Redis
@@ -413,28 +424,29 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             let job = Job {
                 room: index,
                 keys: Arc::clone(&room.keys),
-                brought: room.brought(&self.keys, now_ms),
+                brought: room.call_context(&self.keys, now_ms),
                 kind: Kind::Tick(renewed),
             };
             self.pump.enqueue_unowned(job, now_ms, effects);
         }
-        let completed = self.pump.turn(now_ms, effects);
+        let completed = self.pump.flush(now_ms, effects);
         self.apply(completed, now_ms, effects);
     }
 
-    fn apply(&mut self, completed: Vec<Completed<Job>>, now_ms: u64, effects: &mut Effects) {
+    fn apply(&mut self, completed: Vec<CompletedBatch<Job>>, now_ms: u64, effects: &mut Effects) {
         for call in completed {
             let is_tick = |pending: &Pending<Job>| matches!(pending.job.kind, Kind::Tick(_));
             match call.requests.iter().any(is_tick) {
                 true => self.ticked(&call, now_ms, effects),
-                false => self.asked(call, now_ms, effects),
+                false => self.complete_ask(call, now_ms, effects),
             }
         }
     }
 
-    fn ticked(&mut self, call: &Completed<Job>, now_ms: u64, effects: &mut Effects) {
+    fn ticked(&mut self, call: &CompletedBatch<Job>, now_ms: u64, effects: &mut Effects) {
         let outcome = call.outcome.as_ref().map_err(Clone::clone);
-        let read = |value: &Value| room_tick::parse(value).map_err(|_| Unknown::Garbled.into());
+        let read =
+            |value: &Value| room_tick::parse(value).map_err(|_| UnknownFailure::Garbled.into());
         let outcome: Result<_, Failure> = outcome.and_then(read);
         for pending in &call.requests {
             let Some(room) = self.rooms.get_mut(pending.job.room) else {
@@ -443,13 +455,13 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             let name = &room.config.name;
             match (&outcome, &pending.job.kind) {
                 (Ok(snapshot), _) => {
-                    let text = format!("the room {name} is in reach again");
+                    let text = format!("room \"{name}\": state can be read again");
                     if room.ticked(*snapshot, now_ms) {
                         effects.log(Level::Info, text);
                     }
                 }
                 (Err(failure), Kind::Tick(renewed)) => {
-                    let text = format!("the room {name} cannot be looked up: {failure}");
+                    let text = format!("room \"{name}\": cannot read the state: {failure}");
                     if room.tick_failed(renewed, now_ms) {
                         effects.log(Level::Warn, text);
                     }
@@ -459,16 +471,16 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         }
     }
 
-    fn asked(&mut self, call: Completed<Job>, now_ms: u64, effects: &mut Effects) {
+    fn complete_ask(&mut self, call: CompletedBatch<Job>, now_ms: u64, effects: &mut Effects) {
         let count = call.requests.len();
         let read = |value: Value| {
-            room_ask::parse(&value, count).map_err(|_| Failure::from(Unknown::Garbled))
+            room_ask::parse(&value, count).map_err(|_| Failure::from(UnknownFailure::Garbled))
         };
         let room = call.requests.first().map(|pending| pending.job.room);
         let room = room.and_then(|room| self.rooms.get_mut(room));
         let told = match (call.outcome.and_then(read), room) {
             (Ok((snapshot, told)), Some(room)) => {
-                room.hear(snapshot, now_ms);
+                room.apply_snapshot(snapshot, now_ms);
                 told
             }
             _ => Vec::new(),
@@ -484,7 +496,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             };
             match told {
                 Some(told) => self.answered(stream, visit, told, now_ms, effects),
-                None => self.tell(stream, &visit, unanswered(&visit), now_ms, effects),
+                None => self.answer_outside(stream, &visit, unanswered(&visit), now_ms, effects),
             }
         }
     }
@@ -530,7 +542,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             Status::Address => Outcome::Address,
             Status::Closed => Outcome::Closed,
         };
-        self.tell(stream, &visit, outcome, now_ms, effects);
+        self.answer_outside(stream, &visit, outcome, now_ms, effects);
     }
 }
 

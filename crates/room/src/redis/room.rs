@@ -13,7 +13,7 @@ use weir_scripts::{Call, Script};
 
 /// What a call brings.
 #[derive(Clone, Copy, Debug)]
-pub struct Brought {
+pub struct CallContext {
     /// The terms.
     pub terms: Terms,
     /// The setting that is in force if Redis has none.
@@ -25,7 +25,7 @@ pub struct Brought {
 }
 
 /// The beginning of a call.
-pub(crate) fn begin(script: &'static Script, keys: &RoomKeys, brought: &Brought) -> Call {
+pub(crate) fn begin(script: &'static Script, keys: &RoomKeys, brought: &CallContext) -> Call {
     let RoomState {
         seq,
         head,

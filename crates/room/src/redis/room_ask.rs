@@ -7,7 +7,7 @@ use crate::{Snapshot, Visitor};
 use weir_base::resp::Value;
 
 use crate::redis::keys::RoomKeys;
-use crate::redis::room::{Brought, begin, number, snapshot};
+use crate::redis::room::{CallContext, begin, number, snapshot};
 use weir_scripts::reply::array;
 use weir_scripts::{Call, ReplyError, Script};
 
@@ -19,7 +19,7 @@ pub static SCRIPT: Script = Script {
 
 /// A visitor who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct VisitorRequest {
     /// Who.
     pub visitor: Visitor,
     /// The place in the visitor's pass; 0 for none.
@@ -36,7 +36,7 @@ pub struct Ask {
 pub type VisitorStatus = (Status, u64);
 
 /// The call in which `asks`, at least one, ask in their order.
-pub fn call(keys: &RoomKeys, brought: &Brought, asks: &[Ask]) -> Call {
+pub fn call(keys: &RoomKeys, brought: &CallContext, asks: &[VisitorRequest]) -> Call {
     let mut call = begin(&SCRIPT, keys, brought);
     for ask in asks {
         keys.push_buckets(ask.visitor, ask.address.unwrap_or_default(), &mut call.keys);

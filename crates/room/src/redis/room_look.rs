@@ -24,7 +24,7 @@ const FIELDS: usize = 16;
 
 /// How a room is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Look {
+pub struct RoomReading {
     /// The last place given.
     pub seq: u64,
     /// How far the queue has been called.
@@ -72,13 +72,13 @@ pub fn call(keys: &RoomKeys) -> Call {
 ///
 /// # Errors
 /// When the reply is not the script's.
-pub fn parse(value: &Value) -> Result<Option<Look>, ReplyError> {
+pub fn parse(value: &Value) -> Result<Option<RoomReading>, ReplyError> {
     read(value).ok_or(ReplyError {
         script: SCRIPT.name,
     })
 }
 
-fn read(value: &Value) -> Option<Option<Look>> {
+fn read(value: &Value) -> Option<Option<RoomReading>> {
     let [state, now_ms, inside, holding, recent, waits @ ..] = array(value)? else {
         return None;
     };
@@ -120,7 +120,7 @@ fn read(value: &Value) -> Option<Option<Look>> {
     } else {
         0
     };
-    let mut look = Look {
+    let mut look = RoomReading {
         seq,
         head,
         inside: number(inside)? + ghosts,

@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::draw::Seed;
-use crate::model::{Ask, Brought, Model};
+use crate::model::{CallContext, Model, VisitorRequest};
 use crate::{Renewal, RoomState, Setting, Snapshot, Terms, Visitor};
 use weir_base::resp::Value;
 
@@ -15,19 +15,19 @@ use crate::redis::{room_ask, room_tick};
 #[derive(Clone, Debug)]
 pub struct ModelCall {
     /// What it brings.
-    pub brought: Brought,
-    what: What,
+    pub brought: CallContext,
+    what: RoomCall,
 }
 
 #[derive(Clone, Debug)]
-enum What {
+enum RoomCall {
     Tick(Vec<Renewal>),
-    Ask(Vec<Ask>),
+    Ask(Vec<VisitorRequest>),
 }
 
 /// What a call did.
 #[derive(Clone, Debug)]
-pub struct Done {
+pub struct CallResult {
     /// The reply.
     pub reply: Value,
     /// How the room is then.
@@ -44,37 +44,37 @@ impl ModelCall {
             let (renewed, []) = rest.as_chunks::<2>() else {
                 return None;
             };
-            What::Tick(renewed.iter().map(renewal).collect::<Option<_>>()?)
+            RoomCall::Tick(renewed.iter().map(renewal).collect::<Option<_>>()?)
         } else if script == room_ask::SCRIPT.name {
             let (asks, []) = rest.as_chunks::<5>() else {
                 return None;
             };
-            What::Ask(asks.iter().map(ask).collect::<Option<_>>()?)
+            RoomCall::Ask(asks.iter().map(ask).collect::<Option<_>>()?)
         } else {
             return None;
         };
-        let brought = brought(head)?;
+        let brought = parse_context(head)?;
         Some(Self { brought, what })
     }
 
     /// Lets the model do it.
-    pub fn run(&self, model: &mut Model, now_ms: u64) -> Done {
+    pub fn run(&self, model: &mut Model, now_ms: u64) -> CallResult {
         match &self.what {
-            What::Tick(renewed) => {
+            RoomCall::Tick(renewed) => {
                 let snapshot = model.tick(now_ms, &self.brought, renewed);
-                Done {
+                CallResult {
                     reply: header(&snapshot),
                     snapshot,
                     told: Vec::new(),
                 }
             }
-            What::Ask(asks) => {
+            RoomCall::Ask(asks) => {
                 let (snapshot, told) = model.ask(now_ms, &self.brought, asks);
                 let pairs = told
                     .iter()
                     .flat_map(|(status, place)| [integer(*status as u64), integer(*place)]);
                 let reply = vec![header(&snapshot), Value::Array(pairs.collect())];
-                Done {
+                CallResult {
                     reply: Value::Array(reply),
                     snapshot,
                     told,
@@ -107,7 +107,7 @@ fn renewal([who, entered_at]: &[Vec<u8>; 2]) -> Option<Renewal> {
     })
 }
 
-fn brought(head: &[Vec<u8>]) -> Option<Brought> {
+fn parse_context(head: &[Vec<u8>]) -> Option<CallContext> {
     let [terms, setting, seen, seed] = head else {
         return None;
     };
@@ -131,7 +131,7 @@ fn brought(head: &[Vec<u8>]) -> Option<Brought> {
         called,
         asked_ms,
     ] = numbers(seen)?;
-    Some(Brought {
+    Some(CallContext {
         terms: Terms {
             session_ms,
             claim_ms,
@@ -157,8 +157,8 @@ fn brought(head: &[Vec<u8>]) -> Option<Brought> {
     })
 }
 
-fn ask([who, place, order, joined_ms, address]: &[Vec<u8>; 5]) -> Option<Ask> {
-    Some(Ask {
+fn ask([who, place, order, joined_ms, address]: &[Vec<u8>; 5]) -> Option<VisitorRequest> {
+    Some(VisitorRequest {
         visitor: visitor(who)?,
         place: number(place)?,
         order: number(order)?,

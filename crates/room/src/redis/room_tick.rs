@@ -4,7 +4,7 @@ use crate::{Renewal, Snapshot};
 use weir_base::resp::Value;
 
 use crate::redis::keys::RoomKeys;
-use crate::redis::room::{Brought, begin, snapshot};
+use crate::redis::room::{CallContext, begin, snapshot};
 use weir_scripts::{Call, ReplyError, Script};
 
 /// The most visitors in one call.
@@ -17,7 +17,7 @@ pub static SCRIPT: Script = Script {
 };
 
 /// The call that lets time pass, and the sessions of `renewed` live on: at most [`RENEWED_MAX`].
-pub fn call(keys: &RoomKeys, brought: &Brought, renewed: &[Renewal]) -> Call {
+pub fn call(keys: &RoomKeys, brought: &CallContext, renewed: &[Renewal]) -> Call {
     let mut call = begin(&SCRIPT, keys, brought);
     for renewal in renewed {
         call.args.push(renewal.visitor.as_bytes());

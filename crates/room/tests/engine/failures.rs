@@ -42,7 +42,7 @@ fn places_survive_a_gateways_death_and_the_loss_of_all_data() {
 }
 
 #[test]
-fn when_all_gateways_die_with_redis_the_passes_tell_where_the_queue_was() {
+fn tokens_restore_queue_after_loss_of_all_gateways_and_redis() {
     let mut world = World::new(2, r#","mode":"paused","per_address":{"places":0}"#);
     let mut visitors: Vec<_> = (0..20).map(Visitor::new).collect();
     for visitor in &mut visitors {
@@ -66,7 +66,7 @@ fn when_all_gateways_die_with_redis_the_passes_tell_where_the_queue_was() {
 }
 
 #[test]
-fn without_redis_those_inside_stay_and_others_enter_at_the_gateways_own_pace() {
+fn sessions_survive_redis_outage_and_others_enter_at_local_pace() {
     let mut world = World::new(
         1,
         r#","per_minute":60,"without_redis":{"per_minute":60},"per_address":{"places":0}"#,
@@ -143,7 +143,7 @@ fn visitors_let_in_without_redis_count_when_it_is_back() {
 }
 
 #[test]
-fn without_a_pace_of_its_own_a_gateway_lets_nobody_in_and_says_when_to_come_back() {
+fn gateway_without_local_pace_admits_nobody_and_sends_retry() {
     let mut world = World::new(1, "");
     world.link = Link::Down;
     world.advance(5_000);

@@ -229,7 +229,7 @@ fn passes_count_while_keys_are_changed() {
 }
 
 #[test]
-fn before_the_opening_all_wait_and_then_they_enter_in_the_order_of_a_draw() {
+fn early_visitors_wait_and_enter_in_drawn_order() {
     let room = format!(
         r#","opens_at_ms":{},"per_minute":60,"per_address":{{"places":0}}"#,
         START_MS + 60_000
@@ -284,7 +284,7 @@ fn a_room_that_an_operator_opens_earlier_opens_then() {
 }
 
 #[test]
-fn an_address_takes_no_more_places_than_it_may_however_many_connections_it_opens() {
+fn address_gets_bounded_positions_across_connections() {
     let mut world = World::new(
         2,
         r#","mode":"paused","per_address":{"places":5,"per":"1h"}"#,

@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use weir_base::shared_data::LocalData;
 use weir_engine::event::{PlainEnd, PlainRequest};
 use weir_engine::pump::BATCH_MAX;
-use weir_engine::redis::{Definite, Failure, Unknown};
+use weir_engine::redis::{DefiniteFailure, Failure, UnknownFailure};
 use weir_engine::{Answer, BatchId, Effect, Effects, Engine, Event, Headers, StreamId};
 use weir_room::engine::WaitingRoom;
 use weir_room::engine::config::Config;
@@ -194,10 +194,10 @@ impl World {
                 let mut run = || self.redis.run(&body, now_ms);
                 let reply = match self.link {
                     Link::Up => Ok(run()),
-                    Link::Down => Err(Failure::Definite(Definite::NotSent)),
+                    Link::Down => Err(Failure::Definite(DefiniteFailure::NotSent)),
                     Link::Mute => {
                         run();
-                        Err(Failure::Unknown(Unknown::Timeout))
+                        Err(Failure::Unknown(UnknownFailure::Timeout))
                     }
                     Link::Full => Ok(b"-OOM command not allowed\r\n".to_vec()),
                 };

@@ -92,7 +92,7 @@ impl Answers {
     /// The answer to somebody who must solve a challenge first.
     pub(crate) fn challenge(&self, offer: &ChallengeOffer, language: Language) -> Answer {
         let verdict = Verdict::ChallengeRequired;
-        let mut headers = vec![(headers::VERDICT, verdict.word())];
+        let mut headers = vec![(headers::VERDICT, verdict.label())];
         headers.extend(content_language(language));
         let refusal = refusal_of(verdict, language);
         let body = ChallengeBody {
@@ -105,7 +105,7 @@ impl Answers {
     /// The answer to a normal order for this sale's SKU. `orders` is the path of the sale's orders.
     pub(crate) fn in_sale(&self, sale: &SaleId, orders: &str, language: Language) -> Answer {
         let verdict = Verdict::SkuInSale;
-        let mut headers = vec![(headers::VERDICT, verdict.word())];
+        let mut headers = vec![(headers::VERDICT, verdict.label())];
         headers.extend(content_language(language));
         let refusal = refusal_of(verdict, language);
         let body = InSaleBody {
@@ -129,13 +129,13 @@ impl Answers {
         order: Option<&ClaimId>,
     ) -> Answer {
         let retry_after = retry_after_s.map(|seconds| seconds.to_string());
-        let mut headers = vec![(headers::VERDICT, verdict.word())];
+        let mut headers = vec![(headers::VERDICT, verdict.label())];
         let retry_after = retry_after.as_deref();
         headers.extend(retry_after.map(|seconds| ("retry-after", seconds)));
         let refusal = refusal_of(verdict, language);
         if let Some(page) = page_of(verdict).filter(|_| wants_page) {
             let answer = page.answer(refusal.status, language, headers);
-            return answer.because(format!("weir_{}", verdict.word()));
+            return answer.because(format!("weir_{}", verdict.label()));
         }
         headers.extend(content_language(language));
         if verdict == Verdict::StaticPage {
@@ -171,7 +171,7 @@ fn refusal_of(verdict: Verdict, language: Language) -> Refusal<'static> {
     Refusal {
         // Only verdicts with a status are answered; if one had none, it would be a fault of ours.
         status: verdict.status().unwrap_or(500),
-        error: verdict.word(),
+        error: verdict.label(),
         message: verdict.message(language),
         order: None,
     }
@@ -252,12 +252,12 @@ mod tests {
             let answer = answers.reject(verdict.into(), browser, None);
             assert_eq!(answer.body, page.html(Language::German).as_bytes());
             assert_eq!(Some(answer.status), verdict.status());
-            assert_eq!(answer.details, format!("weir_{}", verdict.word()));
+            assert_eq!(answer.details, format!("weir_{}", verdict.label()));
             let kind = text(&answer, "content-type");
             assert_eq!(kind.as_deref(), Some("text/html; charset=utf-8"));
             assert_eq!(
                 text(&answer, headers::VERDICT).as_deref(),
-                Some(verdict.word())
+                Some(verdict.label())
             );
             let program = answers.reject(verdict.into(), Reader::default(), None);
             assert!(program.body.starts_with(b"{"));

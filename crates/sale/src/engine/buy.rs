@@ -17,7 +17,7 @@ use weir_engine::Request;
 
 use crate::engine::answers::{read_reader, reader_of};
 use crate::engine::checkout::Checkout;
-use crate::engine::config::Checked;
+use crate::engine::config::CheckedConfig;
 use crate::engine::identify::read_user;
 use crate::engine::job::{Buyer, ClaimJob};
 use crate::engine::limits::Limits;
@@ -26,7 +26,7 @@ use crate::engine::sales::Sales;
 
 /// A request to buy, and what the decision on it reads.
 pub(crate) struct Purchase<'a, D> {
-    pub(crate) config: &'a Checked,
+    pub(crate) config: &'a CheckedConfig,
     pub(crate) sales: &'a Sales,
     pub(crate) checkout: &'a Checkout,
     pub(crate) limits: &'a Limits<D>,

@@ -13,7 +13,7 @@ use weir_engine::metrics::Counters;
 use weir_engine::{Effects, Fetch, FetchId, Request, StreamId};
 
 use crate::engine::checkout::{ChallengeOffer, CheckoutStep};
-use crate::engine::config::{Captcha, IfUnreachable};
+use crate::engine::config::{Captcha, UnreachablePolicy};
 use crate::engine::job::Shopper;
 use crate::engine::metrics::ChallengeOutcome;
 
@@ -100,13 +100,13 @@ impl Captchas {
             at_ms: now_ms,
             in_shadow: None,
         };
-        let (outcome, step) = match response.and_then(says) {
+        let (outcome, step) = match response.and_then(provider_verdict) {
             Some(true) => (ChallengeOutcome::Solved, mint),
             Some(false) => (ChallengeOutcome::CaptchaRefused, offer(captcha)),
             None => {
                 let step = match captcha.if_unreachable {
-                    IfUnreachable::Pass => mint,
-                    IfUnreachable::Refuse => CheckoutStep::Refuse(Verdict::Unavailable.into()),
+                    UnreachablePolicy::Pass => mint,
+                    UnreachablePolicy::Refuse => CheckoutStep::Refuse(Verdict::Unavailable.into()),
                 };
                 (ChallengeOutcome::CaptchaUnreachable, step)
             }
@@ -137,7 +137,7 @@ fn read_captcha(value: &[u8]) -> Option<String> {
 }
 
 /// What the provider says, if it says anything that can be understood.
-fn says(response: &FetchResponse) -> Option<bool> {
+fn provider_verdict(response: &FetchResponse) -> Option<bool> {
     let is_answer = response.status == 200 && response.body.len() <= ANSWER_LEN_MAX;
     let checked = is_answer.then(|| serde_json::from_slice::<ProviderAnswer>(&response.body));
     Some(checked?.ok()?.success)
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn only_a_providers_own_word_counts() {
         let said = |status, body: &[u8]| {
-            says(&FetchResponse {
+            provider_verdict(&FetchResponse {
                 status,
                 headers: vec![],
                 body: body.to_vec(),

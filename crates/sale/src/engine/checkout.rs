@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use crate::admission::{Rejection, admit_to_checkout};
 use crate::challenge::{self, Challenge, SKEW_MS};
-use crate::redis::challenge_spend::Spend;
+use crate::redis::challenge_spend::SolutionSpend;
 use crate::sale::{Sale, SaleState};
 use crate::token::{self, TokenError};
 use crate::verdict::Verdict;
@@ -25,7 +25,7 @@ use weir_engine::{Answer, Request};
 
 use crate::engine::answers::reader_of;
 use crate::engine::captcha::Captchas;
-use crate::engine::config::{Checked, TokenSettings};
+use crate::engine::config::{CheckedConfig, TokenSettings};
 use crate::engine::identify::read_user;
 use crate::engine::job::{Shopper, SpendJob};
 use crate::engine::limits::Limits;
@@ -87,7 +87,7 @@ pub(crate) enum CheckoutStep {
     /// The shopper gets a challenge.
     Challenge(ChallengeOffer),
     /// Redis decides which token a solution leads to. The number is the challenge's bits.
-    Spend(Spend, u8),
+    Spend(SolutionSpend, u8),
     /// The captcha's provider checks a solution.
     CheckCaptcha {
         /// The captcha's response.
@@ -102,14 +102,14 @@ pub(crate) enum CheckoutStep {
 /// Decides who gets order tokens, and which count.
 #[derive(Debug)]
 pub(crate) struct Checkout {
-    config: Arc<Checked>,
+    config: Arc<CheckedConfig>,
     pub(crate) captchas: Captchas,
     challenges: Counters<ChallengeOutcome>,
     tokens_refused: Counters<TokenError>,
 }
 
 impl Checkout {
-    pub(crate) fn new(config: Arc<Checked>, metrics: &Metrics) -> Self {
+    pub(crate) fn new(config: Arc<CheckedConfig>, metrics: &Metrics) -> Self {
         Self {
             captchas: Captchas::new(config.captcha.clone(), metrics.challenges.clone()),
             challenges: metrics.challenges.clone(),
@@ -189,7 +189,7 @@ impl Checkout {
         let outcome = match checked {
             Some(Ok(solved)) => {
                 let left_ms = solved.expires_at_ms.saturating_sub(now_ms);
-                let spend = Spend {
+                let spend = SolutionSpend {
                     name: solved.name,
                     now_ms,
                     // Other gateways' clocks may be behind.
@@ -240,7 +240,7 @@ impl Checkout {
             expires_at_ms: at_ms.saturating_add(ages.max_ms),
             now_ms,
         };
-        let headers = vec![(headers::VERDICT, Verdict::TokenMinted.word())];
+        let headers = vec![(headers::VERDICT, Verdict::TokenMinted.label())];
         Ok(Answer::json(200, headers, &minted).because("weir_token_minted"))
     }
 

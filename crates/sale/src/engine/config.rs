@@ -24,7 +24,7 @@ pub use weir_engine::config::{RedisConfig, Topology};
 use weir_engine::edges::{Edges, EdgesConfig};
 use weir_engine::keys::{KeyConfig, ring};
 
-pub use self::captcha::{Captcha, CaptchaConfig, IfUnreachable};
+pub use self::captcha::{Captcha, CaptchaConfig, UnreachablePolicy};
 pub use self::limits::{CheckedLimits, IdentifiedLimits, LimitsConfig, OverloadConfig};
 pub use self::token::{TokenConfig, TokenSettings};
 use crate::engine::route::{Route, RouteKind};
@@ -43,85 +43,85 @@ pub const DEADLINE_MS: u64 = 250;
 /// The longest static page, in bytes: it is copied for each answer.
 const PAGE_LEN_MAX: usize = 64 * 1_024;
 
-/// The configuration as it is written.
+/// Flash sale admission. At least `routes`, `user_header`, `claim` and `redis` are required.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// The requests that buy; all others pass untouched. At least one.
+    /// Orders; at least one route. Other requests pass unchanged.
     pub routes: Vec<RouteConfig>,
-    /// The requests that ask for an order token, answered here: none unless set.
+    /// Requests for an order token, answered by the filter. Default: none.
     #[serde(default)]
     pub checkout_routes: Vec<RouteConfig>,
-    /// The requests that ask how a sale stands, answered here for anybody: none unless set.
+    /// Requests for a sale's status, answered by the filter for anyone. Default: none.
     #[serde(default)]
     pub status_routes: Vec<RouteConfig>,
-    /// Normal orders. One for a SKU that a sale sells is refused with the sale's address, from the sale's creation to its end:
-    /// none unless set.
+    /// Normal orders. From a sale's creation to its end, the filter refuses normal orders for its SKU, with the
+    /// sale's address. Default: none.
     #[serde(default)]
     pub sku_routes: Vec<SkuRouteConfig>,
-    /// Requests for paths that begin so go on with the signed user, if there is one: none unless set.
+    /// Path prefixes whose requests get the signed user, if known. Default: none.
     #[serde(default)]
     pub identify_prefixes: Vec<String>,
-    /// The header that names the user. It must be one that a client cannot forge: one that an
-    /// authentication filter in front of this one sets.
+    /// Header that names the user. An authentication filter before this one must set it, so that clients cannot
+    /// forge it.
     pub user_header: String,
-    /// Claims.
+    /// Claims on units of a sale.
     pub claim: ClaimConfig,
-    /// Order tokens: needed if there are checkouts, or sales that want tokens.
+    /// Order tokens; required with `checkout_routes`, and for sales that need tokens.
     #[serde(default)]
     pub token: Option<TokenConfig>,
-    /// Whom to ask whether somebody is a person: needed for sales whose challenge is a captcha.
+    /// CAPTCHA provider; required for sales whose challenge is a CAPTCHA.
     #[serde(default)]
     pub captcha: Option<CaptchaConfig>,
-    /// Redis.
+    /// Connection to Redis.
     pub redis: RedisConfig,
-    /// Whether operators are told, by Redis, which verdicts each sale gets: not unless set.
+    /// Publish verdict counts per sale to Redis. Default: false.
     #[serde(default)]
     pub report: bool,
-    /// How often one user and one address may ask: without limits unless set.
+    /// Rate limits per user and per address. Default: none, except for `identified`.
     #[serde(default)]
     pub limits: LimitsConfig,
-    /// When to answer at once so that what was accepted is finished.
+    /// When to refuse requests to protect those in progress.
     #[serde(default)]
     pub overload: OverloadConfig,
-    /// How often the catalogue is read, in milliseconds: 250 unless set, 50 to 60,000. A switch
-    /// is seen after so long at most, and the time of one call to Redis.
+    /// Interval of catalogue reads, 50 to 60,000. Default: 250. Changes take effect within this time plus one Redis
+    /// call.
     #[serde(default = "default_poll_interval_ms")]
     pub poll_interval_ms: u64,
-    /// What `Retry-After` says when the outcome is unknown, in seconds: 1 unless set, 1 to 3,600.
+    /// `Retry-After` for an unknown outcome, in seconds, 1 to 3,600. Default: 1.
     #[serde(default = "default_retry_after_s")]
     pub retry_after_s: u32,
-    /// What is answered for a sale that an operator has put behind a page.
+    /// Answer for a sale that an operator has put behind a page.
     #[serde(default)]
     pub static_page: StaticPage,
-    /// The edges whose word on a client's address counts: none unless set.
+    /// Edges that may report the client's address. Default: none.
     #[serde(default)]
     pub edges: Option<EdgesConfig>,
 }
 
-/// A kind of request.
+/// Which requests a route matches.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RouteConfig {
-    /// The HTTP method: unless set, `GET` for a status and `POST` for all else.
+    /// HTTP method. Default: `GET` for a status, otherwise `POST`.
     #[serde(default)]
     pub method: Option<String>,
-    /// The path, with `{sale}` as one whole segment.
+    /// Path, with `{sale}` as one whole segment.
     pub path: String,
-    /// Of requests that buy: the name of Envoy's route that leads to the origin. A request that Envoy sends by another one
-    /// passes without a claim, which nobody would redeem. Unless set, a claim is taken whatever the route.
+    /// For orders: name of the Envoy route to the origin. Orders that Envoy routes elsewhere pass without a claim.
+    /// Default: every order takes a claim.
     #[serde(default)]
     pub envoy_route: Option<String>,
 }
 
-/// A kind of normal order.
+/// Which requests are normal orders.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SkuRouteConfig {
-    /// The HTTP method: `POST` unless set.
+    /// HTTP method. Default: `POST`.
     #[serde(default)]
     pub method: Option<String>,
-    /// The path. It may hold `{sku}` as one whole segment.
+    /// Path; may have `{sku}` as one whole segment.
     pub path: String,
     /// Where the SKU is, if not in the path.
     #[serde(default)]
@@ -132,23 +132,23 @@ pub struct SkuRouteConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SkuConfig {
-    /// In this parameter of the query.
+    /// In this query parameter.
     Query(String),
     /// In this header.
     Header(String),
 }
 
-/// A page that takes the place of every answer.
+/// A page that replaces every answer.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StaticPage {
-    /// The HTTP status, 200 to 599: 503 unless set.
+    /// HTTP status, 200 to 599. Default: 503.
     #[serde(default = "default_page_status")]
     pub status: u16,
-    /// The `content-type`: HTML unless set.
+    /// Media type. Default: HTML.
     #[serde(default = "default_page_type")]
     pub content_type: String,
-    /// The body, at most 65,536 bytes: one sentence unless set.
+    /// Body, at most 65,536 bytes. Default: one sentence.
     #[serde(default = "default_page_body")]
     pub body: String,
 }
@@ -163,22 +163,21 @@ impl Default for StaticPage {
     }
 }
 
-/// How claims are made.
+/// Settings of claims.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClaimConfig {
-    /// How long a claim is held before it may be taken back, in milliseconds: 30,000 unless set.
-    /// It must be longer than the route's timeout to the origin.
+    /// Lifetime of a claim before it may be released, at most a day. Default: 30,000. Must exceed the route's
+    /// timeout to the origin.
     #[serde(default = "default_claim_ttl_ms")]
     pub ttl_ms: u64,
-    /// The keys that gateways and origin share: the first signs. See [`weir_base::key`] for how to
-    /// change a secret.
+    /// Keys shared by gateways and origin; the first one signs.
     pub keys: Vec<KeyConfig>,
 }
 
 /// The configuration, checked.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct CheckedConfig {
     /// The requests that buy.
     pub routes: Vec<Route>,
     /// The requests that ask for an order token.
@@ -217,7 +216,7 @@ pub struct Checked {
     pub edges: Edges,
 }
 
-impl Checked {
+impl CheckedConfig {
     /// The name of the host's route that such a request to buy must go by, if that matters.
     pub fn must_go_via(&self, method: &[u8], path: &[u8]) -> Option<&str> {
         let mut routes = self.routes.iter();
@@ -249,7 +248,7 @@ impl Checked {
         match routes.position(|route| route.must_go_via().is_some()) {
             Some(at) if !tells_routes => Err(FieldError::new(
                 format!("routes[{at}].envoy_route"),
-                "this host does not tell which route it has chosen: leave it out",
+                "not supported by this host: remove it",
             )),
             _ => Ok(()),
         }
@@ -275,7 +274,7 @@ impl Config {
     ///
     /// # Errors
     /// Names the field that is wrong.
-    pub fn checked(self, environment: Environment<'_>) -> Result<Checked, FieldError> {
+    pub fn checked(self, environment: Environment<'_>) -> Result<CheckedConfig, FieldError> {
         if self.routes.is_empty() {
             return Err(FieldError::new("routes", "needs at least one route"));
         }
@@ -296,11 +295,11 @@ impl Config {
         let token = self.token.as_ref();
         let token = token.map(|token| token.checked(environment)).transpose()?;
         if token.is_none() && !checkout_routes.is_empty() {
-            return Err(FieldError::new("token", "checkout_routes need its keys"));
+            return Err(FieldError::new("token", "required for checkout_routes"));
         }
         let captcha = self.captcha.as_ref();
         let captcha = captcha.map(|captcha| captcha.checked(environment));
-        Ok(Checked {
+        Ok(CheckedConfig {
             routes,
             checkout_routes,
             token,
@@ -369,7 +368,7 @@ fn check_prefixes(prefixes: &[String]) -> Result<(), FieldError> {
     match prefixes.iter().position(|prefix| !prefix.starts_with('/')) {
         Some(at) => Err(FieldError::new(
             format!("identify_prefixes[{at}]"),
-            "must be the beginning of a path, such as /orders/",
+            "must be a path prefix, such as /orders/",
         )),
         None => Ok(()),
     }

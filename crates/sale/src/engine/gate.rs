@@ -26,7 +26,7 @@ use crate::engine::NAME;
 use crate::engine::answers::reader_of;
 use crate::engine::buy::{Purchase, without_query};
 use crate::engine::checkout::{Checkout, CheckoutStep};
-use crate::engine::config::{Checked, DEADLINE_MS};
+use crate::engine::config::{CheckedConfig, DEADLINE_MS};
 use crate::engine::identify::Identification;
 use crate::engine::job::{Buyer, ClaimJob, ClaimPlan, HandBackJob, Job, Shopper, SpendJob};
 use crate::engine::limits::Limits;
@@ -47,7 +47,7 @@ const REQUEST_TIMEOUT: u16 = 408;
 /// streams, in `replies` what follows from replies.
 #[derive(Debug)]
 pub struct Gate<D> {
-    pub(crate) config: Arc<Checked>,
+    pub(crate) config: Arc<CheckedConfig>,
     pub(crate) pump: Pump<ClaimPlan>,
     pub(crate) sales: Sales,
     pub(crate) pending: PendingRequests,
@@ -83,7 +83,7 @@ pub(crate) enum StreamState {
 
 impl<D: SharedData + Clone> Gate<D> {
     /// A gate that knows of no sale yet. `data` is the memory that the workers of one gateway share.
-    pub fn new(config: Checked, data: &D) -> Self {
+    pub fn new(config: CheckedConfig, data: &D) -> Self {
         let plan = ClaimPlan {
             key_prefix: config.redis.key_prefix.clone(),
             topology: config.redis.topology,
@@ -155,7 +155,7 @@ impl<D: SharedData + Clone> Gate<D> {
             return;
         }
         self.pending.held.begin(request.now_ms());
-        self.sales.poller.hurry();
+        self.sales.poller.poll_soon();
         effects.wake();
     }
 
@@ -248,11 +248,11 @@ impl<D: SharedData + Clone> Gate<D> {
         self.metrics.misrouted.increment();
         if !core::mem::replace(&mut self.has_logged_misroute, true) {
             let by = match route {
-                "" => "no route with a name",
+                "" => "a route without a name",
                 route => route,
             };
             let text = format!(
-                "a request to buy goes by {by} and not by the route of orders: nothing is claimed; put that route first"
+                "an order uses {by} instead of the order route, so it passes without a claim; put the order route first"
             );
             effects.log(Level::Error, text);
         }
@@ -497,19 +497,19 @@ impl<D: SharedData + Clone> Gate<D> {
     }
 
     /// Polls if that is due, sends what waits, and gives streams what has completed.
-    fn turn(&mut self, now_ms: u64, effects: &mut Effects) {
+    fn flush(&mut self, now_ms: u64, effects: &mut Effects) {
         let deadline_ms = self.pump.settings().deadline_ms;
         let plan = self.pump.plan();
         self.sales
             .poller
             .poll(&self.sales.memory, plan, deadline_ms, now_ms, effects);
-        let completed = self.pump.turn(now_ms, effects);
+        let completed = self.pump.flush(now_ms, effects);
         let count: usize = completed.iter().map(|call| call.requests.len()).sum();
         self.complete(completed, now_ms, effects);
         self.release_pending(BATCH_MAX.saturating_sub(count), now_ms, effects);
         if let Some(report) = &mut self.responder.report {
             let sales = self.sales.catalogue.iter().flat_map(|known| &known.sales);
-            report.turn(sales, now_ms, effects);
+            report.flush(sales, now_ms, effects);
         }
     }
 }
@@ -529,7 +529,7 @@ impl<D: SharedData + Clone> Engine for Gate<D> {
             Event::Request { stream, request } => self.on_request(stream, request, effects),
             Event::Closed { stream, end } => self.on_closed(stream, end, effects),
             Event::Undelivered { stream, now_ms } => self.on_undelivered(stream, now_ms, effects),
-            Event::Tick { now_ms } => self.turn(now_ms, effects),
+            Event::Tick { now_ms } => self.flush(now_ms, effects),
             Event::RedisReply {
                 batch,
                 reply,

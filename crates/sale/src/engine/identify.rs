@@ -10,18 +10,18 @@ use weir_base::id::UserId;
 use weir_base::shared_data::SharedData;
 use weir_engine::Request;
 
-use crate::engine::config::Checked;
+use crate::engine::config::CheckedConfig;
 use crate::engine::limits::Limits;
 
 /// Signs the users of requests that the origin wants to know.
 #[derive(Debug)]
 pub(crate) struct Identification<D> {
-    config: Arc<Checked>,
+    config: Arc<CheckedConfig>,
     limits: Limits<D>,
 }
 
 impl<D: SharedData + Clone> Identification<D> {
-    pub(crate) fn new(config: Arc<Checked>, data: &D) -> Self {
+    pub(crate) fn new(config: Arc<CheckedConfig>, data: &D) -> Self {
         let limits = Limits::identified(&config, data);
         Self { config, limits }
     }

@@ -7,14 +7,14 @@ use alloc::vec::Vec;
 
 use crate::idempotency::AttemptTag;
 use crate::ledger::{Checks, ClaimTerms, ReleaseKind, Transfer};
-use crate::redis::challenge_spend::Spend;
+use crate::redis::challenge_spend::SolutionSpend;
 use crate::redis::keys::ShardKeys;
 use crate::redis::{challenge_spend, claim, deposit, lend, probe, release, settle_transfer};
 use crate::verdict::Verdict;
 use weir_base::breaker::Pass;
 use weir_base::id::{SaleId, UserId};
 use weir_engine::page::Reader;
-use weir_engine::pump::{Pending, Plan, Planned};
+use weir_engine::pump::{Pending, Plan, PlannedBatch};
 use weir_scripts::Call;
 
 use crate::engine::config::Topology;
@@ -41,7 +41,7 @@ pub struct SpendJob {
     /// Who gets it.
     pub shopper: Shopper,
     /// The solution.
-    pub spend: Spend,
+    pub spend: SolutionSpend,
     /// How many bits the sale wants.
     pub bits: u8,
     /// For the outcome at Redis, until there is one.
@@ -186,7 +186,7 @@ type Shards = BTreeMap<(SaleId, u32), Vec<Pending<Job>>>;
 impl Plan for ClaimPlan {
     type Job = Job;
 
-    fn plan(&self, requests: Vec<Pending<Job>>, _now_ms: u64) -> Vec<Planned<Job>> {
+    fn plan(&self, requests: Vec<Pending<Job>>, _now_ms: u64) -> Vec<PlannedBatch<Job>> {
         let (mut claims, mut hand_backs) = (BTreeMap::<u32, Shards>::new(), Shards::new());
         let (mut probes, mut moves, mut spends) = (Vec::new(), Vec::new(), Vec::new());
         for request in requests {
@@ -207,7 +207,7 @@ impl Plan for ClaimPlan {
                 Job::Move(job) => {
                     let call = self.move_call(job);
                     let requests = vec![request];
-                    moves.push(Planned { call, requests });
+                    moves.push(PlannedBatch { call, requests });
                     continue;
                 }
             };
@@ -238,7 +238,7 @@ impl ClaimPlan {
         ShardKeys::new(&self.key_prefix, sale, shard)
     }
 
-    fn claim_calls(&self, shards: Shards, quantity: u32) -> Vec<Planned<Job>> {
+    fn claim_calls(&self, shards: Shards, quantity: u32) -> Vec<PlannedBatch<Job>> {
         match self.topology {
             Topology::Single => vec![self.claim(shards, quantity)],
             Topology::Cluster => {
@@ -263,7 +263,7 @@ impl ClaimPlan {
         }
     }
 
-    fn spend_calls(&self, requests: Vec<Pending<Job>>) -> Vec<Planned<Job>> {
+    fn spend_calls(&self, requests: Vec<Pending<Job>>) -> Vec<PlannedBatch<Job>> {
         match self.topology {
             _ if requests.is_empty() => vec![],
             Topology::Single => vec![self.spend(requests)],
@@ -275,8 +275,8 @@ impl ClaimPlan {
     }
 
     /// One call for all solutions.
-    fn spend(&self, requests: Vec<Pending<Job>>) -> Planned<Job> {
-        let spends: Vec<Spend> = requests
+    fn spend(&self, requests: Vec<Pending<Job>>) -> PlannedBatch<Job> {
+        let spends: Vec<SolutionSpend> = requests
             .iter()
             .filter_map(|request| match &request.job {
                 Job::Spend(job) => Some(job.spend),
@@ -284,10 +284,10 @@ impl ClaimPlan {
             })
             .collect();
         let call = challenge_spend::call(&self.key_prefix, &spends);
-        Planned { call, requests }
+        PlannedBatch { call, requests }
     }
 
-    fn probe_calls(&self, requests: Vec<Pending<Job>>) -> Vec<Planned<Job>> {
+    fn probe_calls(&self, requests: Vec<Pending<Job>>) -> Vec<PlannedBatch<Job>> {
         match self.topology {
             _ if requests.is_empty() => vec![],
             Topology::Single => vec![self.probe(requests)],
@@ -299,7 +299,7 @@ impl ClaimPlan {
     }
 
     /// One call for all probes.
-    fn probe(&self, requests: Vec<Pending<Job>>) -> Planned<Job> {
+    fn probe(&self, requests: Vec<Pending<Job>>) -> PlannedBatch<Job> {
         let keys: Vec<ShardKeys> = requests
             .iter()
             .filter_map(|request| match &request.job {
@@ -308,11 +308,11 @@ impl ClaimPlan {
             })
             .collect();
         let call = probe::call(&keys);
-        Planned { call, requests }
+        PlannedBatch { call, requests }
     }
 
     /// One call for all of `shards`, whose requests want so many units each.
-    fn claim(&self, shards: Shards, quantity: u32) -> Planned<Job> {
+    fn claim(&self, shards: Shards, quantity: u32) -> PlannedBatch<Job> {
         let groups: Vec<_> = shards
             .iter()
             .map(|((sale, shard), requests)| claim::Group {
@@ -328,7 +328,7 @@ impl ClaimPlan {
         for mut of_shard in shards.into_values() {
             requests.append(&mut of_shard);
         }
-        Planned { call, requests }
+        PlannedBatch { call, requests }
     }
 
     /// All requests of one shard are of one sale, so one speaks for all: the last, since it knows the
@@ -346,7 +346,7 @@ impl ClaimPlan {
     fn hand_back(
         &self,
         ((sale, shard), requests): ((SaleId, u32), Vec<Pending<Job>>),
-    ) -> Planned<Job> {
+    ) -> PlannedBatch<Job> {
         let claims: Vec<(&UserId, u64, ReleaseKind)> = requests
             .iter()
             .filter_map(|request| match &request.job {
@@ -358,7 +358,7 @@ impl ClaimPlan {
             })
             .collect();
         let call = release::call(&self.keys(&sale, shard), &claims);
-        Planned { call, requests }
+        PlannedBatch { call, requests }
     }
 }
 
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_for_several_units_of_a_shard_have_a_call_of_their_own() {
+    fn multi_unit_requests_of_a_shard_get_their_own_call() {
         let mut requests = vec![claim_of("b", 0, "u1"), claim_of("b", 0, "u4")];
         if let Job::Claim(job) = &mut requests[0].job {
             job.quantity = 2;

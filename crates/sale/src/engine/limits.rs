@@ -9,7 +9,7 @@ use weir_engine::Request;
 use weir_limit::Quota;
 use weir_limit::table::{Table, TableRequest, decide_both, decide_one};
 
-use crate::engine::config::Checked;
+use crate::engine::config::CheckedConfig;
 
 /// A limit on users and one on addresses, of one gateway: its workers share them.
 #[derive(Debug)]
@@ -26,14 +26,14 @@ struct Limit<D> {
 
 impl<D: SharedData + Clone> Limits<D> {
     /// Of requests that buy or ask for an order token.
-    pub(crate) fn buying(config: &Checked, data: &D) -> Self {
+    pub(crate) fn buying(config: &CheckedConfig, data: &D) -> Self {
         let limits = &config.limits;
         let quotas = [("users", limits.user), ("addresses", limits.address)];
         Self::new(config, data, quotas)
     }
 
     /// Of requests that go on with the signed user.
-    pub(crate) fn identified(config: &Checked, data: &D) -> Self {
+    pub(crate) fn identified(config: &CheckedConfig, data: &D) -> Self {
         let limits = &config.limits;
         let quotas = [
             ("identified-users", limits.identified_user),
@@ -43,7 +43,7 @@ impl<D: SharedData + Clone> Limits<D> {
     }
 
     /// The claim keys seed the tables' hashes: all workers have the same, and no client knows it.
-    fn new(config: &Checked, data: &D, quotas: [(&str, Option<Quota>); 2]) -> Self {
+    fn new(config: &CheckedConfig, data: &D, quotas: [(&str, Option<Quota>); 2]) -> Self {
         let (slots, keys) = (config.limits.slots, &config.claim_keys);
         let [users, addresses] = quotas.map(|(name, quota)| {
             quota.map(|quota| Limit {
@@ -66,9 +66,11 @@ impl<D: SharedData + Clone> Limits<D> {
             let address = AddressGroup::read(&request.peer_address());
             (limit, address.key())
         });
-        let address = address.as_ref().map(|(limit, key)| limit.of(key.as_ref()));
+        let address = address
+            .as_ref()
+            .map(|(limit, key)| limit.request_for(key.as_ref()));
         let user = self.users.as_ref().zip(user);
-        let user = user.map(|(limit, user)| limit.of(user.as_str().as_bytes()));
+        let user = user.map(|(limit, user)| limit.request_for(user.as_str().as_bytes()));
         let wait_ms = match (address, user) {
             (Some(address), Some(user)) => decide_both(&[address, user], now_ms).wait_ms(),
             (Some(one), None) | (None, Some(one)) => decide_one(one, now_ms).0.wait_ms,
@@ -86,7 +88,7 @@ impl<D: SharedData + Clone> Limits<D> {
 
 impl<D: SharedData> Limit<D> {
     /// One request of `key`.
-    fn of<'a>(&'a self, key: &'a [u8]) -> TableRequest<'a, D> {
+    fn request_for<'a>(&'a self, key: &'a [u8]) -> TableRequest<'a, D> {
         TableRequest {
             table: &self.table,
             quota: self.quota,

@@ -43,7 +43,7 @@ impl Metrics {
     pub(crate) fn new(registry: &mut Registry) -> Self {
         let by_verdict = |registry: &mut Registry, what: &str| {
             Counters::new(registry, Verdict::ALL, |verdict: Verdict| {
-                format!("{PREFIX}_{what}_total.verdict.{}", verdict.word())
+                format!("{PREFIX}_{what}_total.verdict.{}", verdict.label())
             })
         };
         let total =
@@ -53,16 +53,16 @@ impl Metrics {
             shadow: by_verdict(registry, "shadow"),
             statuses: total(registry, "statuses_total"),
             tokens_refused: Counters::new(registry, TokenError::ALL, |reason| {
-                format!("{PREFIX}_tokens_refused_total.reason.{}", reason.word())
+                format!("{PREFIX}_tokens_refused_total.reason.{}", reason.label())
             }),
             challenges: Counters::new(registry, ChallengeOutcome::ALL, |outcome| {
-                format!("{PREFIX}_challenges_total.outcome.{}", outcome.word())
+                format!("{PREFIX}_challenges_total.outcome.{}", outcome.label())
             }),
             failed_definite: total(registry, "redis_failed_total.outcome.definite"),
             failed_unknown: total(registry, "redis_failed_total.outcome.unknown"),
             handed_back: total(registry, "claims_handed_back_total"),
             rebalances: Counters::new(registry, ENDS, |end| {
-                format!("{PREFIX}_rebalances_total.outcome.{}", word(end))
+                format!("{PREFIX}_rebalances_total.outcome.{}", end_label(end))
             }),
             misrouted: total(registry, "misrouted_total"),
             polls_failed: total(registry, "polls_failed_total"),
@@ -115,12 +115,12 @@ impl ChallengeOutcome {
         ]
     };
 
-    const fn word(self) -> &'static str {
+    const fn label(self) -> &'static str {
         match self {
             Self::Asked => "asked",
             Self::Solved => "solved",
             Self::Again => "again",
-            Self::Failed(error) => error.word(),
+            Self::Failed(error) => error.label(),
             Self::CaptchaRefused => "captcha_refused",
             Self::CaptchaUnreachable => "captcha_unreachable",
         }
@@ -135,7 +135,7 @@ const ENDS: [End; 5] = [
     End::Unknown,
 ];
 
-const fn word(end: End) -> &'static str {
+const fn end_label(end: End) -> &'static str {
     match end {
         End::Filled => "filled",
         End::SoldOut => "sold_out",

@@ -33,7 +33,7 @@ use alloc::vec;
 
 use weir_base::FieldError;
 use weir_engine::config::parse;
-use weir_engine::setup::{Configured, Host};
+use weir_engine::setup::{ConfiguredEngine, Host};
 
 mod answers;
 mod buy;
@@ -67,10 +67,13 @@ pub const NAME: &str = "seckill-gate";
 ///
 /// # Errors
 /// When the configuration is refused.
-pub fn configure<H: Host>(json: &[u8], host: &H) -> Result<Configured<Gate<H::Data>>, FieldError> {
+pub fn configure<H: Host>(
+    json: &[u8],
+    host: &H,
+) -> Result<ConfiguredEngine<Gate<H::Data>>, FieldError> {
     let config = parse::<Config>(json)?.checked(&|name| host.variable(name))?;
     config.fits(host.tells_routes())?;
-    Ok(Configured {
+    Ok(ConfiguredEngine {
         redis_clusters: vec![config.redis.cluster.clone()],
         rules: vec![],
         engine: Gate::new(config, &host.data()),

@@ -15,7 +15,7 @@ use weir_engine::event::PlainRequest;
 use weir_engine::held::HeldRequests;
 use weir_engine::{Headers, Request, StreamId};
 
-use crate::engine::config::Checked;
+use crate::engine::config::CheckedConfig;
 use crate::engine::sales::Sales;
 
 /// The most bytes of headers that a request is kept for. With more it is decided at once.
@@ -37,12 +37,12 @@ const READ: [&str; 9] = [
 /// Requests of one worker that wait for its first poll.
 #[derive(Debug)]
 pub(crate) struct PendingRequests {
-    config: Arc<Checked>,
+    config: Arc<CheckedConfig>,
     pub(crate) held: HeldRequests<PlainRequest>,
 }
 
 impl PendingRequests {
-    pub(crate) fn new(config: Arc<Checked>) -> Self {
+    pub(crate) fn new(config: Arc<CheckedConfig>) -> Self {
         let held = HeldRequests::default();
         Self { config, held }
     }

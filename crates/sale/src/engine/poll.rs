@@ -46,11 +46,11 @@ pub(crate) struct Poller {
 /// Why a poll was of no use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PollError {
-    #[error("there is no catalogue in Redis: has the origin been started?")]
+    #[error("no catalogue in Redis: start the origin, and check key_prefix")]
     NoCatalogue,
-    #[error("the catalogue is not what the origin writes: {0}")]
+    #[error("invalid catalogue: {0}")]
     Catalogue(String),
-    #[error("Redis answered otherwise than asked: {0}")]
+    #[error("unexpected reply of Redis: {0}")]
     Reply(String),
 }
 
@@ -73,8 +73,8 @@ impl Poller {
     }
 
     /// The first request has come: what is not known yet is looked for soon.
-    pub(crate) fn hurry(&mut self) {
-        self.schedule.hurry();
+    pub(crate) fn poll_soon(&mut self) {
+        self.schedule.poll_soon();
     }
 
     /// Polls are more frequent while it is undecided whether a sale without a free unit is sold out.

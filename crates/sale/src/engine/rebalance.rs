@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::ledger::{DepositReply, LendReply, ShardProbe};
-use crate::rebalance::{End, Next, Rebalance, RebalanceCall, RebalanceEvent};
+use crate::rebalance::{End, Rebalance, RebalanceCall, RebalanceEvent, RebalanceStep};
 use weir_base::id::SaleId;
 use weir_engine::StreamId;
 
@@ -14,11 +14,11 @@ use crate::engine::job::{ClaimJob, Job, MoveJob, ProbeJob, Step};
 /// All rebalances of one worker: one a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Rebalances {
-    running: BTreeMap<(SaleId, u32), Running>,
+    running: BTreeMap<(SaleId, u32), RunningRebalance>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningRebalance {
     rebalance: Rebalance,
     /// What is known of each shard, while probes are under way.
     seen: Vec<Option<ShardProbe>>,
@@ -54,7 +54,7 @@ impl Rebalances {
             return vec![];
         }
         let (rebalance, ask) = Rebalance::start(job.shard, job.quantity);
-        let mut running = Running {
+        let mut running = RunningRebalance {
             rebalance,
             seen: vec![None; job.shards as usize],
             probes: 0,
@@ -96,7 +96,7 @@ impl Rebalances {
     }
 
     /// A lend has come back.
-    pub(crate) fn lent(&mut self, job: &MoveJob, reply: Option<LendReply>) -> Progress {
+    pub(crate) fn complete_lend(&mut self, job: &MoveJob, reply: Option<LendReply>) -> Progress {
         let event = match (job.step, reply) {
             (Step::Lend { from_shard, .. }, Some(reply)) => RebalanceEvent::Lend(from_shard, reply),
             _ => RebalanceEvent::Nothing,
@@ -105,7 +105,11 @@ impl Rebalances {
     }
 
     /// A deposit has come back.
-    pub(crate) fn deposited(&mut self, job: &MoveJob, reply: Option<DepositReply>) -> Progress {
+    pub(crate) fn complete_deposit(
+        &mut self,
+        job: &MoveJob,
+        reply: Option<DepositReply>,
+    ) -> Progress {
         let event = match (job.step, reply) {
             (
                 Step::Deposit {
@@ -124,11 +128,11 @@ impl Rebalances {
             return Progress::default();
         };
         match running.rebalance.on_event(event) {
-            Next::Call(ask) => Progress {
+            RebalanceStep::Call(ask) => Progress {
                 jobs: running.ask(&key.0, ask),
                 ..Progress::default()
             },
-            Next::Done(end, last) => {
+            RebalanceStep::Done(end, last) => {
                 let jobs = last.map_or(vec![], |ask| running.ask(&key.0, ask));
                 let wanted = running.rebalance.wanted();
                 let mut waiting: Vec<_> =
@@ -148,7 +152,7 @@ impl Rebalances {
     }
 }
 
-impl Running {
+impl RunningRebalance {
     /// The jobs that ask this.
     fn ask(&mut self, sale: &SaleId, ask: RebalanceCall) -> Vec<Job> {
         let to_shard = self.rebalance.to_shard();
@@ -235,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn all_who_find_a_shard_empty_wait_for_one_rebalance_until_they_go() {
+    fn buyers_at_empty_shard_share_one_rebalance() {
         let mut rebalances = Rebalances::default();
         assert_eq!(rebalances.waiting(), 0);
         let asked = probes(&rebalances.wait(1, claim(0)));
@@ -268,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn units_are_lent_and_deposited_and_then_settled_where_they_came_from() {
+    fn units_are_transferred_out_in_and_finished_at_source() {
         let mut rebalances = Rebalances::default();
         let asked = probes(&rebalances.wait(1, claim(0)));
         rebalances.probed(&asked[0], probe(0));
@@ -289,7 +293,7 @@ mod tests {
             )
         );
         let transfer = Transfer { id: 5, units: 2 };
-        let progress = rebalances.lent(&lend, Some(LendReply::Lent(transfer)));
+        let progress = rebalances.complete_lend(&lend, Some(LendReply::Lent(transfer)));
         let deposit = step(&progress);
         let from_shard = 1;
         let expected = Step::Deposit {
@@ -297,7 +301,7 @@ mod tests {
             transfer,
         };
         assert_eq!(deposit.step, expected);
-        let progress = rebalances.deposited(&deposit, Some(DepositReply::Deposited));
+        let progress = rebalances.complete_deposit(&deposit, Some(DepositReply::Deposited));
         let settle = step(&progress);
         assert_eq!(settle.step, Step::Settle { from_shard, id: 5 });
         assert_eq!(streams(progress), (End::Filled, vec![1]));
@@ -317,8 +321,14 @@ mod tests {
             (rebalances, lend)
         };
         let (mut rebalances, lend) = lending();
-        assert_eq!(streams(rebalances.lent(&lend, None)).0, End::Unknown);
+        assert_eq!(
+            streams(rebalances.complete_lend(&lend, None)).0,
+            End::Unknown
+        );
         let (mut rebalances, lend) = lending();
-        assert_eq!(streams(rebalances.deposited(&lend, None)).0, End::Unknown);
+        assert_eq!(
+            streams(rebalances.complete_deposit(&lend, None)).0,
+            End::Unknown
+        );
     }
 }

@@ -13,8 +13,8 @@ use weir_base::id::SaleId;
 use weir_base::resp::Value;
 use weir_base::shared_data::SharedData;
 use weir_engine::event::FetchResponse;
-use weir_engine::pump::{BATCH_MAX, Completed, Pending};
-use weir_engine::redis::{Definite, Failure, Reply, Unknown, read};
+use weir_engine::pump::{BATCH_MAX, CompletedBatch, Pending};
+use weir_engine::redis::{DefiniteFailure, Failure, Reply, UnknownFailure, read};
 use weir_engine::{BatchId, Effects, FetchId, Level, StreamId};
 use weir_scripts::ReplyError;
 
@@ -50,7 +50,7 @@ impl<D: SharedData + Clone> Gate<D> {
 
     pub(crate) fn on_not_sent(&mut self, batch: BatchId, effects: &mut Effects) {
         if self.sales.poller.completed(batch).is_some() {
-            let (reason, is_needed) = (Definite::NotSent, self.pending.held.has_begun());
+            let (reason, is_needed) = (DefiniteFailure::NotSent, self.pending.held.has_begun());
             self.sales
                 .poll_failed(&format!("{reason}"), is_needed, effects);
         } else if !self.responder.is_report(batch) {
@@ -76,7 +76,7 @@ impl<D: SharedData + Clone> Gate<D> {
     /// Gives streams what has completed.
     pub(crate) fn complete(
         &mut self,
-        completed: Vec<Completed<Job>>,
+        completed: Vec<CompletedBatch<Job>>,
         now_ms: u64,
         effects: &mut Effects,
     ) {
@@ -120,7 +120,7 @@ impl<D: SharedData + Clone> Gate<D> {
     /// Each request of a call gets its own reply, as `parse` finds them, or all get the failure.
     fn each_completed<T>(
         &mut self,
-        call: Completed<Job>,
+        call: CompletedBatch<Job>,
         parse: impl FnOnce(&Value, usize) -> Result<Vec<T>, ReplyError>,
         replied: impl Fn(&mut Self, Pending<Job>, T, u64, &mut Effects),
         now_ms: u64,
@@ -129,7 +129,7 @@ impl<D: SharedData + Clone> Gate<D> {
         let count = call.requests.len();
         let replies = call
             .outcome
-            .and_then(|value| parse(&value, count).map_err(|_| Unknown::Garbled.into()));
+            .and_then(|value| parse(&value, count).map_err(|_| UnknownFailure::Garbled.into()));
         match replies {
             Ok(replies) => {
                 for (pending, reply) in call.requests.into_iter().zip(replies) {
@@ -145,7 +145,7 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    fn probes_completed(&mut self, call: Completed<Job>, now_ms: u64, effects: &mut Effects) {
+    fn probes_completed(&mut self, call: CompletedBatch<Job>, now_ms: u64, effects: &mut Effects) {
         let count = call.requests.len();
         let shards = self
             .reply_of(call.outcome, count, effects)
@@ -160,7 +160,7 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    fn moves_completed(&mut self, call: Completed<Job>, now_ms: u64, effects: &mut Effects) {
+    fn moves_completed(&mut self, call: CompletedBatch<Job>, now_ms: u64, effects: &mut Effects) {
         let value = self.reply_of(call.outcome, call.requests.len(), effects);
         for pending in call.requests {
             let Job::Move(job) = pending.job else {
@@ -170,11 +170,11 @@ impl<D: SharedData + Clone> Gate<D> {
             let progress = match job.step {
                 Step::Lend { .. } => {
                     let reply = value.and_then(|value| lend::parse(value).ok());
-                    self.rebalances.lent(&job, reply)
+                    self.rebalances.complete_lend(&job, reply)
                 }
                 Step::Deposit { .. } => {
                     let reply = value.and_then(|value| deposit::parse(value).ok());
-                    self.rebalances.deposited(&job, reply)
+                    self.rebalances.complete_deposit(&job, reply)
                 }
                 Step::Settle { .. } => continue,
             };
@@ -283,7 +283,7 @@ impl<D: SharedData + Clone> Gate<D> {
         effects: &mut Effects,
     ) {
         let verdict = match failure {
-            Failure::Definite(Definite::Expired) => Verdict::Overloaded,
+            Failure::Definite(DefiniteFailure::Expired) => Verdict::Overloaded,
             _ => Verdict::Unavailable,
         };
         match pending.job {
@@ -365,7 +365,7 @@ impl<D: SharedData + Clone> Gate<D> {
         effects.add_header(stream, headers::CLAIM, claim);
         effects.add_header(stream, headers::CLAIM_SIGNATURE, signature);
         if !job.buyer.is_shadow {
-            effects.add_header(stream, headers::VERDICT, verdict.word().into());
+            effects.add_header(stream, headers::VERDICT, verdict.label().into());
         }
         effects.go_on(stream);
     }

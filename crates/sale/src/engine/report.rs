@@ -14,7 +14,7 @@ pub(crate) type SaleMark = Option<u64>;
 
 /// What is counted: a verdict on requests for a sale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Decided {
+struct VerdictKey {
     sale: u64,
     is_shadow: bool,
     verdict: Verdict,
@@ -23,7 +23,7 @@ struct Decided {
 /// Counts decisions for operators.
 #[derive(Debug)]
 pub(crate) struct Report {
-    tally: Tally<Decided>,
+    tally: Tally<VerdictKey>,
 }
 
 impl Report {
@@ -40,7 +40,7 @@ impl Report {
 
     /// A request for a sale was decided so. `is_shadow`: it went on all the same.
     pub(crate) fn count(&mut self, sale: u64, is_shadow: bool, verdict: Verdict) {
-        self.tally.count(Decided {
+        self.tally.count(VerdictKey {
             sale,
             is_shadow,
             verdict,
@@ -48,7 +48,7 @@ impl Report {
     }
 
     /// Sends what was counted, if that is due. Of a sale that is no longer in the catalogue nobody is told.
-    pub(crate) fn turn<'a>(
+    pub(crate) fn flush<'a>(
         &mut self,
         sales: impl Iterator<Item = &'a Sale>,
         now_ms: u64,
@@ -59,14 +59,14 @@ impl Report {
         }
         let by_mark = sales.map(|sale| (Self::mark(sale.id.as_str().as_bytes()), &sale.id));
         let by_mark: BTreeMap<u64, _> = by_mark.collect();
-        self.tally.turn(now_ms, effects, |decided| {
+        self.tally.flush(now_ms, effects, |decided| {
             let sale = by_mark.get(&decided.sale)?;
             let how = if decided.is_shadow {
                 "shadow"
             } else {
                 "decided"
             };
-            Some(tally::name(&[how, decided.verdict.word(), sale.as_str()]))
+            Some(tally::name(&[how, decided.verdict.label(), sale.as_str()]))
         });
     }
 

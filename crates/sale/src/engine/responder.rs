@@ -8,7 +8,7 @@ use weir_engine::metrics::Counters;
 use weir_engine::{BatchId, Effects, StreamId};
 
 use crate::engine::answers::Answers;
-use crate::engine::config::Checked;
+use crate::engine::config::CheckedConfig;
 use crate::engine::job::Buyer;
 use crate::engine::metrics::Metrics;
 use crate::engine::report::{Report, SaleMark};
@@ -24,7 +24,7 @@ pub(crate) struct Responder {
 }
 
 impl Responder {
-    pub(crate) fn new(config: &Checked, metrics: &Metrics) -> Self {
+    pub(crate) fn new(config: &CheckedConfig, metrics: &Metrics) -> Self {
         Self {
             answers: Answers::new(config.retry_after_s, config.static_page.clone()),
             requests: metrics.requests.clone(),
@@ -73,7 +73,7 @@ impl Responder {
         if buyer.poses_as_gateway {
             effects.remove_gateway_headers(stream);
         }
-        effects.add_header(stream, headers::SHADOW, rejection.verdict.word().into());
+        effects.add_header(stream, headers::SHADOW, rejection.verdict.label().into());
         effects.go_on(stream);
     }
 }

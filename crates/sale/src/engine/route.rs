@@ -35,11 +35,11 @@ pub enum RouteKind<'p> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
     /// The method is not one of HTTP.
-    #[error("must be a method of HTTP in capitals, such as POST")]
+    #[error("must be an HTTP method in capitals, such as POST")]
     Method,
     /// The path does not start with `/`, does not hold `{sale}` as one whole segment, once, or has
     /// a query or a fragment.
-    #[error("must start with /, hold {{sale}} as one whole segment, once, and no ? or #")]
+    #[error("must start with /, have {{sale}} once as a whole segment, and have no ? or #")]
     Path,
 }
 

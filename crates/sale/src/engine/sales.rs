@@ -18,7 +18,7 @@ use weir_engine::redis::Failure;
 use weir_engine::refusals::Refusals;
 use weir_engine::{Effects, Level, Request};
 
-use crate::engine::config::Checked;
+use crate::engine::config::CheckedConfig;
 use crate::engine::metrics::Metrics;
 use crate::engine::poll::{Poll, Poller};
 use crate::engine::sku::sale_of;
@@ -30,7 +30,7 @@ const CURRENT_POLLS: u64 = 4;
 /// What one worker knows of sales.
 #[derive(Debug)]
 pub(crate) struct Sales {
-    config: Arc<Checked>,
+    config: Arc<CheckedConfig>,
     pub(crate) poller: Poller,
     /// When the last poll came back.
     polled_at_ms: Option<u64>,
@@ -47,14 +47,14 @@ pub(crate) struct Sales {
 }
 
 impl Sales {
-    pub(crate) fn new(config: Arc<Checked>, metrics: &Metrics) -> Self {
+    pub(crate) fn new(config: Arc<CheckedConfig>, metrics: &Metrics) -> Self {
         Self {
             poller: Poller::new(config.poll_interval_ms),
             polled_at_ms: None,
             catalogue: None,
             memory: SoldOutMemory::default(),
             aged_at_ms: 0,
-            claim_key: ClaimKey::of(config.claim_keys.signer()),
+            claim_key: ClaimKey::from_key(config.claim_keys.signer()),
             is_signer_unknown: false,
             polls_failed: metrics.polls_failed.clone(),
             config,
@@ -200,12 +200,12 @@ impl Sales {
     fn log_missing_settings(&self, catalogue: &Catalogue, effects: &mut Effects) {
         let mut sales = catalogue.sales.iter();
         if self.config.token.is_none() && sales.clone().any(|sale| sale.token) {
-            let text = "sales want order tokens, but `token` is not configured";
+            let text = "some sales require order tokens, but `token` is not configured";
             effects.log(Level::Error, text);
         }
         let captcha = Some(Challenge::Captcha {});
         if self.config.captcha.is_none() && sales.any(|sale| sale.challenge == captcha) {
-            let text = "sales want a captcha before an order token, but `captcha` is not configured: nobody gets one here";
+            let text = "some sales require a CAPTCHA, but `captcha` is not configured: they issue no order tokens here";
             effects.log(Level::Error, text);
         }
     }
@@ -218,8 +218,9 @@ impl Sales {
         }
         let ClaimKey { id, fingerprint } = &self.claim_key;
         if !is_unknown {
-            let text =
-                format!("the origin knows the claim key {id} ({fingerprint}): buying goes on");
+            let text = format!(
+                "the origin accepts the claim key \"{id}\" (fingerprint {fingerprint}): orders resume"
+            );
             return effects.log(Level::Info, text);
         }
         let known = catalogue.claim_keys.iter();
@@ -227,8 +228,7 @@ impl Sales {
             .map(|key| format!("{} ({})", key.id, key.fingerprint))
             .collect();
         let text = format!(
-            "nobody can buy here: claims are signed with the key {id} (fingerprint {fingerprint}), and the origin knows {}; \
-             give gateway and origin the same WEIR_CLAIM_SECRET and key id, and start the one that was changed again",
+            "orders are refused: this gateway signs claims with the key \"{id}\" (fingerprint {fingerprint}), but the origin accepts {}; set the same WEIR_CLAIM_SECRET and key id at both, and restart the changed one",
             known.join(", ")
         );
         effects.log(Level::Error, text);
@@ -242,7 +242,7 @@ impl Sales {
         }
         self.polls_failed.increment();
         if self.poller.failed() {
-            let text = format!("the catalogue could not be read, the last one stays: {reason}");
+            let text = format!("catalogue not refreshed, using the previous one: {reason}");
             effects.log(Level::Warn, text);
         }
     }

@@ -40,14 +40,14 @@ pub enum SkuSource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SkuRouteError {
     /// The method is not one of HTTP.
-    #[error("must be a method of HTTP in capitals, such as POST")]
+    #[error("must be an HTTP method in capitals, such as POST")]
     Method,
     /// The path does not start with `/`, has a query or a fragment, or holds `{sku}` otherwise than as one whole segment.
-    #[error("must start with /, hold {{sku}} at most once and as a whole segment, and no ? or #")]
+    #[error("must start with /, have {{sku}} at most once as a whole segment, and have no ? or #")]
     Path,
     /// The SKU is named twice or not at all.
     #[error(
-        "say once where the SKU is: {{sku}} in the path, or `sku` with `query` or with `header`"
+        "must name the SKU exactly once: {{sku}} in the path, or `sku` with `query` or `header`"
     )]
     Source,
 }

@@ -162,7 +162,7 @@ pub enum SettleReply {
 
 /// The shard's answer to the end or the payment of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Followed {
+pub enum FollowUpReply {
     /// It has followed.
     Done,
     /// There is no such order, or it had followed before.

@@ -25,7 +25,7 @@ pub(super) struct Record {
 
 impl Record {
     /// That of a user who has these orders and no open claim.
-    pub(super) fn of(orders: &[OrderEntry]) -> Self {
+    pub(super) fn from_orders(orders: &[OrderEntry]) -> Self {
         Self {
             orders: orders.to_vec(),
             ..Self::default()

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::record::Record;
 use super::{
-    Audit, Checks, ClaimReply, ClaimTerms, Deduction, DepositReply, Followed, LendReply,
+    Audit, Checks, ClaimReply, ClaimTerms, Deduction, DepositReply, FollowUpReply, LendReply,
     OpenTransfer, OrderEntry, Overdue, ReleaseKind, ReleaseReply, SettleReply, ShardProbe,
     StockChange, StockChanged, Transfer, WipeReply, checksum_of,
 };
@@ -304,35 +304,35 @@ impl ShardLedger {
     /// An order that was to be deducted at payment is paid. Its units leave the stock, be there any
     /// or not: SQL has decided that they are sold. If its claim is still open, its settlement was
     /// overtaken, and the units that it holds are the order's.
-    pub fn charge(&mut self, user: &UserId, generation: u64) -> Followed {
+    pub fn charge(&mut self, user: &UserId, generation: u64) -> FollowUpReply {
         if self.stock.is_none() {
-            return Followed::Cold;
+            return FollowUpReply::Cold;
         }
         if self.settle(user, generation, Deduction::AtOrder) == SettleReply::Settled {
-            return Followed::Done;
+            return FollowUpReply::Done;
         }
         let unpaid = |order: &&mut OrderEntry| {
             order.generation == generation && order.deduction == Deduction::AtPayment
         };
         let orders = self.users.get_mut(user).map(|record| &mut record.orders);
         let Some(order) = orders.and_then(|orders| orders.iter_mut().find(unpaid)) else {
-            return Followed::Nothing;
+            return FollowUpReply::Nothing;
         };
         order.deduction = Deduction::AtOrder;
         let units = signed(order.units);
         self.version += 1;
         self.change_stock(-units);
-        Followed::Done
+        FollowUpReply::Done
     }
 
     /// An order, or the claim that SQL has made one of, is cancelled: what it took from the stock
     /// comes back.
-    pub fn cancel(&mut self, user: &UserId, generation: u64) -> Followed {
+    pub fn cancel(&mut self, user: &UserId, generation: u64) -> FollowUpReply {
         if self.stock.is_none() {
-            return Followed::Cold;
+            return FollowUpReply::Cold;
         }
         let Some(record) = self.users.get_mut(user) else {
-            return Followed::Nothing;
+            return FollowUpReply::Nothing;
         };
         let (units, changes) = if record.is_open(generation) {
             // The order was made, and ended.
@@ -341,14 +341,14 @@ impl ShardLedger {
             match record.take_order(generation) {
                 Some(order) if order.deduction == Deduction::AtOrder => (order.units, 1),
                 Some(_) => (0, 1),
-                None => return Followed::Nothing,
+                None => return FollowUpReply::Nothing,
             }
         };
         self.mark += changes;
         self.forget_if_blank(user);
         self.version += 1;
         self.change_stock(signed(units));
-        Followed::Done
+        FollowUpReply::Done
     }
 
     /// A claim, or one delivery of it, is given back.
@@ -577,7 +577,7 @@ impl ShardLedger {
         }
         let generation = orders.last().map_or(0, |order| order.generation);
         self.sequence = self.sequence.max(generation);
-        self.users.insert(user.clone(), Record::of(orders));
+        self.users.insert(user.clone(), Record::from_orders(orders));
         true
     }
 
@@ -588,7 +588,7 @@ impl ShardLedger {
         if self.stock.is_none() || known.held > 0 || known.orders != seen {
             return false;
         }
-        self.users.insert(user.clone(), Record::of(orders));
+        self.users.insert(user.clone(), Record::from_orders(orders));
         self.forget_if_blank(user);
         self.version += 1;
         true

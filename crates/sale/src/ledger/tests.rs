@@ -63,7 +63,7 @@ fn a_claim_ends_only_when_every_delivery_has_come_back() {
 }
 
 #[test]
-fn a_claim_that_was_handed_out_too_often_to_tell_waits_for_its_deadline() {
+fn claim_delivered_too_often_waits_for_its_deadline() {
     let mut shard = warmed(1);
     let generation = granted(shard.claim(&user(1), TERMS));
     for _ in 0..40 {
@@ -99,18 +99,18 @@ fn a_cancelled_order_reopens_the_shard_once_and_frees_its_user() {
     let generation = granted(shard.claim(&user(1), TERMS));
     shard.settle(&user(1), generation, Deduction::AtOrder);
     let epoch = shard.audit().epoch;
-    assert_eq!(shard.cancel(&user(1), generation), Followed::Done);
-    assert_eq!(shard.cancel(&user(1), generation), Followed::Nothing);
+    assert_eq!(shard.cancel(&user(1), generation), FollowUpReply::Done);
+    assert_eq!(shard.cancel(&user(1), generation), FollowUpReply::Nothing);
     assert_eq!(shard.audit().stock, Some(1));
     assert_eq!(shard.audit().epoch, epoch + 1);
     assert!(granted(shard.claim(&user(1), TERMS)) > generation);
 }
 
 #[test]
-fn an_order_that_was_cancelled_before_it_was_settled_stays_cancelled() {
+fn order_cancelled_before_settlement_stays_cancelled() {
     let mut shard = warmed(1);
     let generation = granted(shard.claim(&user(1), TERMS));
-    assert_eq!(shard.cancel(&user(1), generation), Followed::Done);
+    assert_eq!(shard.cancel(&user(1), generation), FollowUpReply::Done);
     let late = shard.settle(&user(1), generation, Deduction::AtOrder);
     assert_eq!(late, SettleReply::Nothing);
     assert_eq!(shard.audit().stock, Some(1));
@@ -124,20 +124,20 @@ fn what_is_deducted_at_payment_stays_for_others_until_then() {
     let second = granted(shard.claim(&user(2), TERMS));
     shard.settle(&user(2), second, Deduction::AtPayment);
     assert_eq!((shard.audit().stock, shard.audit().deferred), (Some(1), 2));
-    assert_eq!(shard.charge(&user(1), first), Followed::Done);
-    assert_eq!(shard.charge(&user(1), first), Followed::Nothing);
+    assert_eq!(shard.charge(&user(1), first), FollowUpReply::Done);
+    assert_eq!(shard.charge(&user(1), first), FollowUpReply::Nothing);
     let audit = shard.audit();
     assert_eq!((audit.stock, audit.bought, audit.deferred), (Some(0), 1, 1));
     let cancelled = shard.cancel(&user(2), second);
-    assert_eq!(cancelled, Followed::Done, "it never had a unit");
+    assert_eq!(cancelled, FollowUpReply::Done, "it never had a unit");
     assert_eq!(shard.audit().stock, Some(0));
 }
 
 #[test]
-fn a_payment_that_overtakes_the_settlement_takes_what_the_claim_holds() {
+fn payment_before_settlement_takes_the_units_of_the_claim() {
     let mut shard = warmed(1);
     let generation = granted(shard.claim(&user(1), TERMS));
-    assert_eq!(shard.charge(&user(1), generation), Followed::Done);
+    assert_eq!(shard.charge(&user(1), generation), FollowUpReply::Done);
     let late = shard.settle(&user(1), generation, Deduction::AtPayment);
     assert_eq!(late, SettleReply::Nothing);
     let audit = shard.audit();
@@ -202,7 +202,7 @@ fn lent_units_arrive_once_however_often_each_step_is_done() {
 }
 
 #[test]
-fn a_repair_is_for_the_shard_that_was_audited_and_for_no_later_one() {
+fn repair_applies_only_to_the_audited_shard_generation() {
     let mut shard = warmed(2);
     let seen = shard.audit();
     shard.claim(&user(1), TERMS);
@@ -234,8 +234,8 @@ fn a_lost_shard_is_rebuilt_with_its_users_caps() {
         shard.deposit(3, Transfer { id: 1, units: 1 }),
         DepositReply::Cold
     );
-    assert_eq!(shard.cancel(&user(1), 7), Followed::Cold);
-    assert_eq!(shard.charge(&user(1), 7), Followed::Cold);
+    assert_eq!(shard.cancel(&user(1), 7), FollowUpReply::Cold);
+    assert_eq!(shard.charge(&user(1), 7), FollowUpReply::Cold);
     assert_eq!(shard.wipe("a", 100), WipeReply::Begun);
     let order = OrderEntry {
         generation: 77,
@@ -254,7 +254,7 @@ fn a_lost_shard_is_rebuilt_with_its_users_caps() {
 }
 
 #[test]
-fn of_two_who_rebuild_a_shard_one_is_refused_and_takes_over_when_the_other_is_silent() {
+fn concurrent_rebuild_is_refused_until_the_other_falls_silent() {
     let mut shard = ShardLedger::default();
     let order = OrderEntry {
         generation: 77,
@@ -278,7 +278,7 @@ fn of_two_who_rebuild_a_shard_one_is_refused_and_takes_over_when_the_other_is_si
 }
 
 #[test]
-fn the_epoch_is_another_when_units_come_and_when_the_last_one_goes() {
+fn epoch_changes_when_units_arrive_and_when_last_one_goes() {
     let mut shard = ShardLedger::default();
     shard.set_clock_us(1_000);
     shard.warm(2, None);
@@ -317,7 +317,7 @@ fn what_is_lost_never_comes_again() {
 }
 
 #[test]
-fn a_user_whose_orders_redis_knows_otherwise_is_corrected_unless_a_claim_is_open() {
+fn stale_user_orders_are_corrected_unless_a_claim_is_open() {
     let mut shard = warmed(3);
     let generation = granted(shard.claim(&user(1), TERMS));
     assert_eq!(shard.orders_of(&user(1)), None);
@@ -336,7 +336,7 @@ fn a_user_whose_orders_redis_knows_otherwise_is_corrected_unless_a_claim_is_open
 }
 
 #[test]
-fn a_checksum_does_not_depend_on_the_order_and_loses_what_is_taken_out() {
+fn checksum_ignores_order_and_subtracts_removed_items() {
     let generations = [1_700_000_000_000_001, 7, 2_147_483_647];
     let of = |generations: &[u64]| {
         generations
@@ -373,7 +373,7 @@ fn a_checksum_is_a_remainder_whatever_the_numbers() {
 }
 
 #[test]
-fn an_audit_is_sound_if_each_open_claim_has_a_record_and_a_deadline() {
+fn audit_is_sound_if_each_open_claim_has_record_and_deadline() {
     let mut shard = warmed(3);
     assert!(shard.audit().is_sound());
     shard.claim(&user(1), TERMS);
@@ -390,7 +390,7 @@ fn an_audit_is_sound_if_each_open_claim_has_a_record_and_a_deadline() {
 }
 
 #[test]
-fn overdue_claims_come_earliest_first_and_no_more_than_asked_for() {
+fn overdue_claims_are_listed_earliest_first_up_to_the_limit() {
     let mut shard = warmed(9);
     for (n, now_ms) in [(1, 300), (2, 100), (3, 200), (4, 900)] {
         shard.set_clock_us(now_ms * 1_000);
@@ -406,7 +406,7 @@ fn overdue_claims_come_earliest_first_and_no_more_than_asked_for() {
 }
 
 #[test]
-fn generations_never_repeat_even_when_the_clock_stands_still_or_jumps_back() {
+fn generations_never_repeat_when_clock_stops_or_goes_back() {
     let mut shard = warmed(10);
     let clocks = [1_000, 1_000, 5, 2_000, 1_999];
     let generations: Vec<u64> = clocks
@@ -468,7 +468,7 @@ fn a_claim_holds_what_was_asked_for_until_its_deadline() {
 }
 
 #[test]
-fn deliveries_are_numbered_up_to_one_that_stands_for_all_later_ones() {
+fn deliveries_are_numbered_up_to_a_shared_last_number() {
     let mut shard = warmed(1);
     for n in 0..40 {
         let delivery = delivered(shard.claim(&user(1), TERMS));
@@ -527,7 +527,7 @@ fn the_cap_is_of_all_orders_and_the_claim_together() {
 }
 
 #[test]
-fn another_attempt_gets_a_claim_only_if_that_is_all_that_the_cap_allows_for() {
+fn new_attempt_gets_a_claim_only_within_the_cap() {
     for (held, is_all) in [(1, false), (2, false), (3, true)] {
         for wanted in 1..=3 {
             let mut shard = warmed(9);
@@ -547,7 +547,7 @@ fn another_attempt_gets_a_claim_only_if_that_is_all_that_the_cap_allows_for() {
 }
 
 #[test]
-fn an_attempt_gets_the_claim_that_it_was_granted_and_then_its_order() {
+fn repeated_attempt_gets_its_claim_and_then_its_order() {
     let mut shard = warmed(9);
     let terms = |user_cap| ClaimTerms { user_cap, ..TERMS };
     let claim = |shard: &mut ShardLedger, attempt, user_cap| {
@@ -587,7 +587,7 @@ fn an_attempt_gets_the_claim_that_it_was_granted_and_then_its_order() {
 
 /// Each step, and by how much it raises the version.
 #[test]
-fn the_version_is_one_more_with_each_change_of_the_terms_and_with_nothing_else() {
+fn version_increases_by_one_with_each_change_of_terms_only() {
     type Step = fn(&mut ShardLedger);
     let steps: [(&str, u64, Step); 21] = [
         ("warm", 1, |s| assert!(s.warm(9, None))),
@@ -608,16 +608,16 @@ fn the_version_is_one_more_with_each_change_of_the_terms_and_with_nothing_else()
             assert_eq!(reply, SettleReply::Settled);
         }),
         ("charge", 1, |s| {
-            assert_eq!(s.charge(&user(1), 1), Followed::Done);
+            assert_eq!(s.charge(&user(1), 1), FollowUpReply::Done);
         }),
         ("charge again", 0, |s| {
-            assert_eq!(s.charge(&user(1), 1), Followed::Nothing);
+            assert_eq!(s.charge(&user(1), 1), FollowUpReply::Nothing);
         }),
         ("cancel", 1, |s| {
-            assert_eq!(s.cancel(&user(1), 1), Followed::Done)
+            assert_eq!(s.cancel(&user(1), 1), FollowUpReply::Done)
         }),
         ("cancel again", 0, |s| {
-            assert_eq!(s.cancel(&user(1), 1), Followed::Nothing);
+            assert_eq!(s.cancel(&user(1), 1), FollowUpReply::Nothing);
         }),
         ("another claim", 1, |s| {
             granted(s.claim(&user(2), TERMS));
@@ -684,7 +684,7 @@ fn an_audit_with_other_orders_counts_just_these() {
 }
 
 #[test]
-fn an_audit_tells_each_term_and_of_a_cold_shard_only_what_outlives_it() {
+fn audit_reports_terms_and_only_durable_ones_of_unloaded_shard() {
     let mut shard = warmed(10);
     let of = |quantity| ClaimTerms {
         user_cap: 3,
@@ -743,7 +743,7 @@ fn an_audit_tells_each_term_and_of_a_cold_shard_only_what_outlives_it() {
 }
 
 #[test]
-fn a_transfer_has_arrived_if_its_target_has_had_it_or_a_later_one_of_its_lender() {
+fn transfer_has_arrived_if_target_saw_it_or_a_later_one() {
     let audit = |to_shard, deposits: &[(u32, u64)]| Audit {
         transfers: vec![OpenTransfer {
             to_shard,
@@ -782,7 +782,7 @@ fn an_older_transfer_of_the_same_lender_has_come_before() {
 }
 
 #[test]
-fn a_lend_is_of_what_is_wanted_and_of_half_but_of_no_more_than_there_is() {
+fn transfer_is_limited_to_request_half_and_available_units() {
     let lent = |there: u64, wanted| match warmed(there).lend(1, wanted) {
         LendReply::Lent(transfer) => transfer.units,
         _ => 0,
@@ -796,7 +796,7 @@ fn a_lend_is_of_what_is_wanted_and_of_half_but_of_no_more_than_there_is() {
 
 /// Neither another version, nor another epoch, nor another sequence.
 #[test]
-fn a_repair_of_a_shard_that_has_changed_in_anything_does_nothing() {
+fn repair_of_a_changed_shard_has_no_effect() {
     let shard = warmed(2);
     let seen = shard.audit();
     let changes: [fn(&mut Audit); 3] = [
@@ -893,7 +893,7 @@ fn a_rebuild_is_of_whoever_began_it_until_the_shard_is_warm() {
 }
 
 #[test]
-fn what_was_restored_is_told_by_its_orders_and_its_generations_are_not_given_out_again() {
+fn restored_shard_keeps_orders_and_never_reuses_generations() {
     let mut shard = ShardLedger::default();
     shard.wipe("a", 100);
     let orders = [70, 77].map(|generation| OrderEntry {
@@ -910,7 +910,7 @@ fn what_was_restored_is_told_by_its_orders_and_its_generations_are_not_given_out
 }
 
 #[derive(Clone, Debug)]
-enum Op {
+enum LedgerOperation {
     Claim(u8),
     Settle(u8, u64, Deduction),
     Charge(u8, u64),
@@ -918,7 +918,7 @@ enum Op {
     Release(u8, u64, ReleaseKind),
 }
 
-fn any_op() -> impl Strategy<Value = Op> {
+fn any_op() -> impl Strategy<Value = LedgerOperation> {
     let kind = prop_oneof![
         (0..3_u32).prop_map(ReleaseKind::Delivery),
         Just(ReleaseKind::Decided)
@@ -926,11 +926,11 @@ fn any_op() -> impl Strategy<Value = Op> {
     let deduction = prop_oneof![Just(Deduction::AtOrder), Just(Deduction::AtPayment)];
     let claim = || (0..6_u8, 1..20_u64);
     prop_oneof![
-        3 => (0..6_u8).prop_map(Op::Claim),
-        2 => (claim(), deduction).prop_map(|((u, g), d)| Op::Settle(u, g, d)),
-        1 => claim().prop_map(|(u, g)| Op::Charge(u, g)),
-        1 => claim().prop_map(|(u, g)| Op::Cancel(u, g)),
-        2 => (claim(), kind).prop_map(|((u, g), k)| Op::Release(u, g, k)),
+        3 => (0..6_u8).prop_map(LedgerOperation::Claim),
+        2 => (claim(), deduction).prop_map(|((u, g), d)| LedgerOperation::Settle(u, g, d)),
+        1 => claim().prop_map(|(u, g)| LedgerOperation::Charge(u, g)),
+        1 => claim().prop_map(|(u, g)| LedgerOperation::Cancel(u, g)),
+        2 => (claim(), kind).prop_map(|((u, g), k)| LedgerOperation::Release(u, g, k)),
     ]
 }
 
@@ -945,11 +945,11 @@ proptest! {
         let terms = ClaimTerms { ttl_ms: 9, user_cap: 4, quantity, ..TERMS };
         for op in ops {
             match op {
-                Op::Claim(u) => { shard.claim(&user(u), terms); }
-                Op::Settle(u, g, deduction) => { shard.settle(&user(u), g, deduction); }
-                Op::Charge(u, g) => { shard.charge(&user(u), g); }
-                Op::Cancel(u, g) => { shard.cancel(&user(u), g); }
-                Op::Release(u, g, kind) => { shard.release(&user(u), g, kind); }
+                LedgerOperation::Claim(u) => { shard.claim(&user(u), terms); }
+                LedgerOperation::Settle(u, g, deduction) => { shard.settle(&user(u), g, deduction); }
+                LedgerOperation::Charge(u, g) => { shard.charge(&user(u), g); }
+                LedgerOperation::Cancel(u, g) => { shard.cancel(&user(u), g); }
+                LedgerOperation::Release(u, g, kind) => { shard.release(&user(u), g, kind); }
             }
             let audit = shard.audit();
             let sum = audit.stock.unwrap() + (audit.held + audit.bought) as i64;

@@ -17,8 +17,8 @@ pub static SCRIPT: Script = Script {
 
 /// A solution that is to lead to a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spend {
-    /// The solution's name: see [`crate::challenge::Solved::name`].
+pub struct SolutionSpend {
+    /// The solution's name: see [`crate::challenge::AcceptedSolution::name`].
     pub name: [u8; NAME_LEN],
     /// When its token is minted, unless one was before.
     pub now_ms: u64,
@@ -27,13 +27,13 @@ pub struct Spend {
 }
 
 /// The call that spends these solutions. On Redis Cluster it may be only one.
-pub fn call(prefix: &str, spends: &[Spend]) -> Call {
+pub fn call(prefix: &str, spends: &[SolutionSpend]) -> Call {
     let mut args = Arguments::default();
     for spend in spends {
         args.push_decimal(spend.now_ms);
         args.push_decimal(spend.keep_ms);
     }
-    let key = |spend: &Spend| keys::challenge(prefix, &spend.name);
+    let key = |spend: &SolutionSpend| keys::challenge(prefix, &spend.name);
     Call {
         script: &SCRIPT,
         keys: spends.iter().map(key).collect(),

@@ -48,7 +48,7 @@ use weir_scripts::call::decimal;
 use self::keys::ShardKeys;
 use self::record::{mark, orders_word};
 use crate::ledger::{
-    Audit, Deduction, DepositReply, Followed, LendReply, OrderEntry, SettleReply, StockChange,
+    Audit, Deduction, DepositReply, FollowUpReply, LendReply, OrderEntry, SettleReply, StockChange,
     StockChanged, Transfer, WipeReply,
 };
 use crate::shard::{BUCKETS, bucket};
@@ -59,14 +59,14 @@ weir_scripts::scripts! {
     /// The call that ends the order that came of this claim, or the claim if it is still open.
     fn call(keys: &ShardKeys, user: &UserId, generation: u64) = keys.of_order(),
         [user.as_str().into(), decimal(bucket(user)), decimal(generation)];
-    -> Followed;
+    -> FollowUpReply;
 
     /// `charge.lua`: an order that was to be deducted at payment is paid.
     mod charge = with_records!("charge");
     /// The call that takes the units of the order that came of this claim from the stock.
     fn call(keys: &ShardKeys, user: &UserId, generation: u64) = keys.of_order(),
         [user.as_str().into(), decimal(bucket(user)), decimal(generation)];
-    -> Followed;
+    -> FollowUpReply;
 
     /// `correct.lua`: a user's orders, where Redis knows them otherwise than SQL.
     mod correct = with_records!("correct");

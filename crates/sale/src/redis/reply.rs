@@ -1,7 +1,8 @@
 //! Replies of the scripts of a shard that are one number, or a number and what it is about.
 
 use crate::ledger::{
-    DepositReply, Followed, LendReply, ReleaseReply, SettleReply, StockChanged, Transfer, WipeReply,
+    DepositReply, FollowUpReply, LendReply, ReleaseReply, SettleReply, StockChanged, Transfer,
+    WipeReply,
 };
 use weir_base::resp::Value;
 use weir_scripts::reply::{FromReply, array, integer, unsigned};
@@ -32,7 +33,7 @@ macro_rules! codes {
 
 codes! {
     DepositReply { 1 => Deposited, 2 => Already, 3 => Cold }
-    Followed { 0 => Nothing, 1 => Done, 2 => Cold }
+    FollowUpReply { 0 => Nothing, 1 => Done, 2 => Cold }
     ReleaseReply { 0 => Nothing, 1 => Ended, 2 => StillOut }
     SettleReply { 0 => Nothing, 1 => Settled }
     WipeReply { 0 => Warm, 1 => Begun, 2 => Other }

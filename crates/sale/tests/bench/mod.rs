@@ -9,7 +9,7 @@ use weir_base::shared_data::LocalData;
 use weir_engine::config::parse;
 use weir_engine::event::FetchResponse;
 use weir_engine::event::{PlainEnd, PlainRequest};
-use weir_engine::redis::Unknown;
+use weir_engine::redis::UnknownFailure;
 use weir_engine::{
     BatchId, Effect, Effects, Engine, Event, Fetch, FetchId, Headers, Level, Request, StreamId,
 };
@@ -86,9 +86,9 @@ pub struct Bench {
 }
 
 /// A request, and the name of the route that its host has chosen.
-struct Routed(PlainRequest, Option<&'static str>);
+struct RoutedRequest(PlainRequest, Option<&'static str>);
 
-impl Request for Routed {
+impl Request for RoutedRequest {
     fn headers(&self) -> &Headers {
         self.0.headers()
     }
@@ -230,7 +230,7 @@ impl Bench {
         };
         self.handle(Event::Request {
             stream,
-            request: &Routed(request, route),
+            request: &RoutedRequest(request, route),
         });
     }
 
@@ -333,7 +333,7 @@ impl Bench {
         let now_ms = self.now_ms;
         let is_lost = reply == Reply::Lost && commands.iter().all(|words| is_claim(words));
         let reply = match is_lost {
-            true => Err(Unknown::Lost.into()),
+            true => Err(UnknownFailure::Lost.into()),
             false => Ok(commands
                 .iter()
                 .flat_map(|words| self.reply_to(words, reply))
@@ -363,7 +363,7 @@ impl Bench {
     pub fn lose_oldest(&mut self) {
         let now_ms = self.now_ms;
         if let Some((batch, _)) = self.sent.pop_front() {
-            let reply = Err(Unknown::Lost.into());
+            let reply = Err(UnknownFailure::Lost.into());
             self.handle(Event::RedisReply {
                 batch,
                 reply,

@@ -50,7 +50,7 @@ fn counted(bench: &mut Bench, outcome: &str) -> usize {
 }
 
 #[test]
-fn who_comes_without_a_solution_is_told_the_challenge_and_who_solves_it_gets_a_token() {
+fn request_without_solution_is_challenged_and_solver_gets_token() {
     let mut bench = working();
     check_out(&mut bench, 1, "alice", &[("accept-language", "de")]);
     let (status, _) = bench.answer(1);
@@ -133,7 +133,7 @@ fn a_solution_leads_to_one_token_however_often_it_is_sent() {
 }
 
 #[test]
-fn a_solution_whose_token_is_over_is_answered_with_a_new_challenge() {
+fn solution_for_expired_token_gets_a_new_challenge() {
     let mut bench = working();
     let solution = solve(&asked(&mut bench, 1, "alice"), BITS);
     check_out(&mut bench, 2, "alice", &[(headers::SOLUTION, &solution)]);
@@ -160,7 +160,7 @@ fn is_solution(text: &str) -> bool {
 }
 
 #[test]
-fn what_does_not_count_is_answered_with_a_new_challenge_and_costs_redis_nothing() {
+fn invalid_solution_gets_a_new_challenge_without_redis_call() {
     let mut bench = working();
     let challenge = asked(&mut bench, 1, "alice");
     let solution = solve(&challenge, BITS);
@@ -301,7 +301,7 @@ fn what_no_provider_gives_is_not_sent_to_it() {
 }
 
 #[test]
-fn a_provider_that_does_not_answer_refuses_or_passes_as_configured() {
+fn silent_captcha_provider_refuses_or_passes_as_configured() {
     for (more, status) in [("", 503), (r#", "if_unreachable": "pass""#, 200)] {
         let mut bench = captcha(more);
         let answers = [None, Some((500, "")), Some((200, "<html>"))];

@@ -15,7 +15,7 @@ fn early(more: &str) -> Bench {
 }
 
 #[test]
-fn who_comes_before_the_first_poll_waits_for_it_and_is_then_decided() {
+fn early_request_waits_for_first_poll_and_is_then_decided() {
     let mut bench = early("");
     bench.buy(1, "alice");
     bench.request(2, "GET", "/sales/s", &[]);
@@ -102,7 +102,7 @@ fn whatever_redis_says_ends_their_time() {
 }
 
 #[test]
-fn no_more_wait_than_there_is_room_for_and_none_with_much_to_keep() {
+fn waiting_requests_are_bounded_in_number_and_size() {
     let mut bench = early("");
     let last = u32::try_from(HELD_MAX).unwrap();
     for stream in 0..last {

@@ -40,7 +40,7 @@ fn who_asks_for_several_units_gets_one_claim_of_so_many() {
 }
 
 #[test]
-fn what_is_no_quantity_is_told_and_more_than_the_cap_is_refused_without_redis() {
+fn invalid_quantity_is_reported_and_excess_is_refused_locally() {
     let mut bench = of_cap_three();
     let wrong = [
         "",
@@ -73,7 +73,7 @@ fn what_is_no_quantity_is_told_and_more_than_the_cap_is_refused_without_redis() 
 
 /// Redis alone knows what an attempt was granted, under whatever cap; what it is asked for stays small.
 #[test]
-fn an_attempt_for_more_than_the_cap_reaches_redis_which_knows_what_it_was_granted() {
+fn keyed_attempt_over_the_cap_reaches_redis_for_its_grant() {
     let mut bench = of_cap_three();
     let asks = [
         ("x-user-id", "alice"),
@@ -104,7 +104,7 @@ fn units_are_brought_together_for_who_wants_several() {
 }
 
 #[test]
-fn where_fewer_are_left_everywhere_that_is_told_and_who_wants_one_still_gets_it() {
+fn insufficient_stock_is_reported_and_single_unit_still_sells() {
     let (mut bench, user) = with_cap([1, 1]);
     buy(&mut bench, 1, &user, "3");
     bench.send();

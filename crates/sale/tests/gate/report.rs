@@ -56,7 +56,7 @@ fn operators_are_told_the_verdicts_of_each_sale_that_there_is() {
 }
 
 #[test]
-fn what_redis_does_not_hear_is_not_told_again_and_holds_up_nobody() {
+fn undelivered_counts_are_dropped_without_blocking() {
     let mut bench = Bench::with(WANTED);
     bench.buy(1, "alice");
     bench.run(Reply::CapReached);

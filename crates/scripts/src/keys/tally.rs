@@ -7,7 +7,7 @@ use crate::tally::Subject;
 
 /// The key of what was decided about `subject` in the minute of `at_ms`, in milliseconds since the Unix epoch.
 pub fn tally(prefix: &str, subject: Subject, at_ms: u64) -> Vec<u8> {
-    let (subject, minute) = (subject.word(), at_ms / 60_000);
+    let (subject, minute) = (subject.label(), at_ms / 60_000);
     format!("{prefix}:tally:{subject}:{minute}").into_bytes()
 }
 

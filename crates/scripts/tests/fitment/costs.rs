@@ -2,7 +2,7 @@
 
 use weir_base::resp::Value;
 use weir_fitment::redis::fit_add::Change;
-use weir_fitment::redis::fit_put::Newer;
+use weir_fitment::redis::fit_put::NewerEntryPolicy;
 use weir_fitment::redis::keys::FitmentKeys;
 use weir_fitment::redis::{fit_add, fit_put, fit_query};
 use weir_fitment::{Plan, SEGMENT_LEN, Shape, Sku, Spu};
@@ -47,12 +47,12 @@ fn skus() -> Vec<Sku> {
 }
 
 fn put(redis: &mut Redis, keys: &FitmentKeys, sku: &Sku, shape: &Shape) {
-    let call = fit_put::call(keys, sku, 1_700_000, Newer::Stays, shape);
+    let call = fit_put::call(keys, sku, 1_700_000, NewerEntryPolicy::Stays, shape);
     assert!(fit_put::parse(&redis.run(&call)).unwrap());
 }
 
 #[test]
-fn a_full_segment_takes_at_most_7300_bytes_however_it_is_written() {
+fn full_segment_takes_at_most_7300_bytes_in_any_encoding() {
     let server = Server::start();
     let mut redis = server.connect();
     let keys = FitmentKeys::new("weir", &Spu::new("100012043000").unwrap());
@@ -62,14 +62,14 @@ fn a_full_segment_takes_at_most_7300_bytes_however_it_is_written() {
         &mut redis,
         &keys,
         whole,
-        &Shape::of(Plan::Directory, &all, 8),
+        &Shape::from_offsets(Plan::Directory, &all, 8),
     );
     // The other one grows by increments, from the front.
     put(
         &mut redis,
         &keys,
         grown,
-        &Shape::of(Plan::Directory, &all[..600], 8),
+        &Shape::from_offsets(Plan::Directory, &all[..600], 8),
     );
     for (index, some) in all[600..].chunks(fit_add::OFFSETS_MAX).enumerate() {
         let added: Vec<_> = some.iter().rev().copied().collect();
@@ -80,7 +80,10 @@ fn a_full_segment_takes_at_most_7300_bytes_however_it_is_written() {
             removed: &[],
         };
         let reply = redis.run(&fit_add::call(&keys, grown, &change));
-        assert_eq!(fit_add::parse(&reply).unwrap(), fit_add::Changed::Done);
+        assert_eq!(
+            fit_add::parse(&reply).unwrap(),
+            fit_add::ChangeOutcome::Done
+        );
     }
     for sku in [whole, grown] {
         let key = keys.bitmap(sku, 0);
@@ -94,14 +97,14 @@ fn a_full_segment_takes_at_most_7300_bytes_however_it_is_written() {
 
 /// With the share of directory and keyspace: the difference of all that Redis uses.
 #[test]
-fn a_sku_of_100_vehicles_takes_at_most_1_kb_and_a_twentieth_of_the_seeds_plan() {
+fn sku_of_100_vehicles_takes_1_kb_and_a_twentieth_of_seed_plan() {
     let server = Server::start();
     let mut redis = server.connect();
     let mut of = |plan, name: &str| {
         let keys = FitmentKeys::new("weir", &Spu::new(name).unwrap());
         let before = used(&mut redis);
         for (sku, number) in skus().iter().zip(0..) {
-            let shape = Shape::of(plan, &spread(number, 100), VEHICLES / SEGMENT_LEN);
+            let shape = Shape::from_offsets(plan, &spread(number, 100), VEHICLES / SEGMENT_LEN);
             put(&mut redis, &keys, sku, &shape);
         }
         (used(&mut redis) - before) as f64 / f64::from(SKUS)
@@ -154,7 +157,7 @@ fn a_thousand_pairs_are_one_call() {
                     &mut redis,
                     &keys,
                     sku,
-                    &Shape::of(plan, &offsets, VEHICLES / SEGMENT_LEN),
+                    &Shape::from_offsets(plan, &offsets, VEHICLES / SEGMENT_LEN),
                 );
             }
             let calls = fit_query::calls(plan, &keys, &vehicles, skus.iter());

@@ -7,10 +7,10 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use weir_base::resp::Value;
 use weir_fitment::check::Browse;
-use weir_fitment::model::{Map, Mapped};
+use weir_fitment::model::{Map, MapPutOutcome};
 use weir_fitment::redis::fit_browse::Page;
-use weir_fitment::redis::fit_vehicles::{Head, Known};
-use weir_fitment::redis::fit_vehicles_put::{Piece, Written};
+use weir_fitment::redis::fit_vehicles::{Head, VehicleMapVersion};
+use weir_fitment::redis::fit_vehicles_put::{MapPiece, VehiclesPutOutcome};
 use weir_fitment::redis::keys::{VehicleMapKeys, fitment_pages};
 use weir_fitment::redis::{fit_browse, fit_browse_fill, fit_vehicles, fit_vehicles_put};
 use weir_fitment::{SEGMENT_LEN, VehicleId};
@@ -45,30 +45,30 @@ impl Pair<'_> {
         before: u32,
         count: u32,
         head: Option<(u32, u64)>,
-    ) -> Written {
+    ) -> VehiclesPutOutcome {
         let vehicles = ids(before, count);
         let new_head = head.map(|(count, stamp)| Head {
             generation,
             count,
             stamp,
         });
-        let piece = Piece {
+        let piece = MapPiece {
             before,
             vehicles: &vehicles,
         };
         let call = fit_vehicles_put::call(&self.keys, generation, piece, new_head);
         let written = fit_vehicles_put::parse(&self.redis.run(&call)).unwrap();
         let expected = match self.model.put(generation, before, &vehicles, head) {
-            Mapped::Done => Written::Done,
-            Mapped::Superseded => Written::Superseded,
-            Mapped::Hole => Written::Hole,
+            MapPutOutcome::Done => VehiclesPutOutcome::Done,
+            MapPutOutcome::Superseded => VehiclesPutOutcome::Superseded,
+            MapPutOutcome::Hole => VehiclesPutOutcome::Hole,
         };
         assert_eq!(written, expected);
         written
     }
 
     fn read(&mut self, generation: u64, count: u32, max: u32) -> Option<fit_vehicles::Tail> {
-        let call = fit_vehicles::call(&self.keys, Known { generation, count }, max);
+        let call = fit_vehicles::call(&self.keys, VehicleMapVersion { generation, count }, max);
         let tail = fit_vehicles::parse(&self.redis.run(&call)).unwrap();
         let told = tail.clone().map(|tail| {
             let Head {
@@ -149,7 +149,7 @@ fn a_gateway_reads_all_of_a_map_and_then_only_what_is_new() {
         model: Map::default(),
     };
     assert_eq!(pair.read(0, 0, 100), None);
-    assert_eq!(pair.put(1, 0, SEGMENT_LEN, None), Written::Done);
+    assert_eq!(pair.put(1, 0, SEGMENT_LEN, None), VehiclesPutOutcome::Done);
     assert_eq!(pair.read(0, 0, 100), None, "the head comes last");
     pair.put(1, SEGMENT_LEN, 10, Some((SEGMENT_LEN + 10, 5)));
     let mut known = Vec::new();
@@ -178,7 +178,10 @@ fn a_gateway_reads_all_of_a_map_and_then_only_what_is_new() {
     pair.put(2, SEGMENT_LEN, 11, Some((SEGMENT_LEN + 11, 5)));
     let tail = pair.read(1, SEGMENT_LEN + 11, 20_000).unwrap();
     assert_eq!((tail.head.generation, tail.vehicles.len()), (2, 0));
-    assert_eq!(pair.put(1, 0, 1, Some((1, 9))), Written::Superseded);
+    assert_eq!(
+        pair.put(1, 0, 1, Some((1, 9))),
+        VehiclesPutOutcome::Superseded
+    );
     let keys = pair.redis.command(&[b"KEYS", b"map:*"]);
     let Value::Array(keys) = keys else {
         panic!("{keys:?}");
@@ -188,7 +191,7 @@ fn a_gateway_reads_all_of_a_map_and_then_only_what_is_new() {
     pair.redis.command(&[b"DEL", &pair.keys.block(2, 1)]);
     pair.model.lose(Some((2, 1)));
     let hole = pair.put(2, SEGMENT_LEN + 11, 1, Some((SEGMENT_LEN + 12, 5)));
-    assert_eq!(hole, Written::Hole);
+    assert_eq!(hole, VehiclesPutOutcome::Hole);
 }
 
 #[test]

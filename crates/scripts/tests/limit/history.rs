@@ -16,7 +16,7 @@ use crate::support::Server;
 /// What one step of a history does; what is meant by its numbers depends on the quotas.
 #[derive(Clone, Debug)]
 pub enum Step {
-    Requests(Vec<Vec<Want>>),
+    Requests(Vec<Vec<DrawnRequest>>),
     /// Charges of earlier requests, and what is wrong with each.
     TakeBack(Vec<(Index, u8)>),
     /// Another quota for a key.
@@ -25,7 +25,7 @@ pub enum Step {
 }
 
 #[derive(Clone, Debug)]
-pub struct Want {
+pub struct DrawnRequest {
     pub key: Index,
     pub cost: Units,
     pub extra: Option<Units>,
@@ -73,10 +73,10 @@ pub fn units() -> impl Strategy<Value = Units> {
     ]
 }
 
-pub fn wants() -> impl Strategy<Value = Want> {
+pub fn wants() -> impl Strategy<Value = DrawnRequest> {
     let extra = prop_oneof![5 => Just(None), 1 => units().prop_map(Some)];
     let quota = prop_oneof![12 => Just(None), 1 => any::<Index>().prop_map(Some)];
-    (any::<Index>(), units(), extra, quota).prop_map(|(key, cost, extra, quota)| Want {
+    (any::<Index>(), units(), extra, quota).prop_map(|(key, cost, extra, quota)| DrawnRequest {
         key,
         cost,
         extra,
@@ -171,7 +171,7 @@ impl History<'_> {
         }
     }
 
-    pub fn ask(&self, want: &Want) -> LimitRequest {
+    pub fn ask(&self, want: &DrawnRequest) -> LimitRequest {
         let (key, own) = want.key.get(&self.keys);
         let quota = want.quota.map_or(*own, |index| *index.get(self.quotas));
         LimitRequest {
@@ -182,8 +182,8 @@ impl History<'_> {
         }
     }
 
-    pub fn requests(&mut self, requests: &[Vec<Want>]) {
-        let asks = |wants: &Vec<Want>| wants.iter().map(|want| self.ask(want)).collect();
+    pub fn requests(&mut self, requests: &[Vec<DrawnRequest>]) {
+        let asks = |wants: &Vec<DrawnRequest>| wants.iter().map(|want| self.ask(want)).collect();
         let requests: Vec<Vec<LimitRequest>> = requests.iter().map(asks).collect();
         if requests.iter().all(Vec::is_empty) {
             return;
@@ -263,7 +263,7 @@ pub fn steady() -> impl Strategy<Value = (Vec<Quota>, usize, Vec<Step>)> {
         let of = |(rate, per_ms, burst)| quota(algorithm, rate, per_ms, burst);
         numbers.into_iter().map(of).collect()
     });
-    let want = (any::<Index>(), 1..3_u32).prop_map(|(key, cost)| Want {
+    let want = (any::<Index>(), 1..3_u32).prop_map(|(key, cost)| DrawnRequest {
         key,
         cost: Units::Few(cost),
         extra: None,

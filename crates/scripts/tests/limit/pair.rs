@@ -36,7 +36,7 @@ pub fn new_key() -> LimitKey {
 
 /// What the model keeps of a key.
 #[derive(Clone, Copy)]
-pub struct Kept {
+pub struct ModelEntry {
     pub state: State,
     /// Under which it was charged.
     pub quota: Quota,
@@ -50,7 +50,7 @@ pub struct Kept {
 pub struct Pair {
     pub redis: Redis,
     pub now_ms: u64,
-    pub kept: BTreeMap<LimitKey, Kept>,
+    pub kept: BTreeMap<LimitKey, ModelEntry>,
     /// The keys that the present call writes.
     pub written: BTreeSet<LimitKey>,
 }
@@ -81,7 +81,7 @@ impl Pair {
 
     pub fn keep(&mut self, key: &LimitKey, quota: Quota, state: State) {
         let rest_ms = state.idle_at_ms(&quota).saturating_sub(self.now_ms);
-        let kept = Kept {
+        let kept = ModelEntry {
             state,
             quota,
             expires_at_ms: self.now_ms + rest_ms + SET_BACK_MS_MAX,

@@ -4,7 +4,7 @@ use weir_base::id::UserId;
 use weir_base::resp::Value;
 use weir_edge::shard::ShardCommand;
 use weir_sale::ledger::{OpenClaim, ReleaseKind, Transfer};
-use weir_sale::rebalance::{Next, Rebalance, RebalanceCall, RebalanceEvent};
+use weir_sale::rebalance::{Rebalance, RebalanceCall, RebalanceEvent, RebalanceStep};
 use weir_sale::redis::{claim, deposit, lend};
 
 use super::sql::{ClaimName, Decision, OrderState, Sql};
@@ -207,8 +207,8 @@ impl Party {
 /// How a rebalance goes on.
 pub fn next(rebalance: &mut Rebalance, event: &RebalanceEvent) -> Option<Party> {
     let ask = match rebalance.on_event(event) {
-        Next::Call(ask) => ask,
-        Next::Done(_, last) => last?,
+        RebalanceStep::Call(ask) => ask,
+        RebalanceStep::Done(_, last) => last?,
     };
     Some(Party::Rebalance {
         rebalance: rebalance.clone(),

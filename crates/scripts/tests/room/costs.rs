@@ -4,8 +4,8 @@ use super::{NOW_MS, name, open};
 use crate::support::{Redis, Server};
 use weir_base::resp::Value;
 use weir_room::redis::keys::RoomKeys;
-use weir_room::redis::room::Brought;
-use weir_room::redis::room_ask::Ask;
+use weir_room::redis::room::CallContext;
+use weir_room::redis::room_ask::VisitorRequest;
 use weir_room::redis::{room_ask, room_tick};
 use weir_room::state::SETTLE_MS;
 use weir_room::{RoomState, Terms, Visitor};
@@ -17,7 +17,7 @@ fn memory_of_a_million_places() {
     let server = Server::start();
     let mut redis = server.connect();
     let keys = RoomKeys::new("test", &name());
-    let brought = Brought {
+    let brought = CallContext {
         terms: Terms {
             queue_max: 0,
             address_max: 100,
@@ -47,7 +47,7 @@ fn memory_of_a_million_places() {
     for batch in 0..1_000_000_u64 / 64 {
         let ask = |at: u64| {
             let number = batch * 64 + at;
-            Ask {
+            VisitorRequest {
                 visitor: Visitor::of_user(&number.to_le_bytes()),
                 place: 0,
                 order: 0,
@@ -55,7 +55,7 @@ fn memory_of_a_million_places() {
                 address: Some(*Visitor::of_user(&(number ^ 1 << 40).to_le_bytes()).as_bytes()),
             }
         };
-        let asks: Vec<Ask> = (0..64).map(ask).collect();
+        let asks: Vec<VisitorRequest> = (0..64).map(ask).collect();
         let reply = redis.run(&room_ask::call(&keys, &brought, &asks));
         room_ask::parse(&reply, 64).unwrap();
     }

@@ -2,7 +2,7 @@
 
 use super::{GATEWAYS, NOW_MS, Pair, SESSION_MS, open, visitor};
 use crate::support::Server;
-use weir_room::redis::room_ask::Ask;
+use weir_room::redis::room_ask::VisitorRequest;
 use weir_room::state::{LATE_MS, Status};
 use weir_room::{Mode, Setting};
 
@@ -26,7 +26,7 @@ fn late_visitor_who_asks_twice_gets_one_new_place() {
     let joined = pair.last.joined;
     pair.set(paused());
     // Each time with the pass that it had before.
-    let ask = Ask {
+    let ask = VisitorRequest {
         visitor: visitor(1),
         place: 2,
         order: 2,

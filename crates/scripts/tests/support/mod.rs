@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use weir_base::resp::{DecodeError, Value, decode};
 use weir_scripts::{Call, Script};
 use weir_stack::redis::{RedisOptions, RedisServer};
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{ports, tools};
 
 /// A server of one test's own, gone when the test ends.
@@ -26,7 +26,7 @@ impl Server {
     pub fn start_with(change: impl FnOnce(&mut RedisOptions)) -> Self {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let dir = tempfile::tempdir().unwrap();
-        let tool = tools::Redis::find_or_get(&mut Silent).unwrap();
+        let tool = tools::Redis::find_or_get(&mut SilentReporter).unwrap();
         let log = dir.path().join("redis.log");
         let mut options = RedisOptions::durable(ports::free().unwrap(), dir.path(), &log);
         change(&mut options);

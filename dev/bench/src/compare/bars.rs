@@ -2,7 +2,7 @@
 
 use super::edges::{Edge, Edges, WORKERS};
 use super::overload;
-use super::report::{Measured, Point, Report, Round};
+use super::report::{Point, Report, Round, ScenarioFigures};
 use super::room::Positions;
 use super::statistics::Spread;
 use super::system::System::{
@@ -240,7 +240,7 @@ pub(super) fn bars(report: &Report) -> Vec<Bar> {
 impl Rates {
     fn bar(&self, report: &Report) -> Bar {
         let measured = report.scenarios.get(self.scenario);
-        let ratio = |measured: &Measured| rate(measured, self.of, self.to, self.connections);
+        let ratio = |measured: &ScenarioFigures| rate(measured, self.of, self.to, self.connections);
         Bar {
             what: format!(
                 "{}{}, {} connections",
@@ -262,22 +262,22 @@ fn prefix(of: System) -> &'static str {
     }
 }
 
-fn rate(measured: &Measured, of: System, to: System, connections: usize) -> Option<Spread> {
+fn rate(measured: &ScenarioFigures, of: System, to: System, connections: usize) -> Option<Spread> {
     let (of, to) = (
         measured.closed(of, connections),
         measured.closed(to, connections),
     );
-    Measured::ratio(of, to, |round| round.rate)
+    ScenarioFigures::ratio(of, to, |round| round.rate)
 }
 
 /// In the open loop, at the same rate for both.
-fn p99(redis: Option<&Measured>, of: System, connections: usize, at_most: f64) -> Bar {
-    let ratio = |redis: &Measured| {
+fn p99(redis: Option<&ScenarioFigures>, of: System, connections: usize, at_most: f64) -> Bar {
+    let ratio = |redis: &ScenarioFigures| {
         let (weir, nginx) = (
             redis.open(of, connections),
             redis.open(NginxLua, connections),
         );
-        Measured::ratio(weir, nginx, |round| round.p99_ms)
+        ScenarioFigures::ratio(weir, nginx, |round| round.p99_ms)
     };
     Bar {
         what: format!(
@@ -289,7 +289,7 @@ fn p99(redis: Option<&Measured>, of: System, connections: usize, at_most: f64) -
     }
 }
 
-fn commands(redis: Option<&Measured>) -> Bar {
+fn commands(redis: Option<&ScenarioFigures>) -> Bar {
     let calls = |round: &Round| round.script_calls;
     let point = redis.and_then(|redis| redis.closed(Weir, 128));
     Bar {
@@ -302,7 +302,7 @@ fn commands(redis: Option<&Measured>) -> Bar {
 }
 
 /// Of all numbers of connections the one that is worst for us.
-fn webdis(redis: Option<&Measured>) -> Bar {
+fn webdis(redis: Option<&ScenarioFigures>) -> Bar {
     let all = redis.map(|redis| {
         let each = redis.connections().into_iter();
         each.filter_map(|connections| rate(redis, Weir, EnvoyWebdis, connections))
@@ -323,7 +323,7 @@ fn memory(report: &Report) -> Bar {
     Bar {
         what: "the largest VM's memory after 1,000,000 distinct users, MiB".to_owned(),
         limit: Limit::AtMost(VM_MIB),
-        measured: memory.and_then(|mib| Spread::of([mib])),
+        measured: memory.and_then(|mib| Spread::from_values([mib])),
     }
 }
 
@@ -335,7 +335,7 @@ fn edges(report: &Report) -> [Bar; 2] {
         Bar {
             what: "edges: the largest of them, gzipped, MiB".to_owned(),
             limit: Limit::AtMost(EDGE_MIB),
-            measured: largest.and_then(|mib| Spread::of([mib])),
+            measured: largest.and_then(|mib| Spread::from_values([mib])),
         },
         Bar {
             what: "edges: p50 of the slowest answer in workerd, ms".to_owned(),
@@ -354,7 +354,7 @@ fn room(report: &Report) -> [Bar; 2] {
             measured: spread(|round| round.p99_ms),
         },
         Bar {
-            what: "waiting room: Redis commands a position".to_owned(),
+            what: "waiting room: Redis commands per position request".to_owned(),
             limit: Limit::AtMost(COMMANDS_A_POLL),
             measured: spread(|round| round.commands),
         },
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_is_as_fast_as_its_slowest_answer_and_the_largest_one_counts() {
+    fn edge_latency_is_its_slowest_answer() {
         let edges = edges_of([1.0, 2.0, 0.9], 1 << 20);
         let report = Report {
             edges: Some((measured(vec![]).run, edges)),

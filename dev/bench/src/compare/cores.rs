@@ -20,13 +20,13 @@ pub(super) struct Cores {
 impl Cores {
     pub(super) fn of_this_machine() -> Result<Self> {
         let count = std::thread::available_parallelism().map_or(1, usize::from);
-        Self::of(count)
+        Self::from_count(count)
     }
 
-    fn of(count: usize) -> Result<Self> {
+    fn from_count(count: usize) -> Result<Self> {
         ensure!(
             count >= 2,
-            "this machine has one core; a server and the load generator need one each"
+            "this machine has one core, but the server and the load generator need one each"
         );
         Ok(Self {
             server: 0,
@@ -41,7 +41,7 @@ pub(super) fn pin(pid: u32, core: usize) -> Result<()> {
     let mut taskset = Command::new("taskset");
     taskset.args(["--all-tasks", "--pid", "--cpu-list", &core.to_string()]);
     command::succeed(taskset.arg(pid.to_string()), Duration::from_secs(10))
-        .context("cannot bind a process to a core; is taskset (util-linux) there?")?;
+        .context("cannot bind a process to a core: install taskset (util-linux)")?;
     Ok(())
 }
 
@@ -80,9 +80,9 @@ mod tests {
 
     #[test]
     fn the_server_never_shares_its_core() {
-        assert!(Cores::of(1).is_err());
+        assert!(Cores::from_count(1).is_err());
         for count in 2..9 {
-            let cores = Cores::of(count).unwrap();
+            let cores = Cores::from_count(count).unwrap();
             assert!(cores.server != cores.load && cores.server != cores.redis);
             assert!(cores.redis < count && (count == 2 || cores.redis != cores.load));
         }

@@ -65,7 +65,7 @@ impl Edge {
 
 impl Answers {
     pub(super) fn spread(&self, of: impl Fn(&Times) -> f64) -> Option<Spread> {
-        Spread::of(self.rounds.iter().map(of))
+        Spread::from_values(self.rounds.iter().map(of))
     }
 }
 
@@ -86,7 +86,7 @@ pub(super) fn measure(effort: &Effort) -> Result<Edges> {
     let mut program = Command::new(build::binary("weir-edge-times", &[], None)?);
     program.args([effort.rounds, REQUESTS].map(|count| count.to_string()));
     let said = command::succeed(&mut program, LIMIT)?;
-    serde_json::from_str(&said).context("weir-edge-times says otherwise than expected")
+    serde_json::from_str(&said).context("unexpected output of weir-edge-times")
 }
 
 /// For the tests of what is made of reports.

@@ -58,7 +58,7 @@ fn commit() -> String {
     let git = |arguments: &[&str]| {
         let mut git = Command::new("git");
         git.args(arguments).current_dir(workspace::root());
-        said(&mut git).trim().to_owned()
+        output_of(&mut git).trim().to_owned()
     };
     let commit = git(&["describe", "--always"]);
     let changed = git(&[&["status", "--porcelain", "--", "."], &RESULTS[..]].concat());
@@ -68,7 +68,7 @@ fn commit() -> String {
     }
 }
 
-fn said(command: &mut Command) -> String {
+fn output_of(command: &mut Command) -> String {
     command::succeed(command, Duration::from_secs(10)).unwrap_or_default()
 }
 

@@ -1,17 +1,17 @@
 //! Rounds: every system in turn, then all again.
 
 use super::cores::{Cores, on_core_ns};
-use super::report::{Absent, Point, Round};
+use super::report::{Point, Round, SkippedSystem};
 use super::request::Writer;
 use super::scenario::{Connections, FEW, ONE, Scenario};
-use super::server::{Server, Yard};
+use super::server::{BenchEnv, Server};
 use super::statistics::Spread;
 use super::system::System;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use weir_load::{Answered, Mark, Outcome, Pace, Plan, ask};
+use weir_load::{FullAnswer, Outcome, Pace, Plan, RunMark, ask};
 
 /// How much is measured.
 #[derive(Debug, Clone)]
@@ -62,10 +62,10 @@ impl Effort {
 pub(super) async fn measure(
     scenario: &Scenario,
     effort: &Effort,
-    yard: &Yard<'_>,
-) -> Result<(Vec<Point>, Vec<Absent>)> {
-    let (mut servers, absent) = start_all(scenario, effort, yard).await?;
-    let mut run = Run::new(scenario, effort, yard.cores);
+    bench_env: &BenchEnv<'_>,
+) -> Result<(Vec<Point>, Vec<SkippedSystem>)> {
+    let (mut servers, absent) = start_all(scenario, effort, bench_env).await?;
+    let mut run = Run::new(scenario, effort, bench_env.cores);
     for server in &mut servers {
         server.ready(scenario)?;
     }
@@ -83,16 +83,16 @@ pub(super) async fn measure(
 pub(super) async fn start_all(
     scenario: &Scenario,
     effort: &Effort,
-    yard: &Yard<'_>,
-) -> Result<(Vec<Server>, Vec<Absent>)> {
+    bench_env: &BenchEnv<'_>,
+) -> Result<(Vec<Server>, Vec<SkippedSystem>)> {
     let (mut servers, mut absent) = (Vec::new(), Vec::new());
     for system in effort.systems(scenario) {
-        match yard.start(system, scenario.kind).await {
+        match bench_env.start(system, scenario.kind).await {
             Ok(server) => servers.push(server),
             Err(error) if matches!(system, System::Weir | System::WeirNative) => {
                 return Err(error);
             }
-            Err(error) => absent.push(Absent {
+            Err(error) => absent.push(SkippedSystem {
                 system,
                 reason: format!("{error:#}"),
             }),
@@ -110,7 +110,7 @@ fn same_answers(servers: &[Server], scenario: &Scenario) -> Result<()> {
             None => seen = Some((server.system, shape)),
             Some((first, expected)) => ensure!(
                 *expected == shape,
-                "{} answers otherwise than {}:\n{shape}\n{expected}",
+                "{} answers differently from {}:\n{shape}\n{expected}",
                 server.system.label(),
                 first.label()
             ),
@@ -119,7 +119,7 @@ fn same_answers(servers: &[Server], scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-fn shape(answer: &Answered) -> String {
+fn shape(answer: &FullAnswer) -> String {
     let names = answer.headers.iter().map(|(name, _)| name.as_str());
     let names: BTreeSet<&str> = names.filter(|name| !OWN_HEADERS.contains(name)).collect();
     format!(
@@ -149,7 +149,7 @@ impl Server {
         }
     }
 
-    fn example(&self, scenario: &Scenario) -> Result<Answered> {
+    fn example(&self, scenario: &Scenario) -> Result<FullAnswer> {
         let mut text = Vec::new();
         writer(scenario, self.system)?.write(0, &mut text);
         ask(self.address, &text)
@@ -231,7 +231,7 @@ impl<'a> Run<'a> {
         };
         let point = self.points.iter().find(is_it)?;
         let rates = point.rounds.iter().map(|round| round.rate);
-        Spread::of(rates).map(|spread| spread.median)
+        Spread::from_values(rates).map(|spread| spread.median)
     }
 
     /// A B C, A B C, …: what else the machine does meets all of them.
@@ -317,8 +317,8 @@ async fn load(
         let read = || [on_core_ns(&server), on_core_ns(&redis)];
         let (mut begin, mut end) = ([0; 2], [0; 2]);
         let mut mark = |mark| match mark {
-            Mark::Begin => begin = read(),
-            Mark::End => end = read(),
+            RunMark::Begin => begin = read(),
+            RunMark::End => end = read(),
         };
         let outcome = weir_load::run(&plan, &mut |n, to| writer.write(n, to), &mut mark);
         // Less only if a thread has ended meanwhile.

@@ -3,7 +3,7 @@
 use super::measure::Effort;
 use super::request::{Kind, Writer};
 use super::scenario::ONE;
-use super::server::{Server, Yard};
+use super::server::{BenchEnv, Server};
 use super::system::System;
 use crate::gateway::resident;
 use anyhow::{Context, Result, ensure};
@@ -48,8 +48,12 @@ impl Memories {
 }
 
 /// Lets all users order in the shipped configuration, limits included, and then lets the gateway rest.
-pub(super) async fn measure(yard: &Yard<'_>, rest: Duration, effort: &Effort) -> Result<Memories> {
-    let mut server = yard.start(System::Weir, Kind::Sale).await?;
+pub(super) async fn measure(
+    bench_env: &BenchEnv<'_>,
+    rest: Duration,
+    effort: &Effort,
+) -> Result<Memories> {
+    let mut server = bench_env.start(System::Weir, Kind::Sale).await?;
     let pid = *server.pids.first().context("a process")?;
     ready(&server)?;
     let at_start = Memory::read(pid)?;
@@ -61,7 +65,7 @@ pub(super) async fn measure(yard: &Yard<'_>, rest: Duration, effort: &Effort) ->
             pace: Pace::Closed,
             warm_up: Duration::ZERO,
             window: effort.window.max(Duration::from_secs(2)),
-            core: Some(yard.cores.load),
+            core: Some(bench_env.cores.load),
         };
         let mut writer = writer(users + 1)?;
         let run = move || weir_load::run(&plan, &mut |n, to| writer.write(n, to), &mut |_| {});

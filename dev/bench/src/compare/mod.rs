@@ -24,9 +24,9 @@ use cores::Cores;
 use measure::Effort;
 use peers::Peers;
 use plot::{Lines, Series};
-use report::{Cost, Measured, Point, Report, Round};
+use report::{Cost, Point, Report, Round, ScenarioFigures};
 use scenario::Scenario;
-use server::Yard;
+use server::BenchEnv;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -49,11 +49,11 @@ const OVERLOAD: &str = "overload";
 // Flattened into bench's own, where a group of this struct's name would be there twice.
 #[group(skip)]
 pub(crate) struct Arguments {
-    /// Fewer rounds and connections, under 5 minutes; memory only if it is named, and without its 10 minutes of rest
+    /// Fewer rounds and connections, under 5 minutes; memory only if named, and without its 10 minutes of rest
     #[arg(long)]
     quick: bool,
 
-    /// Only this scenario, and what of the others was measured before stays; may be given again
+    /// Only this scenario; earlier results of the others stay; repeatable
     #[arg(long, value_name = "NAME", value_parser = names())]
     only: Vec<String>,
 
@@ -61,23 +61,23 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=8_192))]
     connections: Vec<u16>,
 
-    /// Of Weir, only what runs in this host; without it both, side by side
+    /// Only this host of Weir's filters [default: both, side by side]
     #[arg(long, value_name = "HOST", value_parser = ["wasm", "native"])]
     host: Option<String>,
 
-    /// Let apt remove other packages where it must to install a peer; without this the peer is left out
+    /// Let apt remove packages that conflict with a peer; otherwise that peer is left out
     #[arg(long)]
     allow_removals: bool,
 
-    /// How long each turn is, in seconds: the worst of a thousand needs many thousands [default: 1.5, --quick: 0.4]
+    /// Duration of each turn, in seconds; a p99.9 needs many thousand requests [default: 1.5, --quick: 0.4]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: Option<u64>,
 
-    /// Measure nothing: make the page and the plots anew of bench/results.json
+    /// Measure nothing: render the page and the plots from bench/results.json
     #[arg(long)]
     render: bool,
 
-    /// Write what was measured to this file, too, as JSON
+    /// Also write all numbers to this file, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
@@ -170,7 +170,7 @@ pub(super) fn run(arguments: &Arguments, options: Options) -> Result<ExitCode> {
             let mut stop = Stop::new()?;
             tokio::select! {
                 measured = measure(arguments, &tools, &mut report, &kept) => measured,
-                () = stop.asked() => anyhow::bail!("stopped; what was whole is kept"),
+                () = stop.asked() => anyhow::bail!("stopped; complete results are kept"),
             }
         })?;
         report.write(&kept)?;
@@ -209,7 +209,7 @@ async fn measure(
     let cores = Cores::of_this_machine()?;
     let temporary = tempfile::tempdir().context("cannot make a folder")?;
     let peers = Peers::find_or_get(arguments.removals());
-    let yard = Yard {
+    let bench_env = BenchEnv {
         tools,
         peers: &peers,
         cores,
@@ -224,9 +224,9 @@ async fn measure(
         }
         let run = machine::describe(&effort, arguments.quick, cores, tools, &peers)?;
         Console.line(scenario.name, scenario.title);
-        let measured = measure::measure(scenario, &effort, &yard).await;
+        let measured = measure::measure(scenario, &effort, &bench_env).await;
         let (points, absent) = measured.with_context(|| scenario.name.to_owned())?;
-        let measured = Measured {
+        let measured = ScenarioFigures {
             run,
             points,
             absent,
@@ -248,14 +248,14 @@ async fn measure(
     }
     if arguments.asks_for(OVERLOAD) {
         let run = machine::describe(&effort, arguments.quick, cores, tools, &peers)?;
-        Console.line(OVERLOAD, "twice as many requests as can be answered…");
-        report.overload = Some((run, overload::measure(&effort, &yard).await?));
+        Console.line(OVERLOAD, "twice the load that can be answered…");
+        report.overload = Some((run, overload::measure(&effort, &bench_env).await?));
         report.write(kept)?;
     }
     if arguments.asks_for(MEMORY) {
         let run = machine::describe(&effort, arguments.quick, cores, tools, &peers)?;
         Console.line(MEMORY, &format!("{} users…", memory::USERS));
-        let memory = memory::measure(&yard, arguments.rest(), &effort).await?;
+        let memory = memory::measure(&bench_env, arguments.rest(), &effort).await?;
         report.memory = Some((run, memory));
     }
     Ok(())
@@ -266,7 +266,7 @@ fn count_costs() -> Result<Vec<Cost>> {
     Console.line(COSTS, "building weir-costs…");
     let binary = build::binary("weir-costs", &[], None)?;
     let said = command::succeed(&mut Command::new(binary), Duration::from_secs(1_800))?;
-    serde_json::from_str(&said).context("weir-costs says otherwise than expected")
+    serde_json::from_str(&said).context("unexpected output of weir-costs")
 }
 
 /// The page and its plots.
@@ -305,7 +305,7 @@ fn all_plots(report: &Report) -> Result<Vec<(String, String)>> {
 /// p99 of the open loop where there is a line of it: in a closed loop it only tells the queue's length.
 fn lines<'a>(
     scenario: &'a Scenario,
-    measured: &Measured,
+    measured: &ScenarioFigures,
     is_p99: bool,
     of: fn(&Round) -> f64,
 ) -> Lines<'a> {
@@ -386,7 +386,7 @@ mod tests {
         };
         let temporary = tempfile::tempdir().unwrap();
         let peers = Peers::find_or_get(Removals::Refuse);
-        let yard = Yard {
+        let bench_env = BenchEnv {
             tools: &tools,
             peers: &peers,
             // Nothing is measured: the cores are the other tests'.
@@ -405,7 +405,9 @@ mod tests {
                 connections: scenario::Connections::All,
                 ..scenario
             };
-            let (points, absent) = measure::measure(&scenario, &effort, &yard).await.unwrap();
+            let (points, absent) = measure::measure(&scenario, &effort, &bench_env)
+                .await
+                .unwrap();
             let systems = scenario.systems.len() - absent.len();
             assert!(points.len() >= systems, "{}: {absent:?}", scenario.name);
             for point in &points {

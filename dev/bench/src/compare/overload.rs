@@ -3,7 +3,7 @@
 use super::measure::{Effort, Run, start_all};
 use super::report::Round;
 use super::scenario::{self, Scenario};
-use super::server::Yard;
+use super::server::BenchEnv;
 use super::statistics::Spread;
 use super::system::System;
 use anyhow::{Context, Result};
@@ -23,12 +23,12 @@ const CONNECTIONS: usize = 1_024;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Overload {
     pub(super) scenario: String,
-    pub(super) rounds: Vec<Loaded>,
+    pub(super) rounds: Vec<OverloadFigures>,
 }
 
 /// A closed loop and the open loop after it.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(super) struct Loaded {
+pub(super) struct OverloadFigures {
     /// Right answers a second in the closed loop.
     pub(super) capacity: f64,
     /// Right answers a second in the open one.
@@ -44,7 +44,7 @@ impl Overload {
     pub(super) fn share(&self) -> Option<Spread> {
         let shares = self.rounds.iter();
         let shares = shares.filter(|round| round.capacity > 0.0);
-        Spread::of(shares.map(|round| round.goodput / round.capacity))
+        Spread::from_values(shares.map(|round| round.goodput / round.capacity))
     }
 }
 
@@ -55,7 +55,7 @@ fn goodput(round: &Round) -> f64 {
     round.rate * right as f64 / all.max(1) as f64
 }
 
-pub(super) async fn measure(effort: &Effort, yard: &Yard<'_>) -> Result<Vec<Overload>> {
+pub(super) async fn measure(effort: &Effort, bench_env: &BenchEnv<'_>) -> Result<Vec<Overload>> {
     let mut measured = Vec::new();
     for name in SCENARIOS {
         let scenario = scenario::ALL.iter().find(|scenario| scenario.name == name);
@@ -63,7 +63,7 @@ pub(super) async fn measure(effort: &Effort, yard: &Yard<'_>) -> Result<Vec<Over
             systems: &[System::Weir],
             ..*scenario.context(name)?
         };
-        let rounds = of_one(&scenario, effort, yard).await;
+        let rounds = of_one(&scenario, effort, bench_env).await;
         measured.push(Overload {
             scenario: name.to_owned(),
             rounds: rounds.context(name)?,
@@ -72,11 +72,15 @@ pub(super) async fn measure(effort: &Effort, yard: &Yard<'_>) -> Result<Vec<Over
     Ok(measured)
 }
 
-async fn of_one(scenario: &Scenario, effort: &Effort, yard: &Yard<'_>) -> Result<Vec<Loaded>> {
-    let (mut servers, _) = start_all(scenario, effort, yard).await?;
+async fn of_one(
+    scenario: &Scenario,
+    effort: &Effort,
+    bench_env: &BenchEnv<'_>,
+) -> Result<Vec<OverloadFigures>> {
+    let (mut servers, _) = start_all(scenario, effort, bench_env).await?;
     let server = servers.first_mut().context("Weir did not start")?;
     server.ready(scenario)?;
-    let run = Run::new(scenario, effort, yard.cores);
+    let run = Run::new(scenario, effort, bench_env.cores);
     let mut rounds = Vec::new();
     for _ in 0..effort.rounds {
         let closed = run.one(server, CONNECTIONS, Pace::Closed).await?;
@@ -85,7 +89,7 @@ async fn of_one(scenario: &Scenario, effort: &Effort, yard: &Yard<'_>) -> Result
             per_second: capacity * LOAD,
         };
         let open = run.one(server, CONNECTIONS, pace).await?;
-        let loaded = Loaded {
+        let loaded = OverloadFigures {
             capacity,
             goodput: goodput(&open),
             answers: open.rate,
@@ -119,7 +123,7 @@ mod tests {
             ..Round::default()
         };
         assert!((goodput(&round) - 600.0).abs() < 1e-9);
-        let loaded = Loaded {
+        let loaded = OverloadFigures {
             capacity: 800.0,
             goodput: goodput(&round),
             answers: 1_000.0,

@@ -1,6 +1,6 @@
 //! The servers of others, found or installed once for all scenarios; and what is said where that was not possible.
 
-use super::report::Absent;
+use super::report::SkippedSystem;
 use anyhow::{Result, anyhow};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_stack::report::Console;
@@ -31,7 +31,7 @@ impl Peers {
 }
 
 /// What could not be measured, by reason: for the end of a run, where it is seen. `None` if nothing is missing.
-pub(super) fn missing(absent: &[(&str, &Absent)]) -> Option<String> {
+pub(super) fn missing(absent: &[(&str, &SkippedSystem)]) -> Option<String> {
     let mut by_reason: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for (scenario, absent) in absent {
         let what = format!("{} in {scenario}", absent.system.label());
@@ -55,8 +55,8 @@ mod tests {
     use super::super::system::System;
     use super::*;
 
-    fn absent(system: System, reason: &str) -> Absent {
-        Absent {
+    fn absent(system: System, reason: &str) -> SkippedSystem {
+        SkippedSystem {
             system,
             reason: reason.to_owned(),
         }

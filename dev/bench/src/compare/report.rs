@@ -15,7 +15,7 @@ use std::path::Path;
 /// All scenarios that were ever measured, each as of its last run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Report {
-    pub(super) scenarios: BTreeMap<String, Measured>,
+    pub(super) scenarios: BTreeMap<String, ScenarioFigures>,
     pub(super) memory: Option<(Run, Memories)>,
     /// Edges in their runtimes: by `weir-edge-times`.
     #[serde(default)]
@@ -50,16 +50,16 @@ pub(super) struct Run {
 
 /// One scenario.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Measured {
+pub(super) struct ScenarioFigures {
     pub(super) run: Run,
     pub(super) points: Vec<Point>,
     /// What could not run.
-    pub(super) absent: Vec<Absent>,
+    pub(super) absent: Vec<SkippedSystem>,
 }
 
 /// A system that could not run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Absent {
+pub(super) struct SkippedSystem {
     pub(super) system: System,
     pub(super) reason: String,
 }
@@ -82,7 +82,7 @@ pub(super) struct Round {
     pub(super) p50_ms: f64,
     pub(super) p99_ms: f64,
     pub(super) p999_ms: f64,
-    /// Processor time a request, in microseconds: of the server with its sidecars, and of Redis.
+    /// CPU time per request, in microseconds: of the server with its sidecars, and of Redis.
     pub(super) server_us: f64,
     pub(super) redis_us: f64,
     /// Script calls that Redis had, a request.
@@ -116,7 +116,7 @@ impl Point {
     }
 
     pub(super) fn spread(&self, of: impl Fn(&Round) -> f64) -> Option<Spread> {
-        Spread::of(self.each(of))
+        Spread::from_values(self.each(of))
     }
 
     /// Whether it did the work that was asked for.
@@ -131,7 +131,7 @@ impl Point {
     }
 }
 
-impl Measured {
+impl ScenarioFigures {
     /// A system's closed loop with so many connections.
     pub(super) fn closed(&self, system: System, connections: usize) -> Option<&Point> {
         self.points.iter().find(|point| {
@@ -172,7 +172,7 @@ impl Report {
     pub(super) fn read(file: &Path) -> Result<Self> {
         match std::fs::read_to_string(file) {
             Ok(text) => serde_json::from_str(&text)
-                .with_context(|| format!("{} is of another version; remove it", file.display())),
+                .with_context(|| format!("{} has a different version; remove it", file.display())),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(error).with_context(|| format!("cannot read {}", file.display())),
         }
@@ -232,8 +232,8 @@ pub(super) mod tests {
         }
     }
 
-    pub(in crate::compare) fn measured(points: Vec<Point>) -> Measured {
-        Measured {
+    pub(in crate::compare) fn measured(points: Vec<Point>) -> ScenarioFigures {
+        ScenarioFigures {
             run: run(),
             points,
             absent: Vec::new(),
@@ -244,7 +244,8 @@ pub(super) mod tests {
     fn a_point_that_did_other_work_has_no_ratio() {
         let mut weir = point(System::Weir, 128, None, &[75.0, 50.0]);
         let nginx = point(System::NginxLua, 128, None, &[100.0, 100.0]);
-        let ratio = |weir: &Point| Measured::ratio(Some(weir), Some(&nginx), |round| round.rate);
+        let ratio =
+            |weir: &Point| ScenarioFigures::ratio(Some(weir), Some(&nginx), |round| round.rate);
         assert_eq!(ratio(&weir).unwrap().median, 0.625);
         weir.rounds[0].wrong = 3;
         assert_eq!(ratio(&weir), None);

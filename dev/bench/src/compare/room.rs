@@ -39,7 +39,7 @@ pub(super) struct Positions {
 
 impl Room {
     pub(super) fn spread(&self, of: impl Fn(&Positions) -> f64) -> Option<Spread> {
-        Spread::of(self.rounds.iter().map(of))
+        Spread::from_values(self.rounds.iter().map(of))
     }
 }
 
@@ -48,7 +48,7 @@ pub(super) fn measure(effort: &Effort) -> Result<Room> {
     let mut program = Command::new(build::binary("weir-room-times", &[], None)?);
     program.arg(effort.rounds.to_string());
     let said = command::succeed(&mut program, LIMIT)?;
-    serde_json::from_str(&said).context("weir-room-times says otherwise than expected")
+    serde_json::from_str(&said).context("unexpected output of weir-room-times")
 }
 
 /// For the tests of what is made of reports.

@@ -82,7 +82,7 @@ pub(super) const ALL: [Scenario; 13] = [
     Scenario {
         name: "sold-out",
         title: "Rejected locally: sold out",
-        what: "Everybody asks for a sale that is known to be sold out. Nobody asks Redis.",
+        what: "All requests are for a sale that is known to be sold out. No request needs Redis.",
         systems: &[
             Weir,
             WeirNative,
@@ -100,7 +100,7 @@ pub(super) const ALL: [Scenario; 13] = [
     Scenario {
         name: "no-token",
         title: "Rejected locally: no order token",
-        what: "A sale that wants order tokens; nobody has one.",
+        what: "A sale that requires order tokens; no request has one.",
         systems: &[Weir, EnvoyDirect, EnvoyLua, NginxLua],
         kind: Kind::NoToken,
         statuses: &[403],
@@ -111,7 +111,7 @@ pub(super) const ALL: [Scenario; 13] = [
     Scenario {
         name: "not-started",
         title: "Rejected locally: not started",
-        what: "A sale that has not started; the answer says how long to wait.",
+        what: "A sale that has not started; the answer has the waiting time.",
         systems: &[Weir, EnvoyDirect, EnvoyLua, NginxLua],
         kind: Kind::NotStarted,
         statuses: &[403],
@@ -122,9 +122,7 @@ pub(super) const ALL: [Scenario; 13] = [
     Scenario {
         name: "redis",
         title: "Admission in Redis",
-        what: "Every request comes from another user and gets a claim from a stock that does not run out; Envoy or \
-               nginx then answers 200 in the origin's place. Blocked users, the cap of one unit and earlier claims \
-               are looked at in Redis, in 4 shards.",
+        what: "Every request comes from another user and gets a claim from a stock that does not run out; Envoy or nginx then answers 200 instead of the origin. Redis checks blocked users, the cap of one unit and earlier claims, in 4 shards.",
         systems: &[Weir, WeirNative, NginxLua, EnvoyWebdis],
         kind: Kind::Claim,
         statuses: &[200],
@@ -138,8 +136,7 @@ pub(super) const ALL: [Scenario; 13] = [
     Scenario {
         name: "user-limit",
         title: "A local limit per user",
-        what: "100,000 users in an order that looks like chance, each with a token bucket; nobody is refused. What \
-               passes is answered with an empty 200.",
+        what: "100,000 users in pseudo-random order, each with a token bucket; none is refused. Allowed requests get an empty 200.",
         systems: &[
             Weir,
             WeirNative,
@@ -168,7 +165,7 @@ pub(super) const ALL: [Scenario; 13] = [
     Scenario {
         name: "token-checked",
         title: "An order token is checked, and a claim made",
-        what: "As the admission in Redis, but every request brings its user's token, which is checked first.",
+        what: "Like the admission in Redis, but every request has its user's token, which is checked first.",
         systems: &[Weir, NginxLua],
         kind: Kind::TokenClaim,
         statuses: &[200],
@@ -179,9 +176,7 @@ pub(super) const ALL: [Scenario; 13] = [
     Scenario {
         name: "sale",
         title: "A whole sale",
-        what: "Of 100 requests 5 come from people, each with a token, who get a claim; 35 from bots without a token, 10 with a \
-               forged one, 10 from 50 bots with a token who ask far too often, and 40 ask for a sale that is sold out. With \
-               limits on users and addresses.",
+        what: "Of 100 requests, 5 come from people with a token, who get a claim; 35 come from bots without a token, 10 from bots with a forged one, 10 from 50 bots with a token and far too many requests; 40 are for a sold-out sale. With limits on users and addresses.",
         systems: &[Weir, WeirNative, NginxLua],
         kind: Kind::Sale,
         statuses: &[200, 403, 409, 429],
@@ -192,8 +187,7 @@ pub(super) const ALL: [Scenario; 13] = [
     Scenario {
         name: "redirect",
         title: "A redirect from memory",
-        what: "1,000 short links that every system knows already; Weir counts each click besides, and tells Redis of them once a \
-               second. Bare Envoy and nginx' `return` redirect whatever comes to one address.",
+        what: "1,000 short links that every system has in memory. Weir also counts each click, and sends the counts to Redis once per second. Bare Envoy and nginx' `return` redirect every request to one address.",
         systems: &[Weir, WeirNative, EnvoyDirect, NginxLua, NginxReturn],
         kind: Kind::Redirect,
         statuses: &[302],
@@ -204,8 +198,7 @@ pub(super) const ALL: [Scenario; 13] = [
     Scenario {
         name: "redirect-redis",
         title: "A redirect from Redis",
-        what: "100,000 short links in turn, and caches that are switched off: each request asks Redis. Weir's script renews the \
-               link's life and counts; nginx' is a plain GET.",
+        what: "100,000 short links in turn with caches disabled: each request needs Redis. Weir's script renews the link and counts the click; nginx' is a plain GET.",
         systems: &[Weir, WeirNative, NginxLua],
         kind: Kind::RedirectRedis,
         statuses: &[302],
@@ -216,8 +209,7 @@ pub(super) const ALL: [Scenario; 13] = [
     Scenario {
         name: "make-link",
         title: "A short link is made",
-        what: "The origin makes links with targets of 100 bytes, each written to Redis and to its log before it is acknowledged, \
-               and carries them into SQLite meanwhile. It writes a line for each request, as it does unless told otherwise.",
+        what: "The origin creates links with targets of 100 bytes, writes each to Redis and to its log before acknowledging it, and copies them to SQLite meanwhile. It logs each request, which is the default.",
         systems: &[Weir],
         kind: Kind::MakeLink,
         statuses: &[201],
@@ -228,9 +220,7 @@ pub(super) const ALL: [Scenario; 13] = [
     Scenario {
         name: "fitment-check",
         title: "1,000 pairs of vehicle and part",
-        what: "Which of 200 SKUs of four products fit which of 5 vehicles, out of 100,000 vehicles and 4,000 SKUs that fit 100 \
-               each. Both read the question as JSON, ask Redis by the same script, one call for each product, and write \
-               the answer as JSON.",
+        what: "Which of 200 SKUs of four products fit which of 5 vehicles, out of 100,000 vehicles and 4,000 SKUs that fit 100 each. Both read the query as JSON, run the same Redis script, one call per product, and write the answer as JSON.",
         systems: &[Weir, NginxLua],
         kind: Kind::Fitment,
         statuses: &[200],

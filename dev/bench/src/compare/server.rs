@@ -37,7 +37,7 @@ const CLAIM_TTL_MS: u64 = 3_600_000;
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
 /// What it takes to start systems.
-pub(super) struct Yard<'a> {
+pub(super) struct BenchEnv<'a> {
     pub(super) tools: &'a Tools,
     pub(super) peers: &'a Peers,
     pub(super) cores: Cores,
@@ -78,7 +78,7 @@ impl Server {
     }
 }
 
-impl Yard<'_> {
+impl BenchEnv<'_> {
     /// Starts `system` for requests of `kind`.
     pub(super) async fn start(&self, system: System, kind: Kind) -> Result<Server> {
         let dir = self.dir.join(format!("{system:?}"));

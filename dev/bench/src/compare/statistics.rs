@@ -12,7 +12,7 @@ pub(super) struct Spread {
 
 impl Spread {
     /// Of `values`; `None` without any. The median of an even number is between the two in the middle.
-    pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+    pub(super) fn from_values(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
         let upper = *values.get(values.len() / 2)?;
@@ -26,7 +26,7 @@ impl Spread {
 
     /// Of the ratios of what was measured in the same round. Rounds that one of the two has more are left out.
     pub(super) fn of_ratios(of: &[f64], to: &[f64]) -> Option<Self> {
-        Self::of(of.iter().zip(to).map(|(of, to)| of / to))
+        Self::from_values(of.iter().zip(to).map(|(of, to)| of / to))
     }
 }
 
@@ -36,10 +36,13 @@ mod tests {
 
     #[test]
     fn the_median_is_in_the_middle() {
-        assert_eq!(Spread::of([]), None);
-        let odd = Spread::of([3.0, 1.0, 2.0]).unwrap();
+        assert_eq!(Spread::from_values([]), None);
+        let odd = Spread::from_values([3.0, 1.0, 2.0]).unwrap();
         assert_eq!((odd.min, odd.median, odd.max), (1.0, 2.0, 3.0));
-        assert_eq!(Spread::of([4.0, 1.0, 2.0, 3.0]).unwrap().median, 2.5);
+        assert_eq!(
+            Spread::from_values([4.0, 1.0, 2.0, 3.0]).unwrap().median,
+            2.5
+        );
     }
 
     /// The median of ratios, not the ratio of medians: a slow round slows both.

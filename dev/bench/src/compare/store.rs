@@ -8,9 +8,9 @@ use redis::aio::MultiplexedConnection;
 use std::path::Path;
 use std::time::Duration;
 use weir_base::id::SaleId;
-use weir_fitment::redis::fit_put::Newer;
+use weir_fitment::redis::fit_put::NewerEntryPolicy;
 use weir_fitment::redis::fit_vehicles::Head;
-use weir_fitment::redis::fit_vehicles_put::Piece;
+use weir_fitment::redis::fit_vehicles_put::MapPiece;
 use weir_fitment::redis::keys::{FitmentKeys, VehicleMapKeys};
 use weir_fitment::redis::{fit_put, fit_vehicles_put};
 use weir_fitment::{Offset, Plan as FitmentPlan, SEGMENT_LEN, Shape, Sku, Spu};
@@ -180,7 +180,7 @@ impl Store {
                 count: before + vehicles.len() as u32,
                 stamp: 1,
             };
-            let piece = Piece { before, vehicles };
+            let piece = MapPiece { before, vehicles };
             self.run(&fit_vehicles_put::call(&map, 1, piece, Some(head)))
                 .await?;
         }
@@ -189,10 +189,16 @@ impl Store {
             let keys = FitmentKeys::new(DEFAULT_PREFIX, &spu);
             for number in fitment::skus(product) {
                 let offsets: Vec<_> = fitment::offsets(number).filter_map(Offset::new).collect();
-                let shape = Shape::of(FitmentPlan::Directory, &offsets, 0);
+                let shape = Shape::from_offsets(FitmentPlan::Directory, &offsets, 0);
                 let sku = Sku::new(number.to_string()).ok().context("a SKU")?;
-                self.run(&fit_put::call(&keys, &sku, 1, Newer::Stays, &shape))
-                    .await?;
+                self.run(&fit_put::call(
+                    &keys,
+                    &sku,
+                    1,
+                    NewerEntryPolicy::Stays,
+                    &shape,
+                ))
+                .await?;
             }
         }
         // The gateway loads it by itself; nginx asks by its digest.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use weir_load::Pace;
 use weir_stack::tools::Options;
 
-use super::traffic::{self, Turn};
+use super::traffic::{self, TrafficFigures};
 use super::{Arguments, ROUNDS, Shop, median};
 
 /// About what one wait of the log writes.
@@ -25,35 +25,35 @@ const PARTS: [f64; 2] = [0.1, 0.5];
 const SYNCS: usize = 500;
 
 #[derive(Debug, Serialize)]
-pub(super) struct Measured {
+pub(super) struct AppendFigures {
     /// The disk by itself: append and fdatasync.
     fdatasync_p50_ms: f64,
     fdatasync_p99_ms: f64,
-    batches: Vec<Compared>,
+    batches: Vec<DiskComparison>,
 }
 
 #[derive(Debug, Serialize)]
-struct Compared {
+struct DiskComparison {
     batch: u64,
-    disk: Vec<Turn>,
-    os: Vec<Turn>,
+    disk: Vec<TrafficFigures>,
+    os: Vec<TrafficFigures>,
     /// Disk ÷ operating system: of the turns' medians.
     ratio: f64,
     /// At these parts of what the disk took at most: acknowledged events wait for it, and less for each other.
-    paced: Vec<Paced>,
+    paced: Vec<PacedFigures>,
 }
 
 /// At one rate on both: what is the same on both is not the disk's.
 #[derive(Debug, Serialize)]
-struct Paced {
+struct PacedFigures {
     part: f64,
-    disk: Turn,
-    os: Turn,
+    disk: TrafficFigures,
+    os: TrafficFigures,
     /// The disk by itself while the processors have as much to do: beside another turn without waiting.
     fdatasync_p99_ms: f64,
 }
 
-pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<Measured> {
+pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<AppendFigures> {
     let disk = open(tools, "disk").await?;
     let os = open(tools, "os").await?;
     let [fdatasync_p50_ms, fdatasync_p99_ms] = fdatasync(disk.stack.data_dir(), || true)?;
@@ -64,7 +64,7 @@ pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<Me
     for batch in [1, 20] {
         batches.push(compare(arguments, batch, &disk, &os)?);
     }
-    Ok(Measured {
+    Ok(AppendFigures {
         fdatasync_p50_ms,
         fdatasync_p99_ms,
         batches,
@@ -79,7 +79,7 @@ async fn open(tools: &Options, sync: &str) -> Result<Shop> {
     Ok(shop)
 }
 
-fn compare(arguments: &Arguments, batch: u64, disk: &Shop, os: &Shop) -> Result<Compared> {
+fn compare(arguments: &Arguments, batch: u64, disk: &Shop, os: &Shop) -> Result<DiskComparison> {
     let turn = |shop: &Shop, pace| {
         traffic::send(
             shop.server()?,
@@ -94,7 +94,7 @@ fn compare(arguments: &Arguments, batch: u64, disk: &Shop, os: &Shop) -> Result<
         on_disk.push(turn(disk, Pace::Closed)?);
         in_os.push(turn(os, Pace::Closed)?);
     }
-    let rate = |turns: &[Turn]| median(turns.iter().map(|turn| turn.events_per_s));
+    let rate = |turns: &[TrafficFigures]| median(turns.iter().map(|turn| turn.events_per_s));
     let (most, without) = (rate(&on_disk), rate(&in_os));
     println!(
         "batches of {batch}: {most:.0} events/s acknowledged by the disk, {without:.0} by the operating system: {:.2}; \
@@ -118,7 +118,7 @@ fn compare(arguments: &Arguments, batch: u64, disk: &Shop, os: &Shop) -> Result<
                 .map_err(|_| anyhow!("the disk's thread panicked"))??;
             beside.map(|_| p99_ms)
         })?;
-        let one = Paced {
+        let one = PacedFigures {
             part,
             disk: disk_turn,
             os: os_turn,
@@ -136,7 +136,7 @@ fn compare(arguments: &Arguments, batch: u64, disk: &Shop, os: &Shop) -> Result<
         );
         paced.push(one);
     }
-    Ok(Compared {
+    Ok(DiskComparison {
         batch,
         ratio: most / without,
         disk: on_disk,

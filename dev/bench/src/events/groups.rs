@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_micros(500);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Serialize)]
-pub(super) struct Measured {
+pub(super) struct GroupFigures {
     /// From the acknowledgement until it is in the list: with no group that fails.
     visible: Vec<Visible>,
     /// While a webhook fails always.
@@ -50,7 +50,7 @@ struct Visible {
     p99_ms: f64,
 }
 
-pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<Measured> {
+pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<GroupFigures> {
     let nobody = format!("http://127.0.0.1:{}/hook", ports::free()?);
     let flags = ["--events-webhook-url", nobody.as_str()];
     let configure = |builder: weir_stack::Builder| builder.events().origin_flags(flags);
@@ -66,12 +66,12 @@ pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<Me
     let p99 = |all: &[Visible]| median(all.iter().map(|one| one.p99_ms));
     let ratio = p99(&beside) / p99(&without);
     println!(
-        "a view is in its list: p50 {:.1} ms, p99 {:.1} ms after its acknowledgement; beside a group that always fails {:.1} ms: {ratio:.2}",
+        "a view is in its list: p50 {:.1} ms, p99 {:.1} ms after its acknowledgement; with a second group that always fails {:.1} ms: {ratio:.2}",
         median(without.iter().map(|one| one.p50_ms)),
         p99(&without),
         p99(&beside)
     );
-    Ok(Measured {
+    Ok(GroupFigures {
         visible: without,
         visible_beside_failing: beside,
         ratio,
@@ -102,7 +102,7 @@ async fn turn(arguments: &Arguments, shop: &Shop, first: &mut usize) -> Result<V
     }
     beside
         .join()
-        .map_err(|_| anyhow::anyhow!("the traffic beside has panicked"))??;
+        .map_err(|_| anyhow::anyhow!("the background traffic panicked"))??;
     took.sort();
     let at = |part: usize| {
         let place = (took.len() * part / 100).min(took.len().saturating_sub(1));
@@ -141,7 +141,7 @@ async fn look_for(
         .query_async::<bool>(redis)
         .await?
     {
-        ensure!(acknowledged.elapsed() < PATIENCE, "a view does not come");
+        ensure!(acknowledged.elapsed() < PATIENCE, "a view does not arrive");
         tokio::time::sleep(LOOK).await;
     }
     Ok(acknowledged.elapsed())

@@ -14,7 +14,7 @@ use weir_stack::report::Console;
 use weir_stack::tools::{Kafka, Options, Peer};
 use weir_stack::{DataDir, http, ports, workspace};
 
-use super::traffic::{self, Turn};
+use super::traffic::{self, TrafficFigures};
 use super::{Arguments, ROUNDS, Shop, median};
 
 const READY_LIMIT: Duration = Duration::from_secs(60);
@@ -23,20 +23,20 @@ const READY_LIMIT: Duration = Duration::from_secs(60);
 const PEER_TOPIC: &str = "peer-events";
 
 #[derive(Debug, Serialize)]
-pub(super) struct Measured {
-    batches: Vec<Compared>,
+pub(super) struct KafkaFigures {
+    batches: Vec<KafkaComparison>,
 }
 
 #[derive(Debug, Serialize)]
-struct Compared {
+struct KafkaComparison {
     batch: u64,
-    weir: Vec<Turn>,
-    nginx: Vec<Turn>,
+    weir: Vec<TrafficFigures>,
+    nginx: Vec<TrafficFigures>,
     /// Weir ÷ nginx: of the turns' medians.
     ratio: f64,
 }
 
-pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<Measured> {
+pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<KafkaFigures> {
     let nginx = Peer::nginx_with_kafka(arguments.removals(), &mut Console)?;
     let kafka = Kafka::for_old_clients(&mut Console)?;
     let data = DataDir::open(None)?;
@@ -49,7 +49,7 @@ pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<Me
     for batch in [1, 20] {
         batches.push(compare(arguments, batch, &shop, &peer)?);
     }
-    Ok(Measured { batches })
+    Ok(KafkaFigures { batches })
 }
 
 async fn open(tools: &Options, cluster: &KafkaCluster, topic: &str) -> Result<Shop> {
@@ -75,12 +75,20 @@ async fn first_event(shop: &Shop) -> Result<()> {
         if answer.as_ref().is_ok_and(|answer| answer.status == 202) {
             return Ok(());
         }
-        ensure!(Instant::now() < deadline, "no event is taken: {answer:?}");
+        ensure!(
+            Instant::now() < deadline,
+            "no event is accepted: {answer:?}"
+        );
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
 
-fn compare(arguments: &Arguments, batch: u64, shop: &Shop, peer: &Nginx) -> Result<Compared> {
+fn compare(
+    arguments: &Arguments,
+    batch: u64,
+    shop: &Shop,
+    peer: &Nginx,
+) -> Result<KafkaComparison> {
     let key = &shop.stack.event_key;
     let turn = |server| traffic::send(server, key, batch, Pace::Closed, arguments.turn());
     let (mut weir, mut nginx) = (Vec::new(), Vec::new());
@@ -88,14 +96,14 @@ fn compare(arguments: &Arguments, batch: u64, shop: &Shop, peer: &Nginx) -> Resu
         weir.push(turn(shop.server()?)?);
         nginx.push(turn(peer.address)?);
     }
-    let rate = |turns: &[Turn]| median(turns.iter().map(|turn| turn.events_per_s));
+    let rate = |turns: &[TrafficFigures]| median(turns.iter().map(|turn| turn.events_per_s));
     let ratio = rate(&weir) / rate(&nginx);
     println!(
         "batches of {batch} on Kafka: {:.0} events/s, nginx with Lua {:.0}: {ratio:.2}",
         rate(&weir),
         rate(&nginx)
     );
-    Ok(Compared {
+    Ok(KafkaComparison {
         batch,
         weir,
         nginx,

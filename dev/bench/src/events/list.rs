@@ -22,7 +22,7 @@ const VIEWS: u64 = 200;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Serialize)]
-pub(super) struct Measured {
+pub(super) struct ListFigures {
     bytes: usize,
     /// Lists a second at the limit.
     most_per_s: f64,
@@ -36,7 +36,7 @@ struct Half {
     p999_ms: f64,
 }
 
-pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<Measured> {
+pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<ListFigures> {
     let shop = Shop::open(tools, "list", |builder| builder.events()).await?;
     fill(&shop).await?;
     let bytes = wait(&shop).await?;
@@ -60,7 +60,7 @@ pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<Me
         median(half.iter().map(|one| one.p99_ms)),
         median(half.iter().map(|one| one.p999_ms))
     );
-    Ok(Measured {
+    Ok(ListFigures {
         bytes,
         most_per_s,
         half,

@@ -33,52 +33,52 @@ const ROUNDS: usize = 3;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Measure these alone
+    /// Measure only these parts
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
-    only: Vec<Part>,
+    only: Vec<EventBenchmark>,
 
-    /// How long each turn is, in seconds
+    /// Duration of each turn, in seconds
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(3..=600))]
     seconds: u64,
 
-    /// Let apt remove packages where nginx with Lua needs that
+    /// Let apt remove packages if nginx with Lua conflicts with them
     #[arg(long)]
     allow_removals: bool,
 
-    /// Write all numbers to this file, as JSON
+    /// Also write all numbers to this file, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Part {
-    /// The log on disk, beside the same without waiting for the disk
+enum EventBenchmark {
+    /// Append to the log on disk, with and without waiting for the disk
     Append,
-    /// The log on Kafka, beside nginx with Lua on the same brokers
+    /// Append to Kafka, compared with nginx and Lua on the same brokers
     Kafka,
-    /// How soon a view is in its list, with and without another group that always fails
+    /// Delay until a view is in its list, with and without another group that always fails
     Groups,
-    /// Lists of 200 through Envoy
+    /// Lists of 200 entries through Envoy
     List,
 }
 
 /// What was measured.
 #[derive(Debug, Default, Serialize)]
-struct Measured {
+struct EventFigures {
     #[serde(skip_serializing_if = "Option::is_none")]
-    append: Option<append::Measured>,
+    append: Option<append::AppendFigures>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    kafka: Option<kafka::Measured>,
+    kafka: Option<kafka::KafkaFigures>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    groups: Option<groups::Measured>,
+    groups: Option<groups::GroupFigures>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    list: Option<list::Measured>,
+    list: Option<list::ListFigures>,
     /// What could not be, and why.
     left_out: Vec<String>,
 }
 
 impl Arguments {
-    fn asks_for(&self, part: Part) -> bool {
+    fn asks_for(&self, part: EventBenchmark) -> bool {
         self.only.is_empty() || self.only.contains(&part)
     }
 
@@ -113,18 +113,18 @@ pub(super) fn run(arguments: &Arguments, tools: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn measure(arguments: &Arguments, tools: &Options) -> Result<Measured> {
-    let mut measured = Measured::default();
-    if arguments.asks_for(Part::Append) {
+async fn measure(arguments: &Arguments, tools: &Options) -> Result<EventFigures> {
+    let mut measured = EventFigures::default();
+    if arguments.asks_for(EventBenchmark::Append) {
         measured.append = Some(append::measure(arguments, tools).await?);
     }
-    if arguments.asks_for(Part::Groups) {
+    if arguments.asks_for(EventBenchmark::Groups) {
         measured.groups = Some(groups::measure(arguments, tools).await?);
     }
-    if arguments.asks_for(Part::List) {
+    if arguments.asks_for(EventBenchmark::List) {
         measured.list = Some(list::measure(arguments, tools).await?);
     }
-    if arguments.asks_for(Part::Kafka) {
+    if arguments.asks_for(EventBenchmark::Kafka) {
         // It needs Java, nginx and a library: whoever lacks one has the rest.
         match kafka::measure(arguments, tools).await {
             Ok(kafka) => measured.kafka = Some(kafka),

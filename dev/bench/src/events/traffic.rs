@@ -23,7 +23,7 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// What one turn gave.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct Turn {
+pub(super) struct TrafficFigures {
     pub events_per_s: f64,
     pub p50_ms: f64,
     pub p99_ms: f64,
@@ -36,7 +36,7 @@ pub(super) fn send(
     batch: u64,
     pace: Pace,
     window: Duration,
-) -> Result<Turn> {
+) -> Result<TrafficFigures> {
     let mut body = Vec::new();
     let mut request = |_: u64, text: &mut Vec<u8>| {
         body.clear();
@@ -57,12 +57,12 @@ pub(super) fn send(
     // Whatever is refused is answered 202, too.
     ensure!(
         String::from_utf8_lossy(&answer.body).contains(&accepted),
-        "not all events are taken: {answer:?}"
+        "not all events are accepted: {answer:?}"
     );
     let plan = plan(server, pace, window);
     let outcome = tokio::task::block_in_place(|| weir_load::run(&plan, &mut request, &mut |_| ()))?;
     only(&outcome, 202)?;
-    Ok(Turn {
+    Ok(TrafficFigures {
         events_per_s: outcome.rate() * batch as f64,
         p50_ms: outcome.latencies.percentile_ms(50.0),
         p99_ms: outcome.latencies.percentile_ms(99.0),
@@ -89,7 +89,7 @@ pub(super) fn only(outcome: &Outcome, status: u16) -> Result<()> {
         .collect();
     ensure!(
         others.is_empty() && outcome.unanswered == 0,
-        "not all were answered {status}: {others:?}, {} not at all",
+        "not all answers were {status}: {others:?}; {} had no answer",
         outcome.unanswered
     );
     Ok(())

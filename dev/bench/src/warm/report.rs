@@ -1,7 +1,7 @@
 //! What was measured: a table for a person, JSON for a machine.
 
 use super::{Buyer, Memory, Plan, Stages, Verdicts};
-use crate::keyspace::{Keyspace, Listed};
+use crate::keyspace::{Keyspace, ListedUsers};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(super) struct Report {
     pub(super) redis_before: u64,
     pub(super) redis_after: u64,
     pub(super) keyspace: Keyspace,
-    pub(super) listed: Listed,
+    pub(super) listed: ListedUsers,
     pub(super) gateway: Stages,
     pub(super) verdicts: Verdicts,
 }
@@ -33,11 +33,11 @@ impl Report {
 
     fn checks(&self) -> [(bool, String); 3] {
         let (plan, listed, largest) = (&self.plan, &self.listed, &self.keyspace.largest);
-        let expected = Listed {
+        let expected = ListedUsers {
             reserved: plan.users.into(),
             blocked: plan.blocked.into(),
         };
-        let Listed { reserved, blocked } = listed;
+        let ListedUsers { reserved, blocked } = listed;
         [
             (
                 largest.bytes <= VALUE_BYTES_MAX,
@@ -107,7 +107,7 @@ impl Report {
         } = self.plan;
         let gateway =
             |(stage, memory): (String, Memory)| json!({ "stage": stage, "bytes": memory });
-        let verdicts = |buyer: &Buyer| (buyer.word().to_owned(), json!(self.verdicts.get(buyer)));
+        let verdicts = |buyer: &Buyer| (buyer.label().to_owned(), json!(self.verdicts.get(buyer)));
         json!({
             "users": users,
             "blocked": blocked,
@@ -188,7 +188,7 @@ impl Report {
         writeln!(to, "{:<16} {:<16} {:>7}", "buyers", "verdict", "answers")?;
         for (buyer, seen) in &self.verdicts {
             for (verdict, count) in seen {
-                writeln!(to, "  {:<14} {verdict:<16} {count:>7}", buyer.word())?;
+                writeln!(to, "  {:<14} {verdict:<16} {count:>7}", buyer.label())?;
             }
         }
         writeln!(to)

@@ -31,7 +31,7 @@ const FILES: [&str; 13] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_folder_alone_gives_limits_a_link_and_a_sale_on_each_envoy() -> Result<()> {
+async fn dist_folder_runs_limits_links_and_sales_on_each_envoy() -> Result<()> {
     let temp = tempfile::tempdir()?;
     let folder = make(&temp.path().join("dist"), Build::Fast)?;
     oci::check(&folder)?;

@@ -157,7 +157,7 @@ fn module(package: &str, target: &str, build_of: Build) -> Result<PathBuf> {
     let is_believing = contains(&std::fs::read(&built)?, BELIEVES);
     ensure!(
         is_believing != (build_of == Build::Shipped),
-        "{} is not the build that was asked for",
+        "{} is not the requested build",
         built.display()
     );
     Ok(built)
@@ -220,7 +220,7 @@ fn cargo_build(arguments: &[String], ending: &str) -> Result<PathBuf> {
         .arg("--target-dir")
         .arg(workspace::root().join("target/edge"));
     let messages = messages(build, "an edge")?;
-    built(&messages, ending).context("cargo built an edge but named no file")
+    built(&messages, ending).context("cargo built an edge but printed no file")
 }
 
 /// The last file of this ending in cargo's messages: dependencies come before what needs them.

@@ -56,7 +56,7 @@ impl Server {
         let started = Instant::now();
         while TcpStream::connect(self.address).is_err() {
             self.check()?;
-            ensure!(started.elapsed() < START_LIMIT, "nobody listens");
+            ensure!(started.elapsed() < START_LIMIT, "nothing is listening");
             std::thread::sleep(LOOK_EVERY);
         }
         Ok(())
@@ -116,7 +116,7 @@ pub fn viceroy() -> Result<PathBuf> {
     found.with_context(|| {
         let root = workspace::out_dir().join("tools/viceroy");
         format!(
-            "there is no viceroy; `{GET_VICEROY} --root {}` compiles it",
+            "viceroy is missing; `{GET_VICEROY} --root {}` compiles it",
             root.display()
         )
     })
@@ -251,7 +251,7 @@ pub fn cloudflare_at(
     let options = miniflare(&files, folder.path(), port, variables)?.to_string();
     let node = runtime.join("node_modules/.bin/node");
     if !node.exists() {
-        bail!("npm has brought no Node: {}", node.display());
+        bail!("npm did not install Node: {}", node.display());
     }
     Server::start("workerd", port, folder, move || {
         let mut command = Command::new(&node);

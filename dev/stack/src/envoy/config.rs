@@ -176,7 +176,7 @@ impl EnvoyConfig {
 
     /// The shipped file that shows this filter alone, in the same way.
     pub fn alone(filter: &str) -> Result<Self> {
-        let filter = Filter::of_envoy_name(filter).context("there is no such filter")?;
+        let filter = Filter::of_envoy_name(filter).context("unknown filter")?;
         Self::read(&format!("envoy/{}", filter.envoy_file))
     }
 
@@ -184,15 +184,15 @@ impl EnvoyConfig {
         let [tree] = <[Value; 1]>::try_from(tree::read(file)?)
             .ok()
             .with_context(|| format!("{file} is not one document"))?;
-        Ok(Self::of(tree).wasm_dir(&workspace::out_dir()))
+        Ok(Self::from_tree(tree).wasm_dir(&workspace::out_dir()))
     }
 
     /// Any YAML that is built like the shipped files.
     pub fn parse(text: &str) -> Result<Self> {
-        Ok(Self::of(tree::document(text)?))
+        Ok(Self::from_tree(tree::document(text)?))
     }
 
-    fn of(tree: Value) -> Self {
+    fn from_tree(tree: Value) -> Self {
         Self {
             tree,
             host: Host::of_run(),
@@ -266,7 +266,7 @@ impl EnvoyConfig {
         config.edit_cluster(REDIS_CLUSTER, |cluster| {
             ensure!(
                 list(cluster, tree::ENDPOINTS)?.len() == ports.len(),
-                "{REDIS_NODES} names another number of nodes"
+                "{REDIS_NODES} has a different number of nodes"
             );
             let mut addresses = ports
                 .map(|port| SocketAddr::from(([127, 0, 0, 1], port)))
@@ -508,7 +508,7 @@ impl EnvoyConfig {
         edit: impl FnOnce(&mut Value) -> Result<()>,
     ) -> Result<Self> {
         let settings = at(self.filter(name)?, SETTINGS)?;
-        let text = settings.as_str().context("its settings are no text")?;
+        let text = settings.as_str().context("its settings are not text")?;
         let mut json = serde_json::from_str(text).context("its settings are not JSON")?;
         edit(&mut json).with_context(|| format!("in the settings of {name}"))?;
         *settings = json.to_string().into();
@@ -538,7 +538,7 @@ impl EnvoyConfig {
         edit: impl FnOnce(&mut Value) -> Result<()>,
     ) -> Result<Self> {
         let clusters = list(&mut self.tree, CLUSTERS)?;
-        let cluster = tree::position(clusters, name).context("no such cluster")?;
+        let cluster = tree::position(clusters, name).context("unknown cluster")?;
         edit(&mut clusters[cluster]).with_context(|| format!("in the cluster {name}"))?;
         Ok(self)
     }

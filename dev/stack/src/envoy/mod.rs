@@ -217,7 +217,7 @@ mod tests {
 
     fn tool() -> tools::Envoy {
         let options = tools::Options::default();
-        tools::Envoy::find_or_get(&options, &mut crate::report::Silent).unwrap()
+        tools::Envoy::find_or_get(&options, &mut crate::report::SilentReporter).unwrap()
     }
 
     #[tokio::test]

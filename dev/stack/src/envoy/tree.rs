@@ -48,13 +48,13 @@ pub fn set(tree: &mut Value, pointer: &str, new: impl Into<Value>) -> Result<()>
 /// What is at `pointer`.
 pub(super) fn at<'a>(tree: &'a mut Value, pointer: &str) -> Result<&'a mut Value> {
     tree.pointer_mut(pointer)
-        .with_context(|| format!("there is no {pointer}"))
+        .with_context(|| format!("{pointer} is missing"))
 }
 
 /// The list at `pointer`.
 pub(super) fn list<'a>(tree: &'a mut Value, pointer: &str) -> Result<&'a mut Vec<Value>> {
     let found = at(tree, pointer)?.as_array_mut();
-    found.with_context(|| format!("{pointer} is no list"))
+    found.with_context(|| format!("{pointer} is not a list"))
 }
 
 /// The fields at `pointer`; an empty one for the tree itself.
@@ -69,7 +69,7 @@ pub(super) fn fields<'a>(
 /// Where in a list the element called `name` is.
 pub(super) fn position(list: &[Value], name: &str) -> Result<usize> {
     let found = list.iter().position(|element| element["name"] == name);
-    found.with_context(|| format!("nothing here is called {name}"))
+    found.with_context(|| format!("no item is named {name}"))
 }
 
 /// The one place below `tree` of which `is_it` holds.
@@ -82,7 +82,7 @@ pub(super) fn only<'a>(
     places_of(tree, &is_it, String::new(), &mut places);
     ensure!(
         places.len() == 1,
-        "there are {} of {what} where one is expected",
+        "expected one of {what}, found {}",
         places.len()
     );
     at(tree, &places[0])

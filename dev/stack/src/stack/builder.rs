@@ -19,7 +19,7 @@ pub struct Builder {
     pub(super) ports: Ports,
     pub(super) redis_url: Option<String>,
     pub(super) redis_kind: RedisKind,
-    pub(super) faults: FaultsWanted,
+    pub(super) faults: FaultPlacement,
     pub(super) key_prefix: Option<String>,
     pub(super) origin_is_release: bool,
     pub(super) kafka: Option<String>,
@@ -48,7 +48,7 @@ pub(super) struct Ports {
 
 /// Where a [`FaultProxy`](crate::fault::FaultProxy) is to stand.
 #[derive(Debug, Default)]
-pub(super) struct FaultsWanted {
+pub(super) struct FaultPlacement {
     pub(super) before_redis: bool,
     pub(super) before_origin: bool,
     pub(super) behind_origin: bool,

@@ -12,7 +12,7 @@ use crate::origin::{self, Origin, OriginOptions};
 use crate::ports;
 use crate::provider::PaymentProvider;
 use crate::redis::Access;
-use crate::report::{Reporter, Silent};
+use crate::report::{Reporter, SilentReporter};
 use crate::secrets::{CLAIM, EVENTS, ROOM, Secrets, TOKEN, random_hex};
 use crate::tools::{self, WasmToolchain};
 use crate::wasm::{self, Messages};
@@ -45,7 +45,7 @@ impl Builder {
     /// Builds what isn't up to date, then starts Redis, origin and Envoy and waits until each is ready. If one can't
     /// start, those already running are stopped.
     pub async fn start(self) -> Result<Stack> {
-        self.start_reporting(&mut Silent).await
+        self.start_reporting(&mut SilentReporter).await
     }
 
     /// Like [`Builder::start`], and says one line for each step.

@@ -41,10 +41,10 @@ fn install_with(packages: &[&str], removals: Removals) -> Result<()> {
 fn install_agreed(packages: &[&str], removals: Removals) -> Result<()> {
     let list = packages.join(" ");
     if command::on_path("apt-get").is_none() {
-        bail!("this machine has no apt-get to install {list} with");
+        bail!("cannot install {list}: this machine has no apt-get");
     }
     let Some(access) = access() else {
-        bail!("not root, and sudo asks for a password; run: sudo apt-get install {list}");
+        bail!("not root, and sudo needs a password; run: sudo apt-get install {list}");
     };
     apt(&access, &["update"]).context("apt-get update failed")?;
     let removed = removed_for(packages)?;
@@ -110,7 +110,7 @@ pub(super) fn install_stopped(packages: &[&str], removals: Removals) -> Result<(
     }
     let list = packages.join(" ");
     let Some(access) = access() else {
-        bail!("not root, and sudo asks for a password; run: sudo apt-get install {list}");
+        bail!("not root, and sudo needs a password; run: sudo apt-get install {list}");
     };
     ask(&list)?;
     as_root(&access, &["sh", "-c", FORBID])?;
@@ -148,7 +148,7 @@ fn ask(list: &str) -> Result<()> {
 /// apt's lists and files are in `dir`, too.
 pub(super) fn unpack(package: &str, dir: &Path) -> Result<()> {
     if command::on_path("apt-get").is_none() {
-        bail!("this machine has no apt-get to download {package} with");
+        bail!("cannot download {package}: this machine has no apt-get");
     }
     let apt = dir.join("apt");
     std::fs::create_dir_all(apt.join("lists/partial"))?;

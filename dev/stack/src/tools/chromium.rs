@@ -30,9 +30,7 @@ impl Chromium {
         let found = match found() {
             Some(found) => found,
             None => get(reporter).context(
-                "no chromium and chromedriver were found; install both so that they are on PATH \
-                 (Debian: apt-get install chromium chromium-driver; macOS: brew install \
-                 chromium chromedriver)",
+                "chromium or chromedriver is not on PATH: install both (Debian: apt-get install chromium chromium-driver; macOS: brew install chromium chromedriver)",
             )?,
         };
         reporter.line("chromium", &found.browser.display().to_string());
@@ -53,5 +51,7 @@ fn get(reporter: &mut dyn Reporter) -> Result<Chromium> {
         "installing Debian's chromium and chromium-driver…",
     );
     apt::install(&["chromium", "chromium-driver"])?;
-    found().context("the packages chromium and chromium-driver have no chromium and chromedriver")
+    found().context(
+        "the packages chromium and chromium-driver do not contain chromium and chromedriver",
+    )
 }

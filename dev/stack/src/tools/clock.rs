@@ -30,7 +30,7 @@ impl Clock {
     }
 
     /// A clock that is kept in `file` and stands at this time, in milliseconds since the Unix epoch.
-    pub fn standing(file: &Path, at_ms: i64) -> Result<Self> {
+    pub fn stopped(file: &Path, at_ms: i64) -> Result<Self> {
         Self::in_file(file, 0, at_ms)
     }
 
@@ -85,7 +85,7 @@ fn library() -> Result<PathBuf> {
     let mut build = Command::new("cc");
     build.args(["-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o"]);
     build.arg(&library).arg(&fresh);
-    command::succeed(&mut build, LIMIT).context("a gateway with another clock needs cc")?;
+    command::succeed(&mut build, LIMIT).context("a gateway with a different clock needs cc")?;
     std::fs::rename(&fresh, &source).context("cannot keep the source of the clock")?;
     Ok(library)
 }
@@ -98,7 +98,7 @@ mod tests {
     use std::time::{SystemTime, UNIX_EPOCH};
 
     #[test]
-    fn a_process_has_the_clock_that_it_is_given_and_that_is_set_while_it_runs() {
+    fn process_uses_given_clock_and_follows_changes_while_running() {
         let dir = tempfile::tempdir().unwrap();
         let clock = Clock::new(&dir.path().join("clock"), -100_000).unwrap();
         // One process that tells its time at each line that it reads.

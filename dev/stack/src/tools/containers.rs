@@ -40,7 +40,7 @@ impl BuildKit {
             let tools = own_dir();
             let tools = tools.display();
             find(name).with_context(|| {
-                format!("no {name} was found: neither on PATH nor in {tools}; BuildKit's and runc's releases have it")
+                format!("{name} is neither on PATH nor in {tools}: install it from the releases of BuildKit and runc")
             })
         };
         let kit = Self {
@@ -119,5 +119,6 @@ impl Builder {
 /// # Errors
 /// When it is at neither place.
 pub fn docker_compose() -> Result<PathBuf> {
-    find("docker-compose").context("no docker-compose was found; Compose's releases have it")
+    find("docker-compose")
+        .context("docker-compose is not on PATH: install it from the releases of Compose")
 }

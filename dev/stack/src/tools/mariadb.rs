@@ -22,8 +22,7 @@ impl MariaDb {
         let found = match found() {
             Some(found) => found,
             None => get(reporter).context(
-                "no mariadbd was found; install it so that it is on PATH (Debian: apt-get install \
-                 mariadb-server-core mariadb-client-core; macOS: brew install mariadb)",
+                "mariadbd is not on PATH: install it (Debian: apt-get install mariadb-server-core mariadb-client-core; macOS: brew install mariadb)",
             )?,
         };
         reporter.line("mariadb", &found.server.display().to_string());

@@ -32,11 +32,11 @@ impl Musl {
         let _lock = super::lock()?;
         ensure!(
             cfg!(target_os = "linux"),
-            "a static binary for Linux is built on Linux"
+            "a static Linux binary can only be built on Linux"
         );
         let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
         if !has_target(&target)? {
-            reporter.line("musl", &format!("adding rustc's {target} by rustup…"));
+            reporter.line("musl", &format!("adding {target} with rustup…"));
             let mut add = Command::new("rustup");
             add.args(["target", "add", &target]);
             command::succeed(&mut add, RUSTUP_LIMIT).with_context(|| {

@@ -13,8 +13,8 @@ const INSTALL_LIMIT: Duration = Duration::from_secs(600);
 
 /// What npm brings of the lock file in a folder, installed once.
 pub(crate) fn installed(name: &str, from: &str) -> Result<PathBuf> {
-    let npm =
-        command::on_path("npm").with_context(|| format!("there is no npm, which brings {name}"))?;
+    let npm = command::on_path("npm")
+        .with_context(|| format!("npm is missing, which installs {name}"))?;
     let from = workspace::root().join(from);
     let lock = std::fs::read(from.join("package-lock.json"))?;
     let folder = workspace::out_dir().join(format!("tools/{name}-{:08x}", hash(&lock)));

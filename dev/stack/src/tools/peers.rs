@@ -115,7 +115,7 @@ impl Search {
         let (name, list) = (self.name, self.packages.join(" "));
         apt::install_stopped(self.packages, removals).map_err(|error| {
             let what_to_do = match error.is::<RemovalsNeeded>() {
-                true => "to allow that, give --allow-removals, or run",
+                true => "to allow it, use --allow-removals, or run",
                 false => "on Debian, run",
             };
             let why = format!("{error:#}; {what_to_do}: sudo apt-get install {list}");

@@ -28,7 +28,7 @@ pub(super) fn environment(
     let (binaries, done) = (dir.join("bin"), dir.join("installed"));
     if !done.is_file() || !command::is_executable(&binaries.join("python")) {
         reporter.line("pip", &format!("installing {name} from PyPI…"));
-        let python = command::on_path("python3").context("no python3 was found")?;
+        let python = command::on_path("python3").context("python3 is not on PATH")?;
         let mut venv = Command::new(python);
         venv.args(["-m", "venv", "--clear"]).arg(&dir);
         command::succeed(&mut venv, INSTALL_LIMIT)?;

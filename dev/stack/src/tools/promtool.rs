@@ -31,9 +31,8 @@ impl Promtool {
         let binary = dir.join("usr/bin/promtool");
         if !command::is_executable(&binary) {
             reporter.line("promtool", "unpacking Debian's package prometheus…");
-            unpack(&dir).context(
-                "no promtool was found; install it so that it is on PATH (macOS: brew install prometheus)",
-            )?;
+            unpack(&dir)
+                .context("promtool is not on PATH: install it (macOS: brew install prometheus)")?;
         }
         Ok(Self(binary))
     }
@@ -58,10 +57,7 @@ fn unpack(dir: &Path) -> Result<()> {
         .args(["download", "prometheus"]);
     command::succeed(&mut download, LIMIT)?;
     let mut files = std::fs::read_dir(fresh.path())?;
-    let package = files
-        .next()
-        .context("apt-get has downloaded nothing")??
-        .path();
+    let package = files.next().context("apt-get downloaded nothing")??.path();
     let unpacked = fresh.path().join("unpacked");
     let mut extract = Command::new("dpkg-deb");
     extract.arg("--extract").arg(&package).arg(&unpacked);

@@ -30,9 +30,7 @@ impl Redis {
         let path = match found() {
             Some(path) => path,
             None => get(reporter).context(
-                "no redis-server or valkey-server was found; install one of them so that it is \
-                 on PATH (Debian: apt-get install redis-server; macOS: brew install redis), or \
-                 name a running one with --redis-url",
+                "redis-server or valkey-server is not on PATH: install one of them (Debian: apt-get install redis-server; macOS: brew install redis), or use a running one with --redis-url",
             )?,
         };
         let version = version(&path)?;

@@ -60,9 +60,9 @@ impl WasmToolchain {
         }
         // From here on things are slow; their outcome holds until the active compiler or
         // what was found changes.
-        let key = format!("wasm toolchain beside {}", cache::identity(&active.rustc));
-        if let Some(known) = known(&key) {
-            known.say(reporter, "found");
+        let key = format!("wasm toolchain next to {}", cache::identity(&active.rustc));
+        if let Some(known) = cached_toolchain(&key) {
+            known.report_toolchain(reporter, "found");
             return Ok(known);
         }
         if rustup_target_add(&active, reporter) && active.has_target() {
@@ -70,11 +70,11 @@ impl WasmToolchain {
         }
         let debian = debian(&active, reporter)?;
         cache::put(&key, &serde_json::to_string(&debian)?)?;
-        debian.say(reporter, "found");
+        debian.report_toolchain(reporter, "found");
         Ok(debian)
     }
 
-    fn say(&self, reporter: &mut dyn Reporter, how: &str) {
+    fn report_toolchain(&self, reporter: &mut dyn Reporter, how: &str) {
         let version = self.rustc_version.lines().next().unwrap_or_default();
         let std = match &self.source {
             Source::Sysroot => String::new(),
@@ -103,7 +103,7 @@ impl WasmToolchain {
     }
 }
 
-fn known(key: &str) -> Option<WasmToolchain> {
+fn cached_toolchain(key: &str) -> Option<WasmToolchain> {
     let toolchain: WasmToolchain = serde_json::from_str(&cache::get(key)?).ok()?;
     toolchain.still_holds().then_some(toolchain)
 }
@@ -165,7 +165,7 @@ impl Active {
             rustc: self.rustc,
             source,
         };
-        toolchain.say(reporter, how);
+        toolchain.report_toolchain(reporter, how);
         Ok(toolchain)
     }
 
@@ -282,7 +282,7 @@ fn linker(active: &Active, reporter: &mut dyn Reporter) -> Result<PathBuf> {
     apt::install(&["lld"]).context("no rust-lld and no wasm-ld to link the filters with")?;
     match command::on_path("wasm-ld") {
         Some(found) => Ok(found),
-        None => bail!("the package lld brought no wasm-ld onto PATH"),
+        None => bail!("the package lld did not install wasm-ld on PATH"),
     }
 }
 

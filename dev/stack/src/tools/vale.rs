@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::go;
-use crate::command::{self, Finished};
+use crate::command::{self, CommandOutput};
 use crate::report::Reporter;
 use crate::workspace;
 
@@ -36,7 +36,7 @@ impl Vale {
     ///
     /// # Errors
     /// When it does not start, or does not end.
-    pub fn run(&self, files: &[PathBuf]) -> Result<Finished> {
+    pub fn run(&self, files: &[PathBuf]) -> Result<CommandOutput> {
         let mut vale = Command::new(&self.0);
         vale.current_dir(workspace::root())
             .args(["--no-global", "--output", "line"])

@@ -124,7 +124,7 @@ struct Filter {
 /// What a manifest says under `[package.metadata.weir]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Declared {
+struct WeirMetadata {
     callbacks: Vec<String>,
     /// Further modules of the package, by name.
     #[serde(default)]
@@ -183,7 +183,7 @@ pub(super) fn build(
     ensure!(errors.is_empty(), "{}", errors.join("\n"));
     ensure!(
         built.len() == filters.len(),
-        "cargo ended well but left a filter out"
+        "cargo succeeded but did not build a filter"
     );
     built.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(built)
@@ -343,12 +343,12 @@ fn discover(toolchain: &WasmToolchain, root: &Path, home: &str) -> Result<Vec<Fi
     Ok(filters)
 }
 
-fn declared(folder: &Path, metadata: &serde_json::Value) -> Result<Declared> {
+fn declared(folder: &Path, metadata: &serde_json::Value) -> Result<WeirMetadata> {
     let folder = folder.display();
     let declared = metadata.get("weir").with_context(|| {
         format!(
             "{folder}/Cargo.toml has no [package.metadata.weir] callbacks = [\"proxy_on_…\"]: \
-             the callbacks that the filter uses, beside those that every filter keeps"
+             the callbacks that the filter uses, in addition to the common ones"
         )
     })?;
     serde_json::from_value(declared.clone())

@@ -29,7 +29,7 @@ mod cargo;
 pub mod prune;
 mod stamp;
 
-use crate::report::{Reporter, Silent};
+use crate::report::{Reporter, SilentReporter};
 use crate::tools::WasmToolchain;
 use crate::workspace;
 use anyhow::{Context, Result, bail};
@@ -63,7 +63,7 @@ const ATTEMPTS_MAX: u32 = 3;
 
 /// Builds whatever is not up to date and returns all filters.
 pub fn ensure_filters() -> Result<Vec<BuiltFilter>> {
-    let toolchain = WasmToolchain::find_or_get(&mut Silent)?;
+    let toolchain = WasmToolchain::find_or_get(&mut SilentReporter)?;
     build_filters(&toolchain, Messages::Keep)
 }
 
@@ -76,7 +76,7 @@ pub fn filter(name: &str) -> Result<PathBuf> {
         None => {
             let names: Vec<_> = filters.iter().map(|filter| filter.name.as_str()).collect();
             bail!(
-                "there is no filter {name:?}; there are {}",
+                "unknown filter {name:?}; the filters are {}",
                 names.join(", ")
             )
         }
@@ -111,10 +111,10 @@ pub fn build_peers(toolchain: &WasmToolchain, messages: Messages) -> Result<Vec<
 
 /// The path of an example's module, built first. `name` is that of its folder in `docs/examples`.
 pub fn example(name: &str) -> Result<PathBuf> {
-    let toolchain = WasmToolchain::find_or_get(&mut Silent)?;
+    let toolchain = WasmToolchain::find_or_get(&mut SilentReporter)?;
     let examples = build_folder(&toolchain, cargo::EXAMPLES, "examples", Messages::Keep)?;
     let example = examples.into_iter().find(|example| example.name == name);
-    let example = example.with_context(|| format!("there is no example {name:?}"))?;
+    let example = example.with_context(|| format!("unknown example {name:?}"))?;
     Ok(example.path)
 }
 

@@ -55,7 +55,7 @@ fn check_callback(module: &Module, name: &str) -> Result<()> {
         .collect();
     ensure!(
         all.contains(&name),
-        "{name:?} is not a callback that the module exports; those are {}",
+        "{name:?} is not an exported callback; the module exports {}",
         all.join(", ")
     );
     Ok(())

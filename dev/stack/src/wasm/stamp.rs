@@ -27,11 +27,11 @@ const OWN_SOURCES: [&str; 4] = [
 #[derive(Debug, Serialize, Deserialize)]
 struct Stamp {
     fingerprint: String,
-    filters: Vec<Stamped>,
+    filters: Vec<ModuleStamp>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Stamped {
+struct ModuleStamp {
     name: String,
     sha256: String,
     size_raw: u64,
@@ -104,7 +104,7 @@ pub(super) fn up_to_date(out: &Path, fingerprint: &str) -> Option<Vec<BuiltFilte
     if stamp.fingerprint != fingerprint {
         return None;
     }
-    let built = |stamped: Stamped| {
+    let built = |stamped: ModuleStamp| {
         let path = out.join(format!("{}.wasm", stamped.name));
         let same = sha256_of(&path).is_ok_and(|actual| actual == stamped.sha256);
         same.then_some(BuiltFilter {
@@ -128,8 +128,8 @@ pub(super) fn remove(out: &Path) -> Result<()> {
 }
 
 pub(super) fn write(out: &Path, fingerprint: &str, filters: &[BuiltFilter]) -> Result<()> {
-    let stamped = |filter: &BuiltFilter| -> Result<Stamped> {
-        Ok(Stamped {
+    let stamped = |filter: &BuiltFilter| -> Result<ModuleStamp> {
+        Ok(ModuleStamp {
             name: filter.name.clone(),
             sha256: sha256_of(&filter.path)?,
             size_raw: filter.size_raw,
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_just_built_is_up_to_date_and_other_crates_do_not_matter() {
+    fn fresh_build_is_up_to_date_and_other_crates_are_ignored() {
         let built = Built::new();
         assert!(built.is_up_to_date());
         built.write("dev/stack/src/lib.rs", "// changed");

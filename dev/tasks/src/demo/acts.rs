@@ -6,8 +6,8 @@
 )]
 
 use super::cast::Person;
-use super::client::{Ask, Line};
-use super::crowd::Act;
+use super::client::{DemoRequest, Line};
+use super::crowd::CrowdAction;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -24,7 +24,7 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    pub(super) fn of(sale: &str) -> Arc<Self> {
+    pub(super) fn for_sale(sale: &str) -> Arc<Self> {
         Arc::new(Self {
             reservations: format!("/sales/{sale}/reservations"),
             checkout: format!("/sales/{sale}/checkout"),
@@ -36,12 +36,12 @@ impl Paths {
 /// Reserving, for those of this name; whether it was noted.
 pub(super) struct Reserve(pub(super) Arc<Paths>);
 
-impl Act for Reserve {
+impl CrowdAction for Reserve {
     type Who = String;
     type Outcome = bool;
 
     async fn play(&self, line: &mut Line, name: String) -> bool {
-        let ask = Ask {
+        let ask = DemoRequest {
             path: &self.0.reservations,
             user: &name,
             token: None,
@@ -57,7 +57,7 @@ impl Act for Reserve {
 /// Buying before the start.
 pub(super) struct TryEarly(pub(super) Arc<Paths>);
 
-impl Act for TryEarly {
+impl CrowdAction for TryEarly {
     type Who = String;
     type Outcome = ();
 
@@ -69,7 +69,7 @@ impl Act for TryEarly {
 /// Fetching a token; returns the person with it, and when it counts.
 pub(super) struct CheckOut(pub(super) Arc<Paths>);
 
-impl Act for CheckOut {
+impl CrowdAction for CheckOut {
     type Who = Person;
     type Outcome = (Person, Instant);
 
@@ -90,8 +90,8 @@ pub(super) fn minted(answer: &Response) -> Option<(String, Instant)> {
     Some((body["token"].as_str()?.to_owned(), usable))
 }
 
-pub(super) fn check_out<'a>(paths: &'a Paths, user: &'a str) -> Ask<'a> {
-    Ask {
+pub(super) fn check_out<'a>(paths: &'a Paths, user: &'a str) -> DemoRequest<'a> {
+    DemoRequest {
         path: &paths.checkout,
         user,
         token: None,
@@ -100,8 +100,12 @@ pub(super) fn check_out<'a>(paths: &'a Paths, user: &'a str) -> Ask<'a> {
     }
 }
 
-pub(super) fn order<'a>(paths: &'a Paths, user: &'a str, token: Option<&'a str>) -> Ask<'a> {
-    Ask {
+pub(super) fn order<'a>(
+    paths: &'a Paths,
+    user: &'a str,
+    token: Option<&'a str>,
+) -> DemoRequest<'a> {
+    DemoRequest {
         path: &paths.orders,
         user,
         token,
@@ -112,7 +116,7 @@ pub(super) fn order<'a>(paths: &'a Paths, user: &'a str, token: Option<&'a str>)
 
 /// How a try to buy ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum PurchaseOutcome {
     /// There is a paid order.
     Paid,
     /// There is an order that will not be paid.
@@ -128,18 +132,18 @@ pub(super) enum Fate {
 /// Buying, and paying at once: the hold is short.
 pub(super) struct Buy(pub(super) Arc<Paths>);
 
-impl Act for Buy {
+impl CrowdAction for Buy {
     type Who = Person;
-    type Outcome = (Person, Fate);
+    type Outcome = (Person, PurchaseOutcome);
 
-    async fn play(&self, line: &mut Line, mut who: Person) -> (Person, Fate) {
+    async fn play(&self, line: &mut Line, mut who: Person) -> (Person, PurchaseOutcome) {
         let ask = order(&self.0, &who.name, who.token.as_deref());
         let Some(answer) = line.ask(&ask).await else {
-            return (who, Fate::Lost);
+            return (who, PurchaseOutcome::Lost);
         };
         let outcome = match ordered(&answer) {
             // Once only: whoever comes again does not forget again.
-            Some(_) if std::mem::take(&mut who.forgets) => Fate::Unpaid,
+            Some(_) if std::mem::take(&mut who.forgets) => PurchaseOutcome::Unpaid,
             Some(order) => pay(line, &who.name, &order).await,
             None => unsold(&answer),
         };
@@ -149,24 +153,24 @@ impl Act for Buy {
 
 /// The order that an answer names: a new one, or the one that the person has already.
 fn ordered(answer: &Response) -> Option<String> {
-    let has_order = answer.status < 300 || verdict(answer) == Verdict::CapReached.word();
+    let has_order = answer.status < 300 || verdict(answer) == Verdict::CapReached.label();
     let body = has_order.then(|| answer.json().ok()).flatten()?;
     body["order"].as_str().map(str::to_owned)
 }
 
-fn unsold(answer: &Response) -> Fate {
+fn unsold(answer: &Response) -> PurchaseOutcome {
     let verdict = Verdict::ALL
         .iter()
-        .find(|known| known.word() == verdict(answer));
+        .find(|known| known.label() == verdict(answer));
     match verdict {
-        Some(Verdict::SoldOut | Verdict::AllReserved) => Fate::SoldOut,
-        Some(Verdict::Blocked | Verdict::NotReserved) => Fate::Refused,
-        _ => Fate::Lost,
+        Some(Verdict::SoldOut | Verdict::AllReserved) => PurchaseOutcome::SoldOut,
+        Some(Verdict::Blocked | Verdict::NotReserved) => PurchaseOutcome::Refused,
+        _ => PurchaseOutcome::Lost,
     }
 }
 
-async fn pay(line: &mut Line, user: &str, order: &str) -> Fate {
-    let ask = Ask {
+async fn pay(line: &mut Line, user: &str, order: &str) -> PurchaseOutcome {
+    let ask = DemoRequest {
         path: &format!("/orders/{order}/pay"),
         user,
         token: None,
@@ -180,13 +184,13 @@ async fn pay(line: &mut Line, user: &str, order: &str) -> Fate {
     });
     let Some(pay_url) = pay_url else {
         // Too late, or not known: then it expires, unless it is paid after all.
-        return Fate::Unpaid;
+        return PurchaseOutcome::Unpaid;
     };
     // At the provider, which tells the shop.
     let told = http::send(Method::POST, &pay_url, &[], "").await;
     let told = told.ok().and_then(|answer| answer.json().ok());
     match told.as_ref().and_then(|body| body["state"].as_str()) {
-        Some("paid") => Fate::Paid,
-        _ => Fate::Unpaid,
+        Some("paid") => PurchaseOutcome::Paid,
+        _ => PurchaseOutcome::Unpaid,
     }
 }

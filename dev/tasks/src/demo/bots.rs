@@ -1,9 +1,9 @@
 //! What bots do: all they can to be faster than people.
 
 use super::acts::{self, Paths};
-use super::cast::{Bot, Trick};
+use super::cast::{Bot, BotTactic};
 use super::client::Line;
-use super::crowd::Act;
+use super::crowd::CrowdAction;
 use anyhow::{Context, Result};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -45,40 +45,40 @@ impl Forge {
 }
 
 /// While people are at the checkout: nothing is sold yet, so bots would have all of it.
-pub(super) struct Pester {
+pub(super) struct CheckoutBots {
     pub(super) paths: Arc<Paths>,
     pub(super) forge: Arc<Forge>,
 }
 
-impl Act for Pester {
+impl CrowdAction for CheckoutBots {
     type Who = Bot;
     type Outcome = Bot;
 
     async fn play(&self, line: &mut Line, mut bot: Bot) -> Bot {
         match bot.trick {
-            Trick::NoToken => self.order(line, &bot.name, None).await,
-            Trick::Forged => {
+            BotTactic::NoToken => self.order(line, &bot.name, None).await,
+            BotTactic::Forged => {
                 let token = self.forge.token(&bot.name);
                 self.order(line, &bot.name, token.as_deref()).await;
             }
-            Trick::TooYoung => self.hurry(line, &bot.name).await,
-            Trick::Flood if bot.token.is_none() => {
+            BotTactic::TooYoung => self.buy_early(line, &bot.name).await,
+            BotTactic::Flood if bot.token.is_none() => {
                 bot.token = self.flood_checkout(line, &bot).await
             }
-            Trick::Flood => self.flood(line, &bot).await,
+            BotTactic::Flood => self.flood(line, &bot).await,
         }
         bot
     }
 }
 
-impl Pester {
+impl CheckoutBots {
     async fn order(&self, line: &mut Line, user: &str, token: Option<&str>) {
         for _ in 0..TRIES {
             line.ask_once(&acts::order(&self.paths, user, token)).await;
         }
     }
 
-    async fn hurry(&self, line: &mut Line, user: &str) {
+    async fn buy_early(&self, line: &mut Line, user: &str) {
         let Some(token) = self.check_out(line, user).await else {
             return;
         };

@@ -52,7 +52,7 @@ pub(super) struct Shares {
 impl Shares {
     /// The shares of `people` before `stock` units. As long as there are as many people as units, as
     /// many may buy: whoever may not is one of those beyond.
-    pub(super) fn of(people: u32, stock: u32) -> Self {
+    pub(super) fn for_people(people: u32, stock: u32) -> Self {
         let beyond = people.saturating_sub(stock);
         let few = (people / STRANGERS_ONE_IN).min(beyond / 2);
         let reserving_max = RESERVING_MAX.max(stock.saturating_mul(2));
@@ -103,7 +103,7 @@ pub(super) struct Person {
 
 /// How a bot tries to be faster than people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trick {
+pub(super) enum BotTactic {
     /// It buys without a token.
     NoToken,
     /// It makes a token of its own.
@@ -114,10 +114,10 @@ pub(super) enum Trick {
     Flood,
 }
 
-impl Trick {
+impl BotTactic {
     pub(super) const ALL: [Self; 4] = [Self::NoToken, Self::Forged, Self::TooYoung, Self::Flood];
 
-    const fn word(self) -> &'static str {
+    const fn label(self) -> &'static str {
         match self {
             Self::NoToken => "no-token",
             Self::Forged => "forger",
@@ -132,7 +132,7 @@ impl Trick {
 pub(super) struct Bot {
     /// What the gateway knows it by: `bot-…`.
     pub(super) name: String,
-    pub(super) trick: Trick,
+    pub(super) trick: BotTactic,
     /// The order token, if it has waited for one.
     pub(super) token: Option<String>,
 }
@@ -166,8 +166,8 @@ fn person(shares: &Shares, number: u32) -> Person {
 /// All bots, kind by kind in turn.
 pub(super) fn bots(shares: &Shares) -> Vec<Bot> {
     let of = |number: u32| {
-        Trick::ALL.map(|trick| Bot {
-            name: format!("bot-{}-{number}", trick.word()),
+        BotTactic::ALL.map(|trick| Bot {
+            name: format!("bot-{}-{number}", trick.label()),
             trick,
             token: None,
         })
@@ -200,7 +200,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn as_many_may_buy_as_there_are_units_if_there_are_as_many_people() {
+    fn buyers_match_units_if_there_are_enough_people() {
         let sales = [
             (20_000, 500),
             (520, 500),
@@ -210,25 +210,25 @@ mod tests {
             (1, 1),
         ];
         for (people, stock) in sales {
-            let shares = Shares::of(people, stock);
+            let shares = Shares::for_people(people, stock);
             assert!(shares.eligible() >= stock, "{shares:?}");
         }
-        assert_eq!(Shares::of(300, 500).eligible(), 300);
+        assert_eq!(Shares::for_people(300, 500).eligible(), 300);
     }
 
     #[test]
     fn a_big_sale_has_everybody_in_it() {
-        let shares = Shares::of(20_000, 500);
+        let shares = Shares::for_people(20_000, 500);
         assert_eq!((shares.strangers, shares.scalpers), (16_000, 160));
         assert_eq!(shares.forgetful, 3_840 / 8);
         assert_eq!((shares.early, shares.bots), (200, 20));
-        let small = Shares::of(520, 500);
+        let small = Shares::for_people(520, 500);
         assert_eq!((small.strangers, small.scalpers, small.bots), (10, 5, 2));
     }
 
     #[test]
-    fn the_people_are_as_many_of_each_kind_as_the_shares_say_and_have_names_of_their_own() {
-        let shares = Shares::of(2_000, 50);
+    fn cast_has_the_shares_of_each_kind_and_unique_names() {
+        let shares = Shares::for_people(2_000, 50);
         let people = people(&shares, 7);
         let count = |is: fn(&Person) -> bool| people.iter().filter(|who| is(who)).count() as u32;
         assert_eq!(count(|who| who.role == Role::Scalper), shares.scalpers);

@@ -19,7 +19,7 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(5);
 
 /// What somebody asks: always a POST without a body.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ask<'a> {
+pub(super) struct DemoRequest<'a> {
     pub(super) path: &'a str,
     pub(super) user: &'a str,
     pub(super) token: Option<&'a str>,
@@ -31,14 +31,14 @@ pub(super) struct Ask<'a> {
 
 /// Where requests come in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Door {
+pub(super) struct Endpoint {
     /// Its host and port.
     pub(super) authority: Arc<str>,
     /// Whether an edge is there, or a gateway.
     pub(super) is_edge: bool,
 }
 
-impl Door {
+impl Endpoint {
     /// A gateway's, by its URL.
     pub(super) fn gateway(url: &str) -> Self {
         Self {
@@ -71,7 +71,7 @@ const CLIENT_HEADER: &str = "cf-connecting-ip";
 
 /// A connection to a door that is opened when it is needed.
 pub(super) struct Line {
-    door: Door,
+    endpoint: Endpoint,
     /// Where its people are, if they go to an edge.
     address: String,
     connection: Option<Connection>,
@@ -80,9 +80,9 @@ pub(super) struct Line {
 
 impl Line {
     /// The line of this number.
-    pub(super) fn new(number: u32, door: Door) -> Result<Self> {
+    pub(super) fn new(number: u32, endpoint: Endpoint) -> Result<Self> {
         Ok(Self {
-            door,
+            endpoint,
             address: Ipv4Addr::from_bits(NETWORK + number).to_string(),
             connection: None,
             seen: Tally::empty()?,
@@ -91,7 +91,7 @@ impl Line {
 
     /// As a person asks: again after a broken connection, and as long as the answer says to come
     /// back. `None` after ten tries.
-    pub(super) async fn ask(&mut self, ask: &Ask<'_>) -> Option<Response> {
+    pub(super) async fn ask(&mut self, ask: &DemoRequest<'_>) -> Option<Response> {
         for _ in 0..TRIES_MAX {
             let wait = match self.ask_once(ask).await {
                 Some(answer) if matches!(answer.status, 429 | 503) => retry_after(&answer),
@@ -105,13 +105,13 @@ impl Line {
     }
 
     /// As a bot asks; `None` if the connection broke.
-    pub(super) async fn ask_once(&mut self, ask: &Ask<'_>) -> Option<Response> {
+    pub(super) async fn ask_once(&mut self, ask: &DemoRequest<'_>) -> Option<Response> {
         self.seen.requests += 1;
         let started = Instant::now();
         match tokio::time::timeout(EXCHANGE_LIMIT, self.send(ask)).await {
             Ok(Ok(answer)) => {
                 self.seen.count(&answer, ask.good, started.elapsed());
-                if self.door.is_edge {
+                if self.endpoint.is_edge {
                     let is_own = answer.header("server") != Some(BY_ENVOY);
                     self.seen.at_edge.count(is_own, &answer);
                 }
@@ -125,13 +125,13 @@ impl Line {
         }
     }
 
-    async fn send(&mut self, ask: &Ask<'_>) -> Result<Response> {
+    async fn send(&mut self, ask: &DemoRequest<'_>) -> Result<Response> {
         let mut connection = match self.connection.take() {
             Some(connection) if !connection.is_closed() => connection,
-            _ => Connection::open(&self.door.authority).await?,
+            _ => Connection::open(&self.endpoint.authority).await?,
         };
         let mut headers = vec![("x-user-id", ask.user)];
-        if self.door.is_edge {
+        if self.endpoint.is_edge {
             headers.push((CLIENT_HEADER, &self.address));
         }
         headers.extend(

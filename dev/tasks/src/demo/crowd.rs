@@ -1,6 +1,6 @@
 //! Many at once: a crowd shares some connections, each of which serves one after another.
 
-use super::client::{Door, Line};
+use super::client::{Endpoint, Line};
 use super::tally::Tally;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -10,7 +10,7 @@ use std::vec::IntoIter;
 use tokio::task::JoinSet;
 
 /// What each of a crowd does.
-pub(super) trait Act: Send + Sync + 'static {
+pub(super) trait CrowdAction: Send + Sync + 'static {
     /// Who does it.
     type Who: Send + 'static;
     /// The outcome of them.
@@ -23,7 +23,7 @@ pub(super) trait Act: Send + Sync + 'static {
 #[derive(Debug, Clone)]
 pub(super) struct Crowd {
     /// Its connections go to these in turn.
-    pub(super) doors: Arc<[Door]>,
+    pub(super) endpoints: Arc<[Endpoint]>,
     /// How many connections are shared.
     pub(super) connections: u32,
     /// What the progress bar says; none without.
@@ -31,7 +31,7 @@ pub(super) struct Crowd {
 }
 
 /// What all connections share.
-struct Stage<A: Act> {
+struct Stage<A: CrowdAction> {
     act: A,
     waiting: Mutex<IntoIter<A::Who>>,
     bar: ProgressBar,
@@ -40,13 +40,13 @@ struct Stage<A: Act> {
 impl Crowd {
     /// Lets all of `who` play `act`; returns what became of each, in the order in which they were
     /// done, and what they saw.
-    pub(super) async fn play<A: Act>(
+    pub(super) async fn play<A: CrowdAction>(
         &self,
         act: A,
         who: Vec<A::Who>,
     ) -> Result<(Vec<A::Outcome>, Tally)> {
         let lines = who.len().min(self.connections as usize);
-        let doors = self.doors.iter().cycle().cloned();
+        let endpoints = self.endpoints.iter().cycle().cloned();
         let mut outcomes = Vec::with_capacity(who.len());
         let stage = Arc::new(Stage {
             act,
@@ -54,8 +54,8 @@ impl Crowd {
             waiting: Mutex::new(who.into_iter()),
         });
         let mut playing = JoinSet::new();
-        for (number, door) in (0..).zip(doors).take(lines) {
-            playing.spawn(serve(stage.clone(), Line::new(number, door)?));
+        for (number, endpoint) in (0..).zip(endpoints).take(lines) {
+            playing.spawn(serve(stage.clone(), Line::new(number, endpoint)?));
         }
         let mut seen = Tally::empty()?;
         while let Some(line) = playing.join_next().await {
@@ -81,7 +81,7 @@ impl Crowd {
     }
 }
 
-async fn serve<A: Act>(stage: Arc<Stage<A>>, mut line: Line) -> (Vec<A::Outcome>, Tally) {
+async fn serve<A: CrowdAction>(stage: Arc<Stage<A>>, mut line: Line) -> (Vec<A::Outcome>, Tally) {
     let mut outcomes = Vec::new();
     while let Some(who) = stage.next() {
         outcomes.push(stage.act.play(&mut line, who).await);
@@ -90,7 +90,7 @@ async fn serve<A: Act>(stage: Arc<Stage<A>>, mut line: Line) -> (Vec<A::Outcome>
     (outcomes, line.seen)
 }
 
-impl<A: Act> Stage<A> {
+impl<A: CrowdAction> Stage<A> {
     fn next(&self) -> Option<A::Who> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.next()
@@ -99,20 +99,20 @@ impl<A: Act> Stage<A> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::client::Ask;
+    use super::super::client::DemoRequest;
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 
     struct Knock;
 
-    impl Act for Knock {
+    impl CrowdAction for Knock {
         type Who = u32;
         type Outcome = Option<u16>;
 
         async fn play(&self, line: &mut Line, who: u32) -> Option<u16> {
             let user = format!("user-{who}");
-            let ask = Ask {
+            let ask = DemoRequest {
                 path: "/",
                 user: &user,
                 token: None,
@@ -141,10 +141,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_crowd_retries_after_503_and_broken_connections_and_all_is_counted() {
+    async fn crowd_retries_and_counts_503s_and_broken_connections() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let crowd = Crowd {
-            doors: [Door::gateway(&listener.local_addr().unwrap().to_string())].into(),
+            endpoints: [Endpoint::gateway(
+                &listener.local_addr().unwrap().to_string(),
+            )]
+            .into(),
             connections: 2,
             label: None,
         };

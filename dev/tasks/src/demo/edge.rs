@@ -1,16 +1,16 @@
 //! `cargo xtask demo edge`: the sale with half of its buyers at an edge.
 
-use super::client::Door;
-use super::play::Play;
+use super::client::Endpoint;
+use super::play::SalePlay;
 use super::report::Report;
-use super::{SaleArguments, cast, code, first_death, new_name, sell, tell};
-use crate::up::{self, Stop, Unnamed};
+use super::{SaleArguments, cast, code, first_death, new_name, print_report, sell};
+use crate::up::{self, Stop, UnnamedPorts};
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::sync::Mutex;
 use weir_stack::edge::{self, Build};
-use weir_stack::report::{Doing, Reporter};
+use weir_stack::report::{ProgressReporter, Reporter};
 use weir_stack::tools::Options;
 use weir_stack::{Builder, Stack};
 
@@ -19,7 +19,7 @@ const EDGE_PORT: u16 = 10_004;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
-    /// People, each of whom wants one unit; some may not buy, and bots come beside them
+    /// Number of people who each want one unit; some are blocked, and bots are added
     #[arg(long, default_value_t = 6_000, value_parser = clap::value_parser!(u32).range(1..))]
     users: u32,
 
@@ -27,31 +27,31 @@ pub struct Arguments {
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     stock: u32,
 
-    /// Parts of the stock, an object each
+    /// Number of stock shards, one edge object each
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=i64::from(weir_sale::sale::SHARDS_MAX)))]
     shards: u32,
 
-    /// HTTP connections that people share, half of them to the edge; bots have some of their own
+    /// HTTP connections shared by all people, half of them to the edge; bots have their own
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     connections: u32,
 
-    /// Chooses the order in which people come
+    /// Seed for the order in which people arrive
     #[arg(long, default_value_t = super::SEED)]
     seed: u64,
 
-    /// Write what was counted to this file, as JSON
+    /// Also write the counts to this file, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
-    /// The port of the edge [default: 10004]
+    /// Port of the edge [default: 10004]
     #[arg(long, value_name = "PORT")]
     edge_port: Option<u16>,
 
-    /// Leave the stock in Redis: the edge sends buyers on to the gateway instead of selling from its objects
+    /// Keep the stock in Redis: the edge forwards buyers to the gateway instead of selling from its objects
     #[arg(long)]
     stock_in_redis: bool,
 
-    /// Stop everything afterwards; ports that are not named are free ones
+    /// Stop everything afterwards; unset ports are chosen freely
     #[arg(long)]
     once: bool,
 
@@ -60,7 +60,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    fn wanted(&self) -> SaleArguments {
+    fn sale_arguments(&self) -> SaleArguments {
         SaleArguments {
             users: self.users,
             stock: self.stock,
@@ -75,8 +75,8 @@ impl Arguments {
 /// Holds the sale and checks its books.
 pub(super) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
     let unnamed = match arguments.once {
-        true => Unnamed::Free,
-        false => Unnamed::Default,
+        true => UnnamedPorts::Free,
+        false => UnnamedPorts::Default,
     };
     let port = super::port(arguments.edge_port, EDGE_PORT, "--edge-port", unnamed)?;
     let builder = up::prepare(&arguments.up, tools, unnamed)?
@@ -88,7 +88,7 @@ pub(super) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
         false => builder.stock_in_objects(port),
     };
     get_edge()?;
-    let wanted = arguments.wanted();
+    let wanted = arguments.sale_arguments();
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         let mut stop = Stop::new()?;
@@ -96,12 +96,12 @@ pub(super) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
             done = hold(&wanted, builder, port) => done?,
             () = stop.asked() => return Ok(ExitCode::FAILURE),
         };
-        tell(&report, arguments.report.as_deref())?;
+        print_report(&report, arguments.report.as_deref())?;
         if !arguments.once {
             let edge = stack.worker.as_ref().map(|worker| worker.address);
-            let edge = edge.context("the edge is gone")?;
+            let edge = edge.context("the edge has stopped")?;
             println!("{}", up::describe(&stack, "another"));
-            println!("The edge is at http://{edge}: it takes the same requests as the gateway.");
+            println!("The edge is at http://{edge} and accepts the same requests as the gateway.");
             up::stay_up(&mut stack, &mut stop).await?;
         }
         Ok(code(&report))
@@ -110,7 +110,7 @@ pub(super) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
 
 /// The edge and its runtime, before anything runs: that can take minutes.
 fn get_edge() -> Result<()> {
-    Doing.line("edge", "workerd, by npm, and the Worker…");
+    ProgressReporter.line("edge", "workerd, with npm, and the Worker…");
     edge::workerd()?;
     edge::worker(Build::Shipped)?;
     Ok(())
@@ -119,15 +119,15 @@ fn get_edge() -> Result<()> {
 /// Starts the stack with its edge, holds the sale, and reads the books.
 async fn hold(wanted: &SaleArguments, builder: Builder, port: u16) -> Result<(Stack, Report)> {
     let mut stack = up::start(builder).await?;
-    let gateway = Door::gateway(&stack.gateway_url());
+    let gateway = Endpoint::gateway(&stack.gateway_url());
     let edge = match &stack.worker {
         Some(worker) => format!("http://{}", worker.address),
         None => stack.start_worker(port).await?,
     };
-    let doors = vec![gateway, Door::edge(&edge)];
+    let endpoints = vec![gateway, Endpoint::edge(&edge)];
     let (stack, sale) = (Mutex::new(stack), new_name()?);
     let report = tokio::select! {
-        report = play(wanted, &stack, &sale, doors) => report?,
+        report = play(wanted, &stack, &sale, endpoints) => report?,
         died = first_death(&stack) => return Err(died),
     };
     Ok((stack.into_inner(), report))
@@ -137,10 +137,10 @@ async fn play(
     wanted: &SaleArguments,
     stack: &Mutex<Stack>,
     sale: &str,
-    doors: Vec<Door>,
+    endpoints: Vec<Endpoint>,
 ) -> Result<Report> {
     let is_in_objects = stack.lock().await.shard_proxy.is_some();
-    let mut play = Play::new(stack, sale, wanted, doors).await?;
+    let mut play = SalePlay::new(stack, sale, wanted, endpoints).await?;
     play.teller
         .tell("edge", "every second connection goes through workerd");
     if is_in_objects {

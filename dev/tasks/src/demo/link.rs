@@ -6,7 +6,7 @@
 )]
 
 use super::qr;
-use super::teller::Teller;
+use super::teller::StoryPrinter;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -83,7 +83,11 @@ pub(super) fn domains(port: u16) -> String {
 }
 
 /// Shows all of it, step by step, with a gateway for links on `port`.
-pub(super) async fn play(stack: &Mutex<Stack>, port: u16, teller: &mut Teller) -> Result<LinkShow> {
+pub(super) async fn play(
+    stack: &Mutex<Stack>,
+    port: u16,
+    teller: &mut StoryPrinter,
+) -> Result<LinkShow> {
     let gateway = stack.lock().await.start_link_gateway(port).await?;
     let link = make(&*stack.lock().await).await?;
     let text = |name: &str| -> Result<String> {
@@ -93,18 +97,18 @@ pub(super) async fn play(stack: &Mutex<Stack>, port: u16, teller: &mut Teller) -
             .to_owned())
     };
     let (url, code) = (text("url")?, text("code")?);
-    teller.tell("short link", format!("{url} made; it leads to {TARGET}"));
+    teller.tell("short link", format!("{url} created for {TARGET}"));
     for line in qr::lines(&url, teller.has_colours())? {
         println!("{line}");
     }
     let (redirected, took) = click(&gateway, &url).await?;
     let rate = redirected as f64 / took.as_secs_f64().max(f64::EPSILON);
-    let text = format!("{redirected} by {PEOPLE} people through Envoy, {rate:.0} a second");
+    let text = format!("{redirected} by {PEOPLE} people through Envoy, {rate:.0}/s");
     teller.tell("clicks", text);
     let stats = settled(stack, &code).await?;
     teller.tell(
         "statistics",
-        format!("the origin has counted {}", stats["clicks"]),
+        format!("the origin counted {}", stats["clicks"]),
     );
     Ok(LinkShow {
         url,
@@ -124,7 +128,7 @@ async fn make(stack: &Stack) -> Result<Value> {
 async fn click(gateway: &str, url: &str) -> Result<(u64, Duration)> {
     let (_, rest) = url.split_once("://").context("the link has no scheme")?;
     let (host, path) = rest.split_once('/').context("the link has no path")?;
-    let way = Arc::new(Way {
+    let way = Arc::new(LinkAddress {
         authority: gateway.trim_start_matches("http://").to_owned(),
         host: host.to_owned(),
         path: format!("/{path}"),
@@ -148,13 +152,13 @@ async fn click(gateway: &str, url: &str) -> Result<(u64, Duration)> {
 }
 
 /// How people get to the link.
-struct Way {
+struct LinkAddress {
     authority: String,
     host: String,
     path: String,
 }
 
-impl Way {
+impl LinkAddress {
     /// One person, on one connection from an address of its own.
     async fn click(&self, person: u32) -> Result<u64> {
         let (agent, language, referrer) = KINDS[person as usize % KINDS.len()];

@@ -5,7 +5,6 @@
 //! with a short link.
 
 mod acts;
-mod books;
 mod bots;
 mod cast;
 mod client;
@@ -20,21 +19,22 @@ mod qr;
 mod report;
 mod room;
 mod sql;
+mod stock_balance;
 mod tally;
 mod teller;
 mod views;
 mod visitor;
 
-use crate::up::{self, Stop, Unnamed};
+use crate::up::{self, Stop, UnnamedPorts};
 use anyhow::{Context, Result};
-use books::Books;
 use cast::Shares;
-use client::Door;
-use play::Play;
+use client::Endpoint;
+use play::SalePlay;
 use report::Report;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use stock_balance::StockBalance;
 use tokio::sync::Mutex;
 use weir_stack::tools::Options;
 use weir_stack::{Builder, Stack, ports};
@@ -53,20 +53,20 @@ const WATCH: Duration = Duration::from_millis(100);
 
 /// What `cargo xtask demo` shows.
 #[derive(Debug, Clone, clap::Subcommand)]
-pub enum Other {
-    /// Import a catalogue of parts and vehicles, and ask which fit which
+pub enum OtherDemo {
+    /// Import a catalogue of parts and vehicles, and query which parts fit
     ///
-    /// Makes a catalogue of which everything can be computed, imports it into SQL, lets the origin write Redis, asks through
-    /// Envoy, and compares every answer. Exit code 0 only if all are right; the last line says how many. Stays up afterwards
-    /// unless --once.
+    /// Generates a catalogue with computable answers and imports it into SQL; the origin writes it to Redis. Sends queries
+    /// through Envoy and checks every answer. Exit code 0 only if all are correct; the last line has the count. Keeps
+    /// running afterwards unless --once.
     Fitment(fitment::Arguments),
 
-    /// Hold the sale with half of the buyers at an edge: workerd and Envoy at once, one stock
+    /// Run the sale with half of the buyers at an edge: workerd and Envoy share one stock
     ///
-    /// Every second connection goes to the edge for Cloudflare, which runs in workerd as it does there. It refuses by itself
-    /// Every second connection goes to the edge for Cloudflare, which runs in workerd as it does there. The stock is in its objects:
-    /// it sells by itself, and gateway and origin reach the stock through the origin's shard-proxy. Checks what the demo checks, and
-    /// that buyers got units through both. With --stock-in-redis the edge sends buyers on to the gateway. Exit code 0 only if all hold. Stays up afterwards unless --once.
+    /// Every second connection goes to the Cloudflare edge, which runs in workerd. Its objects hold the stock: the edge sells
+    /// from them directly, and gateway and origin reach them through the origin's shard-proxy. Runs the checks of the demo,
+    /// and checks that buyers got units through both. With --stock-in-redis the edge forwards buyers to the gateway. Exit
+    /// code 0 only if all checks pass. Keeps running afterwards unless --once.
     Edge(edge::Arguments),
 }
 
@@ -78,9 +78,9 @@ pub enum Other {
 )]
 pub struct Arguments {
     #[command(subcommand)]
-    other: Option<Other>,
+    other: Option<OtherDemo>,
 
-    /// People, each of whom wants one unit; some may not buy, and bots come beside them
+    /// Number of people who each want one unit; some are blocked, and bots are added
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     users: u32,
 
@@ -88,31 +88,31 @@ pub struct Arguments {
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     stock: u32,
 
-    /// Parts of the stock in Redis
+    /// Number of stock shards in Redis
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=i64::from(weir_sale::sale::SHARDS_MAX)))]
     shards: u32,
 
-    /// HTTP connections that people share; bots have some of their own
+    /// HTTP connections shared by all people; bots have their own
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
 
-    /// Chooses the order in which people come
+    /// Seed for the order in which people arrive
     #[arg(long, default_value_t = SEED)]
     seed: u64,
 
-    /// Write what was counted to this file, as JSON
+    /// Also write the counts to this file, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
-    /// The port of the gateway that answers short links [default: 10001]
+    /// Port of the gateway for short links [default: 10001]
     #[arg(long, value_name = "PORT")]
     link_port: Option<u16>,
 
-    /// The port of the gateway that takes events [default: 10002]
+    /// Port of the gateway for events [default: 10002]
     #[arg(long, value_name = "PORT")]
     event_port: Option<u16>,
 
-    /// Stop everything afterwards; ports that are not named are free ones
+    /// Stop everything afterwards; unset ports are chosen freely
     #[arg(long)]
     once: bool,
 
@@ -123,13 +123,13 @@ pub struct Arguments {
 /// Holds a sale and checks its books.
 pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
     match &arguments.other {
-        Some(Other::Fitment(arguments)) => return fitment::run(arguments, tools),
-        Some(Other::Edge(arguments)) => return edge::run(arguments, tools),
+        Some(OtherDemo::Fitment(arguments)) => return fitment::run(arguments, tools),
+        Some(OtherDemo::Edge(arguments)) => return edge::run(arguments, tools),
         None => {}
     }
     let unnamed = match arguments.once {
-        true => Unnamed::Free,
-        false => Unnamed::Default,
+        true => UnnamedPorts::Free,
+        false => UnnamedPorts::Default,
     };
     let ports = GatewayPorts {
         links: port(arguments.link_port, LINK_PORT, "--link-port", unnamed)?,
@@ -152,7 +152,7 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
             done = demo(arguments, builder, ports) => done?,
             () = stop.asked() => return Ok(ExitCode::FAILURE),
         };
-        tell(&report, arguments.report.as_deref())?;
+        print_report(&report, arguments.report.as_deref())?;
         if !arguments.once {
             println!("{}", up::describe(&stack, "another"));
             up::stay_up(&mut stack, &mut stop).await?;
@@ -161,7 +161,7 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
     })
 }
 
-fn tell(report: &Report, file: Option<&Path>) -> Result<()> {
+fn print_report(report: &Report, file: Option<&Path>) -> Result<()> {
     println!("{}", report.table());
     file.map_or(Ok(()), |file| write_report(report, file))
 }
@@ -187,7 +187,7 @@ struct SaleArguments {
 
 impl SaleArguments {
     fn shares(&self) -> Shares {
-        Shares::of(self.users, self.stock)
+        Shares::for_people(self.users, self.stock)
     }
 }
 
@@ -198,11 +198,11 @@ struct GatewayPorts {
     events: u16,
 }
 
-fn port(named: Option<u16>, usual: u16, flag: &str, unnamed: Unnamed) -> Result<u16> {
+fn port(named: Option<u16>, usual: u16, flag: &str, unnamed: UnnamedPorts) -> Result<u16> {
     let port = match (named, unnamed) {
         (Some(named), _) => named,
-        (None, Unnamed::Default) => usual,
-        (None, Unnamed::Free) => return ports::free(),
+        (None, UnnamedPorts::Default) => usual,
+        (None, UnnamedPorts::Free) => return ports::free(),
     };
     ports::check(port, flag)?;
     Ok(port)
@@ -249,8 +249,8 @@ async fn hold(
         seed: arguments.seed,
         workers: arguments.up.workers(),
     };
-    let door = Door::gateway(&stack.lock().await.gateway_url());
-    let mut play = Play::new(stack, sale, &wanted, vec![door]).await?;
+    let endpoint = Endpoint::gateway(&stack.lock().await.gateway_url());
+    let mut play = SalePlay::new(stack, sale, &wanted, vec![endpoint]).await?;
     play.has_room = true;
     let people = cast::people(&wanted.shares(), wanted.seed);
     let browsing = views::play(stack, ports.events, &people, &mut play.teller).await?;
@@ -262,9 +262,9 @@ async fn hold(
 }
 
 /// Plays the sale itself, and reads its books.
-async fn sell(play: &mut Play<'_>, sale: &str, wanted: &SaleArguments) -> Result<Report> {
+async fn sell(play: &mut SalePlay<'_>, sale: &str, wanted: &SaleArguments) -> Result<Report> {
     let played = play.run().await?;
-    let books = Books::read(&*play.stack.lock().await, sale, wanted.shards).await?;
+    let books = StockBalance::read(&*play.stack.lock().await, sale, wanted.shards).await?;
     Ok(Report {
         stock: wanted.stock.into(),
         shards: wanted.shards,

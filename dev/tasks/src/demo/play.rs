@@ -3,18 +3,18 @@
 mod waiting;
 
 use super::SaleArguments;
-use super::acts::{Buy, CheckOut, Fate, Paths, Reserve, TryEarly};
-use super::bots::{Forge, Pester};
-use super::cast::{self, Bot, Person, Role, Shares, Trick};
-use super::client::Door;
+use super::acts::{Buy, CheckOut, Paths, PurchaseOutcome, Reserve, TryEarly};
+use super::bots::{CheckoutBots, Forge};
+use super::cast::{self, Bot, BotTactic, Person, Role, Shares};
+use super::client::Endpoint;
 use super::counters::Counters;
 use super::crowd::Crowd;
 use super::operator::{self, Audit, Plan};
-use super::room::Waited;
-use super::sql::{Checked, Sql};
+use super::room::RoomResult;
+use super::sql::{Sql, SqlCounts};
 use super::tally::{Tallies, Tally};
-use super::teller::Teller;
-use super::visitor::Standing;
+use super::teller::StoryPrinter;
+use super::visitor::SaleSnapshot;
 use anyhow::{Context, Result, ensure};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,9 +42,9 @@ const ROUNDS_MAX: u32 = 20;
 const CONNECTIONS_PER_BOT_LINE: u32 = 8;
 
 /// A sale under way.
-pub(super) struct Play<'a> {
+pub(super) struct SalePlay<'a> {
     pub(super) stack: &'a Mutex<Stack>,
-    doors: Arc<[Door]>,
+    endpoints: Arc<[Endpoint]>,
     database: PathBuf,
     sale: String,
     shares: Shares,
@@ -56,14 +56,14 @@ pub(super) struct Play<'a> {
     pub(super) has_room: bool,
     /// Orders that had expired when the sale reopened last.
     expired: u64,
-    pub(super) teller: Teller,
+    pub(super) teller: StoryPrinter,
     /// What everybody saw, all steps together.
     pub(super) seen: Tallies,
 }
 
 /// One rush: from the first request to buy to the last answer.
 #[derive(Debug)]
-pub(super) struct Rush {
+pub(super) struct SaleRush {
     pub(super) seen: Tallies,
     pub(super) counters: Counters,
     pub(super) took: Duration,
@@ -75,7 +75,7 @@ pub(super) struct Rush {
     pub(super) unpaid: usize,
 }
 
-impl Rush {
+impl SaleRush {
     /// Exchanges in a second.
     pub(super) fn requests_per_s(&self) -> f64 {
         self.seen.requests() as f64 / self.took.as_secs_f64().max(f64::EPSILON)
@@ -83,24 +83,24 @@ impl Rush {
 }
 
 /// What a whole sale leaves to report.
-pub(super) struct Played {
-    pub(super) rushes: Vec<Rush>,
-    pub(super) reserved: Checked,
+pub(super) struct PlayResult {
+    pub(super) rushes: Vec<SaleRush>,
+    pub(super) reserved: SqlCounts,
     pub(super) audit: Audit,
-    pub(super) room: Option<Waited>,
+    pub(super) room: Option<RoomResult>,
 }
 
-impl<'a> Play<'a> {
+impl<'a> SalePlay<'a> {
     pub(super) async fn new(
         stack: &'a Mutex<Stack>,
         sale: &str,
         wanted: &SaleArguments,
-        doors: Vec<Door>,
+        endpoints: Vec<Endpoint>,
     ) -> Result<Self> {
         let database = stack.lock().await.database_path().to_owned();
         Ok(Self {
             stack,
-            doors: doors.into(),
+            endpoints: endpoints.into(),
             database,
             sale: sale.to_owned(),
             shares: wanted.shares(),
@@ -108,18 +108,18 @@ impl<'a> Play<'a> {
                 stock: wanted.stock,
                 shards: wanted.shards,
             },
-            paths: Paths::of(sale),
+            paths: Paths::for_sale(sale),
             connections: wanted.connections,
             seed: wanted.seed,
             has_room: false,
             expired: 0,
-            teller: Teller::new(),
+            teller: StoryPrinter::new(),
             seen: Tallies::empty()?,
         })
     }
 
     /// All of it.
-    pub(super) async fn run(&mut self) -> Result<Played> {
+    pub(super) async fn run(&mut self) -> Result<PlayResult> {
         let people = cast::people(&self.shares, self.seed);
         let bots = cast::bots(&self.shares);
         self.make().await?;
@@ -134,7 +134,7 @@ impl<'a> Play<'a> {
         };
         let rushes = self.sell(people, bots).await?;
         let audit = self.settled().await?;
-        Ok(Played {
+        Ok(PlayResult {
             rushes,
             reserved,
             audit,
@@ -154,11 +154,11 @@ impl<'a> Play<'a> {
         let pay_within = operator::PAY_WITHIN.as_secs();
         self.teller.tell(
             "sale",
-            format!("{} made: {stock} units in {shards} shards", self.sale),
+            format!("{} created: {stock} units in {shards} shards", self.sale),
         );
         self.teller.tell(
             "sale",
-            format!("reservation and order token needed, {pay_within} s to pay an order"),
+            format!("reservation and order token required, {pay_within} s to pay an order"),
         );
         self.tell_of_few();
         Ok(())
@@ -169,16 +169,16 @@ impl<'a> Play<'a> {
         let (eligible, stock) = (self.shares.eligible(), self.plan.stock);
         if eligible < stock {
             let rest = stock - eligible;
-            let text = format!("only {eligible} people for {stock} units: {rest} will be left");
+            let text = format!("only {eligible} people for {stock} units: {rest} will remain");
             self.teller.tell("sale", text);
         }
     }
 
     /// People reserve, floods do, and the origin looks at all of them meanwhile.
-    async fn reserve(&mut self, people: &[Person], bots: &[Bot]) -> Result<Checked> {
+    async fn reserve(&mut self, people: &[Person], bots: &[Bot]) -> Result<SqlCounts> {
         let reserving = people.iter().filter(|who| who.role != Role::Stranger);
         let reserving = reserving.map(|who| who.name.clone()).collect();
-        let floods = bots.iter().filter(|bot| bot.trick == Trick::Flood);
+        let floods = bots.iter().filter(|bot| bot.trick == BotTactic::Flood);
         let floods = floods.map(|bot| bot.name.clone()).collect();
         let started = Instant::now();
         let (people, bots) = (self.people("reserving"), self.bots());
@@ -188,17 +188,17 @@ impl<'a> Play<'a> {
         )?;
         self.note(people.1, bots.1)?;
         let reserved = people.0.into_iter().chain(bots.0).filter(|noted| *noted);
-        let text = format!("{} have reserved in {}", reserved.count(), seconds(started));
+        let text = format!("{} reserved in {}", reserved.count(), seconds(started));
         self.teller.tell("reservation", text);
         self.check_risk().await
     }
 
-    async fn check_risk(&mut self) -> Result<Checked> {
+    async fn check_risk(&mut self) -> Result<SqlCounts> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let checked = Checked::read(&self.database, &self.sale).await?;
+            let checked = SqlCounts::read(&self.database, &self.sale).await?;
             if checked.pending == 0 {
-                let Checked {
+                let SqlCounts {
                     reserved, blocked, ..
                 } = checked;
                 let text = format!("{blocked} of {reserved} blocked, in the background");
@@ -208,7 +208,7 @@ impl<'a> Play<'a> {
             let waiting = checked.pending;
             ensure!(
                 Instant::now() < deadline,
-                "{waiting} still wait for the risk check"
+                "{waiting} are still waiting for the risk check"
             );
             sleep(POLL).await;
         }
@@ -224,7 +224,7 @@ impl<'a> Play<'a> {
         self.wait_until_known_at_doors().await?;
         self.teller.tell(
             "warm-up",
-            "start set, reservations closed, stock put into Redis",
+            "start set, reservations closed, stock loaded into Redis",
         );
         let early = people.iter().take(self.shares.early as usize);
         let early = early.map(|who| who.name.clone()).collect();
@@ -234,10 +234,10 @@ impl<'a> Play<'a> {
             .await?;
         let (tried, refused) = (self.shares.early, seen.of(Verdict::NotStarted));
         self.note(seen, Tally::empty()?)?;
-        let text = format!("{tried} people try to buy already: {refused} not_started");
+        let text = format!("{tried} people try to buy early: {refused} not_started");
         self.teller.tell("countdown", text);
         loop {
-            let standing = self.standing().await?;
+            let standing = self.sale_snapshot().await?;
             let left = standing.starts_in;
             let text = format!(
                 "{:.1} s, {}, {} left",
@@ -262,13 +262,13 @@ impl<'a> Play<'a> {
     ) -> Result<(Vec<Person>, Vec<Bot>)> {
         let started = Instant::now();
         let (crowd, botnet) = (self.people("checkout"), self.bots());
-        let pester = self.pester()?;
+        let pester = self.checkout_bots()?;
         let (people, bots) = tokio::try_join!(
             crowd.play(CheckOut(self.paths.clone()), people),
             botnet.play(pester, bots),
         )?;
         let minted = people.1.of(Verdict::TokenMinted);
-        let text = format!("{minted} people have a token after {}", seconds(started));
+        let text = format!("{minted} people got a token within {}", seconds(started));
         self.teller.tell("checkout", text);
         self.note(people.1, Tally::empty()?)?;
         let usable = people.0.iter().map(|(_, usable)| *usable).max();
@@ -282,11 +282,11 @@ impl<'a> Play<'a> {
         &mut self,
         people: Vec<Person>,
         bots: Vec<Bot>,
-    ) -> Result<(Vec<Person>, Vec<Bot>, Option<Waited>)> {
+    ) -> Result<(Vec<Person>, Vec<Bot>, Option<RoomResult>)> {
         let lined_up = self.line_up(people, &bots).await?;
         self.count_down(lined_up.people()).await?;
         let let_in = self.let_in(lined_up, &bots).await?;
-        let bots = self.bots().play(self.pester()?, bots).await?;
+        let bots = self.bots().play(self.checkout_bots()?, bots).await?;
         let bots = self.tell_bots(bots, let_in.usable).await?;
         Ok((let_in.people, bots, Some(let_in.waited)))
     }
@@ -298,7 +298,7 @@ impl<'a> Play<'a> {
         usable: Option<tokio::time::Instant>,
     ) -> Result<Vec<Bot>> {
         let text = format!(
-            "bots meanwhile: {} tries, {} units",
+            "bots meanwhile: {} attempts, {} units",
             seen.requests,
             self.sql().await?.bots
         );
@@ -311,7 +311,7 @@ impl<'a> Play<'a> {
     }
 
     /// Rush after rush, until each unit that somebody may buy is paid.
-    async fn sell(&mut self, mut people: Vec<Person>, mut bots: Vec<Bot>) -> Result<Vec<Rush>> {
+    async fn sell(&mut self, mut people: Vec<Person>, mut bots: Vec<Bot>) -> Result<Vec<SaleRush>> {
         let target = self.plan.stock.min(self.shares.eligible());
         let mut rushes = Vec::new();
         for round in 0..ROUNDS_MAX {
@@ -329,18 +329,22 @@ impl<'a> Play<'a> {
     }
 
     /// All try to buy; those who may come again come back from it.
-    async fn rush(&mut self, people: Vec<Person>, bots: Vec<Bot>) -> Result<(Rush, Vec<Person>)> {
+    async fn rush(
+        &mut self,
+        people: Vec<Person>,
+        bots: Vec<Bot>,
+    ) -> Result<(SaleRush, Vec<Person>)> {
         let before = self.counters().await?;
         let (came, started) = (people.len(), Instant::now());
         let (crowd, botnet) = (self.people("rush"), self.bots());
-        let pester = self.pester()?;
+        let pester = self.checkout_bots()?;
         let (people, bots) = tokio::try_join!(
             crowd.play(Buy(self.paths.clone()), people),
             botnet.play(pester, bots),
         )?;
         let took = started.elapsed();
         let of = |outcome| people.0.iter().filter(|(_, its)| *its == outcome).count();
-        let rush = Rush {
+        let rush = SaleRush {
             seen: Tallies {
                 people: people.1,
                 bots: bots.1,
@@ -348,21 +352,23 @@ impl<'a> Play<'a> {
             counters: self.counters().await?.since(&before),
             took,
             came,
-            paid: of(Fate::Paid),
-            unpaid: of(Fate::Unpaid),
+            paid: of(PurchaseOutcome::Paid),
+            unpaid: of(PurchaseOutcome::Unpaid),
         };
         self.seen.add(&rush.seen)?;
         self.tell_rush(&rush).await?;
         let again = people.0.into_iter();
-        let again = again.filter(|(_, outcome)| !matches!(outcome, Fate::Paid | Fate::Refused));
+        let again = again.filter(|(_, outcome)| {
+            !matches!(outcome, PurchaseOutcome::Paid | PurchaseOutcome::Refused)
+        });
         let again = again
             .map(|(who, _)| who)
             .filter(|who| who.role == Role::Buyer);
         Ok((rush, again.collect()))
     }
 
-    async fn tell_rush(&mut self, rush: &Rush) -> Result<()> {
-        let Rush {
+    async fn tell_rush(&mut self, rush: &SaleRush) -> Result<()> {
+        let SaleRush {
             came, paid, unpaid, ..
         } = rush;
         let took = rush.took.as_secs_f64();
@@ -376,10 +382,10 @@ impl<'a> Play<'a> {
 
     /// A worker that nobody has asked for the last unit hears that it is gone from the origin, by way of
     /// the catalogue, after a second or so. Meanwhile units may come back.
-    async fn standing_after_rush(&self) -> Result<Standing> {
+    async fn standing_after_rush(&self) -> Result<SaleSnapshot> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let standing = self.standing().await?;
+            let standing = self.sale_snapshot().await?;
             let is_told = !standing.has_free_units() || self.sql().await?.remaining > 0;
             if is_told || Instant::now() >= deadline {
                 return Ok(standing);
@@ -401,7 +407,7 @@ impl<'a> Play<'a> {
             }
             ensure!(
                 Instant::now() < deadline,
-                "{} orders do not expire",
+                "{} orders did not expire",
                 sql.unpaid()
             );
             sleep(POLL).await;
@@ -411,11 +417,11 @@ impl<'a> Play<'a> {
         let after = self.audit().await?.epoch;
         ensure!(
             since == 0 || after > epoch,
-            "the shards' epochs were not raised"
+            "the shards' epochs were not incremented"
         );
         let how = match since {
             0 => "reopened during the rush",
-            _ => "reopened, the shards' epochs raised",
+            _ => "reopened, the shards' epochs incremented",
         };
         let text = format!("{expired} not paid in time; {how}");
         self.teller.tell("expiry", text);
@@ -430,7 +436,7 @@ impl<'a> Play<'a> {
                 continue;
             }
             in_a_row = 0;
-            ensure!(Instant::now() < deadline, "the sale does not reopen");
+            ensure!(Instant::now() < deadline, "the sale did not reopen");
             sleep(POLL).await;
         }
         Ok(())
@@ -463,21 +469,24 @@ impl<'a> Play<'a> {
         Sql::read(&self.database, &self.sale).await
     }
 
-    /// As the first door shows it.
-    async fn standing(&self) -> Result<Standing> {
-        let door = self.doors.first().context("a sale has a door")?;
-        Standing::ask(&door.url(), &self.sale).await
+    /// The sale as its first endpoint shows it.
+    async fn sale_snapshot(&self) -> Result<SaleSnapshot> {
+        let endpoint = self.endpoints.first().context("the sale has no endpoint")?;
+        SaleSnapshot::ask(&endpoint.url(), &self.sale).await
     }
 
     /// Edges hear of a sale after gateways do.
     async fn wait_until_known_at_doors(&self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
-        for door in self.doors.iter() {
-            while Standing::ask(&door.url(), &self.sale).await.is_err() {
+        for endpoint in self.endpoints.iter() {
+            while SaleSnapshot::ask(&endpoint.url(), &self.sale)
+                .await
+                .is_err()
+            {
                 ensure!(
                     Instant::now() < deadline,
                     "{} does not know the sale",
-                    door.url()
+                    endpoint.url()
                 );
                 sleep(POLL).await;
             }
@@ -486,8 +495,8 @@ impl<'a> Play<'a> {
     }
 
     async fn is_running_at_each_door(&self) -> Result<bool> {
-        for door in self.doors.iter() {
-            let standing = Standing::ask(&door.url(), &self.sale).await?;
+        for endpoint in self.endpoints.iter() {
+            let standing = SaleSnapshot::ask(&endpoint.url(), &self.sale).await?;
             if !standing.has_free_units() {
                 return Ok(false);
             }
@@ -495,8 +504,8 @@ impl<'a> Play<'a> {
         Ok(true)
     }
 
-    fn pester(&self) -> Result<Pester> {
-        Ok(Pester {
+    fn checkout_bots(&self) -> Result<CheckoutBots> {
+        Ok(CheckoutBots {
             paths: self.paths.clone(),
             forge: Arc::new(Forge::new(&self.sale)?),
         })
@@ -516,7 +525,7 @@ impl<'a> Play<'a> {
 
     fn crowd(&self, connections: u32, label: Option<&'static str>) -> Crowd {
         Crowd {
-            doors: self.doors.clone(),
+            endpoints: self.endpoints.clone(),
             connections,
             label,
         }

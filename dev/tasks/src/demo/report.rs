@@ -1,12 +1,12 @@
 //! What the demo says at the end: tables for a person, JSON for a machine.
 
-use super::books::Books;
-use super::cast::{Shares, Trick};
+use super::cast::{BotTactic, Shares};
 use super::link::LinkShow;
 use super::operator::Audit;
-use super::play::Rush;
-use super::room::Waited;
-use super::sql::Checked;
+use super::play::SaleRush;
+use super::room::RoomResult;
+use super::sql::SqlCounts;
+use super::stock_balance::StockBalance;
 use super::tally::{AtEdge, Row, Tallies, Tally};
 use super::views::Browsing;
 use serde_json::{Map, Value, json};
@@ -24,14 +24,14 @@ pub(super) struct Report {
     pub(super) seed: u64,
     /// What was told while it happened.
     pub(super) phases: Value,
-    pub(super) reserved: Checked,
-    pub(super) rushes: Vec<Rush>,
+    pub(super) reserved: SqlCounts,
+    pub(super) rushes: Vec<SaleRush>,
     /// What everybody saw, from the first reservation on.
     pub(super) seen: Tallies,
     pub(super) audit: Audit,
-    pub(super) books: Books,
+    pub(super) books: StockBalance,
     /// The waiting room before the checkout, if there was one.
-    pub(super) room: Option<Waited>,
+    pub(super) room: Option<RoomResult>,
     /// What people looked at before, if they did.
     pub(super) browsing: Option<Browsing>,
     /// The short link at the end, if there was one.
@@ -84,7 +84,7 @@ impl Report {
             check(
                 books.balanced(self.stock) && sql.units == orders,
                 format!(
-                    "Redis and SQL, read past the origin: stock {} + transfers {} + claims {} + orders {}",
+                    "Redis and SQL, read directly: stock {} + transfers {} + claims {} + orders {}",
                     books.stock(),
                     books.moving(),
                     books.held(),
@@ -99,11 +99,11 @@ impl Report {
             ),
             check(
                 sql.buyers == sql.paid,
-                format!("by {} different people", sql.buyers),
+                format!("from {} different people", sql.buyers),
             ),
-            check(sql.bots == 0, format!("bots have ordered {}", sql.bots)),
+            check(sql.bots == 0, format!("bots ordered {}", sql.bots)),
         ];
-        let room = self.room.iter().flat_map(Waited::checks);
+        let room = self.room.iter().flat_map(RoomResult::checks);
         let browsing = self.browsing.iter().flat_map(Browsing::checks);
         let links = self.link.iter().flat_map(LinkShow::checks);
         let edge = self.has_edge.then(|| {
@@ -134,7 +134,7 @@ impl Report {
             "users_not_reserving": self.shares.strangers,
             "users_scalping": self.shares.scalpers,
             "users_forgetful": self.shares.forgetful,
-            "bots": self.shares.bots as usize * Trick::ALL.len(),
+            "bots": self.shares.bots as usize * BotTactic::ALL.len(),
             "workers": self.workers,
             "connections": self.connections,
             "seed": self.seed,
@@ -148,7 +148,7 @@ impl Report {
             "bots_seen": tally_json(&self.seen.bots),
             "rushes": self.rushes.iter().map(rush_json).collect::<Vec<_>>(),
             "audit": self.audit.json(),
-            "room": self.room.as_ref().map(Waited::json),
+            "room": self.room.as_ref().map(RoomResult::json),
             "events": self.browsing.as_ref().map(Browsing::json),
             "link": self.link.as_ref().map(LinkShow::json),
             "edge": self.has_edge.then(|| self.at_edge().json()),
@@ -221,7 +221,7 @@ impl Report {
     }
 
     fn write_books(&self, to: &mut String) -> fmt::Result {
-        let Books { shards, sql } = &self.books;
+        let StockBalance { shards, sql } = &self.books;
         writeln!(
             to,
             "{:<10} {:>8} {:>8} {:>8}",
@@ -265,13 +265,13 @@ fn write_edge(to: &mut String, at_edge: AtEdge) -> fmt::Result {
     let AtEdge { own, sent_on, .. } = at_edge;
     writeln!(
         to,
-        "{} answers through the edge: {own} it gave by itself, {sent_on} came from a gateway\n",
+        "{} answers through the edge: {own} of its own, {sent_on} from a gateway\n",
         at_edge.all()
     )
 }
 
-fn write_speed(to: &mut String, rush: &Rush) -> fmt::Result {
-    let Rush {
+fn write_speed(to: &mut String, rush: &SaleRush) -> fmt::Result {
+    let SaleRush {
         seen,
         counters,
         took,
@@ -297,11 +297,11 @@ fn write_speed(to: &mut String, rush: &Rush) -> fmt::Result {
         counters.redis_requests, counters.redis_commands_gateway
     )?;
     if let Some(ratio) = counters.requests_per_command() {
-        write!(to, " ({ratio:.1} requests a command)")?;
+        write!(to, " ({ratio:.1} requests per command)")?;
     }
     writeln!(
         to,
-        ", Redis ran {} with the origin's\n",
+        ", Redis ran {} including the origin's\n",
         counters.redis_commands
     )
 }
@@ -331,7 +331,7 @@ fn tally_json(tally: &Tally) -> Value {
     })
 }
 
-fn rush_json(rush: &Rush) -> Value {
+fn rush_json(rush: &SaleRush) -> Value {
     let counters = &rush.counters;
     json!({
         "people_came": rush.came,
@@ -361,12 +361,12 @@ mod tests {
         Report {
             stock: 10,
             shards: 1,
-            shares: Shares::of(1_000, 10),
+            shares: Shares::for_people(1_000, 10),
             workers: 2,
             connections: 8,
             seed: 1,
             phases: Value::Null,
-            reserved: Checked::default(),
+            reserved: SqlCounts::default(),
             rushes: Vec::new(),
             seen: Tallies::empty().unwrap(),
             audit: Audit {
@@ -379,7 +379,7 @@ mod tests {
                 exact: true,
                 epoch: 1,
             },
-            books: Books {
+            books: StockBalance {
                 sql: Sql {
                     orders: 10,
                     units: 10,
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sale_that_is_sold_and_paid_is_good_and_any_one_fault_is_not() {
+    fn sold_and_paid_sale_passes_and_any_single_fault_fails() {
         assert!(report().is_good(), "{}", report().table());
         let faults: [(Fault, &str); 10] = [
             (|r| r.audit.balanced = false, "audit:"),
@@ -411,8 +411,8 @@ mod tests {
             (|r| r.audit.orders = 11, "oversold 1"),
             (|r| r.books.sql.units = 11, "oversold 1"),
             (|r| r.books.sql.paid = 9, "unsold 1"),
-            (|r| r.books.sql.buyers = 9, "by 9 different people"),
-            (|r| r.books.sql.bots = 1, "bots have ordered 1"),
+            (|r| r.books.sql.buyers = 9, "from 9 different people"),
+            (|r| r.books.sql.bots = 1, "bots ordered 1"),
             (
                 |r| r.browsing.as_mut().unwrap().books.events = 99,
                 "99 of 100 acknowledged",
@@ -448,7 +448,7 @@ mod tests {
         report.seen.bots.at_edge = good;
         assert!(report.is_good(), "{}", report.table());
         let table = report.table();
-        assert!(table.contains("7 answers through the edge: 3 it gave by itself"));
+        assert!(table.contains("7 answers through the edge: 3 of its own"));
         assert!(table.contains("✓ orders: 2 through the edge, 7 through Envoy"));
         assert_eq!(report.json()["edge"]["own"], 3);
         let faults = [

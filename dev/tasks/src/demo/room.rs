@@ -7,8 +7,8 @@
 
 use super::acts::{self, Paths};
 use super::cast::{Bot, Person};
-use super::client::{Ask, Line};
-use super::crowd::Act;
+use super::client::{DemoRequest, Line};
+use super::crowd::CrowdAction;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -112,7 +112,7 @@ impl Queue {
 
 /// What came of the waiting room.
 #[derive(Debug, Clone)]
-pub(super) struct Waited {
+pub(super) struct RoomResult {
     pub(super) people: u64,
     pub(super) bots: u64,
     /// Before it opened.
@@ -123,7 +123,7 @@ pub(super) struct Waited {
     pub(super) took: Duration,
 }
 
-impl Waited {
+impl RoomResult {
     /// What must be so.
     pub(super) fn checks(&self) -> [(bool, String); 3] {
         let Self {
@@ -137,7 +137,7 @@ impl Waited {
             (
                 before.joined == people + bots && after.joined == before.joined,
                 format!(
-                    "waiting room: {} places for {people} people and {bots} bots",
+                    "waiting room: {} positions for {people} people and {bots} bots",
                     after.joined
                 ),
             ),
@@ -161,9 +161,9 @@ impl Waited {
 }
 
 /// A bot that would like to have many places, and comes without those it got.
-pub(super) struct Crowded(pub(super) Arc<Paths>);
+pub(super) struct RoomBots(pub(super) Arc<Paths>);
 
-impl Act for Crowded {
+impl CrowdAction for RoomBots {
     type Who = Bot;
     type Outcome = Bot;
 
@@ -177,16 +177,16 @@ impl Act for Crowded {
 
 /// What a look at the queue brought.
 #[derive(Debug)]
-pub(super) enum Turn {
+pub(super) enum QueuePoll {
     /// It is not this person's turn yet.
     Waits(Person),
     /// At the checkout; with a token, from when on it counts.
     Inside(Person, Option<Instant>),
 }
 
-impl Turn {
+impl QueuePoll {
     /// Whose it was.
-    pub(super) fn who(self) -> Person {
+    pub(super) fn person(self) -> Person {
         match self {
             Self::Waits(who) | Self::Inside(who, _) => who,
         }
@@ -196,27 +196,27 @@ impl Turn {
 /// One try to reach the checkout, with the pass of the last one.
 pub(super) struct Enter(pub(super) Arc<Paths>);
 
-impl Act for Enter {
+impl CrowdAction for Enter {
     type Who = Person;
-    type Outcome = Turn;
+    type Outcome = QueuePoll;
 
-    async fn play(&self, line: &mut Line, mut who: Person) -> Turn {
-        let ask = Ask {
+    async fn play(&self, line: &mut Line, mut who: Person) -> QueuePoll {
+        let ask = DemoRequest {
             pass: who.pass.as_deref(),
             ..acts::check_out(&self.0, &who.name)
         };
         let Some(answer) = line.ask_once(&ask).await else {
-            return Turn::Waits(who);
+            return QueuePoll::Waits(who);
         };
         if let Some(pass) = answer.header(weir_base::headers::ROOM) {
             who.pass = Some(pass.to_owned());
         }
         if is_to_come_again(&answer) {
-            return Turn::Waits(who);
+            return QueuePoll::Waits(who);
         }
         let (token, usable) = acts::minted(&answer).unzip();
         who.token = token;
-        Turn::Inside(who, usable)
+        QueuePoll::Inside(who, usable)
     }
 }
 
@@ -229,16 +229,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_place_an_early_entry_and_someone_left_outside_are_each_found() {
+    fn duplicate_position_early_entry_and_lost_visitor_are_found() {
         let queue = |joined, entered| Queue { joined, entered };
-        let waited = |before, after| Waited {
+        let waited = |before, after| RoomResult {
             people: 10,
             bots: 2,
             before,
             after,
             took: Duration::ZERO,
         };
-        let holds = |waited: Waited| waited.checks().map(|(holds, _)| holds);
+        let holds = |waited: RoomResult| waited.checks().map(|(holds, _)| holds);
         let good = waited(queue(12, 0), queue(12, 10));
         assert_eq!(holds(good), [true; 3]);
         let second_place = waited(queue(13, 0), queue(13, 10));

@@ -26,7 +26,7 @@ pub(super) struct Sql {
 
 /// What SQL knows of those who have reserved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Checked {
+pub(super) struct SqlCounts {
     /// Those who have reserved.
     pub(super) reserved: u64,
     /// Those of them whom the risk check has not looked at yet.
@@ -79,7 +79,7 @@ impl Sql {
     }
 }
 
-impl Checked {
+impl SqlCounts {
     pub(super) async fn read(database: &Path, sale: &str) -> Result<Self> {
         let mut connection = open(database).await?;
         let query = sqlx::query_as(CHECKED).bind(sale);

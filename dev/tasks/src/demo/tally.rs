@@ -56,7 +56,7 @@ impl AtEdge {
             true => self.own += 1,
             false => self.sent_on += 1,
         }
-        let granted = Verdict::Granted.word();
+        let granted = Verdict::Granted.label();
         let is_granted = answer.header(weir_base::headers::VERDICT) == Some(granted);
         self.granted += u64::from(is_granted && answer.status < 300);
     }
@@ -78,7 +78,7 @@ impl AtEdge {
         vec![
             (
                 own > 0 && sent_on > 0,
-                format!("the edge has answered {own} by itself and sent {sent_on} on"),
+                format!("the edge answered {own} itself and forwarded {sent_on}"),
             ),
             (
                 here > 0 && elsewhere > 0,
@@ -122,7 +122,7 @@ impl Tally {
 
     /// Takes note of an answer; `good` is the word for a good one of the origin's, which has none.
     pub(super) fn count(&mut self, answer: &Response, good: &str, took: Duration) {
-        let word = word(answer, good);
+        let word = answer_label(answer, good);
         match self.words.get_mut(word.as_str()) {
             Some(count) => *count += 1,
             None => _ = self.words.insert(word, 1),
@@ -134,7 +134,7 @@ impl Tally {
 
     /// Answers with this verdict of the gate.
     pub(super) fn of(&self, verdict: Verdict) -> u64 {
-        self.words.get(verdict.word()).copied().unwrap_or(0)
+        self.words.get(verdict.label()).copied().unwrap_or(0)
     }
 
     /// In milliseconds.
@@ -144,7 +144,7 @@ impl Tally {
 }
 
 /// The gate's verdict; else, of an answer of the origin, `good` or the problem's code.
-fn word(answer: &Response, good: &str) -> String {
+fn answer_label(answer: &Response, good: &str) -> String {
     if let Some(verdict) = answer.header(weir_base::headers::VERDICT) {
         return verdict.to_owned();
     }
@@ -192,13 +192,13 @@ impl Tallies {
         let heard = |word: &&str| {
             self.people.words.contains_key(*word) || self.bots.words.contains_key(*word)
         };
-        let words = Verdict::ALL.iter().map(|verdict| verdict.word());
+        let words = Verdict::ALL.iter().map(|verdict| verdict.label());
         words.filter(heard).map(|word| self.row(word)).collect()
     }
 
     /// The origin's answers, by word.
     pub(super) fn origin(&self) -> Vec<Row> {
-        let is_verdict = |word: &str| Verdict::ALL.iter().any(|verdict| verdict.word() == word);
+        let is_verdict = |word: &str| Verdict::ALL.iter().any(|verdict| verdict.label() == word);
         self.rows(|word| !is_verdict(word) && !room::is_word(word))
     }
 
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_counted_by_word_and_side_and_the_gates_stand_in_the_order_of_its_chain() {
+    fn answers_are_counted_by_label_and_side_in_gate_order() {
         let sold_out = || answer(409, Some("sold_out"), "");
         let late = answer(409, None, r#"{"error":"order_expired"}"#);
         let people = [

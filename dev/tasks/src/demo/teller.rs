@@ -6,7 +6,7 @@ use std::time::Instant;
 
 /// Writes to standard output, with bold words in a terminal and nothing but text elsewhere.
 #[derive(Debug)]
-pub(super) struct Teller {
+pub(super) struct StoryPrinter {
     started: Instant,
     is_bold: bool,
     told: Vec<StoryLine>,
@@ -21,7 +21,7 @@ pub(super) struct StoryLine {
     pub(super) text: String,
 }
 
-impl Teller {
+impl StoryPrinter {
     pub(super) fn new() -> Self {
         let is_bold = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         Self {

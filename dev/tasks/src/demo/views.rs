@@ -7,7 +7,7 @@
 
 use super::cast::Person;
 use super::sql::EventBooks;
-use super::teller::Teller;
+use super::teller::StoryPrinter;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ const POLL: Duration = Duration::from_millis(100);
 const RETRY: Duration = Duration::from_millis(100);
 
 /// What a person has looked at: each product's last view, in milliseconds since the Unix epoch.
-type Seen = BTreeMap<String, u64>;
+type ViewedProducts = BTreeMap<String, u64>;
 
 /// What came of it.
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ pub(super) struct Browsing {
 }
 
 /// How events get to the gateway.
-struct Way {
+struct CollectAddress {
     authority: String,
     key: String,
 }
@@ -66,12 +66,12 @@ pub(super) async fn play(
     stack: &Mutex<Stack>,
     port: u16,
     people: &[Person],
-    teller: &mut Teller,
+    teller: &mut StoryPrinter,
 ) -> Result<Browsing> {
     let gateway = stack.lock().await.start_event_gateway(port).await?;
     register(&*stack.lock().await).await?;
     let (events, model) = script(people)?;
-    let way = Arc::new(Way {
+    let way = Arc::new(CollectAddress {
         authority: gateway.trim_start_matches("http://").to_owned(),
         key: stack.lock().await.event_key.clone(),
     });
@@ -82,7 +82,7 @@ pub(super) async fn play(
     let took = began.elapsed();
     let rate = acknowledged as f64 / took.as_secs_f64().max(f64::EPSILON);
     let text = format!(
-        "{acknowledged} views of {} people are on disk, {rate:.0} a second; {refused} wrong ones refused",
+        "{acknowledged} views of {} people are on disk, {rate:.0}/s; {refused} invalid ones refused",
         people.len()
     );
     teller.tell("browsing", text);
@@ -90,7 +90,7 @@ pub(super) async fn play(
     let handled_after = began.elapsed();
     let model = Arc::new(model);
     let shown = compare(stack, &model).await?;
-    let text = format!("{shown} of {} people are shown what they saw", model.len());
+    let text = format!("{shown} of {} people see what they viewed", model.len());
     teller.tell("history", text);
     Ok(Browsing {
         sent: events.len() as u64,
@@ -121,10 +121,10 @@ async fn register(stack: &Stack) -> Result<()> {
 }
 
 /// The events in the order in which they are sent, and what becomes of them.
-fn script(people: &[Person]) -> Result<(Vec<Value>, BTreeMap<String, Seen>)> {
+fn script(people: &[Person]) -> Result<(Vec<Value>, BTreeMap<String, ViewedProducts>)> {
     let now_ms = std::time::UNIX_EPOCH.elapsed()?.as_millis();
     let first_ms = u64::try_from(now_ms)? - 3_600_000;
-    let mut model = BTreeMap::<String, Seen>::new();
+    let mut model = BTreeMap::<String, ViewedProducts>::new();
     let mut events = Vec::new();
     for round in 0..VIEWS_EACH {
         for (number, person) in (0..).zip(people) {
@@ -149,7 +149,7 @@ fn script(people: &[Person]) -> Result<(Vec<Value>, BTreeMap<String, Seen>)> {
 }
 
 /// Sends all of it; how many events were acknowledged, and how many refused.
-async fn send(way: &Arc<Way>, events: &[Value]) -> Result<(u64, u64)> {
+async fn send(way: &Arc<CollectAddress>, events: &[Value]) -> Result<(u64, u64)> {
     let room = Arc::new(Semaphore::new(AT_ONCE));
     let mut sending = JoinSet::new();
     for batch in events.chunks(BATCH) {
@@ -175,7 +175,7 @@ async fn send(way: &Arc<Way>, events: &[Value]) -> Result<(u64, u64)> {
     Ok((acknowledged, refused))
 }
 
-impl Way {
+impl CollectAddress {
     /// As a client must: the same again until there is an answer, which harms nobody.
     async fn send(&self, body: &str) -> Result<Value> {
         let deadline = Instant::now() + PATIENCE;
@@ -184,14 +184,14 @@ impl Way {
                 Ok(answer) if answer.status == 202 => return answer.json(),
                 Ok(answer) if !matches!(answer.status, 429 | 503 | 504) => {
                     anyhow::bail!(
-                        "events were answered with {}: {}",
+                        "the answer to events was {}: {}",
                         answer.status,
                         answer.text()
                     )
                 }
                 Ok(_) | Err(_) => sleep(RETRY).await,
             }
-            ensure!(Instant::now() < deadline, "events are not acknowledged");
+            ensure!(Instant::now() < deadline, "events were not acknowledged");
         }
     }
 
@@ -225,7 +225,10 @@ async fn handled(stack: &Mutex<Stack>, before: EventBooks, events: u64) -> Resul
 
 /// How many are shown what they have looked at, the latest first, and nothing else. The operator asks for all: the gateway
 /// would not let one address ask so often.
-async fn compare(stack: &Mutex<Stack>, model: &Arc<BTreeMap<String, Seen>>) -> Result<u64> {
+async fn compare(
+    stack: &Mutex<Stack>,
+    model: &Arc<BTreeMap<String, ViewedProducts>>,
+) -> Result<u64> {
     let (authority, token) = {
         let stack = stack.lock().await;
         let url = stack.origin_admin_url();
@@ -247,7 +250,7 @@ async fn compare(stack: &Mutex<Stack>, model: &Arc<BTreeMap<String, Seen>>) -> R
 
 /// The same of every person number `first`, `first + AT_ONCE` and so on, by one connection.
 async fn compare_every(
-    model: &BTreeMap<String, Seen>,
+    model: &BTreeMap<String, ViewedProducts>,
     first: usize,
     authority: &str,
     token: &str,
@@ -264,7 +267,7 @@ async fn compare_every(
     Ok(right)
 }
 
-fn is_shown(list: &Value, seen: &Seen) -> bool {
+fn is_shown(list: &Value, seen: &ViewedProducts) -> bool {
     let items = list["items"].as_array().map_or(&[][..], Vec::as_slice);
     let times: Vec<_> = items
         .iter()
@@ -296,7 +299,7 @@ impl Browsing {
             (
                 *sent == acknowledged + refused && books.dead_letters == *refused,
                 format!(
-                    "events: {sent} sent = {acknowledged} acknowledged + {refused} refused, which are kept"
+                    "events: {sent} sent = {acknowledged} acknowledged + {refused} refused (dead letters)"
                 ),
             ),
             (
@@ -308,7 +311,7 @@ impl Browsing {
             ),
             (
                 shown == people,
-                format!("{shown} of {people} people are shown what they have looked at"),
+                format!("{shown} of {people} people see what they viewed"),
             ),
         ]
     }
@@ -371,7 +374,7 @@ mod tests {
 
     #[test]
     fn a_list_is_right_if_it_is_complete_and_the_latest_comes_first() {
-        let seen = Seen::from([("7".to_owned(), 20), ("9".to_owned(), 10)]);
+        let seen = ViewedProducts::from([("7".to_owned(), 20), ("9".to_owned(), 10)]);
         let list = |items: &[(&str, u64)], complete: bool| {
             let item = |(sku, at_ms): &(&str, u64)| json!({ "sku": sku, "viewed_at_ms": at_ms });
             json!({ "items": items.iter().map(item).collect::<Vec<_>>(), "complete": complete })

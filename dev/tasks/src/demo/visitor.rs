@@ -11,7 +11,7 @@ use weir_stack::http;
 
 /// A sale as the gateway shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct SaleSnapshot {
     /// Its state, in a word.
     pub(super) state: String,
     /// Roughly what is left, in a word.
@@ -20,7 +20,7 @@ pub(super) struct Standing {
     pub(super) starts_in: Duration,
 }
 
-impl Standing {
+impl SaleSnapshot {
     /// Whether people may buy now.
     pub(super) fn has_free_units(&self) -> bool {
         self.state == "running" && !matches!(self.remaining.as_str(), "reserved" | "none")

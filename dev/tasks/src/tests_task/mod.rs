@@ -10,20 +10,20 @@ use std::io::{BufRead, BufReader, Write, stdout};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::thread::JoinHandle;
-use tiers::{AGAIN, Again, Tier};
+use tiers::{AGAIN, RepeatedTests, Tier};
 use weir_stack::report::Console;
 use weir_stack::tools::{self, Options};
 use weir_stack::{build, command, workspace};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Run the second tier, too: what takes more tools and more time
+    /// Also run the second tier, which needs more tools and more time
     #[arg(long)]
     all: bool,
-    /// Fail if a test passes only at its second try
+    /// Fail if a test passes only on its second try
     #[arg(long)]
     strict: bool,
-    /// Arguments for `cargo test`, like `-p weir-sale` or `-- --nocapture`
+    /// Arguments for `cargo test`, such as `-p weir-sale` or `-- --nocapture`
     #[arg(last = true, value_name = "CARGO TEST ARGUMENTS")]
     rest: Vec<String>,
 }
@@ -78,15 +78,15 @@ pub(crate) fn run(arguments: &Arguments, options: &Options) -> Result<ExitCode> 
     let (is_good, flaky) = second_tries(parts, &mut totals, &mut stdout())?;
     println!();
     if let Some(Err(why)) = mariadb {
-        println!("left out: tests on MariaDB ({why:#})");
+        println!("skipped: tests on MariaDB ({why:#})");
     }
     match on_java {
-        Some(Err(why)) => println!("left out: tests on Apache Kafka and Cassandra ({why:#})"),
+        Some(Err(why)) => println!("skipped: tests on Apache Kafka and Cassandra ({why:#})"),
         Some(Ok(())) => {}
-        None => println!("first tier only: cargo xtask test --all runs the second tier, too"),
+        None => println!("first tier only; cargo xtask test --all also runs the second tier"),
     }
     for name in &flaky {
-        println!("passed at the second try, by itself: {name}");
+        println!("passed on the second try, alone: {name}");
     }
     println!("{}", totals.line());
     Ok(match is_success(is_good, &flaky, arguments.strict) {
@@ -137,12 +137,12 @@ impl Run<'_> {
     fn first_tier(
         &self,
         executables: &[Executable],
-        parts: &mut Vec<Part>,
+        parts: &mut Vec<CargoRun>,
         totals: &mut Totals,
     ) -> Result<()> {
         let is_waiting = |executable: &&Executable| tiers::WAITING.contains(&&*executable.name);
         let (waiting, others): (Vec<_>, Vec<_>) = executables.iter().partition(is_waiting);
-        let beside = Beside::start(self.beside(&waiting, Tier::First)?)?;
+        let beside = BackgroundTests::start(self.beside(&waiting, Tier::First)?)?;
         for executable in others {
             if tiers::is_first(&executable.name) {
                 self.part(executable, None, None, parts, totals)?;
@@ -153,7 +153,7 @@ impl Run<'_> {
         }
         let mut documentation = self.cargo();
         documentation.args(["--workspace", "--doc"]);
-        parts.push(Part::run(documentation, totals)?);
+        parts.push(CargoRun::run(documentation, totals)?);
         parts.extend(beside.end(totals)?);
         Ok(())
     }
@@ -162,11 +162,11 @@ impl Run<'_> {
         &self,
         executables: &[Executable],
         has_mariadb: bool,
-        parts: &mut Vec<Part>,
+        parts: &mut Vec<CargoRun>,
         totals: &mut Totals,
     ) -> Result<()> {
         let others: Vec<&Executable> = executables.iter().collect();
-        let beside = Beside::start(self.beside(&others, Tier::Beside)?)?;
+        let beside = BackgroundTests::start(self.beside(&others, Tier::Beside)?)?;
         for executable in executables {
             if !tiers::is_first(&executable.name) {
                 let mut tests = in_tier(executable, Tier::Second)?;
@@ -202,8 +202,8 @@ impl Run<'_> {
         &self,
         executable: &Executable,
         tests: Option<&[String]>,
-        again: Option<&Again>,
-        parts: &mut Vec<Part>,
+        again: Option<&RepeatedTests>,
+        parts: &mut Vec<CargoRun>,
         totals: &mut Totals,
     ) -> Result<()> {
         if tests.is_some_and(<[String]>::is_empty) {
@@ -214,7 +214,7 @@ impl Run<'_> {
             command
         };
         println!("\n{}:", executable.name);
-        let part = Part::run(on_its_ground(self.command(executable, tests)), totals)?;
+        let part = CargoRun::run(on_its_ground(self.command(executable, tests)), totals)?;
         let again = on_its_ground(self.command(executable, Some(&[])));
         parts.push(part.with(again));
         Ok(())
@@ -279,7 +279,7 @@ fn check_places(executables: &[Executable]) -> Result<()> {
 /// The tests of an executable in this tier.
 fn in_tier(executable: &Executable, tier: Tier) -> Result<Vec<String>> {
     let mut tests = executable.tests()?;
-    tests.retain(|test| tiers::of(&executable.name, test) == tier);
+    tests.retain(|test| tiers::for_test(&executable.name, test) == tier);
     Ok(tests)
 }
 
@@ -292,7 +292,7 @@ fn is_success(is_good: bool, flaky: &[String], is_strict: bool) -> bool {
 const SECOND_TRIES_MAX: usize = 6;
 
 /// What one run of cargo came to.
-struct Part {
+struct CargoRun {
     is_good: bool,
     /// Its tests that failed.
     failed: Vec<String>,
@@ -300,7 +300,7 @@ struct Part {
     again: Option<Command>,
 }
 
-impl Part {
+impl CargoRun {
     fn run(mut command: Command, totals: &mut Totals) -> Result<Self> {
         let mut own = Totals::default();
         let is_good = pass(&mut command, &mut own, &mut stdout())?;
@@ -329,7 +329,7 @@ impl Part {
 /// Runs tests that failed once more, when nothing runs beside them. On a busy machine a real server may miss what a test waits for;
 /// who is wrong fails again. Whether all is good now, and which tests passed only so.
 fn second_tries(
-    parts: Vec<Part>,
+    parts: Vec<CargoRun>,
     totals: &mut Totals,
     shown: &mut impl Write,
 ) -> Result<(bool, Vec<String>)> {
@@ -378,12 +378,12 @@ fn pass(command: &mut Command, totals: &mut Totals, shown: &mut impl Write) -> R
 }
 
 /// Tests that run while others do; what they print is kept until those have ended.
-struct Beside {
+struct BackgroundTests {
     thread: JoinHandle<Result<Vec<(bool, Command)>>>,
     outputs: Vec<PathBuf>,
 }
 
-impl Beside {
+impl BackgroundTests {
     fn start(commands: Vec<(Command, Command)>) -> Result<Self> {
         let mut outputs = Vec::new();
         let mut all = Vec::new();
@@ -408,15 +408,19 @@ impl Beside {
         Ok(Self { thread, outputs })
     }
 
-    fn end(self, totals: &mut Totals) -> Result<Vec<Part>> {
-        let ended = self.thread.join().ok().context("tests beside others")??;
+    fn end(self, totals: &mut Totals) -> Result<Vec<CargoRun>> {
+        let ended = self
+            .thread
+            .join()
+            .ok()
+            .context("tests parallel to others")??;
         let mut parts = Vec::new();
         for ((is_good, again), output) in ended.into_iter().zip(self.outputs) {
             let file =
                 File::open(&output).with_context(|| format!("cannot read {}", output.display()))?;
             let mut own = Totals::default();
             pass_on(file, &mut own, &mut stdout())?;
-            parts.push(Part::of(own, is_good, totals).with(again));
+            parts.push(CargoRun::of(own, is_good, totals).with(again));
         }
         Ok(parts)
     }
@@ -523,18 +527,18 @@ mod tests {
     }
 
     /// A part whose tests of these names failed, and whose second run prints so much.
-    fn part(failed: &[&str], second: &str, is_good: bool) -> Part {
+    fn part(failed: &[&str], second: &str, is_good: bool) -> CargoRun {
         let mut again = Command::new("sh");
         let ending = if is_good { "true" } else { "false" };
         again.args(["-c", &format!("printf '%s\n' \"$0\"; {ending}"), second]);
-        Part {
+        CargoRun {
             is_good: failed.is_empty(),
             failed: failed.iter().map(|name| (*name).to_owned()).collect(),
             again: Some(again),
         }
     }
 
-    fn tried(parts: Vec<Part>, failed: u64) -> (bool, Vec<String>, String) {
+    fn tried(parts: Vec<CargoRun>, failed: u64) -> (bool, Vec<String>, String) {
         let mut totals = Totals {
             passed: 10,
             failed,

@@ -98,7 +98,7 @@ const ON_MARIADB: [(&str, &[&str]); 2] = [
 const ON_OTHER_GROUND: [(&str, &[&str]); 1] = [("origin", &["origin_on_mysql_and_cluster::"])];
 
 /// Tests that the second tier runs once more, on other ground.
-pub(super) struct Again {
+pub(super) struct RepeatedTests {
     pub(super) title: &'static str,
     pub(super) executable: &'static str,
     /// The variable that chooses the ground.
@@ -109,9 +109,9 @@ pub(super) struct Again {
     pub(super) modules: &'static [&'static str],
 }
 
-pub(super) const AGAIN: [Again; 2] = [
+pub(super) const AGAIN: [RepeatedTests; 2] = [
     // What is left out has both databases already, or runs processes, whose stack has SQLite.
-    Again {
+    RepeatedTests {
         title: "The origin over MySQL's protocol and a Redis Cluster",
         executable: "origin",
         variable: ("WEIR_TEST_BACKING", "mysql-and-cluster"),
@@ -151,7 +151,7 @@ pub(super) const AGAIN: [Again; 2] = [
     // Beside the module's own tests and the conformance suite: sales, limits, links, waiting rooms, and what becomes of them when
     // something fails. The rest is about what is behind the filters, and takes minutes more:
     // `WEIR_HOST=native cargo xtask test -- --test e2e` runs all of it.
-    Again {
+    RepeatedTests {
         title: "End to end on the native module",
         executable: "e2e",
         variable: (native::HOST, "native"),
@@ -181,7 +181,7 @@ pub(super) enum Tier {
 }
 
 /// The tier of a test.
-pub(super) fn of(executable: &str, test: &str) -> Tier {
+pub(super) fn for_test(executable: &str, test: &str) -> Tier {
     if is_in(&BESIDE, executable, test) {
         Tier::Beside
     } else if is_in(&ON_OTHER_GROUND, executable, test) {
@@ -234,14 +234,20 @@ mod tests {
 
     #[test]
     fn test_is_in_one_tier_by_its_module() {
-        assert_eq!(of("origin", "store::orders::mysql::pays"), Tier::Second);
-        assert_eq!(of("origin", "store::orders::sqlite::pays"), Tier::First);
-        assert_eq!(of("origin", "not_mysql::pays"), Tier::First);
-        assert_eq!(of("origin", "origin_on_kafka::pull::a"), Tier::Beside);
-        let of_other_ground = of("origin", "origin_on_mysql_and_cluster::a");
+        assert_eq!(
+            for_test("origin", "store::orders::mysql::pays"),
+            Tier::Second
+        );
+        assert_eq!(
+            for_test("origin", "store::orders::sqlite::pays"),
+            Tier::First
+        );
+        assert_eq!(for_test("origin", "not_mysql::pays"), Tier::First);
+        assert_eq!(for_test("origin", "origin_on_kafka::pull::a"), Tier::Beside);
+        let of_other_ground = for_test("origin", "origin_on_mysql_and_cluster::a");
         assert_eq!(of_other_ground, Tier::OnOtherGround);
-        assert_eq!(of("dist", "anything"), Tier::Second);
-        assert_eq!(of("engine", "mysql::pays"), Tier::First);
+        assert_eq!(for_test("dist", "anything"), Tier::Second);
+        assert_eq!(for_test("engine", "mysql::pays"), Tier::First);
         assert!(is_first("engine") && !is_first("dist"));
     }
 

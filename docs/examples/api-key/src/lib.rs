@@ -17,7 +17,7 @@ use weir_engine::config::{RedisConfig, header_name, parse};
 use weir_engine::metrics::Counter;
 use weir_engine::redis::{Reply, read};
 use weir_engine::{Answer, BatchId, Effects, Engine, Event, Metrics, Request, StreamId};
-use weir_proxy_kit::{Configured, Filter};
+use weir_proxy_kit::{ConfiguredEngine, Filter};
 
 /// Tells the upstream who has the key. A client's own copy is removed.
 const OWNER: &str = "x-api-owner";
@@ -180,9 +180,9 @@ pub struct ApiKeyFilter;
 impl Filter for ApiKeyFilter {
     type Engine = ApiKeys;
 
-    fn configure(json: &[u8]) -> Result<Configured<ApiKeys>, FieldError> {
+    fn configure(json: &[u8]) -> Result<ConfiguredEngine<ApiKeys>, FieldError> {
         let engine = ApiKeys::new(parse::<Config>(json)?)?;
-        Ok(Configured {
+        Ok(ConfiguredEngine {
             redis_clusters: vec![engine.config.cluster.clone()],
             rules: vec![],
             engine,

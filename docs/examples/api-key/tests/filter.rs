@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use weir_host_test::{Host, Reply, RespCommand, RespValue, Stream, Upstream};
 use weir_stack::redis::{RedisServer, command_calls, connect};
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{ports, tools};
 
 fn host(upstream: Upstream) -> Host {
@@ -82,7 +82,7 @@ fn error_of_redis_is_unavailable_for_its_request_alone() {
 fn a_key_that_redis_knows_lets_the_request_go_on_with_its_owner() {
     let runtime = Runtime::new().unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let tool = tools::Redis::find_or_get(&mut Silent).unwrap();
+    let tool = tools::Redis::find_or_get(&mut SilentReporter).unwrap();
     let log = dir.path().join("redis.log");
     let started = RedisServer::start(&tool, ports::free().unwrap(), dir.path(), &log);
     let server = runtime.block_on(started).unwrap();

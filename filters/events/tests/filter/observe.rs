@@ -40,7 +40,7 @@ fn views_of_all_workers_reach_the_origin() {
 }
 
 #[test]
-fn a_dead_origin_loses_no_view_that_is_kept_and_the_others_are_counted() {
+fn dead_origin_loses_no_buffered_view_and_overflow_is_counted() {
     let gate = Gate::new();
     gate.origin.borrow_mut().reply = Some(Reply::unreachable());
     for n in 0..1_000 {
@@ -49,7 +49,7 @@ fn a_dead_origin_loses_no_view_that_is_kept_and_the_others_are_counted() {
     gate.host.advance(Duration::from_secs(60));
     let dropped = gate.metric("views_total.outcome.dropped");
     assert!(gate.metric("batches_failed_total") >= 5);
-    assert!(gate.host.logged("the origin does not take views"));
+    assert!(gate.host.logged("the origin does not accept views"));
     {
         let mut origin = gate.origin.borrow_mut();
         origin.reply = None;
@@ -60,7 +60,7 @@ fn a_dead_origin_loses_no_view_that_is_kept_and_the_others_are_counted() {
     assert_eq!(kept + dropped, 1_000);
     assert!(kept >= 400, "{kept}");
     assert_eq!(gate.metric("views_total.outcome.accepted"), kept);
-    assert!(gate.host.logged("the origin takes views again"));
+    assert!(gate.host.logged("the origin accepts views again"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Questions in pieces, their answers, and what the filter lets go on.
 
 use serde_json::json;
-use weir_fitment::{Cluster, Place, Spu};
+use weir_fitment::{Cluster, Placement, Spu};
 use weir_host_test::{Headers, StreamState};
 
 use super::support::{Gate, module, told};
@@ -10,7 +10,7 @@ const QUESTION: &str = r#"{"vehicles":["1000001","1000002"],"skus":["S1","S2"]}"
 
 fn shop() -> Gate {
     let mut gate = Gate::new();
-    let place = Place {
+    let place = Placement {
         cluster: Cluster::home(),
         spu: Spu::new("P1").unwrap(),
     };

@@ -7,17 +7,17 @@ use std::time::Duration;
 use serde_json::Value as Json;
 use tokio::runtime::Runtime;
 use weir_base::resp::{Value, decode};
-use weir_fitment::redis::fit_put::Newer;
+use weir_fitment::redis::fit_put::NewerEntryPolicy;
 use weir_fitment::redis::fit_route_put::NewRoute;
 use weir_fitment::redis::fit_vehicles::Head;
-use weir_fitment::redis::fit_vehicles_put::Piece;
+use weir_fitment::redis::fit_vehicles_put::MapPiece;
 use weir_fitment::redis::keys::{FitmentKeys, VehicleMapKeys};
 use weir_fitment::redis::{fit_put, fit_route_put, fit_vehicles_put};
-use weir_fitment::{Offset, Place, Plan, Shape, Sku, VehicleId};
+use weir_fitment::{Offset, Placement, Plan, Shape, Sku, VehicleId};
 use weir_host_test::{Builder, FailurePolicy, Host, LocalReply, Stream, StreamState, Upstream};
 use weir_scripts::Call;
 use weir_stack::redis::RedisServer;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{ports, tools};
 
 pub const PREFIX: &str = "weir";
@@ -47,7 +47,7 @@ impl Gate {
     pub fn new() -> Self {
         let runtime = Runtime::new().unwrap();
         let dir = tempfile::tempdir().unwrap();
-        let tool = tools::Redis::find_or_get(&mut Silent).unwrap();
+        let tool = tools::Redis::find_or_get(&mut SilentReporter).unwrap();
         let log = dir.path().join("redis.log");
         let started = RedisServer::start(&tool, ports::free().unwrap(), dir.path(), &log);
         let server = runtime.block_on(started).unwrap();
@@ -76,7 +76,7 @@ impl Gate {
         let vehicles: Vec<_> = (1..=count)
             .map(|offset| VehicleId::from_number(1_000_000 + offset).ok())
             .collect();
-        let piece = Piece {
+        let piece = MapPiece {
             before: 0,
             vehicles: &vehicles,
         };
@@ -94,20 +94,26 @@ impl Gate {
     }
 
     /// A SKU fits the vehicles with these offsets, and no others.
-    pub fn put(&mut self, name: &str, place: &Place, fits: &[u32]) {
+    pub fn put(&mut self, name: &str, place: &Placement, fits: &[u32]) {
         let sku = Sku::new(name).unwrap();
         let offsets: Vec<_> = fits.iter().filter_map(|fit| Offset::new(*fit)).collect();
-        let shape = Shape::of(Plan::Directory, &offsets, 0);
+        let shape = Shape::from_offsets(Plan::Directory, &offsets, 0);
         let keys = FitmentKeys::new(PREFIX, &place.spu);
         let version = self.next_version;
         self.next_version += 1;
-        self.run(&fit_put::call(&keys, &sku, version, Newer::Stays, &shape));
+        self.run(&fit_put::call(
+            &keys,
+            &sku,
+            version,
+            NewerEntryPolicy::Stays,
+            &shape,
+        ));
         let route = NewRoute {
             sku: &sku,
             version,
             place: Some(place),
         };
-        for call in fit_route_put::calls(PREFIX, Newer::Stays, [route]) {
+        for call in fit_route_put::calls(PREFIX, NewerEntryPolicy::Stays, [route]) {
             self.run(&call);
         }
     }

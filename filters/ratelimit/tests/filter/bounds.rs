@@ -5,7 +5,7 @@ use weir_limit::table::is_slot_key;
 use super::support::{Limiter, is_passed};
 
 #[test]
-fn a_million_keys_take_no_more_memory_than_the_slots_and_refuse_nobody_wrongly() {
+fn million_keys_stay_within_slot_memory_and_refuse_correctly() {
     const SLOTS: usize = 512;
     let rule = format!(
         r#"{{ "name": "r", "key": ["user"], "slots": {SLOTS}, "limit": {{ "rate": 1, "per": "1h" }} }}"#

@@ -91,7 +91,7 @@ fn replies_that_are_none_are_no_decisions() {
 }
 
 #[test]
-fn after_failures_redis_is_left_in_peace_and_comes_back_by_itself() {
+fn failing_redis_is_spared_and_used_again_when_it_recovers() {
     let limiter = limiter("local");
     for n in 0..4 {
         after_the_deadline(&limiter, &format!("user-{n}"));

@@ -3,23 +3,23 @@
 use tokio::runtime::Runtime;
 use weir_host_test::{Stream, Upstream};
 use weir_stack::redis::{RedisServer, command_calls};
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{ports, tools};
 
 use super::support::{Limiter, config, header, host, is_passed};
 
-struct Shared {
+struct RedisFixture {
     limiter: Limiter,
     runtime: Runtime,
     server: RedisServer,
     _dir: tempfile::TempDir,
 }
 
-impl Shared {
+impl RedisFixture {
     fn new(rules: &[&str]) -> Self {
         let runtime = Runtime::new().unwrap();
         let dir = tempfile::tempdir().unwrap();
-        let tool = tools::Redis::find_or_get(&mut Silent).unwrap();
+        let tool = tools::Redis::find_or_get(&mut SilentReporter).unwrap();
         let log = dir.path().join("redis.log");
         let started = RedisServer::start(&tool, ports::free().unwrap(), dir.path(), &log);
         let server = runtime.block_on(started).unwrap();
@@ -65,7 +65,7 @@ impl Shared {
 #[test]
 fn workers_share_a_limit_in_redis_many_requests_a_command() {
     let rule = r#"{ "name": "r", "store": "redis", "key": ["user"], "limit": { "rate": 50, "per": "1h" } }"#;
-    let shared = Shared::new(&[rule]);
+    let shared = RedisFixture::new(&[rule]);
     let streams = shared.ask_all("alice", 600);
     assert_eq!(
         streams.iter().filter(|stream| is_passed(stream)).count(),
@@ -90,7 +90,7 @@ fn what_one_rule_refuses_no_rule_is_charged_for_in_redis_either() {
         r#"{ "name": "all", "store": "redis", "limit": { "rate": 30, "per": "1h" } }"#,
         r#"{ "name": "user", "store": "redis", "key": ["user"], "algorithm": "sliding_window", "limit": { "rate": 20, "per": "1h" } }"#,
     ];
-    let shared = Shared::new(&rules);
+    let shared = RedisFixture::new(&rules);
     assert_eq!(shared.passed("alice", 100), 20);
     assert_eq!(shared.passed("bob", 100), 10);
     assert_eq!(shared.passed("carol", 10), 0);
@@ -99,7 +99,7 @@ fn what_one_rule_refuses_no_rule_is_charged_for_in_redis_either() {
 #[test]
 fn requests_in_flight_in_redis_count_until_they_end() {
     let rule = r#"{ "name": "c", "store": "redis", "algorithm": "concurrency", "limit": { "rate": 5, "per": "10m" } }"#;
-    let shared = Shared::new(&[rule]);
+    let shared = RedisFixture::new(&[rule]);
     let streams = shared.ask_all("any", 10);
     let passed: Vec<_> = streams.iter().filter(|stream| is_passed(stream)).collect();
     assert_eq!(passed.len(), 5);
@@ -113,7 +113,7 @@ fn requests_in_flight_in_redis_count_until_they_end() {
 #[test]
 fn a_rule_in_shadow_counts_in_redis_and_refuses_nobody() {
     let rule = r#"{ "name": "r", "store": "redis", "mode": "shadow", "limit": { "rate": 5, "per": "1h" } }"#;
-    let shared = Shared::new(&[rule]);
+    let shared = RedisFixture::new(&[rule]);
     assert_eq!(shared.passed("any", 20), 20);
     assert_eq!(shared.limiter.count("shadow_limited", "r"), 15);
     assert_eq!(shared.limiter.count("allowed", "r"), 5);
@@ -123,7 +123,7 @@ fn a_rule_in_shadow_counts_in_redis_and_refuses_nobody() {
 fn slices_save_calls_and_admit_no_more_than_the_limit() {
     let rule = r#"{ "name": "r", "store": "redis", "lease": { "max": 100, "lasts": "1m" },
         "algorithm": "fixed_window", "limit": { "rate": 1000, "per": "1d" } }"#;
-    let shared = Shared::new(&[rule]);
+    let shared = RedisFixture::new(&[rule]);
     let mut passed = 0;
     for _ in 0..2_000 {
         let stream = shared.limiter.request(0, "any").send();
@@ -142,7 +142,7 @@ fn slices_save_calls_and_admit_no_more_than_the_limit() {
 #[test]
 fn who_was_refused_costs_redis_nothing_until_it_may_pass() {
     let rule = r#"{ "name": "r", "store": "redis", "key": ["user"], "limit": { "rate": 1, "per": "1h" } }"#;
-    let shared = Shared::new(&[rule]);
+    let shared = RedisFixture::new(&[rule]);
     let flood = |user: &str| {
         let asked = (0..100).map(|_| {
             let stream = shared.limiter.request(0, user).send();

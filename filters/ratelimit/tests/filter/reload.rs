@@ -39,7 +39,7 @@ fn metric(limiter: &Limiter, name: &str) -> u64 {
 }
 
 #[test]
-fn new_rules_count_from_the_next_request_on_and_what_was_used_stays_used() {
+fn new_rules_apply_to_next_request_and_usage_is_kept() {
     let limiter = limiter();
     assert_eq!(limiter.passed("alice", 2), 0);
     publish(&limiter, Some(&rules(5)));

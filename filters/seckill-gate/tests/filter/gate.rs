@@ -10,7 +10,7 @@ use weir_sale::claim::Ticket;
 use weir_sale::redis::claim;
 
 #[test]
-fn a_granted_request_goes_on_with_a_signed_claim_and_comes_back_with_its_verdict() {
+fn granted_request_carries_signed_claim_and_returns_verdict() {
     let gate = Gate::ready();
     let buyer = gate.buy("alice");
     assert!(buyer.is_paused());
@@ -154,7 +154,7 @@ fn a_sale_that_has_not_started_says_when_to_come_back() {
 }
 
 #[test]
-fn an_answer_that_is_sent_again_tells_the_wait_of_its_own_moment() {
+fn repeated_answer_has_the_wait_of_its_own_moment() {
     let gate = Gate::ready();
     let wait_s = || -> u64 {
         let answer = gate.buy_from("later", "a").reply().unwrap();
@@ -187,7 +187,7 @@ fn an_order_is_named_to_nobody_but_its_user() {
 }
 
 #[test]
-fn other_requests_pass_untouched_but_for_headers_that_only_gateways_may_send() {
+fn other_requests_pass_unchanged_except_for_gateway_headers() {
     let gate = Gate::ready();
     for (method, path) in [
         ("GET", "/sales/open/orders"),
@@ -239,7 +239,7 @@ fn a_forged_claim_is_replaced_by_the_real_one() {
 }
 
 #[test]
-fn what_arrives_together_goes_together_and_each_gets_its_own_reply() {
+fn simultaneous_requests_share_a_call_and_get_their_own_replies() {
     let gate = Gate::ready();
     let buyers: Vec<_> = (0..100).map(|n| gate.buy(&format!("user-{n}"))).collect();
     gate.host.run_until_idle();
@@ -279,7 +279,7 @@ fn what_arrives_together_goes_together_and_each_gets_its_own_reply() {
 }
 
 #[test]
-fn a_shard_known_to_be_empty_costs_no_redis_until_its_epoch_moves() {
+fn empty_shard_costs_no_redis_call_until_its_epoch_changes() {
     let gate = Gate::ready();
     gate.buy("alice");
     gate.answer_claims(|_user| "4 5 0".into());
@@ -298,7 +298,7 @@ fn a_shard_known_to_be_empty_costs_no_redis_until_its_epoch_moves() {
 }
 
 #[test]
-fn who_lost_the_answer_to_a_claim_can_come_back_for_it_when_the_rest_is_gone() {
+fn lost_claim_answer_can_be_fetched_after_sold_out() {
     let gate = Gate::ready();
     gate.buy("alice");
     let held = NOTHING_LEFT.replacen(":5\r\n:0", ":5\r\n:1", 1);
@@ -363,7 +363,7 @@ fn a_bad_configuration_is_refused_by_the_fields_path() {
         (
             "WEIR_CLAIM_SECRET",
             "NO_SUCH",
-            "claim.keys[0].secret.env: the secret is missing",
+            "claim.keys[0].secret.env: the environment variable",
         ),
         (
             r#""secret": { "env": "WEIR_CLAIM_SECRET" }"#,
@@ -421,7 +421,7 @@ fn a_batch_stays_within_its_budget() {
 }
 
 #[test]
-fn the_reply_helpers_of_these_tests_make_what_the_script_returns() {
+fn reply_helpers_match_the_replies_of_the_script() {
     let reply = reply_to(&["a".into()], |_user| granted(7));
     let (value, _) = weir_base::resp::decode(reply.as_bytes()).unwrap();
     assert!(claim::parse(&value, 1).is_ok());

@@ -47,7 +47,7 @@ fn a_request_under_a_prefix_goes_on_with_its_signed_user() {
 }
 
 #[test]
-fn without_a_user_or_elsewhere_there_is_none_and_no_clients_copy_either() {
+fn user_header_is_absent_without_user_and_forged_is_removed() {
     let gate = gate();
     for (path, user) in [
         ("/sales/open/reservations", b"".as_slice()),

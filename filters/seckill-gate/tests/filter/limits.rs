@@ -22,7 +22,7 @@ fn buy_from(gate: &Gate, worker: usize, user: &str, address: &str) -> Stream {
 }
 
 #[test]
-fn beyond_its_burst_a_user_waits_as_long_as_it_is_told_on_all_workers() {
+fn user_beyond_burst_waits_the_stated_time_on_all_workers() {
     let gate = gate(r#"{ "user": { "rate": 1, "per": "1s", "burst": 3 } }"#);
     let buy = |worker, user: &str| buy_from(&gate, worker, user, "192.0.2.1:1");
     for worker in [0, 1, 0] {
@@ -41,7 +41,7 @@ fn beyond_its_burst_a_user_waits_as_long_as_it_is_told_on_all_workers() {
 }
 
 #[test]
-fn an_address_is_limited_whatever_names_it_uses_and_a_network_as_one() {
+fn address_is_limited_across_user_names_and_network_as_one() {
     let gate = gate(r#"{ "address": { "rate": 1, "per": "1s", "burst": 2 } }"#);
     for (addresses, other) in [
         (["192.0.2.1:1", "192.0.2.1:2", "192.0.2.1:3"], "192.0.2.2:1"),

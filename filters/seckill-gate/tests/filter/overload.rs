@@ -131,7 +131,7 @@ fn of_an_origin_that_is_well_few_outcomes_are_counted() {
 }
 
 #[test]
-fn an_origin_that_fails_gets_no_more_requests_and_keeps_no_units() {
+fn failing_origin_gets_no_more_requests_and_keeps_no_units() {
     let gate = gate(&format!(r#"{{ "origin_breaker": {FEW} }}"#));
     let buyers: Vec<_> = (0..4).map(|n| grant(&gate, &format!("user-{n}"))).collect();
     let late = gate.buy("late");

@@ -10,7 +10,7 @@ use weir_sale::redis::keys::{ShardKeys, catalogue};
 use weir_sale::redis::warm;
 use weir_scripts::Call;
 use weir_stack::redis::RedisServer;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{ports, tools};
 
 const UNITS_A_SHARD: u64 = 50;
@@ -27,7 +27,7 @@ impl Shop {
     fn open() -> Self {
         let runtime = Runtime::new().unwrap();
         let dir = tempfile::tempdir().unwrap();
-        let tool = tools::Redis::find_or_get(&mut Silent).unwrap();
+        let tool = tools::Redis::find_or_get(&mut SilentReporter).unwrap();
         let log = dir.path().join("redis.log");
         let started = RedisServer::start(&tool, ports::free().unwrap(), dir.path(), &log);
         let server = runtime.block_on(started).unwrap();
@@ -184,7 +184,7 @@ fn whoever_asks_where_nothing_is_gets_what_is_elsewhere() {
 }
 
 #[test]
-fn one_buyer_alone_is_never_told_sold_out_while_a_unit_is_left_anywhere() {
+fn single_buyer_never_sees_sold_out_while_a_unit_remains() {
     let shop = Shop::open();
     set_stock(&shop, 0, 1);
     set_stock(&shop, 1, 0);

@@ -103,7 +103,7 @@ fn a_poll_that_is_not_answered_is_given_up_and_asked_again() {
 }
 
 #[test]
-fn a_redis_that_answers_with_an_error_is_left_for_a_new_connection() {
+fn redis_error_reply_makes_next_call_use_a_new_connection() {
     for error in [
         "-READONLY You can't write against a read only replica.\r\n",
         "-LOADING Redis is loading the dataset in memory\r\n",

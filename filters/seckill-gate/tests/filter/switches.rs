@@ -156,7 +156,7 @@ fn in_shadow_everything_is_decided_and_counted_and_passes() {
 }
 
 #[test]
-fn a_grant_in_shadow_whose_client_has_gone_goes_back_all_the_same() {
+fn dry_run_grant_is_released_when_client_has_gone() {
     let gate = switched(
         &of_open(r#""state":"open""#),
         &of_open(r#""state":"shadow""#),

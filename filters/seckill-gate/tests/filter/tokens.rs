@@ -63,7 +63,7 @@ fn minted(secret: &str, sale: &str, user: &str, at_ms: u64) -> String {
 }
 
 fn refused(gate: &Gate, reason: TokenError) -> u64 {
-    let word = reason.word();
+    let word = reason.label();
     let name = format!("weir_seckill_gate_tokens_refused_total.reason.{word}");
     gate.metric(&name)
 }
@@ -95,7 +95,7 @@ fn the_checkout_gives_a_token_that_counts_once_it_is_old_enough() {
 }
 
 #[test]
-fn every_wrong_token_has_its_reason_in_metrics_and_one_answer_to_the_client() {
+fn each_token_fault_has_its_own_metric_and_one_client_answer() {
     let gate = gate();
     let old = now_ms(&gate) - 5_000;
     let good = minted(SECRET, "open", "alice", old);
@@ -187,7 +187,7 @@ fn the_checkout_refuses_as_the_chain_does_and_claims_nothing() {
 }
 
 #[test]
-fn a_draining_sale_gives_no_tokens_and_one_in_shadow_gives_them_to_all() {
+fn draining_sale_gives_no_tokens_and_dry_run_gives_them_to_all() {
     let with = |state| catalogue().replacen(r#""state":"open""#, state, 1);
     let gate = gate_with(&with(r#""state":"drain""#));
     let reply = check_out(&gate, "open", "alice");
@@ -207,7 +207,7 @@ fn a_draining_sale_gives_no_tokens_and_one_in_shadow_gives_them_to_all() {
 }
 
 #[test]
-fn a_sale_that_wants_tokens_is_not_sold_by_a_gate_that_has_no_keys() {
+fn token_sale_is_refused_by_a_gate_without_keys() {
     let gate = Gate::start(CONFIG);
     gate.begin_polls();
     gate.answer_polls_with(&catalogue());

@@ -8,7 +8,7 @@ use weir_link::record::Link;
 use super::support::{CONFIG, DOMAINS, Gate, TARGET, header, link, location, status};
 
 #[test]
-fn without_redis_what_is_cached_resolves_and_the_rest_comes_from_the_origin() {
+fn cached_links_resolve_and_others_ask_origin_without_redis() {
     let gate = Gate::new();
     gate.put("s/hot", &link());
     gate.click("/hot");
@@ -34,7 +34,7 @@ fn without_redis_what_is_cached_resolves_and_the_rest_comes_from_the_origin() {
 }
 
 #[test]
-fn a_redis_that_does_not_answer_is_left_in_peace_and_nobody_waits_for_it() {
+fn silent_redis_is_spared_and_no_request_waits_for_it() {
     let gate = Gate::with(
         r#"{ "redis": { "deadline_ms": 100 }, "breaker": { "min_requests": 5, "open_ms": 1000 },
         "origin": { "limit": { "rate": 1000, "per": "1s", "burst": 1000 } } }"#,

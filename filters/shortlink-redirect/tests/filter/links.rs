@@ -81,7 +81,7 @@ fn files_for_apps_are_those_of_the_domain() {
 }
 
 #[test]
-fn a_domain_has_its_own_pages_for_what_has_ended_and_cannot_be_told() {
+fn domain_has_its_own_pages_for_ended_and_unknown_links() {
     let gate = Gate::new();
     gate.publish(
         r#"{"version":2,"domains":[{"id":"s","hosts":["s.example.com"],"gone_page":"<p>over",

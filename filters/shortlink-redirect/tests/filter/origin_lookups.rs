@@ -91,7 +91,7 @@ fn many_who_ask_for_one_unknown_link_are_one_look_up() {
 }
 
 #[test]
-fn a_flood_of_random_codes_neither_grows_memory_nor_reaches_the_origin_beyond_its_limit() {
+fn random_codes_use_bounded_memory_and_bounded_origin_lookups() {
     let gate = Gate::with(
         r#"{ "redis": {}, "cache": { "unknown_max": 100 },
         "origin": { "limit": { "rate": 10, "per": "1s", "burst": 5 } } }"#,

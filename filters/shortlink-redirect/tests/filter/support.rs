@@ -17,7 +17,7 @@ use weir_link::redis::link_read::Read;
 use weir_link::redis::{document, keys};
 use weir_link::routes::LINK_RECORD;
 use weir_stack::redis::RedisServer;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{ports, tools};
 
 pub const CONFIG: &str = r#"{ "redis": { "deadline_ms": 100 },
@@ -103,7 +103,7 @@ impl Gate {
     pub fn unaware(config: &str) -> Self {
         let runtime = Runtime::new().unwrap();
         let dir = tempfile::tempdir().unwrap();
-        let tool = tools::Redis::find_or_get(&mut Silent).unwrap();
+        let tool = tools::Redis::find_or_get(&mut SilentReporter).unwrap();
         let log = dir.path().join("redis.log");
         let started = RedisServer::start(&tool, ports::free().unwrap(), dir.path(), &log);
         let server = runtime.block_on(started).unwrap();

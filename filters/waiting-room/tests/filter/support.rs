@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use weir_host_test::{Builder, FailurePolicy, Headers, Host, Stream, StreamState, Upstream};
 use weir_stack::redis::RedisServer;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{ports, tools};
 
 pub struct Gate {
@@ -37,7 +37,7 @@ impl Gate {
     pub fn new(room: &str, workers: usize) -> Self {
         let runtime = Runtime::new().unwrap();
         let dir = tempfile::tempdir().unwrap();
-        let tool = tools::Redis::find_or_get(&mut Silent).unwrap();
+        let tool = tools::Redis::find_or_get(&mut SilentReporter).unwrap();
         let log = dir.path().join("redis.log");
         let started = RedisServer::start(&tool, ports::free().unwrap(), dir.path(), &log);
         let server = runtime.block_on(started).unwrap();

@@ -23,7 +23,7 @@ fn entered(stream: &weir_host_test::Stream) -> Option<String> {
 }
 
 #[test]
-fn who_enters_gets_a_cookie_beside_the_shops_and_stays_inside_on_all_workers() {
+fn admitted_visitor_keeps_shop_cookies_and_session_everywhere() {
     let gate = Gate::new("", 2);
     let first = gate.ask(0, &[("accept", "text/html")]);
     let cookie = entered(&first).expect("a session");

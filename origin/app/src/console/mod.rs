@@ -9,7 +9,7 @@ use crate::http::files::{CSS, HTML, JS, Page, SVG, files, policy};
 static PAGE: Page = Page {
     path: "/ui",
     id: "Console",
-    title: "The console, for people: sales, rooms, limits, keys and the audit trail",
+    title: "The console: sales, rooms, limits, keys and the audit trail",
     policy: policy!("'self'"),
     index: &files! {
         "index.html": HTML,

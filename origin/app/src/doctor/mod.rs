@@ -16,7 +16,7 @@ use hyper::body::Bytes;
 use serde::Serialize;
 use weir_doctor::facts::{GatewayEnvironment, NamedKey, TlsTarget};
 use weir_doctor::{
-    Envoy, Finding, Severity, Subject, examine, redis_logins, redis_tls, uses_redis,
+    Diagnostic, Envoy, Severity, Subject, examine, redis_logins, redis_tls, uses_redis,
 };
 
 use crate::config::Config;
@@ -35,39 +35,39 @@ const WARNINGS: u8 = 1;
 const ERRORS: u8 = 2;
 
 const AFTER_HELP: &str = "\
-It exits with 0 if it has found nothing, 1 if warnings alone, 2 if errors. Settings and secrets of the origin come as they do
-when it serves: by the flags before `doctor`, and by the environment. Without --envoy and --envoy-admin only the origin,
-Redis and SQL are looked at. docs/doctor.md tells of each check.";
+Exit codes: 0 without findings, 1 with warnings only, 2 with errors. Pass the origin's flags before `doctor`, and its secrets in
+the environment, exactly as for serving. Without --envoy and --envoy-admin, only the origin, Redis and SQL are checked.
+docs/doctor.md describes each check.";
 
 /// What is looked at.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct DoctorCommand {
-    /// Envoy's configuration: YAML, JSON, or what /config_dump tells
+    /// Envoy configuration: YAML, JSON, or the output of /config_dump
     #[arg(long, value_name = "FILE", conflicts_with = "envoy_admin")]
     pub envoy: Option<PathBuf>,
 
-    /// The admin port of an Envoy that runs, such as http://127.0.0.1:9901
+    /// Admin URL of a running Envoy, such as http://127.0.0.1:9901
     #[arg(long, value_name = "URL")]
     pub envoy_admin: Option<String>,
 
-    /// The variables that Envoy is started with: lines of NAME=VALUE. With it secrets of both sides are compared
+    /// Environment of Envoy, as lines of NAME=VALUE; needed to compare the secrets of both sides
     #[arg(long, value_name = "FILE")]
     pub gateway_env: Option<PathBuf>,
 
-    /// Does not ask Redis
+    /// Skip the checks that connect to Redis
     #[arg(long)]
     pub no_redis: bool,
 
-    /// Does not ask SQL
+    /// Skip the checks that connect to SQL
     #[arg(long)]
     pub no_sql: bool,
 
-    /// A check whose findings are known and do not count; may be given more than once
+    /// Ignore the findings of this check; repeatable
     #[arg(long, value_name = "CHECK")]
     pub ignore: Vec<String>,
 
-    /// Writes JSON in place of a line for each finding
+    /// Print JSON instead of one line per finding
     #[arg(long)]
     pub json: bool,
 }
@@ -75,7 +75,7 @@ pub struct DoctorCommand {
 /// What is printed as JSON.
 #[derive(Serialize)]
 struct Report<'a> {
-    findings: &'a [Finding],
+    findings: &'a [Diagnostic],
     /// Of the origin's claim secrets: two machines that show the same have the same.
     claim_fingerprints: Vec<Fingerprint<'a>>,
     /// What was looked at.
@@ -157,20 +157,20 @@ async fn look(
         let TlsTarget {
             address, ca_file, ..
         } = target;
-        format!("TLS with {address}, as {ca_file} is not on this machine")
+        format!("TLS with {address}, because \"{ca_file}\" is not on this machine")
     }));
     print(command.json, &findings, keys, &examined, &not_examined)?;
     Ok(code(&findings))
 }
 
 /// Variables that nothing reads, neither the origin nor a filter.
-fn idle_variables(envoy: Option<&Envoy>) -> Vec<Finding> {
+fn idle_variables(envoy: Option<&Envoy>) -> Vec<Diagnostic> {
     let idle = crate::variables::idle(std::env::vars_os()).into_iter();
     let idle = idle.filter(|variable| envoy.is_none_or(|envoy| !envoy.mentions(&variable.name)));
     let finding = |variable: IdleVariable| {
         let IdleVariable { name, problem, fix } = variable;
         let place = "the origin's environment";
-        Finding::warning("variables", place, format!("{name} {problem}"), fix)
+        Diagnostic::warning("variables", place, format!("{name} {problem}"), fix)
     };
     idle.map(finding).collect()
 }
@@ -186,16 +186,16 @@ fn not_examined(
     let left_out = [
         (
             !has_envoy,
-            "Envoy's configuration (--envoy or --envoy-admin)",
+            "the Envoy configuration (--envoy or --envoy-admin)",
         ),
         (
             has_envoy && !has_gateway,
-            "the gateways' secrets and their login at Redis (--gateway-env)",
+            "the gateways' secrets and Redis logins (--gateway-env)",
         ),
         (command.no_redis, "Redis (--no-redis)"),
         (
             !asks_redis && !command.no_redis,
-            "Redis, which no filter asks",
+            "Redis, because no filter uses it",
         ),
         (command.no_sql, "SQL (--no-sql)"),
         (
@@ -247,12 +247,12 @@ fn environment(path: &Path) -> Result<GatewayEnvironment> {
 }
 
 fn read(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+    std::fs::read_to_string(path).with_context(|| format!("cannot read \"{}\"", path.display()))
 }
 
 fn print(
     is_json: bool,
-    findings: &[Finding],
+    findings: &[Diagnostic],
     keys: &[NamedKey],
     examined: &[String],
     not_examined: &[String],
@@ -278,7 +278,7 @@ fn print(
         eprintln!("claim key {}: fingerprint {}", key.id, key.fingerprint);
     }
     let count = match findings.len() {
-        0 => "nothing is wrong".to_owned(),
+        0 => "no findings".to_owned(),
         1 => "1 finding".to_owned(),
         count => format!("{count} findings"),
     };
@@ -286,14 +286,14 @@ fn print(
     match not_examined {
         [] => eprintln!("{count}; examined: {examined}"),
         missing => eprintln!(
-            "{count} in what was examined: {examined}; not examined: {}",
+            "{count}; examined: {examined}; not examined: {}",
             missing.join(", ")
         ),
     }
     Ok(())
 }
 
-fn code(findings: &[Finding]) -> ExitCode {
+fn code(findings: &[Diagnostic]) -> ExitCode {
     match findings.iter().map(|finding| finding.severity).max() {
         None => ExitCode::SUCCESS,
         Some(Severity::Warning) => ExitCode::from(WARNINGS),

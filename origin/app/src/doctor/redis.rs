@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use redis::{Cmd, Value, cmd};
-use weir_doctor::facts::{Login, RedisFacts, Refused, TlsFacts, TlsTarget, Untold};
+use weir_doctor::facts::{Login, RedisFacts, RefusedQuery, RefusedWrite, TlsFacts, TlsTarget};
 use weir_scripts::permissions::{self, ORIGIN, SHARED};
 use weir_scripts::{Call, RefusalKind};
 
@@ -25,15 +25,15 @@ pub(super) async fn ask(
         // Without its password.
         let address = address_of(url)?;
         let redis = Redis::new(url, prefix)?;
-        let said = said(&redis, address.clone()).await;
-        let said = said.unwrap_or_else(|error| away(address.clone(), &error));
+        let said = read_facts(&redis, address.clone()).await;
+        let said = said.unwrap_or_else(|error| unreachable(address.clone(), &error));
         let is_away = said.away.is_some();
         nodes.push(said);
         // An address that does not answer is reported once, not once per login.
         let logins = logins.iter().filter(|_| !is_away);
         for login in logins {
             let user = login.username.as_deref().unwrap_or("default");
-            let address = format!("{address}, asked as the gateways' user {user}");
+            let address = format!("{address} as the gateways' user \"{user}\"");
             let redis = Redis::new(&with_login(url, login), prefix)?;
             nodes.push(may(&redis, address, &SHARED).await);
         }
@@ -62,7 +62,7 @@ pub(super) async fn shake_hands(targets: Vec<TlsTarget>) -> (Vec<TlsFacts>, Vec<
 }
 
 /// Reads all facts, as the origin's user.
-async fn said(redis: &Redis, address: String) -> Result<RedisFacts, CallError> {
+async fn read_facts(redis: &Redis, address: String) -> Result<RedisFacts, CallError> {
     // The first call connects, which takes time that is not the clock's.
     let pinged = redis.ping().await;
     let may = async |address| {
@@ -83,7 +83,7 @@ async fn said(redis: &Redis, address: String) -> Result<RedisFacts, CallError> {
     let mut info = async |section: &str, command, checks| {
         let text = text(redis, cmd("INFO").arg(section)).await;
         text.unwrap_or_else(|error| {
-            untold.push(Untold {
+            untold.push(RefusedQuery {
                 command,
                 checks,
                 error,
@@ -123,7 +123,7 @@ async fn may(redis: &Redis, address: String, commands: &[&str]) -> RedisFacts {
     if let Err(error) = redis.check_write().await {
         match refused(&error) {
             Some(refused) => facts.refused = Some(refused),
-            None => return away(facts.address, &error),
+            None => return unreachable(facts.address, &error),
         }
     }
     let call = permissions::call(redis.prefix(), commands.iter().copied());
@@ -131,7 +131,7 @@ async fn may(redis: &Redis, address: String, commands: &[&str]) -> RedisFacts {
         Ok(forbidden) => facts.forbidden = forbidden,
         // A Redis that refuses a write may refuse this, too. The facts have that refusal already.
         Err(_) if facts.refused.is_some() => {}
-        Err(error) => facts.untold.push(Untold {
+        Err(error) => facts.untold.push(RefusedQuery {
             command: "redis.acl_check_cmd",
             checks: "permissions were",
             error: error.to_string(),
@@ -146,7 +146,7 @@ async fn forbidden(redis: &Redis, call: &Call) -> Result<Vec<String>, CallError>
     Ok(permissions::parse(&value)?)
 }
 
-fn away(address: String, error: &CallError) -> RedisFacts {
+fn unreachable(address: String, error: &CallError) -> RedisFacts {
     RedisFacts {
         address,
         refused: refused(error),
@@ -155,9 +155,9 @@ fn away(address: String, error: &CallError) -> RedisFacts {
     }
 }
 
-fn refused(error: &CallError) -> Option<Refused> {
+fn refused(error: &CallError) -> Option<RefusedWrite> {
     let refusal = error.refusal()?;
-    Some(Refused {
+    Some(RefusedWrite {
         is_permission: refusal.kind == RefusalKind::NoPermission,
         remedy: refusal.kind.remedy(),
         error: refusal.error,

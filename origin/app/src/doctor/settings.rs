@@ -3,7 +3,7 @@
 use redis::IntoConnectionInfo;
 #[cfg(not(feature = "sales"))]
 use weir_base::key::KeyRing;
-use weir_doctor::Finding;
+use weir_doctor::Diagnostic;
 use weir_doctor::facts::{NamedKey, OriginFacts};
 
 use crate::config::{ADMIN_TOKEN, Config};
@@ -13,9 +13,9 @@ use crate::sales::config::{CLAIM_SECRET, PAYMENT_SECRET};
 use crate::secret::{self, SecretError, Variables};
 
 /// What is known of the origin, and what it would refuse to start with.
-pub(crate) fn read(config: &Config, variables: Variables<'_>) -> (OriginFacts, Vec<Finding>) {
+pub(crate) fn read(config: &Config, variables: Variables<'_>) -> (OriginFacts, Vec<Diagnostic>) {
     let mut findings = Vec::new();
-    let mut refused = |error: SecretError| findings.push(unfit(&error.to_string()));
+    let mut refused = |error: SecretError| findings.push(unfit_setting(&error.to_string()));
     #[cfg(not(feature = "sales"))]
     let (claim_keys, has_payments) = (None::<KeyRing>, false);
     #[cfg(feature = "sales")]
@@ -33,7 +33,7 @@ pub(crate) fn read(config: &Config, variables: Variables<'_>) -> (OriginFacts, V
     if claim_keys.is_some() || secret::is_set(variables, ADMIN_TOKEN) {
         let token = secret::read(variables, ADMIN_TOKEN).and_then(|token| {
             let token = AdminToken::new(&token);
-            token.map_err(|error| SecretError::unfit(ADMIN_TOKEN, error))
+            token.map_err(|error| SecretError::invalid_variable(ADMIN_TOKEN, error))
         });
         if let Err(error) = token {
             refused(error);
@@ -70,8 +70,8 @@ pub(crate) fn read(config: &Config, variables: Variables<'_>) -> (OriginFacts, V
     (facts, findings)
 }
 
-fn unfit(problem: &str) -> Finding {
-    Finding::error(
+fn unfit_setting(problem: &str) -> Diagnostic {
+    Diagnostic::error(
         "origin-secrets",
         "the origin's settings",
         problem,

@@ -7,13 +7,13 @@ use axum::Router;
 use tokio_util::sync::CancellationToken;
 
 use super::{Domain, Jobs};
-use crate::access::Door;
+use crate::access::AuthLayer;
 use crate::config::{Config, Secrets};
 use crate::disk::Disk;
 use crate::events::http::Enabled;
 use crate::events::metrics::EventMetrics;
 use crate::events::{self, Events};
-use crate::http::Part;
+use crate::http::Component;
 use crate::metrics::Metrics;
 use crate::origin::Origin;
 
@@ -74,7 +74,7 @@ pub(crate) async fn open(origin: Origin, config: &Config, secrets: &mut Secrets)
 
 impl EventDomain {
     /// Without events.
-    pub(crate) fn off(metrics: &Metrics) -> Self {
+    pub(crate) fn disabled(metrics: &Metrics) -> Self {
         Self {
             events: None,
             metrics: EventMetrics::register(metrics),
@@ -87,8 +87,8 @@ impl Domain for EventDomain {
         events::http::public().into_router(Enabled(self.events.clone()))
     }
 
-    fn admin(&self, _origin: &Origin, door: &Door) -> Router {
-        door.mount(events::http::admin(), Enabled(self.events.clone()))
+    fn admin(&self, _origin: &Origin, auth: &AuthLayer) -> Router {
+        auth.mount(events::http::admin(), Enabled(self.events.clone()))
     }
 
     fn page(&self) -> Router {
@@ -96,8 +96,8 @@ impl Domain for EventDomain {
     }
 
     /// A full event log does not make the origin unready.
-    fn parts(&self) -> Vec<Part> {
-        let part = |events: Events| Part {
+    fn parts(&self) -> Vec<Component> {
+        let part = |events: Events| Component {
             name: "events",
             state: Arc::new(move || events.state()),
         };

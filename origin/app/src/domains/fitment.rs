@@ -5,7 +5,7 @@ use axum::Router;
 use tokio_util::sync::CancellationToken;
 
 use super::{Domain, Jobs};
-use crate::access::Door;
+use crate::access::AuthLayer;
 use crate::config::Config;
 use crate::disk::Disk;
 use crate::fitment::http::Routes;
@@ -69,7 +69,7 @@ pub(crate) async fn import(config: &Config, command: &ImportCommand) -> Result<(
 
 impl FitmentDomain {
     /// Without fitment.
-    pub(crate) fn off(metrics: &Metrics) -> Self {
+    pub(crate) fn disabled(metrics: &Metrics) -> Self {
         Self {
             fitment: None,
             metrics: FitmentMetrics::register(metrics),
@@ -83,9 +83,9 @@ impl Domain for FitmentDomain {
         fitment::http::public().into_router(Routes::for_users(self.fitment.clone(), users))
     }
 
-    fn admin(&self, _origin: &Origin, door: &Door) -> Router {
+    fn admin(&self, _origin: &Origin, auth: &AuthLayer) -> Router {
         let state = Routes::for_operators(self.fitment.clone());
-        door.mount(fitment::http::admin(), state)
+        auth.mount(fitment::http::admin(), state)
     }
 
     fn page(&self) -> Router {

@@ -5,7 +5,7 @@ use axum::Router;
 use tokio_util::sync::CancellationToken;
 
 use super::{Domain, Jobs};
-use crate::access::Door;
+use crate::access::AuthLayer;
 use crate::config::Config;
 use crate::history::http::Routes;
 use crate::history::metrics::HistoryMetrics;
@@ -47,7 +47,7 @@ pub(crate) fn open(origin: Origin, config: &Config) -> Result<Origin> {
 
 impl HistoryDomain {
     /// Without history.
-    pub(crate) fn off(metrics: &Metrics) -> Self {
+    pub(crate) fn disabled(metrics: &Metrics) -> Self {
         Self {
             history: None,
             metrics: HistoryMetrics::register(metrics),
@@ -61,9 +61,9 @@ impl Domain for HistoryDomain {
         history::http::public().into_router(Routes::for_users(self.history.clone(), users))
     }
 
-    fn admin(&self, _origin: &Origin, door: &Door) -> Router {
+    fn admin(&self, _origin: &Origin, auth: &AuthLayer) -> Router {
         let state = Routes::for_operators(self.history.clone());
-        door.mount(history::http::admin(), state)
+        auth.mount(history::http::admin(), state)
     }
 
     fn spawn(&self, _origin: &Origin, stop: &CancellationToken) -> Jobs {

@@ -4,15 +4,15 @@ use axum::Router;
 use tokio_util::sync::CancellationToken;
 
 use super::{Domain, Jobs};
-use crate::access::Door;
+use crate::access::AuthLayer;
 use crate::limits;
 use crate::origin::Origin;
 
 pub(super) struct LimitDomain;
 
 impl Domain for LimitDomain {
-    fn admin(&self, origin: &Origin, door: &Door) -> Router {
-        door.mount(limits::http::admin(), origin.common.redis.clone())
+    fn admin(&self, origin: &Origin, auth: &AuthLayer) -> Router {
+        auth.mount(limits::http::admin(), origin.common.redis.clone())
     }
 
     fn spawn(&self, _origin: &Origin, _stop: &CancellationToken) -> Jobs {

@@ -7,7 +7,7 @@ use axum::Router;
 use tokio_util::sync::CancellationToken;
 
 use super::{Domain, Jobs};
-use crate::access::Door;
+use crate::access::AuthLayer;
 use crate::config::{Config, Secrets};
 use crate::disk::Disk;
 use crate::links::geo::Geo;
@@ -100,7 +100,7 @@ pub(crate) async fn open(
 
 impl LinkDomain {
     /// Without links.
-    pub(crate) fn off(metrics: &Metrics) -> Self {
+    pub(crate) fn disabled(metrics: &Metrics) -> Self {
         Self {
             links: None,
             metrics: LinkMetrics::register(metrics),
@@ -121,8 +121,8 @@ impl Domain for LinkDomain {
             .merge(feeds)
     }
 
-    fn admin(&self, _origin: &Origin, door: &Door) -> Router {
-        door.mount(links::http::admin(), Enabled(self.links.clone()))
+    fn admin(&self, _origin: &Origin, auth: &AuthLayer) -> Router {
+        auth.mount(links::http::admin(), Enabled(self.links.clone()))
     }
 
     fn page(&self) -> Router {

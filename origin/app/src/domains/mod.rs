@@ -25,11 +25,11 @@ use axum::Router;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::Door;
+use crate::access::AuthLayer;
 use crate::access::scope::Area;
 use crate::api::Document;
 use crate::config::{Config, Secrets};
-use crate::http::{Loop, Part};
+use crate::http::{Component, Loop};
 use crate::origin::Origin;
 use crate::redis::Redis;
 use crate::sql::{Database, Migrations};
@@ -182,7 +182,7 @@ pub(crate) trait Domain {
     }
 
     /// The routes for operators, each behind its guard.
-    fn admin(&self, origin: &Origin, door: &Door) -> Router;
+    fn admin(&self, origin: &Origin, auth: &AuthLayer) -> Router;
 
     /// The page of the domain on the admin port.
     fn page(&self) -> Router {
@@ -190,7 +190,7 @@ pub(crate) trait Domain {
     }
 
     /// What `/readyz` reports.
-    fn parts(&self) -> Vec<Part> {
+    fn parts(&self) -> Vec<Component> {
         Vec::new()
     }
 

@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 use weir_base::key::KeyRing;
 
 use super::{Domain, Jobs};
-use crate::access::Door;
+use crate::access::AuthLayer;
 use crate::api::{Api, Document, RouteRules};
 use crate::clock::now_ms;
 use crate::http::refusal::{BODY_TOO_LARGE, SQL_UNAVAILABLE};
@@ -39,14 +39,14 @@ const PRODUCTS_OFF: Refusal = Refusal::new(
     StatusCode::NOT_IMPLEMENTED,
     "products_not_configured",
     "No products",
-    "This origin takes no changes of products: WEIR_PRODUCTS_SECRET is not set, or fitment and history are off",
+    "This origin accepts no product changes: WEIR_PRODUCTS_SECRET is not set, or fitment and history are off",
 );
 
 const NOT_SIGNED: Refusal = Refusal::new(
     StatusCode::FORBIDDEN,
     "signature_invalid",
     "Invalid signature",
-    "The body is not signed with the secret for products",
+    "The signature is not valid for WEIR_PRODUCTS_SECRET",
 );
 
 const TOO_OLD: Refusal = Refusal::new(
@@ -74,7 +74,7 @@ impl Origin {
 
 impl ProductDomain {
     /// Without the webhook.
-    pub(crate) fn off(metrics: &Metrics) -> Self {
+    pub(crate) fn disabled(metrics: &Metrics) -> Self {
         Self {
             keys: None,
             metrics: ProductMetrics::register(metrics),
@@ -84,26 +84,26 @@ impl ProductDomain {
 
 type Webhook = Option<(KeyRing, ProductChanges)>;
 
-/// Changes of products.
+/// Product changes.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct ProductChangeList {
-    /// The changes, in the order in which they are applied.
+    /// The changes, applied in order.
     #[schema(min_items = 1, max_items = 1000)]
     changes: Vec<ProductChange>,
 }
 
-/// The outcomes of changes of products.
+/// The outcomes of product changes.
 #[derive(Debug, Serialize, ToSchema)]
 struct ProductChangeOutcomes {
-    /// One for each change, in their order.
+    /// One outcome per change, in order.
     outcomes: Vec<ChangeOutcome>,
 }
 
-/// Take changes of products, such as moves to another main SKU
+/// Apply product changes, such as moves to another main SKU
 ///
-/// Applies changes to fitment and to the table of browse history. Each counts once by its version, and one that is older than what
-/// was applied changes nothing. The body is signed with WEIR_PRODUCTS_SECRET, as payment callbacks are.
+/// Applies changes to fitment and to the product table of browse history. Each version is applied once, and older
+/// versions change nothing. The body is signed with WEIR_PRODUCTS_SECRET, like payment callbacks.
 #[utoipa::path(
     post,
     path = "/product-changes",
@@ -113,7 +113,7 @@ struct ProductChangeOutcomes {
         ("x-weir-products-signature" = String, Header, description = "<key id>;<HMAC-SHA256 of \"<timestamp>.<body>\", in hex>."),
     ),
     request_body = ProductChangeList,
-    responses((status = 200, description = "They are in SQL; Redis follows", body = ProductChangeOutcomes)),
+    responses((status = 200, description = "Stored in SQL; Redis is updated later", body = ProductChangeOutcomes)),
 )]
 async fn change(
     State(webhook): State<Webhook>,
@@ -146,17 +146,19 @@ fn verify(keys: &KeyRing, headers: &HeaderMap, body: &[u8]) -> Result<(), Proble
         let mut values = headers.get_all(name).iter();
         match (values.next(), values.next()) {
             (Some(value), None) => Ok(value.as_bytes()),
-            _ => Err(NOT_SIGNED.because(format!("{name} must be there once"))),
+            _ => Err(NOT_SIGNED.because(format!("the header {name} must appear exactly once"))),
         }
     };
     let (timestamp, signature) = (only(TIMESTAMP)?, only(SIGNATURE)?);
     callback::verify(keys, timestamp, signature, body, now_ms()).map_err(|error| {
-        warn!(%error, "changes of products are refused");
+        warn!(%error, "product changes refused");
         match error {
             CallbackError::Signature(_) | CallbackError::Malformed => {
-                NOT_SIGNED.because("the signature is not that of this body")
+                NOT_SIGNED.because("the signature does not match the body")
             }
-            CallbackError::Age => TOO_OLD.because("sign the body when you send it"),
+            CallbackError::Age => TOO_OLD.because(
+                "the signature time is too old or in the future: sign the body when you send it",
+            ),
         }
     })
 }
@@ -183,7 +185,7 @@ impl Domain for ProductDomain {
         public().into_router(self.keys.clone().zip(ProductChanges::of(origin)))
     }
 
-    fn admin(&self, _origin: &Origin, _door: &Door) -> Router {
+    fn admin(&self, _origin: &Origin, _door: &AuthLayer) -> Router {
         Router::new()
     }
 

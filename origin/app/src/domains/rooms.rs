@@ -4,7 +4,7 @@ use axum::Router;
 use tokio_util::sync::CancellationToken;
 
 use super::{Domain, Jobs};
-use crate::access::Door;
+use crate::access::AuthLayer;
 use crate::origin::Origin;
 use crate::rooms::{self, Rooms};
 
@@ -16,8 +16,8 @@ impl Origin {
 }
 
 impl Domain for Rooms {
-    fn admin(&self, _origin: &Origin, door: &Door) -> Router {
-        door.mount(rooms::http::admin(), self.clone())
+    fn admin(&self, _origin: &Origin, auth: &AuthLayer) -> Router {
+        auth.mount(rooms::http::admin(), self.clone())
     }
 
     fn spawn(&self, _origin: &Origin, stop: &CancellationToken) -> Jobs {

@@ -11,9 +11,9 @@ use tracing::info;
 use weir_base::key::{KEY_LEN_MIN, KeyRing, SigningKey};
 
 use super::{Domain, Jobs};
-use crate::access::Door;
+use crate::access::AuthLayer;
 use crate::config::{Config, Secrets};
-use crate::http::{Loop, Part, Silences};
+use crate::http::{Component, HeartbeatTimeouts, Loop};
 use crate::metrics::Metrics;
 use crate::origin::Origin;
 use crate::outbox::{OutboxTimes, Sink, SinkName};
@@ -124,7 +124,7 @@ pub(crate) fn open(
     let keys = secrets.claim_keys.take();
     let is_on = keys.is_some();
     if !is_on {
-        info!("{CLAIM_SECRET} is not set: there are no sales");
+        info!("{CLAIM_SECRET} is not set: sales are disabled");
     }
     let keys = keys.map_or_else(unknown_key, Ok)?;
     let origin = Origin::with_store(database, store, redis, keys, config.sales.sql_limits());
@@ -149,7 +149,9 @@ pub(crate) fn open(
 fn unknown_key() -> Result<KeyRing> {
     let mut secret = [0; KEY_LEN_MIN];
     let filled = SystemRandom::new().fill(&mut secret);
-    filled.ok().context("the system gives no random numbers")?;
+    filled
+        .ok()
+        .context("no random numbers from the operating system")?;
     Ok(SigningKey::new("none", &secret)?.into())
 }
 
@@ -158,14 +160,14 @@ impl SaleDomain {
     fn reconciler(&self) -> Loop {
         Loop {
             name: "reconciler",
-            pulse: self.sales.reconciling().clone(),
+            heartbeat: self.sales.reconciling().clone(),
             silence_max: self.silence_max,
         }
     }
 
     /// Registers the gauge of the time since the last heartbeat.
     pub(crate) fn register(&self, metrics: &Metrics) {
-        metrics.group(|group| group.add_collector(Silences(vec![self.reconciler()])));
+        metrics.group(|group| group.add_collector(HeartbeatTimeouts(vec![self.reconciler()])));
     }
 
     /// The sales, if they are on.
@@ -184,12 +186,12 @@ impl Domain for SaleDomain {
         sales::http::public().into_router(sales).merge(feeds)
     }
 
-    fn admin(&self, origin: &Origin, door: &Door) -> Router {
+    fn admin(&self, origin: &Origin, auth: &AuthLayer) -> Router {
         let Some(sales) = self.enabled() else {
             return Router::new();
         };
         let live = Extension(origin.common.live.clone());
-        door.mount(sales::http::admin(), sales).layer(live)
+        auth.mount(sales::http::admin(), sales).layer(live)
     }
 
     fn around_public(&self, routes: Router) -> Router {
@@ -199,13 +201,13 @@ impl Domain for SaleDomain {
         }
     }
 
-    fn parts(&self) -> Vec<Part> {
+    fn parts(&self) -> Vec<Component> {
         let metrics = self.sales.metrics().clone();
         let state = move || match metrics.has_paused_sales() {
             true => "paused",
             false => "ok",
         };
-        let part = Part {
+        let part = Component {
             name: "sales",
             state: Arc::new(state),
         };

@@ -15,11 +15,11 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 /// The flags of access.
 #[derive(Clone, Debug, Args)]
 pub struct AccessConfig {
-    /// How long somebody stays signed in to the console who does nothing, in minutes; never longer than 12 hours in all
+    /// End a console session after this many minutes without activity; at most 12 hours in total
     #[arg(long, env = "WEIR_SESSION_MINUTES", default_value_t = SESSION_MINUTES, value_parser = clap::value_parser!(u32).range(1..=720))]
     pub session_minutes: u32,
 
-    /// How long entries of the audit trail are kept, in days; 0: for ever
+    /// Keep audit trail entries for this many days; 0: forever
     #[arg(long, env = "WEIR_AUDIT_DAYS", default_value_t = AUDIT_DAYS)]
     pub audit_days: u32,
 }

@@ -11,10 +11,10 @@ use utoipa::openapi::schema::{Array, ArrayBuilder, ObjectBuilder, Type};
 use utoipa_axum::routes;
 
 use super::scope::{Area, Role, Scope, Scopes};
-use super::store::{Added, KEYS_MAX, StoredKey};
+use super::store::{AddKeyOutcome, KEYS_MAX, StoredKey};
 use super::tenancy::of_tenants;
 use super::trail::EntryView;
-use super::{Caller, Door, TENANT_LIMIT, guard, key, over_limit, sign_in, tenants};
+use super::{AuthLayer, Caller, TENANT_LIMIT, auth_layer, key, over_limit, sign_in, tenants};
 use crate::api::{Api, Document, RouteRules, words};
 use crate::clock::now_ms;
 use crate::http::refusal::BODY_TOO_LARGE;
@@ -35,23 +35,22 @@ const INSTANT_MS_MAX: u64 = 253_402_300_799_999;
 const PAGE: usize = 50;
 const PAGE_MAX: usize = 200;
 
-const INVALID_KEY: Refusal =
-    Refusal::invalid("invalid_key", "Invalid key", "A key may not be like that");
+const INVALID_KEY: Refusal = Refusal::invalid("invalid_key", "Invalid key", "The key is invalid");
 
 pub(super) const NO_RANDOM: Refusal =
-    Refusal::unavailable("no_random", "The system gives no random numbers");
+    Refusal::unavailable("no_random", "No random numbers from the operating system");
 
 const TOO_MANY_KEYS: Refusal = Refusal::conflict(
     "too_many_keys",
     "Too many keys",
-    "There are as many keys as there may be",
+    "The maximum number of keys is reached",
 );
 
 const UNKNOWN_KEY: Refusal =
     Refusal::not_found("unknown_key", "Unknown key", "There is no such key");
 
 /// The routes of keys, the audit trail and tenants.
-fn admin() -> Api<Door> {
+fn admin() -> Api<AuthLayer> {
     let heeds = RouteRules::HEEDS;
     let key = heeds.refuses(&[UNKNOWN_KEY]);
     let api = Api::admin(Area::Access)
@@ -72,9 +71,9 @@ fn admin() -> Api<Door> {
 }
 
 /// All routes of access.
-pub fn routes(door: &Door) -> Router {
-    let guarded = door.mount(admin(), door.clone());
-    guarded.merge(sign_in::api().into_router(door.clone()))
+pub fn routes(auth: &AuthLayer) -> Router {
+    let guarded = auth.mount(admin(), auth.clone());
+    guarded.merge(sign_in::api().into_router(auth.clone()))
 }
 
 /// What they add to the OpenAPI document.
@@ -84,24 +83,24 @@ pub fn document() -> Document {
     document
 }
 
-/// A key to be made.
+/// A new key.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct NewKey {
-    /// What people call it.
+    /// Display name.
     #[schema(min_length = 1, max_length = 80)]
     name: String,
-    /// What its holder is; this or scopes.
+    /// Role of the holder; set either role or scopes.
     #[schema(required = false, schema_with = roles)]
     role: Option<String>,
-    /// What it may do; this or a role.
+    /// Permissions; set either this or a role.
     #[schema(required = false, schema_with = scopes)]
     scopes: Option<Vec<String>>,
-    /// Which links it is about; empty: of all domains.
+    /// Domains that the key is restricted to; empty: all.
     #[serde(default)]
     #[schema(max_items = 20)]
     domains: Vec<String>,
-    /// Which links it is about: those with one of these; empty: all.
+    /// Tags that the key is restricted to: links with at least one; empty: all.
     #[serde(default)]
     #[schema(max_items = 20)]
     tags: Vec<String>,
@@ -117,28 +116,28 @@ struct NewKey {
     tenant: Option<String>,
 }
 
-/// A key as operators see it.
+/// A key without its secret.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Key)]
 struct KeyView {
     /// Its id.
     id: String,
-    /// What people call it.
+    /// Display name.
     #[schema(min_length = 1, max_length = 80)]
     name: String,
-    /// What its holder is.
+    /// Role of its holder.
     #[schema(required, value_type = Option<Role>)]
     role: Option<&'static str>,
-    /// What it may do, by its role or by itself.
+    /// Permissions, from its role or set directly.
     #[schema(schema_with = scopes)]
     scopes: Vec<String>,
-    /// Which links it is about; empty: of all domains.
+    /// Domains that the key is restricted to; empty: all.
     domains: Vec<String>,
-    /// Which links it is about: those with one of these; empty: all.
+    /// Tags that the key is restricted to: links with at least one; empty: all.
     tags: Vec<String>,
     /// Milliseconds since the Unix epoch.
     created_at_ms: u64,
-    /// The id of the key that made it, or admin-token.
+    /// Id of the key that created it, or admin-token.
     created_by: String,
     /// Milliseconds since the Unix epoch.
     #[schema(required)]
@@ -146,64 +145,64 @@ struct KeyView {
     /// Milliseconds since the Unix epoch.
     #[schema(required)]
     revoked_at_ms: Option<u64>,
-    /// Whose it is; null: the platform's.
+    /// Its tenant; null: the platform.
     #[schema(required, value_type = Option<String>)]
     tenant: Option<TenantName>,
-    /// Whether it opens anything now.
+    /// Whether the key is valid now.
     good: bool,
 }
 
-/// A key that was just made: the only answer that has it.
+/// A new key: the only answer with its secret.
 #[derive(Serialize, ToSchema)]
 struct MadeKey {
     #[serde(flatten)]
     view: KeyView,
-    /// The key itself. It is kept nowhere.
+    /// The key itself. Weir does not store it.
     key: String,
 }
 
-/// Keys of the platform, or of a tenant.
+/// Keys of the platform or of a tenant.
 #[derive(Serialize, ToSchema)]
 struct Keys {
-    /// The keys, the newest first.
+    /// The keys, newest first.
     keys: Vec<KeyView>,
 }
 
 /// A page of the audit trail.
 #[derive(Serialize, ToSchema)]
 struct AuditTrail {
-    /// `after` of the next page; null: there is none.
+    /// `after` of the next page; null: this is the last page.
     #[schema(required)]
     next: Option<String>,
-    /// The entries, the last first.
+    /// The entries, newest first.
     entries: Vec<EntryView>,
 }
 
 fn roles() -> Object {
-    let description = "What its holder is; this or scopes.";
-    words(description, Role::ALL.map(Role::word))
+    let description = "Role of the holder; set either role or scopes.";
+    words(description, Role::ALL.map(Role::label))
 }
 
 pub(super) fn scopes() -> Array {
-    let areas = Area::ALL.map(Area::word).join("|");
+    let areas = Area::ALL.map(Area::label).join("|");
     let scope = ObjectBuilder::new()
         .schema_type(Type::String)
         .pattern(Some(format!("^({areas}):(read|write)$")));
     ArrayBuilder::new()
         .items(scope)
         .min_items(Some(1))
-        .description(Some("What it may do."))
+        .description(Some("Permissions."))
         .build()
 }
 
-type Created = (StatusCode, [(HeaderName, String); 1], Json<MadeKey>);
+type CreatedKey = (StatusCode, [(HeaderName, String); 1], Json<MadeKey>);
 
 impl From<StoredKey> for KeyView {
     fn from(stored: StoredKey) -> Self {
         Self {
             good: stored.is_good(now_ms()),
             scopes: stored.may().words(),
-            role: stored.role.map(Role::word),
+            role: stored.role.map(Role::label),
             id: stored.id,
             name: stored.name,
             domains: stored.domains,
@@ -223,8 +222,8 @@ impl NewKey {
         let own = caller.tenant().map(|tenant| &tenant.name);
         match (&self.tenant, own) {
             (None, own) => Ok(own.cloned()),
-            (Some(name), Some(own)) if own.as_str() != name => Err(guard::forbidden(
-                "tenant: a tenant makes keys of its own alone",
+            (Some(name), Some(own)) if own.as_str() != name => Err(auth_layer::forbidden(
+                "tenant: a tenant can only create its own keys",
             )),
             (Some(name), _) => TenantName::new(name).map(Some).ok_or_else(no_tenant),
         }
@@ -234,7 +233,7 @@ impl NewKey {
     fn may(&self) -> Result<(Option<Role>, Scopes), Problem> {
         match (&self.role, &self.scopes) {
             (Some(word), None) => {
-                let role = Role::from_word(word);
+                let role = Role::from_label(word);
                 let role =
                     role.ok_or_else(|| invalid("role: must be viewer, operator or admin"))?;
                 Ok((Some(role), Scopes::default()))
@@ -244,19 +243,18 @@ impl NewKey {
                 let scopes = scopes.map_err(|error| invalid(format!("scopes: {error}")))?;
                 let scopes: Scopes = scopes.into_iter().collect();
                 match scopes.is_empty() {
-                    true => Err(invalid("scopes: must have one at least")),
+                    true => Err(invalid("scopes: must have at least one")),
                     false => Ok((None, scopes)),
                 }
             }
-            _ => Err(invalid("one of role and scopes must be set")),
+            _ => Err(invalid("set exactly one of role and scopes")),
         }
     }
 
     fn check(&self, now_ms: u64) -> Result<(), Problem> {
         if !is_word(&self.name, NAME_LEN_MAX) {
-            let detail = format!(
-                "name: must be 1 to {NAME_LEN_MAX} characters, none of them a control character"
-            );
+            let detail =
+                format!("name: must be 1 to {NAME_LEN_MAX} characters without control characters");
             return Err(invalid(detail));
         }
         for (field, words) in [("domains", &self.domains), ("tags", &self.tags)] {
@@ -270,7 +268,7 @@ impl NewKey {
         }
         match self.expires_at_ms {
             Some(at_ms) if !(now_ms + 1..=INSTANT_MS_MAX).contains(&at_ms) => Err(invalid(
-                "expires_at_ms: must lie in the future, in milliseconds since the Unix epoch, or be null",
+                "expires_at_ms: must be in the future, in milliseconds since the Unix epoch, or null",
             )),
             _ => Ok(()),
         }
@@ -282,21 +280,21 @@ fn is_word(text: &str, len_max: usize) -> bool {
     (1..=len_max).contains(&text.chars().count()) && !is_control
 }
 
-/// Make a key, which is shown in this answer and never again
+/// Create a key; only this answer shows it
 ///
-/// Makes a key. It is shown in this answer and never again: Weir keeps its hash.
+/// Creates a key. Only this answer shows it: Weir stores a hash.
 #[utoipa::path(
     post,
     path = "/access/keys",
     operation_id = "makeKey",
     request_body = NewKey,
-    responses((status = 201, description = "It is made", body = MadeKey)),
+    responses((status = 201, description = "Created", body = MadeKey)),
 )]
 async fn create(
-    State(door): State<Door>,
+    State(auth): State<AuthLayer>,
     Extension(caller): Extension<Caller>,
     TypedBody(new): TypedBody<NewKey>,
-) -> Result<Created, Problem> {
+) -> Result<CreatedKey, Problem> {
     let now_ms = now_ms();
     new.check(now_ms)?;
     let (role, scopes) = new.may()?;
@@ -304,7 +302,8 @@ async fn create(
     if tenant.is_some()
         && let Some(other) = of_tenants(&scopes).lacks(&scopes)
     {
-        let detail = format!("scopes: {other}: a tenant has only sales, rooms, links and access");
+        let detail =
+            format!("scopes: {other}: a tenant can only have sales, rooms, links and access");
         return Err(invalid(detail));
     }
     let id = key::new_id().map_err(no_random)?;
@@ -324,19 +323,19 @@ async fn create(
         tenant,
     };
     if let Some(lacking) = caller.0.scopes.lacks(&stored.may()) {
-        let detail = format!("{lacking}: nobody gives what they have not");
-        return Err(guard::forbidden(detail));
+        let detail = format!("{lacking}: a key cannot grant scopes it lacks");
+        return Err(auth_layer::forbidden(detail));
     }
-    match door.access.0.store.add_key(&stored).await? {
-        Added::Made => {}
-        Added::TooMany => {
-            let detail = format!("there are {KEYS_MAX} keys already");
+    match auth.access.0.store.add_key(&stored).await? {
+        AddKeyOutcome::Made => {}
+        AddKeyOutcome::TooMany => {
+            let detail = format!("the maximum of {KEYS_MAX} keys is reached");
             return Err(TOO_MANY_KEYS.because(detail));
         }
-        Added::Over(over) => return Err(over_limit(over)),
-        Added::NoTenant => return Err(no_tenant()),
+        AddKeyOutcome::Over(over) => return Err(over_limit(over)),
+        AddKeyOutcome::NoTenant => return Err(no_tenant()),
     }
-    info!(key = stored.id, by = caller.0.id, "key made");
+    info!(key = stored.id, by = caller.0.id, "key created");
     let location = [(header::LOCATION, format!("/access/keys/{}", stored.id))];
     let view = stored.into();
     let made = MadeKey { view, key: shown };
@@ -347,13 +346,13 @@ async fn create(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct KeysQuery {
-    /// Those of this tenant; unless set, those of the platform. A tenant's key is told its own tenant's.
+    /// Keys of this tenant; default: of the platform. A tenant's key always gets its own tenant's keys.
     tenant: Option<String>,
 }
 
-/// The keys of the platform or of a tenant, the newest first
+/// List the keys of the platform or of a tenant, newest first
 ///
-/// Metadata of keys, newest first, including expired ones. The secrets are never shown.
+/// Returns metadata of keys, newest first, including expired ones. It never returns secrets.
 #[utoipa::path(
     get,
     path = "/access/keys",
@@ -362,12 +361,12 @@ struct KeysQuery {
     responses((status = 200, description = "They", body = Keys)),
 )]
 async fn list(
-    State(door): State<Door>,
+    State(auth): State<AuthLayer>,
     caller: Caller,
     ReadQuery(query): ReadQuery<KeysQuery>,
 ) -> Result<Json<Keys>, Problem> {
     let tenant = asked_tenant(&caller, query.tenant.as_deref())?;
-    let keys = door.access.0.store.keys(tenant).await?;
+    let keys = auth.access.0.store.keys(tenant).await?;
     let keys = keys.into_iter().map(Into::into).collect();
     Ok(Json(Keys { keys }))
 }
@@ -380,24 +379,24 @@ fn asked_tenant<'a>(
     let own = caller.tenant().map(|tenant| tenant.name.as_str());
     let asked = asked.filter(|asked| !asked.is_empty());
     match (own, asked) {
-        (Some(own), Some(asked)) if own != asked => Err(guard::forbidden(
-            "tenant: a tenant's key tells of its own alone",
+        (Some(own), Some(asked)) if own != asked => Err(auth_layer::forbidden(
+            "tenant: a tenant's key can only read its own tenant",
         )),
         (own, asked) => Ok(own.or(asked)),
     }
 }
 
 /// A key that the caller may know of.
-async fn found(door: &Door, caller: &Caller, id: &str) -> Result<StoredKey, Problem> {
-    let found = door.access.0.store.key(id).await?;
+async fn found(auth: &AuthLayer, caller: &Caller, id: &str) -> Result<StoredKey, Problem> {
+    let found = auth.access.0.store.key(id).await?;
     let own = caller.tenant().map(|tenant| &tenant.name);
     let is_seen = |key: &StoredKey| own.is_none_or(|own| key.tenant.as_ref() == Some(own));
     found.filter(is_seen).ok_or_else(unknown_key)
 }
 
-/// A key, without itself
+/// Get a key's metadata
 ///
-/// A key without itself.
+/// Returns a key's metadata, without its secret.
 #[utoipa::path(
     get,
     path = "/access/keys/{id}",
@@ -406,33 +405,33 @@ async fn found(door: &Door, caller: &Caller, id: &str) -> Result<StoredKey, Prob
     responses((status = 200, description = "It", body = KeyView)),
 )]
 async fn one(
-    State(door): State<Door>,
+    State(auth): State<AuthLayer>,
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<KeyView>, Problem> {
-    Ok(Json(found(&door, &caller, &id).await?.into()))
+    Ok(Json(found(&auth, &caller, &id).await?.into()))
 }
 
-/// Revoke a key: it and its sessions open nothing any more; other origins follow within five seconds
+/// Revoke a key and end its sessions; other origins follow within five seconds
 ///
-/// Revokes a key: it and its sessions open nothing any more. Other origins follow within five seconds. Again, it changes nothing.
+/// Revokes a key and ends its sessions. Other origins follow within five seconds. Repeating it changes nothing.
 #[utoipa::path(
     delete,
     path = "/access/keys/{id}",
     operation_id = "revokeKey",
     params(("id" = String, Path, description = "The key's id.")),
-    responses((status = 200, description = "It is revoked", body = KeyView)),
+    responses((status = 200, description = "The key is revoked", body = KeyView)),
 )]
 async fn revoke(
-    State(door): State<Door>,
+    State(auth): State<AuthLayer>,
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<KeyView>, Problem> {
     // Whose it is never changes.
-    found(&door, &caller, &id).await?;
-    let revoked = door.access.0.store.revoke(&id, now_ms()).await;
+    found(&auth, &caller, &id).await?;
+    let revoked = auth.access.0.store.revoke(&id, now_ms()).await;
     // Even if the answer was lost: it may be done.
-    door.access.forget_known();
+    auth.access.forget_known();
     let revoked = revoked?.ok_or_else(unknown_key)?;
     info!(key = id, "key revoked");
     Ok(Json(revoked.into()))
@@ -442,30 +441,30 @@ async fn revoke(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct AuditQuery {
-    /// `next` of the page before.
+    /// The `next` of the previous page.
     #[param(value_type = Option<String>)]
     after: Option<u64>,
-    /// Those of this key alone.
+    /// Only entries of this key.
     actor: Option<String>,
-    /// Those of this tenant's keys alone. A tenant's key is told its own tenant's.
+    /// Only entries of this tenant's keys. A tenant's key always gets its own tenant's entries.
     tenant: Option<String>,
     /// Entries of a page.
     #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<usize>,
 }
 
-/// Who has changed what, the last first
+/// List audit entries, newest first
 ///
-/// Who has changed what, the last first, page by page. An entry without a status is of a change whose outcome is not known.
+/// Returns pages of changes, newest first. An entry without a status has an unknown outcome.
 #[utoipa::path(
     get,
     path = "/access/audit",
     operation_id = "listAuditTrail",
     params(AuditQuery),
-    responses((status = 200, description = "A page of it", body = AuditTrail)),
+    responses((status = 200, description = "A page of the audit trail", body = AuditTrail)),
 )]
 async fn audit(
-    State(door): State<Door>,
+    State(auth): State<AuthLayer>,
     caller: Caller,
     ReadQuery(query): ReadQuery<AuditQuery>,
 ) -> Result<Json<AuditTrail>, Problem> {
@@ -474,8 +473,8 @@ async fn audit(
     let actor = query.actor.as_deref().filter(|actor| !actor.is_empty());
     let tenant = asked_tenant(&caller, query.tenant.as_deref())?;
     // One more tells whether there is another page.
-    let trail = &door.access.0.trail;
-    let entries = trail.before(before, tenant, actor, limit + 1);
+    let trail = &auth.access.0.trail;
+    let entries = trail.entries_before(before, tenant, actor, limit + 1);
     let mut entries = entries.await?;
     let has_more = entries.len() > limit;
     entries.truncate(limit);
@@ -497,6 +496,6 @@ fn no_tenant() -> Problem {
 }
 
 pub(super) fn no_random(failure: key::NoRandom) -> Problem {
-    error!(error = %failure, "no key is made");
-    NO_RANDOM.because("the system gives no random numbers")
+    error!(error = %failure, "cannot create a key");
+    NO_RANDOM.because("no random numbers from the operating system")
 }

@@ -6,7 +6,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::Access;
-use crate::background::Rounds;
+use crate::background::Interval;
 use crate::clock::now_ms;
 use crate::sql::SqlError;
 
@@ -18,12 +18,13 @@ impl Access {
     pub fn spawn(&self, stop: &CancellationToken) -> JoinHandle<()> {
         let (access, stop) = (self.clone(), stop.clone());
         tokio::spawn(async move {
-            let mut rounds = Rounds::every(PERIOD, "forgetting sessions and old entries", stop);
-            while rounds.next().await {
+            let mut interval =
+                Interval::every(PERIOD, "deleting sessions and old audit entries", stop);
+            while interval.next().await {
                 let outcome = access.forget(now_ms()).await;
-                rounds.ended(&outcome);
+                interval.ended(&outcome);
                 if outcome.is_ok_and(|has_more| has_more) {
-                    rounds.next_at_once();
+                    interval.next_at_once();
                 }
             }
         })

@@ -12,9 +12,9 @@ const PREFIX: &str = "weir_";
 const ID_LEN: usize = 8;
 const SECRET_LEN: usize = 32;
 
-/// The system gives no random numbers.
+/// No random numbers from the operating system.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the system gives no random numbers")]
+#[error("no random numbers from the operating system")]
 pub struct NoRandom;
 
 /// A new name: 16 hexadecimal digits.

@@ -12,7 +12,7 @@ const SIGN_INS: [&str; 3] = ["done", "refused", "too_many"];
 /// The numbers of access. Cloning it is cheap: clones share them.
 #[derive(Clone, Debug)]
 pub struct AccessMetrics {
-    /// Entries that the audit trail lacks.
+    /// Audit entries that SQL did not store; should be 0.
     pub audit_lost: Counter,
     sign_ins: Family<OutcomeLabel, Counter>,
 }
@@ -26,8 +26,11 @@ impl AccessMetrics {
     /// Registers all of them.
     pub fn register(metrics: &Metrics) -> Self {
         let metrics = metrics.group(|group| Self {
-            audit_lost: group.add("audit_lost", "Entries that the audit trail lacks"),
-            sign_ins: group.add("sign_ins", "Attempts to sign in to the console, by outcome"),
+            audit_lost: group.add(
+                "audit_lost",
+                "Audit entries that SQL did not store; should be 0",
+            ),
+            sign_ins: group.add("sign_ins", "Console sign-ins, by outcome"),
         });
         for outcome in SIGN_INS {
             let _ = metrics.sign_ins.get_or_create(&OutcomeLabel { outcome });

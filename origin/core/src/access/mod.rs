@@ -3,7 +3,7 @@
 //! | module | does |
 //! |---|---|
 //! | [`scope`] | areas, what may be done in them, roles |
-//! | [`guard`] | the layer that all admin routes are behind: who asks, whether they may, the entry in the audit trail |
+//! | [`auth_layer`] | the layer that all admin routes are behind: who asks, whether they may, the entry in the audit trail |
 //! | [`http`] | keys, sessions and the trail as routes |
 //! | `key` | how keys and sessions are made and known again |
 //! | `session` | from a key to a cookie, and back |
@@ -17,9 +17,8 @@
 //! The token of the environment opens everything, without SQL. It is there to make the first keys, and for when SQL is away.
 
 mod attempts;
-mod behind;
+pub mod auth_layer;
 pub mod config;
-pub mod guard;
 pub mod http;
 pub mod jobs;
 mod key;
@@ -32,6 +31,7 @@ mod store;
 pub mod tenancy;
 pub mod tenants;
 mod trail;
+mod trail_writer;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,12 +44,12 @@ use crate::http::{AdminToken, Problem, Refusal};
 use crate::sql::{Database, SqlError};
 use crate::tenants::{Counts, NameRange, Tenant, TenantStore};
 use attempts::Attempts;
-use behind::Behind;
 use metrics::AccessMetrics;
 use pace::Paces;
 use scope::{Area, Role, Scope, Scopes};
 use store::{AccessStore, StoredKey};
 use trail::Trail;
+use trail_writer::TrailWriter;
 
 pub use config::Settings;
 
@@ -72,7 +72,7 @@ struct Parts {
     tenants: TenantStore,
     paces: Paces,
     trail: Trail,
-    behind: Behind,
+    behind: TrailWriter,
     attempts: Attempts,
     /// Callers by the hash of the key that they show, and until when they are known.
     known: Mutex<HashMap<Vec<u8>, (Caller, u64)>>,
@@ -83,17 +83,17 @@ struct Parts {
 
 /// The access of one admin port, which also takes a token.
 #[derive(Clone, Debug)]
-pub struct Door {
+pub struct AuthLayer {
     access: Access,
     token: AdminToken,
 }
 
 /// Who asks. Handlers find it in a request's extensions.
 #[derive(Clone, Debug)]
-pub struct Caller(Arc<Who>);
+pub struct Caller(Arc<CallerIdentity>);
 
 #[derive(Clone, Debug)]
-struct Who {
+struct CallerIdentity {
     id: String,
     name: String,
     role: Option<Role>,
@@ -121,7 +121,7 @@ impl Access {
             tenants: TenantStore::new(database.clone(), counts),
             paces: Paces::default(),
             store: AccessStore::new(database),
-            behind: Behind::new(trail.clone(), metrics.audit_lost.clone()),
+            behind: TrailWriter::new(trail.clone(), metrics.audit_lost.clone()),
             trail,
             attempts: Attempts::default(),
             known: Mutex::default(),
@@ -132,9 +132,9 @@ impl Access {
     }
 
     /// The same for an admin port, with the token of the environment.
-    pub fn with_token(&self, token: AdminToken) -> Door {
+    pub fn with_token(&self, token: AdminToken) -> AuthLayer {
         let access = self.clone();
-        Door { access, token }
+        AuthLayer { access, token }
     }
 
     /// Waits until the audit trail is written.
@@ -142,7 +142,7 @@ impl Access {
         self.0.behind.finish().await;
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Vec<u8>, (Caller, u64)>> {
+    fn known_keys(&self) -> MutexGuard<'_, HashMap<Vec<u8>, (Caller, u64)>> {
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -152,7 +152,7 @@ impl Access {
             return Ok(None);
         };
         let (hash, now_ms) = (key::hash(shown), now_ms());
-        let known = self.known().get(&hash).cloned();
+        let known = self.known_keys().get(&hash).cloned();
         if let Some((caller, until_ms)) = known
             && now_ms < until_ms
         {
@@ -174,15 +174,15 @@ impl Access {
     /// Who may do what with this key. Without its tenant it opens nothing.
     async fn caller_of(&self, stored: &StoredKey) -> Result<Option<Caller>, SqlError> {
         let Some(name) = &stored.tenant else {
-            return Ok(Some(Caller::of(stored, self.0.areas, None)));
+            return Ok(Some(Caller::from_stored(stored, self.0.areas, None)));
         };
         let tenant = self.0.tenants.tenant(name.as_str()).await?;
-        Ok(tenant.map(|tenant| Caller::of(stored, self.0.areas, Some(tenant))))
+        Ok(tenant.map(|tenant| Caller::from_stored(stored, self.0.areas, Some(tenant))))
     }
 
     fn remember(&self, hash: Vec<u8>, caller: Caller, now_ms: u64) {
         let ends_ms = caller.0.expires_at_ms.unwrap_or(u64::MAX);
-        let mut known = self.known();
+        let mut known = self.known_keys();
         if known.len() >= KNOWN_MAX {
             known.clear();
         }
@@ -191,11 +191,11 @@ impl Access {
 
     /// Asks SQL for every key again.
     fn forget_known(&self) {
-        self.known().clear();
+        self.known_keys().clear();
     }
 }
 
-impl Door {
+impl AuthLayer {
     /// Who shows this, if it is the token or a key.
     async fn opened_by(&self, shown: &str) -> Result<Option<Caller>, SqlError> {
         match self.token.is(shown.as_bytes()) {
@@ -206,7 +206,7 @@ impl Door {
 
     /// Who shows the token of the environment.
     fn bootstrap(&self) -> Caller {
-        Caller(Arc::new(Who {
+        Caller(Arc::new(CallerIdentity {
             id: ADMIN_TOKEN_ID.to_owned(),
             name: "admin token".to_owned(),
             role: Some(Role::Admin),
@@ -221,8 +221,8 @@ impl Door {
 }
 
 impl Caller {
-    fn of(stored: &StoredKey, areas: &[Area], tenant: Option<Tenant>) -> Self {
-        Self(Arc::new(Who {
+    fn from_stored(stored: &StoredKey, areas: &[Area], tenant: Option<Tenant>) -> Self {
+        Self(Arc::new(CallerIdentity {
             id: stored.id.clone(),
             name: stored.name.clone(),
             role: stored.role,
@@ -271,8 +271,8 @@ impl Caller {
         match self.tenant().filter(|_| !self.may_name(name)) {
             Some(tenant) => {
                 let prefix = tenant.name.prefix();
-                Err(guard::forbidden(format!(
-                    "{field}: must begin with {prefix}, as all names of the tenant do"
+                Err(auth_layer::forbidden(format!(
+                    "{field}: must start with \"{prefix}\", like all names of the tenant"
                 )))
             }
             None => Ok(()),
@@ -320,7 +320,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     /// A request that came by no key is nobody's.
     async fn from_request_parts(parts: &mut RequestParts, _: &S) -> Result<Self, Problem> {
         let caller = parts.extensions.get::<Self>().cloned();
-        caller.ok_or_else(|| guard::forbidden("nobody has said who asks"))
+        caller.ok_or_else(|| auth_layer::forbidden("the caller is unknown"))
     }
 }
 
@@ -328,10 +328,10 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 pub const TENANT_LIMIT: Refusal = Refusal::conflict(
     "tenant_limit",
     "Too many",
-    "The tenant would have, or ask for, more than it may",
+    "The tenant would exceed its limits",
 );
 
 /// 409: a tenant would have more than it may.
-pub fn over_limit(over: crate::tenants::Over) -> Problem {
+pub fn over_limit(over: crate::tenants::LimitExceeded) -> Problem {
     TENANT_LIMIT.because(over.to_string())
 }

@@ -39,7 +39,7 @@ impl Area {
     ];
 
     /// Its word in scopes.
-    pub fn word(self) -> &'static str {
+    pub fn label(self) -> &'static str {
         match self {
             Self::Sales => "sales",
             Self::Rooms => "rooms",
@@ -64,7 +64,7 @@ pub enum Level {
 
 impl Level {
     /// Its word in scopes.
-    pub fn word(self) -> &'static str {
+    pub fn label(self) -> &'static str {
         match self {
             Self::Read => "read",
             Self::Write => "write",
@@ -83,14 +83,14 @@ pub struct Scope {
 
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.area.word(), self.level.word())
+        write!(f, "{}:{}", self.area.label(), self.level.label())
     }
 }
 
 /// The text is no scope.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is none of sales, rooms, limits, links, events, history, fitment, access with :read or :write"
+    "{0:?} must be one of sales, rooms, limits, links, events, history, fitment and access, with :read or :write"
 )]
 pub struct NoScope(String);
 
@@ -110,13 +110,13 @@ fn all_scopes() -> impl Iterator<Item = Scope> {
     Area::ALL.into_iter().flat_map(of)
 }
 
-/// A usual set of scopes. A role of a later version may do more, with the areas that there are then.
+/// A predefined set of scopes. Later versions may add areas to a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, utoipa::ToSchema)]
 #[schema(rename_all = "snake_case")]
 pub enum Role {
-    /// Reads everything but keys and the audit trail.
+    /// Reads everything except keys and the audit trail.
     Viewer,
-    /// Reads everything, and changes everything but keys.
+    /// Reads everything, and changes everything except keys.
     Operator,
     /// Everything.
     Admin,
@@ -126,8 +126,8 @@ impl Role {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Admin];
 
-    /// Its word.
-    pub fn word(self) -> &'static str {
+    /// Its label.
+    pub fn label(self) -> &'static str {
         match self {
             Self::Viewer => "viewer",
             Self::Operator => "operator",
@@ -136,8 +136,8 @@ impl Role {
     }
 
     /// The role of this word.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|role| role.word() == word)
+    pub fn from_label(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.label() == word)
     }
 
     /// What it may do.

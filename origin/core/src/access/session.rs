@@ -3,7 +3,7 @@
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use super::store::StoredSession;
-use super::{ADMIN_TOKEN_ID, Caller, Door, key};
+use super::{ADMIN_TOKEN_ID, AuthLayer, Caller, key};
 use crate::clock::now_ms;
 use crate::sql::SqlError;
 
@@ -25,7 +25,7 @@ pub(super) enum SignInError {
     NoRandom(#[from] key::NoRandom),
 }
 
-impl Door {
+impl AuthLayer {
     /// A new session of `caller`, who has shown a key: the session's secret name, as its cookie has it.
     pub(super) async fn begin_session(
         &self,
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_stays_with_the_browser_and_goes_over_tls_alone_if_there_is_any() {
+    fn cookie_stays_in_browser_and_requires_tls_when_available() {
         let plain = set_cookie(Some("i.s"), &headers(&[("origin", "http://a")])).unwrap();
         let expected = "weir_session=i.s; Path=/; HttpOnly; SameSite=Strict";
         assert_eq!(plain, expected);

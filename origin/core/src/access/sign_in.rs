@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 use super::http::{NO_RANDOM, no_random, scopes};
 use super::scope::Role;
 use super::session::{SignInError, is_from_page, set_cookie};
-use super::{Caller, Door, guard};
+use super::{AuthLayer, Caller, auth_layer};
 use crate::api::{Api, RouteRules};
 use crate::clock::now_ms;
 use crate::http::refusal::{BODY_TOO_LARGE, OVERLOADED, SQL_UNAVAILABLE, TIMEOUT, UNAUTHORIZED};
@@ -25,36 +25,39 @@ const TOO_MANY_ATTEMPTS: Refusal = Refusal::new(
     StatusCode::TOO_MANY_REQUESTS,
     "too_many_attempts",
     "Too many attempts",
-    "The address has shown too many wrong keys and has to wait",
+    "Too many invalid keys from this address; it has to wait",
 );
 
 const WRONG_KEY: Refusal = Refusal::new(
     StatusCode::UNAUTHORIZED,
     "wrong_key",
-    "Wrong key",
-    "This is no key, or one that has ended",
+    "Invalid key",
+    "The key is unknown or has expired",
 );
 
 /// The routes of sessions, for everybody: the handlers look who asks.
-pub(super) fn api() -> Api<Door> {
+pub(super) fn api() -> Api<AuthLayer> {
     let rules = RouteRules::OPEN.refuses(&[SQL_UNAVAILABLE, OVERLOADED, TIMEOUT]);
     Api::open_admin()
         .route(
             routes!(sign_in),
             rules.refuses(&[
                 WRONG_KEY,
-                guard::NOT_FROM_CONSOLE,
-                guard::NOT_NOTED,
+                auth_layer::NOT_FROM_CONSOLE,
+                auth_layer::NOT_NOTED,
                 TOO_MANY_ATTEMPTS,
                 NO_RANDOM,
                 BODY_TOO_LARGE,
             ]),
         )
         .route(routes!(whoami), rules.refuses(&[UNAUTHORIZED]))
-        .route(routes!(sign_out), rules.refuses(&[guard::NOT_FROM_CONSOLE]))
+        .route(
+            routes!(sign_out),
+            rules.refuses(&[auth_layer::NOT_FROM_CONSOLE]),
+        )
 }
 
-/// What a session begins with.
+/// The sign-in request.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct SignIn {
@@ -62,26 +65,26 @@ struct SignIn {
     key: String,
 }
 
-/// Who is signed in, or shows a key.
+/// The caller of a request.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Caller)]
 struct CallerView {
     /// Its id.
     id: String,
-    /// What people call it.
+    /// Display name.
     #[schema(min_length = 1, max_length = 80)]
     name: String,
-    /// What they are; null: what they may do was chosen one by one.
+    /// Role of the caller; null: scopes were set directly.
     #[schema(required, value_type = Option<Role>)]
     role: Option<&'static str>,
-    /// What it may do, by its role or by itself.
+    /// Permissions, from its role or set directly.
     #[schema(schema_with = scopes)]
     scopes: Vec<String>,
-    /// Which links it is about; empty: of all domains.
+    /// Domains that the key is restricted to; empty: all.
     domains: Vec<String>,
-    /// Which links it is about: those with one of these; empty: all.
+    /// Tags that the key is restricted to: links with at least one; empty: all.
     tags: Vec<String>,
-    /// Whose key it is; null: the platform's.
+    /// Tenant of the key; null: the platform.
     #[schema(required, value_type = Option<String>)]
     tenant: Option<TenantName>,
     /// Whether it is a session of the console.
@@ -97,7 +100,7 @@ impl From<Caller> for CallerView {
         Self {
             id: who.id,
             name: who.name,
-            role: who.role.map(Role::word),
+            role: who.role.map(Role::label),
             scopes: who.scopes.words(),
             domains: who.domains,
             tags: who.tags,
@@ -108,17 +111,17 @@ impl From<Caller> for CallerView {
     }
 }
 
-/// Who asks, by a key or a session, and what they may
+/// Get the caller and its permissions
 ///
-/// Who asks, by a key or by a session, and what they may do. A page asks this before it shows a form.
+/// Returns the caller, identified by a key or a session, and its permissions. Pages use it before they show a form.
 #[utoipa::path(
     get,
     path = "/access/session",
     operation_id = "getCaller",
-    responses((status = 200, description = "They", body = CallerView), (status = 204, description = "Nobody is signed in")),
+    responses((status = 200, description = "They", body = CallerView), (status = 204, description = "Not signed in")),
 )]
-async fn whoami(State(door): State<Door>, headers: HeaderMap) -> Result<Response, Problem> {
-    match door.caller(&headers).await {
+async fn whoami(State(auth): State<AuthLayer>, headers: HeaderMap) -> Result<Response, Problem> {
+    match auth.caller(&headers).await {
         Ok(caller) => Ok(Json(CallerView::from(caller)).into_response()),
         Err(problem) => {
             let is_nobody = problem.status == StatusCode::UNAUTHORIZED;
@@ -130,42 +133,42 @@ async fn whoami(State(door): State<Door>, headers: HeaderMap) -> Result<Response
     }
 }
 
-/// Sign in to the console: a key for the cookie weir_session
+/// Sign in to the console: exchange a key for the cookie weir_session
 ///
-/// Begins a session of the console: shows a key, and gets the cookie `weir_session`, which no script can read.
+/// Starts a console session: exchanges a key for the cookie `weir_session`, which scripts cannot read.
 #[utoipa::path(
     post,
     path = "/access/session",
     operation_id = "signIn",
-    params(("x-weir-console" = String, Header, description = "Anything: other sites' pages cannot send it.")),
+    params(("x-weir-console" = String, Header, description = "Any value: pages of other sites cannot send this header.")),
     request_body = SignIn,
     responses((status = 201, description = "Signed in", body = CallerView)),
 )]
 async fn sign_in(
-    State(door): State<Door>,
+    State(auth): State<AuthLayer>,
     route: MatchedPath,
     request: Request,
 ) -> Result<Response, Problem> {
     if !is_from_page(request.headers()) {
-        return Err(guard::not_from_page());
+        return Err(auth_layer::not_from_page());
     }
     let headers = request.headers().clone();
     let address = request.extensions().get::<PeerAddress>();
     let address = address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
-    let asked = guard::AuditedRequest::of(&request, route.as_str());
+    let asked = auth_layer::AuditedRequest::from_request(&request, route.as_str());
     let TypedBody(SignIn { key }) = TypedBody::from_request(request, &()).await?;
-    let caller = door.let_in(key.trim(), address).await?;
-    let intent = asked.by(&caller);
+    let caller = auth.let_in(key.trim(), address).await?;
+    let intent = asked.with_caller(&caller);
     let begin = async {
-        match door.begin_session(&caller).await {
-            Ok((cookie, caller)) => begun(&cookie, caller, &headers),
+        match auth.begin_session(&caller).await {
+            Ok((cookie, caller)) => session_response(&cookie, caller, &headers),
             Err(failure) => not_begun(failure).into_response(),
         }
     };
-    Ok(door.note(intent, begin).await)
+    Ok(auth.note(intent, begin).await)
 }
 
-impl Door {
+impl AuthLayer {
     /// Who shows this key at sign-in. An address that shows too many wrong ones has to wait.
     async fn let_in(&self, shown: &str, address: IpAddr) -> Result<Caller, Problem> {
         let attempts = &self.access.0.attempts;
@@ -176,7 +179,7 @@ impl Door {
         let Some(caller) = self.opened_by(shown).await? else {
             attempts.failed(address, now_ms());
             self.access.0.metrics.sign_in("refused");
-            warn!(%address, "somebody tried to sign in with what is no key");
+            warn!(%address, "console sign-in with an invalid key");
             return Err(wrong_key());
         };
         self.access.0.metrics.sign_in("done");
@@ -184,7 +187,7 @@ impl Door {
     }
 }
 
-fn begun(cookie: &str, caller: Caller, headers: &HeaderMap) -> Response {
+fn session_response(cookie: &str, caller: Caller, headers: &HeaderMap) -> Response {
     let view: CallerView = caller.into();
     let mut response = (StatusCode::CREATED, Json(view)).into_response();
     if let Some(cookie) = set_cookie(Some(cookie), headers) {
@@ -195,24 +198,24 @@ fn begun(cookie: &str, caller: Caller, headers: &HeaderMap) -> Response {
 
 /// Sign out
 ///
-/// Ends the session: its cookie opens nothing any more.
+/// Ends the session.
 #[utoipa::path(
     delete,
     path = "/access/session",
     operation_id = "signOut",
-    params(("x-weir-console" = String, Header, description = "Anything: other sites' pages cannot send it.")),
-    responses((status = 204, description = "The cookie opens nothing any more")),
+    params(("x-weir-console" = String, Header, description = "Any value: pages of other sites cannot send this header.")),
+    responses((status = 204, description = "The session is ended")),
 )]
-async fn sign_out(State(door): State<Door>, headers: HeaderMap) -> Result<Response, Problem> {
+async fn sign_out(State(auth): State<AuthLayer>, headers: HeaderMap) -> Result<Response, Problem> {
     if !is_from_page(&headers) {
-        return Err(guard::not_from_page());
+        return Err(auth_layer::not_from_page());
     }
-    let caller = door.in_session(&headers).await?;
+    let caller = auth.in_session(&headers).await?;
     if let Some(id) = caller
         .as_ref()
         .and_then(|caller| caller.0.session.as_deref())
     {
-        door.access.0.store.end_session(id).await?;
+        auth.access.0.store.end_session(id).await?;
     }
     let mut response = StatusCode::NO_CONTENT.into_response();
     if let Some(cookie) = set_cookie(None, &headers) {
@@ -222,12 +225,12 @@ async fn sign_out(State(door): State<Door>, headers: HeaderMap) -> Result<Respon
 }
 
 fn wrong_key() -> Problem {
-    let detail = "that is no key that opens anything";
+    let detail = "the key is unknown or has expired";
     WRONG_KEY.because(detail).challenge("Bearer")
 }
 
 fn too_many(wait_ms: u64) -> Problem {
-    let detail = "too many wrong keys from this address; please wait";
+    let detail = "too many invalid keys from this address; please wait";
     TOO_MANY_ATTEMPTS
         .because(detail)
         .retry_after(wait_ms.div_ceil(1_000))

@@ -5,7 +5,7 @@ use sqlx::Error;
 use super::scope::{Role, Scopes};
 use super::tenancy::of_tenants;
 use crate::sql::{Database, Row, SqlError, Tx, damaged, retried, sql};
-use crate::tenants::{Over, TenantName, store as tenants};
+use crate::tenants::{LimitExceeded, TenantName, store as tenants};
 
 /// The most keys of the platform, revoked ones included.
 pub(super) const KEYS_MAX: u64 = 1_000;
@@ -62,12 +62,12 @@ pub(super) struct StoredKey {
 
 /// The answer to a new key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Added {
+pub(super) enum AddKeyOutcome {
     Made,
     /// There are as many as there may be.
     TooMany,
     /// The tenant has as many as it may have.
-    Over(Over),
+    Over(LimitExceeded),
     /// There is no such tenant.
     NoTenant,
 }
@@ -110,7 +110,7 @@ impl AccessStore {
     }
 
     /// Keeps a new key. Two of the platform's at the same moment may both be the last one; of a tenant's only one is.
-    pub(super) async fn add_key(&self, key: &StoredKey) -> Result<Added, SqlError> {
+    pub(super) async fn add_key(&self, key: &StoredKey) -> Result<AddKeyOutcome, SqlError> {
         let add = async || {
             let mut tx = self.db.begin().await?;
             let refusal = match &key.tenant {
@@ -118,7 +118,7 @@ impl AccessStore {
                 None => {
                     let count = tx.one(sql(COUNT_KEYS)).await?;
                     let count: u64 = count.map_or(Ok(0), |row| row.number("n"))?;
-                    (count >= KEYS_MAX).then_some(Added::TooMany)
+                    (count >= KEYS_MAX).then_some(AddKeyOutcome::TooMany)
                 }
             };
             if let Some(refusal) = refusal {
@@ -127,7 +127,7 @@ impl AccessStore {
             }
             insert(&mut tx, key).await?;
             tx.commit().await?;
-            Ok(Added::Made)
+            Ok(AddKeyOutcome::Made)
         };
         Ok(retried(add).await?)
     }
@@ -203,15 +203,15 @@ async fn tenants_refusal(
     tx: &mut Tx,
     tenant: &TenantName,
     now_ms: u64,
-) -> Result<Option<Added>, Error> {
+) -> Result<Option<AddKeyOutcome>, Error> {
     let name = tenant.as_str();
     let Some(limits) = tenants::locked(tx, name).await? else {
-        return Ok(Some(Added::NoTenant));
+        return Ok(Some(AddKeyOutcome::NoTenant));
     };
     let good = tx.one(sql(COUNT_GOOD_OF).text(name).number(now_ms)).await?;
     let good: u64 = good.map_or(Ok(0), |row| row.number("n"))?;
-    if let Some(over) = Over::check("keys", good + 1, limits.keys) {
-        return Ok(Some(Added::Over(over)));
+    if let Some(over) = LimitExceeded::check("keys", good + 1, limits.keys) {
+        return Ok(Some(AddKeyOutcome::Over(over)));
     }
     let ended = sql(SELECT_ENDED_OF).text(name).number(now_ms);
     let ended = tx.all(ended.number(ENDED_MAX).number(ENDED_MAX)).await?;
@@ -226,7 +226,9 @@ async fn insert(tx: &mut Tx, key: &StoredKey) -> Result<(), Error> {
     let (scopes, domains) = (key.scopes.words().join(" "), list(&key.domains)?);
     let tags = list(&key.tags)?;
     let insert = sql(INSERT_KEY).text(&key.id).text(&key.name);
-    let insert = insert.bytes(&key.hash).maybe_text(key.role.map(Role::word));
+    let insert = insert
+        .bytes(&key.hash)
+        .maybe_text(key.role.map(Role::label));
     let insert = insert.text(&scopes).text(&domains).text(&tags);
     let insert = insert.number(key.created_at_ms).text(&key.created_by);
     let insert = insert.maybe(key.expires_at_ms);
@@ -245,7 +247,7 @@ fn words(row: &Row, column: &str) -> Result<Vec<String>, Error> {
 
 fn key(row: &Row) -> Result<StoredKey, Error> {
     let role = row.maybe_text("role")?;
-    let role = role.map(|word| Role::from_word(&word).ok_or_else(|| damaged("role", "is none")));
+    let role = role.map(|word| Role::from_label(&word).ok_or_else(|| damaged("role", "is none")));
     // A scope of a later version does nothing here.
     let tenant = row.maybe_text("tenant")?;
     let tenant =

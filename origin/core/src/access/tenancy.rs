@@ -26,7 +26,7 @@ pub const UNKNOWN_PAYMENT: Refusal = Refusal::not_found(
 pub const UNKNOWN_ROOM: Refusal = Refusal::not_found(
     "unknown_room",
     "Unknown room",
-    "Nothing is set for this room and no gateway has it, or it is not the tenant's",
+    "The room has no settings and no gateway has it, or it belongs to another tenant",
 );
 
 /// Areas of which a tenant's key may have permissions. What else an origin has is one for all.
@@ -36,7 +36,7 @@ pub(super) const AREAS: [Area; 4] = [Area::Sales, Area::Rooms, Area::Links, Area
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TenantRule {
     /// Its first path parameter names something that must be called after the tenant. To a tenant nothing else is there.
-    Own(Thing),
+    Own(ResourceKind),
     /// Its handler asks [`Caller`] what the tenant's is.
     Heeds,
     /// It is about all, or about what tenants share.
@@ -45,7 +45,7 @@ pub enum TenantRule {
 
 /// What a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Thing {
+pub enum ResourceKind {
     /// A sale.
     Sale,
     /// An order: its name begins with its sale's.
@@ -56,7 +56,7 @@ pub enum Thing {
     Room,
 }
 
-impl Thing {
+impl ResourceKind {
     /// There is none.
     fn unknown(self) -> Problem {
         self.refusal().because(match self {
@@ -64,7 +64,7 @@ impl Thing {
             Self::Order => "there is no such order",
             Self::Payment => "there is no such payment",
             Self::Room => {
-                "the tenant has no such room: its rooms' names begin with its own, and --"
+                "the tenant has no such room: its room names start with the tenant's name and --"
             }
         })
     }
@@ -80,7 +80,7 @@ impl Thing {
     }
 }
 
-/// Why the tenant of `caller` may not; `None`: it may, or the caller is no tenant's.
+/// Why the tenant of `caller` may not; `None`: it may, or the caller is not a tenant name.
 pub(super) async fn refusal(
     rule: TenantRule,
     caller: &Caller,
@@ -97,10 +97,10 @@ pub(super) async fn refusal(
         }
         TenantRule::Platform => {
             let detail = format!(
-                "this is the platform's: a key of the tenant {} opens only what is its own",
+                "this belongs to the platform: a key of the tenant \"{}\" can only use the tenant's own objects",
                 tenant.name
             );
-            Some(super::guard::forbidden(detail))
+            Some(super::auth_layer::forbidden(detail))
         }
     }
 }

@@ -12,12 +12,12 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::{Array, ArrayBuilder, ObjectBuilder, Type};
 use utoipa_axum::routes;
 
-use super::Door;
+use super::AuthLayer;
 use crate::api::{Api, RouteRules};
 use crate::clock::now_ms;
 use crate::http::refusal::BODY_TOO_LARGE;
-use crate::http::{Fault, Problem, Refusal, TypedBody};
-use crate::tenants::store::Put;
+use crate::http::{Problem, Refusal, TypedBody, ValidationError};
+use crate::tenants::store::PutTenantOutcome;
 use crate::tenants::{DOMAINS_MAX, Limits, TENANTS_MAX, Tenant, TenantName};
 
 /// The longest title, in characters.
@@ -26,22 +26,19 @@ const TITLE_LEN_MAX: usize = 80;
 /// The longest name of a domain of links, in bytes.
 const DOMAIN_LEN_MAX: usize = 16;
 
-const INVALID_TENANT: Refusal = Refusal::invalid(
-    "invalid_tenant",
-    "Invalid tenant",
-    "A tenant may not be like that",
-);
+const INVALID_TENANT: Refusal =
+    Refusal::invalid("invalid_tenant", "Invalid tenant", "The tenant is invalid");
 
 const TENANT_DOMAIN_TAKEN: Refusal = Refusal::conflict(
     "tenant_domain_taken",
     "Domain taken",
-    "The domain is another tenant's",
+    "The domain belongs to another tenant",
 );
 
 const TENANT_NAMES_TAKEN: Refusal = Refusal::conflict(
     "tenant_names_taken",
     "Names taken",
-    "Sales or waiting rooms already have names that begin with this one, and `takes_over` is not set",
+    "Sales or waiting rooms already have names that start with this one, and `takes_over` is not set",
 );
 
 const TOO_MANY_TENANTS: Refusal = Refusal::conflict(
@@ -57,7 +54,7 @@ const UNKNOWN_TENANT: Refusal = Refusal::not_found(
 );
 
 /// Adds the routes of tenants.
-pub(super) fn add(api: Api<Door>) -> Api<Door> {
+pub(super) fn add(api: Api<AuthLayer>) -> Api<AuthLayer> {
     let rules = RouteRules::PLATFORM;
     let tenant = rules.refuses(&[UNKNOWN_TENANT]);
     api.route(routes!(list), rules)
@@ -82,43 +79,43 @@ fn domains() -> Array {
         .items(domain)
         .max_items(Some(DOMAINS_MAX))
         .description(Some(
-            "The domains of its links. Each is at most one tenant's.",
+            "Its link domains. Each belongs to at most one tenant.",
         ))
         .default(Some(json!([])))
         .build()
 }
 
-/// A tenant. A request replaces all of it: a field that is left out gets its default.
+/// A tenant. A request replaces it completely: a missing field gets its default.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct NewTenant {
-    /// What people call it.
+    /// Display name.
     #[schema(min_length = 1, max_length = 80)]
     title: String,
-    /// The domains of its links. Each is at most one tenant's.
+    /// Its link domains. Each belongs to at most one tenant.
     #[serde(default)]
     #[schema(schema_with = domains)]
     domains: Vec<String>,
     #[serde(default)]
     limits: Limits,
-    /// Whether a new tenant takes over sales and waiting rooms whose names begin with its name.
+    /// Whether a new tenant takes over sales and waiting rooms whose names start with its name.
     #[serde(default)]
     #[schema(default = false)]
     takes_over: bool,
 }
 
-/// A tenant as operators see it.
+/// A tenant.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Tenant)]
 struct TenantView {
     /// Its name.
     #[schema(value_type = String, pattern = "^[a-z0-9]+(-[a-z0-9]+)*$", max_length = 20)]
     name: TenantName,
-    /// What people call it.
+    /// Display name.
     title: String,
-    /// How the names of its sales and rooms begin.
+    /// Prefix of the names of its sales and rooms.
     prefix: String,
-    /// The domains of its links.
+    /// Its link domains.
     #[schema(schema_with = domains)]
     domains: Vec<String>,
     limits: Limits,
@@ -142,40 +139,40 @@ impl From<Tenant> for TenantView {
     }
 }
 
-/// All tenants, by their names.
+/// All tenants, by name.
 #[derive(Serialize, ToSchema)]
 struct Tenants {
     /// The tenants.
     tenants: Vec<TenantView>,
 }
 
-/// A tenant, and how much it has.
+/// A tenant and its usage.
 #[derive(Serialize, ToSchema)]
 struct TenantStatus {
     #[serde(flatten)]
     tenant: TenantView,
-    /// How much counts against its limits, by the name of the limit.
+    /// Usage by limit.
     used: BTreeMap<&'static str, u64>,
 }
 
-/// All tenants, by their names
+/// List all tenants by name
 ///
-/// All tenants, by their names. For keys of the platform.
+/// Only for keys of the platform.
 #[utoipa::path(
     get,
     path = "/tenants",
     operation_id = "listTenants",
     responses((status = 200, description = "They", body = Tenants)),
 )]
-async fn list(State(door): State<Door>) -> Result<Json<Tenants>, Problem> {
-    let tenants = door.access.0.tenants.all().await?;
+async fn list(State(auth): State<AuthLayer>) -> Result<Json<Tenants>, Problem> {
+    let tenants = auth.access.0.tenants.all().await?;
     let tenants = tenants.into_iter().map(Into::into).collect();
     Ok(Json(Tenants { tenants }))
 }
 
-/// A tenant, and how much it has of what it may have
+/// Get a tenant with its usage and limits
 ///
-/// A tenant, and how much it has of what it may have. For keys of the platform.
+/// Only for keys of the platform.
 #[utoipa::path(
     get,
     path = "/tenants/{id}",
@@ -186,10 +183,10 @@ async fn list(State(door): State<Door>) -> Result<Json<Tenants>, Problem> {
     responses((status = 200, description = "It", body = TenantStatus)),
 )]
 async fn one(
-    State(door): State<Door>,
+    State(auth): State<AuthLayer>,
     Path(name): Path<String>,
 ) -> Result<Json<TenantStatus>, Problem> {
-    let (access, now_ms) = (&door.access.0, now_ms());
+    let (access, now_ms) = (&auth.access.0, now_ms());
     let tenant = access.tenants.tenant(&name).await?.ok_or_else(unknown)?;
     let used = access.tenants.used(&tenant.name).await?;
     let keys = access.store.good_keys(&name, now_ms).await?;
@@ -199,10 +196,9 @@ async fn one(
     }))
 }
 
-/// Make a tenant, or change its title, its domains and its limits
+/// Create a tenant, or change its title, domains and limits
 ///
-/// Makes a tenant, or changes its title, its domains and its limits. Other origins follow within five seconds. For keys of the
-/// platform.
+/// Other origins follow within five seconds. Only for keys of the platform.
 #[utoipa::path(
     put,
     path = "/tenants/{id}",
@@ -212,34 +208,33 @@ async fn one(
     ),
     request_body = NewTenant,
     responses(
-        (status = 200, description = "It is changed", body = TenantView),
-        (status = 201, description = "It is made", body = TenantView),
+        (status = 200, description = "Changed", body = TenantView),
+        (status = 201, description = "Created", body = TenantView),
     ),
 )]
 async fn put(
-    State(door): State<Door>,
+    State(auth): State<AuthLayer>,
     Path(name): Path<String>,
     TypedBody(new): TypedBody<NewTenant>,
 ) -> Result<(StatusCode, Json<TenantView>), Problem> {
     let takes_over = new.takes_over;
     let tenant = new.checked(&name, now_ms())?;
-    let put = door.access.0.tenants.put(&tenant, takes_over).await;
+    let put = auth.access.0.tenants.put(&tenant, takes_over).await;
     // Even if the answer was lost: it may be done.
-    door.access.forget_known();
+    auth.access.forget_known();
     let status = match put? {
-        Put::Made => StatusCode::CREATED,
-        Put::Changed => StatusCode::OK,
+        PutTenantOutcome::Made => StatusCode::CREATED,
+        PutTenantOutcome::Changed => StatusCode::OK,
         refused => return Err(not_put(refused)),
     };
     info!(tenant = name, limits = ?tenant.limits, domains = ?tenant.domains, "tenant set");
-    let stored = door.access.0.tenants.tenant(&name).await?;
+    let stored = auth.access.0.tenants.tenant(&name).await?;
     Ok((status, Json(stored.ok_or_else(unknown)?.into())))
 }
 
-/// Take a tenant away, with its domains and its keys
+/// Delete a tenant with its domains and keys
 ///
-/// Takes a tenant away, with its domains and its keys. Its sales, waiting rooms and links stay, and are the platform's from then
-/// on. For keys of the platform.
+/// Its sales, waiting rooms and links stay and then belong to the platform. Only for keys of the platform.
 #[utoipa::path(
     delete,
     path = "/tenants/{id}",
@@ -247,11 +242,14 @@ async fn put(
     params(
         ("id" = String, Path, description = "The tenant's name: 1 to 20 of a-z, 0-9 and single hyphens inside.", max_length = 20, pattern = "^[a-z0-9]+(-[a-z0-9]+)*$"),
     ),
-    responses((status = 204, description = "It is gone")),
+    responses((status = 204, description = "Deleted")),
 )]
-async fn delete(State(door): State<Door>, Path(name): Path<String>) -> Result<StatusCode, Problem> {
-    let deleted = door.access.0.tenants.delete(&name, now_ms()).await;
-    door.access.forget_known();
+async fn delete(
+    State(auth): State<AuthLayer>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let deleted = auth.access.0.tenants.delete(&name, now_ms()).await;
+    auth.access.forget_known();
     if !deleted? {
         return Err(unknown());
     }
@@ -272,15 +270,16 @@ impl NewTenant {
         }
         let is_control = self.title.chars().any(char::is_control);
         if is_control || !(1..=TITLE_LEN_MAX).contains(&self.title.chars().count()) {
-            let must = format!("must be 1 to {TITLE_LEN_MAX} characters, none a control character");
+            let must =
+                format!("must be 1 to {TITLE_LEN_MAX} characters without control characters");
             mistakes.push(("title".to_owned(), must));
         }
         let is_sound = self.domains.iter().all(|domain| is_domain(domain));
         if !is_sound || self.domains.len() > DOMAINS_MAX {
-            let must = format!("must be at most {DOMAINS_MAX} names of domains of links");
+            let must = format!("must be at most {DOMAINS_MAX} link domains");
             mistakes.push(("domains".to_owned(), must));
         }
-        let limits = self.limits.mistakes().into_iter();
+        let limits = self.limits.invalid_fields().into_iter();
         mistakes.extend(limits.map(|(field, must)| (format!("limits/{field}"), must)));
         let (Some(name), true) = (tenant_name, mistakes.is_empty()) else {
             return Err(invalid(&mistakes));
@@ -311,32 +310,34 @@ fn invalid(mistakes: &[(String, String)]) -> Problem {
         format!("{field}: {must}")
     });
     let detail = details.collect::<Vec<_>>().join("; ");
-    let faults = mistakes.iter().map(|(field, must)| Fault {
+    let validation_errors = mistakes.iter().map(|(field, must)| ValidationError {
         pointer: format!("/{field}"),
         detail: must.clone(),
     });
-    INVALID_TENANT.because(detail).with_faults(faults.collect())
+    INVALID_TENANT
+        .because(detail)
+        .with_validation_errors(validation_errors.collect())
 }
 
-fn not_put(refused: Put) -> Problem {
+fn not_put(refused: PutTenantOutcome) -> Problem {
     match refused {
-        Put::NamesTaken(taken) => {
+        PutTenantOutcome::NamesTaken(taken) => {
             let taken: Vec<String> = taken
                 .iter()
                 .map(|(what, n)| format!("{n} {what}"))
                 .collect();
             let detail = format!(
-                "{} bear such a name already: with takes_over they become the tenant's",
+                "{} already have such a name: set takes_over to give them to the tenant",
                 taken.join(" and ")
             );
             TENANT_NAMES_TAKEN.because(detail)
         }
-        Put::DomainTaken(domain) => {
-            let detail = format!("domains: {domain} is another tenant's");
+        PutTenantOutcome::DomainTaken(domain) => {
+            let detail = format!("domains: \"{domain}\" belongs to another tenant");
             TENANT_DOMAIN_TAKEN.because(detail)
         }
-        Put::TooMany | Put::Made | Put::Changed => {
-            let detail = format!("there are {TENANTS_MAX} tenants already");
+        PutTenantOutcome::TooMany | PutTenantOutcome::Made | PutTenantOutcome::Changed => {
+            let detail = format!("the maximum of {TENANTS_MAX} tenants is reached");
             TOO_MANY_TENANTS.because(detail)
         }
     }

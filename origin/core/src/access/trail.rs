@@ -70,22 +70,22 @@ pub(super) struct Verdict {
     pub made: String,
 }
 
-/// An entry as operators see it.
+/// An entry of the audit trail.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = AuditEntry)]
 pub(super) struct EntryView {
-    /// Larger for what came later: a cursor.
+    /// Increasing id, usable as a cursor.
     id: String,
     /// Milliseconds since the Unix epoch.
     at_ms: u64,
     /// The id of the key, or `admin-token`.
     actor: String,
-    /// What people call that key.
+    /// Display name of that key.
     actor_name: String,
-    /// Whose key it was; null: the platform's.
+    /// Tenant of the key; null: the platform.
     #[schema(required)]
     tenant: Option<String>,
-    /// Whether it came from somebody who has signed in.
+    /// Whether the change came from a console session.
     session: bool,
     /// The method of the request.
     method: String,
@@ -93,15 +93,15 @@ pub(super) struct EntryView {
     route: String,
     /// Its path.
     path: String,
-    /// The address of the connection; empty: not known.
+    /// Address of the connection; empty: unknown.
     source: String,
-    /// Null: not known, as the origin has died, or has not answered in time.
+    /// HTTP status; null: unknown, because the origin crashed or did not answer in time.
     #[schema(required)]
     status: Option<u64>,
     /// Milliseconds since the Unix epoch.
     #[schema(required)]
     ended_at_ms: Option<u64>,
-    /// The path of what was made.
+    /// Path of the created object.
     #[schema(required)]
     made: Option<String>,
 }
@@ -119,7 +119,7 @@ pub(super) enum TrailError {
     Sql(#[from] SqlError),
     #[error(transparent)]
     NoRandom(#[from] NoRandom),
-    #[error("no free id for an entry of the audit trail")]
+    #[error("no free id for an audit entry")]
     NoId,
 }
 
@@ -149,7 +149,7 @@ impl Trail {
     /// Notes what became of it. If that fails the entry says that it is not known.
     pub(super) async fn end(&self, id: u64, verdict: &Verdict) {
         if let Err(error) = self.db.insert(insert_verdict(id, verdict)).await {
-            error!(%error, id, status = verdict.status, "the audit trail lacks a verdict");
+            error!(%error, id, status = verdict.status, "cannot store the outcome in the audit trail");
         }
     }
 
@@ -171,7 +171,7 @@ impl Trail {
     }
 
     /// Entries before the one of this id, the last first; those of a tenant's keys alone, and of `actor` alone, if one is named.
-    pub(super) async fn before(
+    pub(super) async fn entries_before(
         &self,
         id: u64,
         tenant: Option<&str>,

@@ -198,14 +198,13 @@ fn without_operations(version: &str) -> Value {
         "info": {
             "title": "Weir origin",
             "version": version,
-            "description": "Routes tagged `public` are behind the gateways, on --listen; those tagged `admin` on --admin-listen. GET /healthz is on both. Refusals are problem details (RFC 9457) with a code in `error`; each response lists its codes in x-error-codes, and info.x-error-codes says what each means. A path without a route answers 404 `no_route`, a method that a path does not take 405 `no_method`.",
+            "description": "Routes tagged `public` are on --listen, behind the gateways; those tagged `admin` are on --admin-listen. GET /healthz is on both. Errors are problem details (RFC 9457) with a code in `error`; each response lists its codes in x-error-codes, and info.x-error-codes explains each. An unknown path answers 404 `no_route`, an unsupported method 405 `no_method`.",
         },
         "components": { "securitySchemes": {
             "admin": {
                 "type": "http",
                 "scheme": "bearer",
-                "description": "A key, or the admin token. Instead of it, the cookie weir_session of POST /access/session with the \
-                    header x-weir-console. A key without the permission for a route gets 403, `forbidden`",
+                "description": "A key, or the admin token. Alternatively, the cookie weir_session from POST /access/session with the header x-weir-console. A key without the permission for a route gets 403 `forbidden`",
             },
             "claim": header("x-weir-claim"),
             "claimSignature": header("x-weir-claim-signature"),

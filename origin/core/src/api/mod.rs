@@ -3,7 +3,7 @@
 //! ```text
 //! Api::admin(Area::Rooms)
 //!     .route(routes!(list), RouteRules::HEEDS.refuses(&[REDIS_UNAVAILABLE]))
-//!     .route(routes!(set), RouteRules::own(Thing::Room).refuses(&[INVALID_ROOM]))
+//!     .route(routes!(set), RouteRules::for_resource(ResourceKind::Room).refuses(&[INVALID_ROOM]))
 //! ```
 //!
 //! `#[utoipa::path]` on the handler gives its path, its parameters and its bodies; the doc comment gives summary and description. Here
@@ -25,9 +25,9 @@ use serde_json::{Map, Value};
 use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 use utoipa_axum::router::UtoipaMethodRouter;
 
-use crate::access::guard::{NOT_FROM_CONSOLE, NOT_NOTED, TENANT_BUSY};
+use crate::access::auth_layer::{NOT_FROM_CONSOLE, NOT_NOTED, TENANT_BUSY};
 use crate::access::scope::{Area, Level};
-use crate::access::tenancy::{TenantRule, Thing};
+use crate::access::tenancy::{ResourceKind, TenantRule};
 use crate::http::files::Page;
 use crate::http::refusal::{
     FORBIDDEN, INVALID_BODY, INVALID_QUERY, OVERLOADED, SQL_UNAVAILABLE, TIMEOUT, UNAUTHORIZED,
@@ -47,7 +47,7 @@ pub fn words(description: &str, words: impl IntoIterator<Item = &'static str>) -
 
 /// When a change is written to the audit trail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Noting {
+pub enum AuditTiming {
     /// Not at all.
     Never,
     /// Before it is made.
@@ -84,7 +84,7 @@ pub struct RouteRules {
     /// Whether its POST changes nothing, so that `read` suffices.
     pub is_question: bool,
     /// When a POST is written to the audit trail.
-    pub noting: Noting,
+    pub noting: AuditTiming,
     /// Whether a key of some domains or tags opens it.
     pub is_narrow: bool,
     /// Refusals of the handler itself, in up to four lists.
@@ -93,25 +93,25 @@ pub struct RouteRules {
 
 impl RouteRules {
     /// The handler looks up what belongs to the tenant.
-    pub const HEEDS: Self = Self::of(TenantRule::Heeds);
+    pub const HEEDS: Self = Self::with_tenant_rule(TenantRule::Heeds);
 
     /// No tenant's key opens it.
-    pub const PLATFORM: Self = Self::of(TenantRule::Platform);
+    pub const PLATFORM: Self = Self::with_tenant_rule(TenantRule::Platform);
 
     /// No key is asked for.
     pub const OPEN: Self = Self::PLATFORM;
 
     /// The first path parameter names something of the tenant.
-    pub const fn own(thing: Thing) -> Self {
-        Self::of(TenantRule::Own(thing))
+    pub const fn for_resource(thing: ResourceKind) -> Self {
+        Self::with_tenant_rule(TenantRule::Own(thing))
     }
 
     /// The usual rules, with this one for tenants.
-    pub const fn of(tenants: TenantRule) -> Self {
+    pub const fn with_tenant_rule(tenants: TenantRule) -> Self {
         Self {
             tenants,
             is_question: false,
-            noting: Noting::Before,
+            noting: AuditTiming::Before,
             is_narrow: false,
             refusals: [&[]; 4],
         }
@@ -135,7 +135,7 @@ impl RouteRules {
 
     /// The same; its POST is noted at this time.
     #[must_use]
-    pub const fn noted(mut self, noting: Noting) -> Self {
+    pub const fn audited_at(mut self, noting: AuditTiming) -> Self {
         self.noting = noting;
         self
     }
@@ -157,11 +157,11 @@ impl RouteRules {
     }
 
     /// When a request is written to the audit trail.
-    pub(crate) fn noting(&self, method: &Method) -> Noting {
+    pub(crate) fn audit_timing(&self, method: &Method) -> AuditTiming {
         match self.level(method) {
-            Level::Read => Noting::Never,
+            Level::Read => AuditTiming::Never,
             Level::Write if *method == Method::POST => self.noting,
-            Level::Write => Noting::Before,
+            Level::Write => AuditTiming::Before,
         }
     }
 }
@@ -320,7 +320,7 @@ fn refusals_of_guard(method: &Method, rules: &RouteRules) -> Vec<Refusal> {
     if rules.level(method) == Level::Write {
         all.push(NOT_FROM_CONSOLE);
     }
-    if rules.noting(method) == Noting::Before {
+    if rules.audit_timing(method) == AuditTiming::Before {
         all.push(NOT_NOTED);
     }
     all
@@ -352,12 +352,12 @@ mod tests {
     #[test]
     fn change_is_noted_before_unless_its_route_says_otherwise() {
         let plain = RouteRules::PLATFORM;
-        assert_eq!(plain.noting(&Method::POST), Noting::Before);
-        assert_eq!(plain.noting(&Method::GET), Noting::Never);
-        let behind = plain.noted(Noting::Behind);
-        assert_eq!(behind.noting(&Method::POST), Noting::Behind);
-        assert_eq!(behind.noting(&Method::DELETE), Noting::Before);
-        let unnoted = plain.noted(Noting::Never);
-        assert_eq!(unnoted.noting(&Method::POST), Noting::Never);
+        assert_eq!(plain.audit_timing(&Method::POST), AuditTiming::Before);
+        assert_eq!(plain.audit_timing(&Method::GET), AuditTiming::Never);
+        let behind = plain.audited_at(AuditTiming::Behind);
+        assert_eq!(behind.audit_timing(&Method::POST), AuditTiming::Behind);
+        assert_eq!(behind.audit_timing(&Method::DELETE), AuditTiming::Before);
+        let unnoted = plain.audited_at(AuditTiming::Never);
+        assert_eq!(unnoted.audit_timing(&Method::POST), AuditTiming::Never);
     }
 }

@@ -10,7 +10,7 @@ use crate::traces::parse_share;
 /// The flags of access lines.
 #[derive(Clone, Debug, Args)]
 pub struct AccessLogConfig {
-    /// The share of requests that get a line in the log, 0 to 1; answers of 500 and above always do
+    /// Ratio of requests that get an access log line, 0 to 1; status 500 and above always gets one
     #[arg(long, env = "WEIR_ACCESS_LOG_SHARE", default_value = "1", value_parser = parse_share)]
     pub access_log_share: f64,
 }

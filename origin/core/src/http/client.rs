@@ -38,7 +38,7 @@ pub enum ClientError {
     #[error("must be https://<host>[:<port>]/… or http://…")]
     Url,
     /// The authorities cannot be read.
-    #[error("cannot read the authorities: {0}")]
+    #[error("cannot read the CA certificates: {0}")]
     Authorities(String),
     /// TLS cannot be set up.
     #[error("TLS: {0}")]
@@ -73,7 +73,7 @@ pub fn trusting(ca: Option<&Path>) -> Result<ClientConfig, ClientError> {
     let mut authorities = RootCertStore::empty();
     authorities.add_parsable_certificates(certificates);
     if authorities.is_empty() {
-        return Err(unread(&"there are none"));
+        return Err(unread(&"the file has none"));
     }
     Ok(builder()?
         .with_root_certificates(authorities)

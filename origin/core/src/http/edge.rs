@@ -43,15 +43,15 @@ const FEED_UNAVAILABLE: Refusal =
 /// Refusals that every feed may give.
 pub const EDGE_REFUSALS: &[Refusal] = &[UNAUTHORIZED, EDGES_OFF, FEED_UNAVAILABLE];
 
-/// What an edge sends with each request.
+/// Headers of each request from an edge.
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Header)]
 pub struct EdgeHeaders {
-    /// The edge's stamp: `v1;<at_ms>;<edge>;<client>;<method>;<path and query>`.
+    /// The edge assertion: `v1;<at_ms>;<edge>;<client>;<method>;<path and query>`.
     #[param(rename = "x-weir-edge")]
     #[expect(dead_code, reason = "describes a parameter")]
     stamp: String,
-    /// The stamp's signature: `<key id>;<hex>`.
+    /// Signature of the edge assertion: `<key id>;<hex>`.
     #[param(rename = "x-weir-edge-signature")]
     #[expect(dead_code, reason = "describes a parameter")]
     signature: String,
@@ -80,7 +80,7 @@ impl Edges {
         let keys = self.keys()?;
         let text = |name| request.headers().get(name)?.to_str().ok();
         let (Some(value), Some(signature)) = (text(EDGE), text(EDGE_SIGNATURE)) else {
-            return Err(refusal("this needs the stamp of an edge"));
+            return Err(refusal("needs a valid edge assertion"));
         };
         let path = request.uri().path_and_query();
         let path = path.map_or(request.uri().path(), |path| path.as_str());
@@ -106,8 +106,8 @@ impl Edges {
         } else {
             let sealed = document::seal(self.keys()?, at_ms, body);
             let text = sealed.map_err(|error| {
-                error!(%error, feed = T::KIND, "a feed cannot be written");
-                FEED_UNAVAILABLE.because("the feed cannot be written")
+                error!(%error, feed = T::KIND, "cannot write a feed");
+                FEED_UNAVAILABLE.because("cannot write the feed")
             })?;
             let mut response = text.into_response();
             let content_type = HeaderValue::from_static(CONTENT_TYPE);

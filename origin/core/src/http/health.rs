@@ -23,7 +23,7 @@ use weir_base::accept::prefers;
 
 use super::{Problem, Refusal};
 use crate::api::{Api, RouteRules};
-use crate::background::Pulse;
+use crate::background::Heartbeat;
 use crate::disk::Disks;
 use crate::metrics::Metrics;
 use crate::redis::refusals::Refusal as RedisRefusal;
@@ -39,14 +39,14 @@ const PING_LIMIT: Duration = Duration::from_secs(3);
 
 /// A part whose state is told, whatever it is: the rest of the origin does not need it.
 #[derive(Clone)]
-pub struct Part {
+pub struct Component {
     /// Its name.
     pub name: &'static str,
     /// Its state, in a word.
     pub state: Arc<dyn Fn() -> &'static str + Send + Sync>,
 }
 
-impl fmt::Debug for Part {
+impl fmt::Debug for Component {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Part({:?})", self.name)
     }
@@ -57,8 +57,8 @@ impl fmt::Debug for Part {
 pub struct Loop {
     /// Its name.
     pub name: &'static str,
-    /// Its pulse. One that was never begun is not missed.
-    pub pulse: Pulse,
+    /// Its heartbeat. One that was never begun is not missed.
+    pub heartbeat: Heartbeat,
     /// For how long it may be silent.
     pub silence_max: Duration,
 }
@@ -73,7 +73,7 @@ pub struct Health {
     /// What Prometheus scrapes.
     pub metrics: Metrics,
     /// What else is told.
-    pub parts: Vec<Part>,
+    pub parts: Vec<Component>,
     /// Where the origin writes.
     pub disks: Disks,
     /// What must go on.
@@ -85,19 +85,19 @@ pub struct Health {
 /// The origin cannot do its work.
 const NOT_READY: Refusal = Refusal::unavailable(
     "not_ready",
-    "SQL or Redis does not answer, Redis takes no writes, the disk of the database is full, or the reconciler is stuck",
+    "SQL or Redis does not answer, Redis refuses writes, the database disk is full, or the reconciler is stuck",
 );
 
-/// How the origin stands. With sales, `sales` is `paused` if SQL has lost orders of any and an operator has yet to decide. With
-/// `--events-log`, `events` says whether events are taken: `ok`, `full` or `failing`. `links_disk`,
-/// `events_disk` and `fitment_disk` are there if less than 1 MiB is free on that disk (`full`), or its folder is gone (`gone`).
-/// `redis` is there if Redis has refused a command in the last minute: the kind of the last refusal, such as `noperm`.
+/// Health of the origin. `sales` is `paused` while SQL has lost orders of a sale and no operator has decided. With
+/// `--events-log`, `events` is `ok`, `full` or `failing`. `links_disk`, `events_disk` and `fitment_disk` appear if less
+/// than 1 MiB is free on that disk (`full`), or its folder is gone (`gone`). `redis` appears if Redis refused a command
+/// in the last minute; its value is the kind of the last refusal, such as `noperm`.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Health)]
 struct HealthView {
     /// `ok`.
     status: &'static str,
-    /// Other parts, as far as there are any.
+    /// Other components, if any.
     #[serde(flatten)]
     parts: BTreeMap<String, &'static str>,
 }
@@ -126,14 +126,14 @@ pub fn probes() -> Api<Health> {
         .route(routes!(openapi), RouteRules::OPEN)
 }
 
-/// The process is alive
+/// Liveness probe
 ///
-/// Answers as long as the process runs; asks neither SQL nor Redis.
+/// Answers while the process runs, without using SQL or Redis.
 #[utoipa::path(
     get,
     path = "/healthz",
     operation_id = "isAlive",
-    responses((status = 200, description = "It is", body = HealthView)),
+    responses((status = 200, description = "Alive", body = HealthView)),
 )]
 async fn is_alive() -> Json<HealthView> {
     Json(HealthView {
@@ -142,9 +142,9 @@ async fn is_alive() -> Json<HealthView> {
     })
 }
 
-/// The origin can do its work: SQL answers, Redis takes writes, the database's disk has room, the reconciler works
+/// Readiness probe: SQL answers, Redis accepts writes, the database disk has space, the reconciler runs
 ///
-/// Answers 200 if SQL answers and Redis takes a write, and says how the other parts stand.
+/// Answers 200 if SQL answers and Redis accepts a write. The body has the state of the other components.
 #[utoipa::path(
     get,
     path = "/readyz",
@@ -158,8 +158,8 @@ async fn ready(State(health): State<Health>) -> Result<Json<HealthView>, Problem
     );
     let refusal = redis.as_ref().err().and_then(|away| away.refusal.clone());
     let detail = match (&sql, &redis) {
-        (Ok(()), Ok(())) => match health.trouble() {
-            None => return Ok(Json(health.told())),
+        (Ok(()), Ok(())) => match health.unready_reason() {
+            None => return Ok(Json(health.view())),
             Some(trouble) => trouble,
         },
         (Err(_), Ok(())) => "the database does not answer".to_owned(),
@@ -174,19 +174,19 @@ async fn ready(State(health): State<Health>) -> Result<Json<HealthView>, Problem
             None => "neither the database nor Redis answers".to_owned(),
         },
     };
-    let error_of = |part: Result<(), Away>| part.err().map(|away| away.error);
+    let error_of = |part: Result<(), ProbeFailure>| part.err().map(|away| away.error);
     let (sql, redis) = (error_of(sql), error_of(redis));
     warn!(detail, sql, redis, "not ready");
     Err(NOT_READY.because(detail))
 }
 
 /// Why SQL or Redis has failed a probe.
-struct Away {
+struct ProbeFailure {
     error: String,
     refusal: Option<RedisRefusal>,
 }
 
-impl From<SqlError> for Away {
+impl From<SqlError> for ProbeFailure {
     fn from(error: SqlError) -> Self {
         Self {
             error: error.to_string(),
@@ -195,7 +195,7 @@ impl From<SqlError> for Away {
     }
 }
 
-impl From<CallError> for Away {
+impl From<CallError> for ProbeFailure {
     fn from(error: CallError) -> Self {
         Self {
             error: error.to_string(),
@@ -205,10 +205,12 @@ impl From<CallError> for Away {
 }
 
 /// The answer of a part, or that there is none in time: a probe that waits tells nothing.
-async fn in_time<E: Into<Away>>(asked: impl Future<Output = Result<(), E>>) -> Result<(), Away> {
+async fn in_time<E: Into<ProbeFailure>>(
+    asked: impl Future<Output = Result<(), E>>,
+) -> Result<(), ProbeFailure> {
     match tokio::time::timeout(PING_LIMIT, asked).await {
         Ok(answer) => answer.map_err(Into::into),
-        Err(_) => Err(Away {
+        Err(_) => Err(ProbeFailure {
             error: format!("no answer within {PING_LIMIT:?}"),
             refusal: None,
         }),
@@ -217,17 +219,17 @@ async fn in_time<E: Into<Away>>(asked: impl Future<Output = Result<(), E>>) -> R
 
 impl Health {
     /// Why the origin is not ready though SQL and Redis answer, if it is not.
-    fn trouble(&self) -> Option<String> {
+    fn unready_reason(&self) -> Option<String> {
         let disks = self.disks.all();
         let mut vital = disks.iter().filter(|disk| disk.is_vital);
         let disk = vital.find_map(|disk| {
-            let trouble = disk.trouble()?;
+            let trouble = disk.problem()?;
             Some(format!("the disk of the {} is {trouble}", disk.name))
         });
         disk.or_else(|| {
             let mut loops = self.loops.iter();
             let late = |watched: &&Loop| {
-                let silence = watched.pulse.silence();
+                let silence = watched.heartbeat.silence();
                 silence.is_some_and(|silence| silence > watched.silence_max)
             };
             let stuck = loops.find(late)?;
@@ -235,13 +237,13 @@ impl Health {
         })
     }
 
-    fn told(&self) -> HealthView {
+    fn view(&self) -> HealthView {
         let parts = self.parts.iter();
         let states = parts.map(|part| (part.name.to_owned(), (part.state)()));
         // Of disks only what is wrong: the rest of the origin works on without them.
         let disks = self.disks.all();
         let disks = disks.iter().filter_map(|disk| {
-            let trouble = disk.trouble()?;
+            let trouble = disk.problem()?;
             Some((format!("{}_disk", disk.name), trouble))
         });
         let recent = self.redis.refusals().recent();
@@ -257,16 +259,16 @@ impl Health {
 
 /// How long loops have been silent, asked for with each scrape.
 #[derive(Debug)]
-pub struct Silences(pub Vec<Loop>);
+pub struct HeartbeatTimeouts(pub Vec<Loop>);
 
-impl Collector for Silences {
+impl Collector for HeartbeatTimeouts {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "For how long a loop of the background has been silent";
+        let help = "Time since the last run of a background loop, in seconds";
         let mut metric =
             encoder.encode_descriptor("silent_seconds", help, None, MetricType::Gauge)?;
         for watched in &self.0 {
             // One that was not begun is silent for no time.
-            let silence = watched.pulse.silence().unwrap_or_default();
+            let silence = watched.heartbeat.silence().unwrap_or_default();
             let labels = [("loop", watched.name)];
             ConstGauge::new(silence.as_secs_f64()).encode(metric.encode_family(&labels)?)?;
         }
@@ -274,10 +276,10 @@ impl Collector for Silences {
     }
 }
 
-/// What the origin has counted, as OpenMetrics
+/// Metrics in OpenMetrics format
 ///
-/// What the origin has counted, in the text form of OpenMetrics 1.0, or in Prometheus' text form 0.0.4 for clients that prefer
-/// `text/plain`. docs/metrics.md names each.
+/// Metrics in OpenMetrics 1.0 text format, or in Prometheus text format 0.0.4 for clients that prefer `text/plain`. See
+/// docs/metrics.md.
 #[utoipa::path(
     get,
     path = "/metrics",

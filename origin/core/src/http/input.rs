@@ -13,7 +13,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::refusal::BODY_TOO_LARGE;
-use super::{Fault, Problem, shape};
+use super::{Problem, ValidationError, shape};
 use crate::api::schemas::Use;
 
 /// A JSON body, whose mistakes are found by the schema of its type. The content type is not asked for: there is only one thing it
@@ -30,7 +30,7 @@ impl<S: Send + Sync, T: DeserializeOwned + ToSchema> FromRequest<S> for TypedBod
         };
         let body = Bytes::from_request(request, state).await;
         let body = body.map_err(|rejection| unread_body(&rejection))?;
-        read_json(&body, |body| shape::faults_in::<T>(body, usage)).map(Self)
+        read_json(&body, |body| shape::errors_in::<T>(body, usage)).map(Self)
     }
 }
 
@@ -39,7 +39,7 @@ impl<S: Send + Sync, T: DeserializeOwned + ToSchema> FromRequest<S> for TypedBod
 /// # Errors
 /// When it cannot be read as such.
 pub fn read_typed<T: DeserializeOwned + ToSchema>(body: &[u8]) -> Result<T, Problem> {
-    read_json(body, |body| shape::faults_in::<T>(body, Use::Request))
+    read_json(body, |body| shape::errors_in::<T>(body, Use::Request))
 }
 
 /// The same of what is JSON already.
@@ -48,7 +48,7 @@ pub fn read_typed<T: DeserializeOwned + ToSchema>(body: &[u8]) -> Result<T, Prob
 /// When it cannot be read as such.
 pub fn read_typed_value<T: DeserializeOwned + ToSchema>(value: &Value) -> Result<T, Problem> {
     let read = serde_path_to_error::deserialize(value);
-    read.map_err(|error| invalid_body(&error, shape::faults_in::<T>(value, Use::Request)))
+    read.map_err(|error| invalid_body(&error, shape::errors_in::<T>(value, Use::Request)))
 }
 
 /// What a query string says.
@@ -98,13 +98,16 @@ where
 
 fn read_json<T: DeserializeOwned>(
     body: &[u8],
-    faults: impl FnOnce(&Value) -> Vec<Fault>,
+    validation_errors: impl FnOnce(&Value) -> Vec<ValidationError>,
 ) -> Result<T, Problem> {
     let mut json = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         // What is no JSON at all has no members.
         let body = serde_json::from_slice::<Value>(body);
-        invalid_body(&error, body.as_ref().map(faults).unwrap_or_default())
+        invalid_body(
+            &error,
+            body.as_ref().map(validation_errors).unwrap_or_default(),
+        )
     })?;
     json.end()
         .map_err(|error| Problem::invalid_body(error.to_string()))?;
@@ -114,14 +117,14 @@ fn read_json<T: DeserializeOwned>(
 /// The first mistake in the sentence, for people; all of them by themselves, if there are more.
 fn invalid_body(
     error: &serde_path_to_error::Error<serde_json::Error>,
-    faults: Vec<Fault>,
+    validation_errors: Vec<ValidationError>,
 ) -> Problem {
     let detail = describe(error);
-    let detail = match faults.len() {
+    let detail = match validation_errors.len() {
         0 | 1 => detail,
-        count => format!("{detail}; {count} mistakes in all, see errors"),
+        count => format!("{detail}; {count} mistakes in total, see `errors`"),
     };
-    Problem::invalid_body(detail).with_faults(faults)
+    Problem::invalid_body(detail).with_validation_errors(validation_errors)
 }
 
 /// The error, after the path of the field that it is about.
@@ -137,7 +140,7 @@ fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
 fn unread_body(rejection: &BytesRejection) -> Problem {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
         let limit = super::BODY_LEN_MAX;
-        return BODY_TOO_LARGE.because(format!("the body may have {limit} bytes"));
+        return BODY_TOO_LARGE.because(format!("the body is longer than {limit} bytes"));
     }
-    Problem::invalid_body("the body could not be read")
+    Problem::invalid_body("cannot read the body")
 }

@@ -77,7 +77,7 @@ pub(super) async fn limit_time(
     }
     let answer = tokio::time::timeout(limit.usual, next.run(request)).await;
     answer.unwrap_or_else(|_| {
-        let detail = "not done in time, the outcome is not known; please try again";
+        let detail = "timeout, the outcome is unknown; please try again";
         TIMEOUT.because(detail).into_response()
     })
 }

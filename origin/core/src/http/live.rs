@@ -20,7 +20,7 @@ use super::{Problem, Refusal};
 
 /// 503: as many streams are open as may be.
 pub const TOO_MANY_STREAMS: Refusal =
-    Refusal::unavailable("too_many_streams", "Too many look on; try again");
+    Refusal::unavailable("too_many_streams", "Too many live viewers; try again");
 
 /// Between two messages.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ const EVENT_STREAM: &str = "text/event-stream";
 
 /// What answers that go on have in common: how many there are, and when all of them end.
 #[derive(Clone, Debug)]
-pub struct Live {
+pub struct LiveAnswers {
     stop: CancellationToken,
     free: Arc<Semaphore>,
     /// How many each tenant has.
@@ -47,12 +47,12 @@ pub struct Live {
 }
 
 /// A tenant's answer that goes on.
-struct Taken {
+struct LiveSlot {
     of: String,
     taken: Arc<Mutex<HashMap<String, usize>>>,
 }
 
-impl Drop for Taken {
+impl Drop for LiveSlot {
     fn drop(&mut self) {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = taken.get_mut(&self.of) {
@@ -64,7 +64,7 @@ impl Drop for Taken {
     }
 }
 
-impl Default for Live {
+impl Default for LiveAnswers {
     fn default() -> Self {
         let stop = CancellationToken::new();
         let free = Arc::new(Semaphore::new(ANSWERS_MAX));
@@ -73,7 +73,7 @@ impl Default for Live {
     }
 }
 
-impl Live {
+impl LiveAnswers {
     /// Ends all of them with `stop`. A connection that is being answered would keep the origin from stopping.
     pub async fn end_with(self, stop: CancellationToken) {
         stop.cancelled().await;
@@ -81,14 +81,14 @@ impl Live {
     }
 
     /// One more answer for the tenant `of`; `None`: it has as many as it may have.
-    fn take(&self, of: &str) -> Option<Taken> {
+    fn take(&self, of: &str) -> Option<LiveSlot> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let count = taken.entry(of.to_owned()).or_default();
         if *count >= TENANTS_ANSWERS_MAX {
             return None;
         }
         *count += 1;
-        Some(Taken {
+        Some(LiveSlot {
             of: of.to_owned(),
             taken: Arc::clone(&self.taken),
         })
@@ -113,7 +113,7 @@ impl Live {
             let no_store = [(header::CACHE_CONTROL, "no-store")];
             return Ok((no_store, Json(read().await?)).into_response());
         }
-        let too_many = || TOO_MANY_STREAMS.because("too many look on; please try again");
+        let too_many = || TOO_MANY_STREAMS.because("too many live viewers; please try again");
         let taken = of
             .map(|of| self.take(of).ok_or_else(too_many))
             .transpose()?;

@@ -37,11 +37,11 @@ pub use auth::bearer;
 pub use auth::{ADMIN_TOKEN_LEN_MIN, AdminToken, TokenTooShort};
 pub use cors::{AllowedOrigin, Cors};
 pub use edge::{EDGE_REFUSALS, EdgeHeaders, Edges, document_ms, with_stamp};
-pub use health::Silences;
-pub use health::{Health, Loop, Part, alive, probes, starting};
+pub use health::HeartbeatTimeouts;
+pub use health::{Component, Health, Loop, alive, probes, starting};
 pub use input::{ReadQuery, TypedBody, page_len, read_typed, read_typed_value, shared_members};
-pub use live::{Live, TOO_MANY_STREAMS};
-pub use problem::{Fault, Problem, ProblemBody, RETRY_AFTER_S, Remedy};
+pub use live::{LiveAnswers, TOO_MANY_STREAMS};
+pub use problem::{Problem, ProblemBody, RETRY_AFTER_S, Remedy, ValidationError};
 pub use refusal::Refusal;
 use refusal::{NO_METHOD, NO_ROUTE};
 
@@ -101,9 +101,9 @@ pub fn shared(routes: Router, cors: &Cors) -> Router {
 
 /// Answers a path that no route has: 404 `no_route`.
 pub async fn no_route() -> Problem {
-    NO_ROUTE.because("there is nothing at this path")
+    NO_ROUTE.because("there is no such path")
 }
 
 async fn no_method() -> Problem {
-    NO_METHOD.because("this path does not take this method")
+    NO_METHOD.because("this path does not support this method")
 }

@@ -34,38 +34,38 @@ pub struct Problem {
     /// What the client may do about it.
     pub remedy: Remedy,
     /// Each mistake in what was sent, if there is more to tell than the sentence does: the member `errors`.
-    pub faults: Vec<Fault>,
+    pub validation_errors: Vec<ValidationError>,
 }
 
-/// One mistake in a body.
+/// One error in a body.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Fault {
-    /// Where it is: a JSON Pointer (RFC 6901).
+pub struct ValidationError {
+    /// Location: a JSON Pointer (RFC 6901).
     pub pointer: String,
-    /// What is wrong there.
+    /// Description of the error.
     pub detail: String,
 }
 
-/// A refusal (RFC 9457). `error` is one of the codes that the response lists; info.x-error-codes says what each means
+/// Problem details (RFC 9457). `error` is one of the codes that the response lists; info.x-error-codes explains each
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Problem)]
 pub struct ProblemBody {
     /// urn:weir:problem: and the code
     #[serde(rename = "type")]
     uri: String,
-    /// The kind of problem in a few words, the same for each occurrence
+    /// Short title of this kind of problem
     title: &'static str,
     /// The HTTP status
     status: u16,
-    /// What is wrong this time
+    /// Description of this occurrence
     detail: Cow<'static, str>,
-    /// The code, for programs
+    /// Machine-readable code
     error: &'static str,
-    /// The same as `detail`: gateways' own answers have `error` and `message`, too
+    /// The same as `detail`; answers from gateways also have `error` and `message`
     message: Cow<'static, str>,
-    /// Every mistake in what was sent, if that is what is wrong
+    /// All errors in the request, if it is invalid
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    errors: Vec<Fault>,
+    errors: Vec<ValidationError>,
 }
 
 /// What a refused client may do.
@@ -93,14 +93,14 @@ impl Problem {
             title,
             detail: detail.into(),
             remedy: Remedy::None,
-            faults: Vec::new(),
+            validation_errors: Vec::new(),
         }
     }
 
     /// The same, with each mistake in what was sent.
     #[must_use]
-    pub fn with_faults(mut self, faults: Vec<Fault>) -> Self {
-        self.faults = faults;
+    pub fn with_validation_errors(mut self, validation_errors: Vec<ValidationError>) -> Self {
+        self.validation_errors = validation_errors;
         self
     }
 
@@ -177,7 +177,7 @@ impl Problem {
         INVALID_BODY.because(detail)
     }
 
-    /// 400: the query string cannot be read, or asks for what cannot be.
+    /// 400: the query string is invalid.
     pub fn invalid_query(detail: impl Into<Cow<'static, str>>) -> Self {
         INVALID_QUERY.because(detail)
     }
@@ -221,7 +221,7 @@ impl Problem {
             detail: self.detail.clone(),
             error: self.code,
             message: self.detail.clone(),
-            errors: self.faults.clone(),
+            errors: self.validation_errors.clone(),
         }
     }
 }

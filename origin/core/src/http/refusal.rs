@@ -20,15 +20,14 @@ pub struct Refusal {
 }
 
 /// 404: no route has this path.
-pub const NO_ROUTE: Refusal =
-    Refusal::not_found("no_route", "Not found", "There is nothing at this path");
+pub const NO_ROUTE: Refusal = Refusal::not_found("no_route", "Not found", "There is no such path");
 
 /// 405: the path has no such method.
 pub const NO_METHOD: Refusal = Refusal::new(
     StatusCode::METHOD_NOT_ALLOWED,
     "no_method",
     "Method not allowed",
-    "This path does not take this method",
+    "This path does not support this method",
 );
 
 /// 401: no key, or one that is not known.
@@ -36,7 +35,7 @@ pub const UNAUTHORIZED: Refusal = Refusal::new(
     StatusCode::UNAUTHORIZED,
     "unauthorized",
     "Unauthorized",
-    "The key, or the edge's stamp, is missing or wrong",
+    "The key, or the edge assertion, is missing or invalid",
 );
 
 /// 403: the key does not open this.
@@ -44,7 +43,7 @@ pub const FORBIDDEN: Refusal = Refusal::new(
     StatusCode::FORBIDDEN,
     "forbidden",
     "Forbidden",
-    "The key does not permit this operation, or not on this object",
+    "The key does not permit this operation on this object",
 );
 
 /// 503: the database did not answer.
@@ -58,8 +57,7 @@ pub const OVERLOADED: Refusal = Refusal::unavailable(
 );
 
 /// 503: the route did not answer within its time limit.
-pub const TIMEOUT: Refusal =
-    Refusal::unavailable("timeout", "It took too long; the outcome is unknown");
+pub const TIMEOUT: Refusal = Refusal::unavailable("timeout", "Timeout; the outcome is unknown");
 
 /// 503: Redis did not answer.
 pub const REDIS_UNAVAILABLE: Refusal =
@@ -86,7 +84,7 @@ pub const BODY_TOO_LARGE: Refusal = Refusal::new(
     StatusCode::PAYLOAD_TOO_LARGE,
     "body_too_large",
     "Body too large",
-    "The body is larger than this route takes",
+    "The body is larger than this route accepts",
 );
 
 /// 403: no gateway of this origin has signed this user in.
@@ -94,7 +92,7 @@ pub const USER_INVALID: Refusal = Refusal::new(
     StatusCode::FORBIDDEN,
     "user_invalid",
     "Invalid user",
-    "No gateway of this origin has signed this user in",
+    "The user is not signed by a known gateway",
 );
 
 /// 401: no user is signed in.
@@ -102,7 +100,7 @@ pub const USER_MISSING: Refusal = Refusal::new(
     StatusCode::UNAUTHORIZED,
     "user_missing",
     "No user",
-    "Requests come with a user that a gateway has signed in",
+    "The request has no user signed by a gateway",
 );
 
 impl Refusal {

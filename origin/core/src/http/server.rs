@@ -37,7 +37,7 @@ const HEADERS_MAX: usize = 256;
 /// The largest request head, in bytes.
 const HEAD_LEN_MAX: usize = 64 * 1024;
 
-/// The pause after a connection could not be accepted: mostly for want of file handles, which come
+/// The pause after cannot accept a connection: mostly for want of file handles, which come
 /// back when others close.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -47,13 +47,13 @@ pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToke
     let connections = GracefulShutdown::new();
     let peers = Arc::new(Peers::default());
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    while let Some(accepted) = until(&stop, listener.accept()).await {
+    while let Some(accepted) = until_stopped(&stop, listener.accept()).await {
         match accepted {
             Ok((stream, address)) => {
                 if slots.available_permits() == 0 {
                     peers.end_idlest();
                 }
-                let Some(slot) = until(&stop, slots.clone().acquire_owned()).await else {
+                let Some(slot) = until_stopped(&stop, slots.clone().acquire_owned()).await else {
                     break;
                 };
                 let peer = peers.add();
@@ -71,7 +71,7 @@ pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToke
 }
 
 /// What comes first: `None` for `stop`.
-async fn until<T>(stop: &CancellationToken, event: impl Future<Output = T>) -> Option<T> {
+async fn until_stopped<T>(stop: &CancellationToken, event: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         () = stop.cancelled() => None,
         event = event => Some(event),
@@ -111,8 +111,8 @@ fn start(
     let connection = connections.watch(connection);
     tokio::spawn(async move {
         let _slot = slot;
-        if let Some(Err(error)) = until(&ended, connection).await {
-            debug!(%error, "a connection broke");
+        if let Some(Err(error)) = until_stopped(&ended, connection).await {
+            debug!(%error, "connection failed");
         }
     });
 }

@@ -6,19 +6,19 @@
     reason = "members of JSON that this module has made"
 )]
 
+use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind as Kind;
-use jsonschema::{ValidationError, Validator};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::problem::Fault;
+use super::problem::ValidationError;
 use crate::api::schemas::{self, Schemas, Use};
 
 /// The most mistakes that are told: a body of nothing but mistakes must not make an answer that is larger than itself.
-const FAULTS_MAX: usize = 32;
+const ERRORS_MAX: usize = 32;
 
 /// What is wrong with `body` as the schema of this type has it.
-pub(super) fn faults_in<T: ToSchema>(body: &Value, usage: Use) -> Vec<Fault> {
+pub(super) fn errors_in<T: ToSchema>(body: &Value, usage: Use) -> Vec<ValidationError> {
     let mut parts = Vec::new();
     T::schemas(&mut parts);
     let parts = parts.into_iter();
@@ -30,21 +30,21 @@ pub(super) fn faults_in<T: ToSchema>(body: &Value, usage: Use) -> Vec<Fault> {
     schemas::normalize_all(&mut parts, |_| Use::Request);
     schema["components"]["schemas"] = json!(parts);
     jsonschema::validator_for(&schema)
-        .map_or_else(|_| Vec::new(), |known| faults_with(&known, body))
+        .map_or_else(|_| Vec::new(), |known| errors_with(&known, body))
 }
 
-fn faults_with(validator: &Validator, body: &Value) -> Vec<Fault> {
+fn errors_with(validator: &Validator, body: &Value) -> Vec<ValidationError> {
     let errors = validator.iter_errors(body);
     errors
-        .flat_map(|error| faults(&error))
-        .take(FAULTS_MAX)
+        .flat_map(|error| validation_errors(&error))
+        .take(ERRORS_MAX)
         .collect()
 }
 
 /// One for each member that is missing, or that should not be there.
-fn faults(error: &ValidationError<'_>) -> Vec<Fault> {
+fn validation_errors(error: &jsonschema::ValidationError<'_>) -> Vec<ValidationError> {
     let at = error.instance_path().to_string();
-    let member = |name: &str, detail: &str| Fault {
+    let member = |name: &str, detail: &str| ValidationError {
         pointer: format!("{at}/{}", name.replace('~', "~0").replace('/', "~1")),
         detail: detail.to_owned(),
     };
@@ -57,7 +57,7 @@ fn faults(error: &ValidationError<'_>) -> Vec<Fault> {
             .map(|name| member(name, "is not known"))
             .collect(),
         // Without the value: the client knows it, and it may be long.
-        _ => vec![Fault {
+        _ => vec![ValidationError {
             pointer: at,
             detail: error.masked_with("this").to_string(),
         }],
@@ -96,41 +96,50 @@ mod tests {
         fields: Fields,
     }
 
-    fn faults(body: &Value, usage: Use) -> Vec<String> {
-        let faults = faults_in::<Body>(body, usage);
-        let faults = faults
+    fn validation_errors(body: &Value, usage: Use) -> Vec<String> {
+        let validation_errors = errors_in::<Body>(body, usage);
+        let validation_errors = validation_errors
             .iter()
             .map(|fault| format!("{}: {}", fault.pointer, fault.detail));
-        let mut faults: Vec<String> = faults.collect();
-        faults.sort();
-        faults
+        let mut validation_errors: Vec<String> = validation_errors.collect();
+        validation_errors.sort();
+        validation_errors
     }
 
     #[test]
     fn every_mistake_is_told_with_its_place() {
         let body = json!({ "id": "s", "shards": "4", "colour": 1, "window": { "from_ms": 1 } });
-        let faults = faults(&body, Use::Request);
-        assert_eq!(faults[0], "/colour: is not known");
+        let validation_errors = validation_errors(&body, Use::Request);
+        assert_eq!(validation_errors[0], "/colour: is not known");
         assert!(
-            faults[1].starts_with("/shards: this is not of type"),
-            "{faults:#?}"
+            validation_errors[1].starts_with("/shards: this is not of type"),
+            "{validation_errors:#?}"
         );
-        assert_eq!(faults[2], "/title: is missing");
-        assert!(faults[3].starts_with("/window: "), "{faults:#?}");
-        assert_eq!(faults.len(), 4);
+        assert_eq!(validation_errors[2], "/title: is missing");
+        assert!(
+            validation_errors[3].starts_with("/window: "),
+            "{validation_errors:#?}"
+        );
+        assert_eq!(validation_errors.len(), 4);
     }
 
     #[test]
     fn patch_may_leave_out_any_member() {
-        assert_eq!(faults(&json!({}), Use::Patch), Vec::<String>::new());
-        let faults = faults(&json!({ "shards": 65 }), Use::Patch);
-        assert!(faults[0].starts_with("/shards: "), "{faults:#?}");
+        assert_eq!(
+            validation_errors(&json!({}), Use::Patch),
+            Vec::<String>::new()
+        );
+        let validation_errors = validation_errors(&json!({ "shards": 65 }), Use::Patch);
+        assert!(
+            validation_errors[0].starts_with("/shards: "),
+            "{validation_errors:#?}"
+        );
     }
 
     #[test]
     fn many_mistakes_are_cut() {
         let members = (0..100).map(|n| (format!("m{n}"), Value::Null));
         let body = Value::Object(members.collect());
-        assert_eq!(faults_in::<Body>(&body, Use::Request).len(), FAULTS_MAX);
+        assert_eq!(errors_in::<Body>(&body, Use::Request).len(), ERRORS_MAX);
     }
 }

@@ -61,7 +61,7 @@ pub enum WebhookError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// The id cannot be a header's value. Nothing was sent.
-    #[error("its id is no header")]
+    #[error("its id is not a valid header value")]
     Id,
     /// Nobody knows whether it came.
     #[error("{0}")]

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use crate::background::Backoff;
 
-pub use queue::{Backlog, Leased, Queue, Sent, Source, Waiting};
+pub use queue::{Backlog, LeasedSubject, PendingSubject, Queue, SendOutcome, Source};
 pub use runner::Outbox;
 pub use webhook::ChangeWebhook;
 
@@ -45,7 +45,7 @@ impl SinkName {
     pub const ALL: [Self; 2] = [Self::Webhook, Self::Events];
 
     /// The word in SQL, JSON and metrics.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Webhook => "webhook",
             Self::Events => "events",
@@ -122,20 +122,20 @@ pub fn change_id(subject: &str, seq: u64) -> String {
 }
 
 /// Whether a receiver has a change; if not, why.
-pub type Delivered<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
+pub type DeliveryFuture<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 
 /// Takes changes.
 ///
 /// Each comes at least once, and after a crash again. A call that is broken off may have told it.
 pub trait Sink: fmt::Debug + Send + Sync {
     /// Takes a change; returns once it is the receiver's.
-    fn deliver<'a>(&'a self, change: &'a Change) -> Delivered<'a>;
+    fn deliver<'a>(&'a self, change: &'a Change) -> DeliveryFuture<'a>;
 }
 
 /// Counts what is told.
 pub trait Meter: fmt::Debug + Send + Sync {
     /// Counts a change that a receiver has taken (`sent`), or not (`failed`).
-    fn told(&self, receiver: SinkName, outcome: &'static str);
+    fn count_delivery(&self, receiver: SinkName, outcome: &'static str);
 
     /// Notes what waits for a receiver.
     fn backlog(&self, receiver: SinkName, backlog: Backlog, now_ms: u64);

@@ -80,7 +80,7 @@ pub enum Source {
 
 impl Source {
     /// The word in SQL.
-    const fn word(self) -> &'static str {
+    const fn label(self) -> &'static str {
         match self {
             Self::Order => "order",
             Self::Link => "link",
@@ -89,13 +89,13 @@ impl Source {
 
     /// A statement whose first value is this source.
     fn sql<'a>(self, statement: &'static str) -> Statement<'a> {
-        sql(statement).text(self.word())
+        sql(statement).text(self.label())
     }
 }
 
 /// A subject that is this origin's to tell of, for a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leased {
+pub struct LeasedSubject {
     /// The subject: an order, or a link.
     pub subject: String,
     /// The first change that the receiver does not have.
@@ -106,9 +106,9 @@ pub struct Leased {
 
 /// The outcome of a leased subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sent {
+pub struct SendOutcome {
     /// As it was leased.
-    pub leased: Leased,
+    pub leased: LeasedSubject,
     /// The first change that the receiver does not have now.
     pub next_seq: u64,
     /// Why that one failed; `None`: it was not tried.
@@ -117,26 +117,26 @@ pub struct Sent {
     pub due_at_ms: u64,
 }
 
-/// A subject of which a receiver does not have every change. Domains add its name when they show it.
+/// A subject with changes that a receiver does not have yet. Domains add its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-pub struct Waiting {
+pub struct PendingSubject {
     /// The subject.
     #[serde(skip)]
     pub subject: String,
-    /// The change that is sent next.
+    /// The next change to send.
     #[serde(rename = "next_sequence")]
     pub next_seq: u64,
     /// Its last change.
     #[serde(rename = "last_sequence")]
     pub last_seq: u64,
-    /// Since when it has waited, in milliseconds since the Unix epoch.
+    /// Waiting since, in milliseconds since the Unix epoch.
     pub since_ms: u64,
-    /// When it is tried again, in milliseconds since the Unix epoch.
+    /// Time of the next attempt, in milliseconds since the Unix epoch.
     #[serde(rename = "tried_again_at_ms")]
     pub due_at_ms: u64,
-    /// How often it has failed.
+    /// Number of failed attempts.
     pub tries: u32,
-    /// Why the last try failed; null before the first failure.
+    /// Error of the last attempt; null before the first failure.
     #[schema(required)]
     pub last_error: Option<String>,
 }
@@ -179,11 +179,11 @@ impl Queue {
         now_ms: u64,
         until_ms: u64,
         limit: usize,
-    ) -> Result<Vec<Leased>, SqlError> {
+    ) -> Result<Vec<LeasedSubject>, SqlError> {
         let select = self.source.sql(SELECT_DUE);
-        let select = select.text(sink.word()).number(now_ms).number(limit);
+        let select = select.text(sink.label()).number(now_ms).number(limit);
         let rows = self.db.all(select).await?;
-        let due: Vec<Leased> = rows.iter().map(leased).collect::<Result<_, _>>()?;
+        let due: Vec<LeasedSubject> = rows.iter().map(leased).collect::<Result<_, _>>()?;
         if due.is_empty() {
             return Ok(due);
         }
@@ -194,9 +194,9 @@ impl Queue {
                 let lease = sql(LEASE)
                     .number(holder)
                     .number(until_ms)
-                    .text(self.source.word())
+                    .text(self.source.label())
                     .text(&one.subject)
-                    .text(sink.word())
+                    .text(sink.label())
                     .number(one.next_seq)
                     .number(now_ms);
                 if tx.execute(lease).await? == 1 {
@@ -226,7 +226,7 @@ impl Queue {
         &self,
         sink: SinkName,
         holder: u32,
-        leased: &Leased,
+        leased: &LeasedSubject,
         next_seq: u64,
     ) -> Result<bool, SqlError> {
         let subject = &leased.subject;
@@ -234,14 +234,14 @@ impl Queue {
             let mut tx = self.db.begin().await?;
             let advance = sql(ADVANCE)
                 .number(next_seq)
-                .text(self.source.word())
+                .text(self.source.label())
                 .text(subject)
-                .text(sink.word())
+                .text(sink.label())
                 .number(holder)
                 .number(leased.next_seq);
             let is_ours = tx.execute(advance).await? == 1;
             let since = self.source.sql(SET_SINCE);
-            tx.execute(since.text(subject).text(sink.word())).await?;
+            tx.execute(since.text(subject).text(sink.label())).await?;
             tx.commit().await?;
             Ok(is_ours)
         };
@@ -249,7 +249,12 @@ impl Queue {
     }
 
     /// Notes what became of subjects that `holder` has leased. What it holds no longer stays as it is.
-    pub async fn settle(&self, sink: SinkName, holder: u32, sent: &[Sent]) -> Result<(), SqlError> {
+    pub async fn settle(
+        &self,
+        sink: SinkName,
+        holder: u32,
+        sent: &[SendOutcome],
+    ) -> Result<(), SqlError> {
         let once = || async {
             let mut tx = self.db.begin().await?;
             for one in sent {
@@ -265,8 +270,8 @@ impl Queue {
         let release = || {
             sql(RELEASE)
                 .number(now_ms)
-                .text(self.source.word())
-                .text(sink.word())
+                .text(self.source.label())
+                .text(sink.label())
                 .number(holder)
         };
         retried(|| self.db.execute(release())).await?;
@@ -283,8 +288,8 @@ impl Queue {
         let retry = || {
             let retry = sql(RETRY_NOW)
                 .number(now_ms)
-                .text(self.source.word())
-                .text(sink.word());
+                .text(self.source.label())
+                .text(sink.label());
             of_names(retry.number(now_ms), names)
         };
         Ok(retried(|| self.db.execute(retry())).await?)
@@ -292,7 +297,7 @@ impl Queue {
 
     /// How much of these names waits for a receiver.
     pub async fn backlog(&self, sink: SinkName, names: &NameRange) -> Result<Backlog, SqlError> {
-        let measure = of_names(self.source.sql(MEASURE).text(sink.word()), names);
+        let measure = of_names(self.source.sql(MEASURE).text(sink.label()), names);
         let row = self.db.one(measure).await?;
         let Some(row) = row else {
             return Ok(Backlog::default());
@@ -307,13 +312,13 @@ impl Queue {
     pub async fn backlogs<T>(
         &self,
         names: &NameRange,
-        view: impl Fn(Backlog, Vec<Waiting>) -> T,
+        view: impl Fn(Backlog, Vec<PendingSubject>) -> T,
     ) -> Result<BTreeMap<&'static str, T>, SqlError> {
         let mut receivers = BTreeMap::new();
         for sink in SinkName::ALL {
             let backlog = self.backlog(sink, names).await?;
             let waiting = self.waiting(sink, names, WAITING_MAX).await?;
-            receivers.insert(sink.word(), view(backlog, waiting));
+            receivers.insert(sink.label(), view(backlog, waiting));
         }
         Ok(receivers)
     }
@@ -333,8 +338,8 @@ impl Queue {
         sink: SinkName,
         names: &NameRange,
         limit: usize,
-    ) -> Result<Vec<Waiting>, SqlError> {
-        let select = of_names(self.source.sql(SELECT_WAITING).text(sink.word()), names);
+    ) -> Result<Vec<PendingSubject>, SqlError> {
+        let select = of_names(self.source.sql(SELECT_WAITING).text(sink.label()), names);
         let rows = self.db.all(select.number(limit)).await?;
         Ok(rows.iter().map(waiting).collect::<Result<_, _>>()?)
     }
@@ -364,9 +369,9 @@ impl Queue {
         tx: &mut Tx,
         sink: SinkName,
         holder: u32,
-        sent: &Sent,
+        sent: &SendOutcome,
     ) -> Result<(), Error> {
-        let Leased {
+        let LeasedSubject {
             subject,
             next_seq,
             tries,
@@ -385,9 +390,9 @@ impl Queue {
             .number(tries)
             .number(sent.due_at_ms)
             .text(error.get(..end).unwrap_or_default())
-            .text(self.source.word())
+            .text(self.source.label())
             .text(subject)
-            .text(sink.word())
+            .text(sink.label())
             .number(holder)
             .number(*next_seq);
         if tx.execute(move_on).await? == 0 || !has_moved {
@@ -395,7 +400,7 @@ impl Queue {
         }
         for statement in [DELETE_DONE, SET_SINCE] {
             let statement = self.source.sql(statement);
-            tx.execute(statement.text(subject).text(sink.word()))
+            tx.execute(statement.text(subject).text(sink.label()))
                 .await?;
         }
         Ok(())
@@ -434,8 +439,8 @@ pub async fn note(
     let seq = insert_next(tx, source, change).await?;
     delete_pruned(tx, source, change.subject, seq).await?;
     for sink in sinks.names() {
-        let extend = sql(EXTEND_DELIVERY).number(seq).text(source.word());
-        let extend = extend.text(change.subject).text(sink.word());
+        let extend = sql(EXTEND_DELIVERY).number(seq).text(source.label());
+        let extend = extend.text(change.subject).text(sink.label());
         // What waits already is waited for: its row is locked until this transaction ends, so nobody who has just sent
         // the change before takes the subject for done.
         if tx.execute(extend).await? == 0 {
@@ -461,7 +466,7 @@ async fn insert_next(tx: &mut Tx, source: Source, change: NewChange<'_>) -> Resu
             return Ok(seq);
         }
     }
-    Err(damaged("seq", "is taken by others all the time"))
+    Err(damaged("seq", "is constantly locked by other origins"))
 }
 
 async fn last_seq(tx: &mut Tx, source: Source, subject: &str) -> Result<u64, Error> {
@@ -498,7 +503,7 @@ async fn insert_delivery(
     let insert = source
         .sql(INSERT_DELIVERY)
         .text(change.subject)
-        .text(sink.word())
+        .text(sink.label())
         .number(seq)
         .number(seq)
         .number(change.at_ms)
@@ -517,8 +522,8 @@ async fn delete_pruned(
     tx.execute(delete).await.map(drop)
 }
 
-fn leased(row: &Row) -> Result<Leased, Error> {
-    Ok(Leased {
+fn leased(row: &Row) -> Result<LeasedSubject, Error> {
+    Ok(LeasedSubject {
         subject: row.text("subject")?,
         next_seq: row.number("next_seq")?,
         tries: row.number("tries")?,
@@ -536,8 +541,8 @@ fn change(row: &Row) -> Result<Change, Error> {
     })
 }
 
-fn waiting(row: &Row) -> Result<Waiting, Error> {
-    Ok(Waiting {
+fn waiting(row: &Row) -> Result<PendingSubject, Error> {
+    Ok(PendingSubject {
         subject: row.text("subject")?,
         next_seq: row.number("next_seq")?,
         last_seq: row.number("last_seq")?,

@@ -8,8 +8,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{Leased, Meter, OutboxTimes, Queue, Sent, Sink, SinkName};
-use crate::background::Rounds;
+use super::{LeasedSubject, Meter, OutboxTimes, Queue, SendOutcome, Sink, SinkName};
+use crate::background::Interval;
 use crate::clock::now_ms;
 use crate::sql::SqlError;
 use crate::tenants::NameRange;
@@ -43,9 +43,9 @@ pub struct Outbox {
 struct Work {
     /// Who leases: another number for each start, so that what an earlier one left is not taken for this one's.
     holder: u32,
-    tasks: JoinSet<Sent>,
+    tasks: JoinSet<SendOutcome>,
     /// What has ended and is not noted.
-    ended: Vec<Sent>,
+    ended: Vec<SendOutcome>,
     /// Subjects that have failed since one was sent.
     failures: usize,
 }
@@ -83,23 +83,23 @@ impl Outbox {
             ended: Vec::new(),
             failures: 0,
         };
-        let mut rounds = Rounds::every(self.times.period, "telling others of changes", stop);
+        let mut interval = Interval::every(self.times.period, "sending changes", stop);
         let mut measured: Option<Instant> = None;
-        while self.next(&mut rounds, &mut work).await {
+        while self.next(&mut interval, &mut work).await {
             let outcome = self.round(&mut work).await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
             if work.is_outage() {
-                rounds.next_after(self.times.period * OUTAGE_PERIODS);
+                interval.next_after(self.times.period * OUTAGE_PERIODS);
             }
             if measured.is_none_or(|at| at.elapsed() >= MEASURE_PERIOD) {
                 measured = Some(Instant::now());
                 if let Err(error) = self.measure().await {
-                    warn!(%error, "what waits is not counted");
+                    warn!(%error, "cannot count undelivered changes");
                 }
             }
         }
         if let Err(error) = self.stop(work).await {
-            warn!(%error, "leases of the outbox run out by themselves");
+            warn!(%error, "cannot release outbox leases; they expire");
         }
     }
 
@@ -111,9 +111,9 @@ impl Outbox {
     }
 
     /// Waits until something is to be done: a task has ended, or a round is due. False once the origin stops.
-    async fn next(&self, rounds: &mut Rounds, work: &mut Work) -> bool {
-        if work.tasks.is_empty() || rounds.is_failing() {
-            return rounds.next().await;
+    async fn next(&self, interval: &mut Interval, work: &mut Work) -> bool {
+        if work.tasks.is_empty() || interval.is_failing() {
+            return interval.next().await;
         }
         let Work { tasks, ended, .. } = work;
         let first = async {
@@ -123,7 +123,7 @@ impl Outbox {
                 () = tokio::time::sleep(self.times.period) => {}
             }
         };
-        rounds.wait(first).await
+        interval.wait(first).await
     }
 
     /// Notes what has ended, and begins as much anew.
@@ -176,7 +176,7 @@ impl Outbox {
     }
 
     /// Sends a subject's changes in turn, up to the first that fails.
-    async fn send(self, mut leased: Leased, holder: u32, until: Instant) -> Sent {
+    async fn send(self, mut leased: LeasedSubject, holder: u32, until: Instant) -> SendOutcome {
         let (first_seq, mut next_seq) = (leased.next_seq, leased.next_seq);
         let sent = self.send_from(&mut leased, &mut next_seq, holder, until);
         let error = sent.await.err();
@@ -188,7 +188,7 @@ impl Outbox {
             Some(_) => self.times.backoff.pause(tries),
             None => Duration::ZERO,
         };
-        Sent {
+        SendOutcome {
             leased,
             next_seq,
             error,
@@ -200,7 +200,7 @@ impl Outbox {
     /// later one.
     async fn send_from(
         &self,
-        leased: &mut Leased,
+        leased: &mut LeasedSubject,
         next_seq: &mut u64,
         holder: u32,
         until: Instant,
@@ -221,24 +221,27 @@ impl Outbox {
             }
             self.sink.deliver(&change).await?;
             *next_seq = change.seq + 1;
-            self.meter.told(self.name, "sent");
+            self.meter.count_delivery(self.name, "sent");
         }
         Ok(())
     }
 
-    fn note(&self, work: &mut Work, sent: &Sent) {
+    fn note(&self, work: &mut Work, sent: &SendOutcome) {
         let Some(error) = &sent.error else {
             if work.is_outage() {
-                info!(receiver = self.name.word(), "takes changes again");
+                info!(
+                    receiver = self.name.label(),
+                    "the receiver accepts changes again"
+                );
             }
             work.failures = 0;
             return;
         };
-        self.meter.told(self.name, "failed");
+        self.meter.count_delivery(self.name, "failed");
         work.failures += 1;
         if work.failures == 1 || work.failures == AT_ONCE {
-            let (receiver, subject) = (self.name.word(), &sent.leased.subject);
-            warn!(receiver, %subject, error, "a change is not taken; trying again");
+            let (receiver, subject) = (self.name.label(), &sent.leased.subject);
+            warn!(receiver, %subject, error, "cannot deliver a change; retrying");
         }
     }
 

@@ -32,7 +32,7 @@ const CLUSTER_RETRIES: u32 = 2;
 #[derive(Clone)]
 pub(super) struct Connection {
     source: Source,
-    live: Arc<RwLock<Live>>,
+    live: Arc<RwLock<LiveConnection>>,
     is_replacing: Arc<AtomicBool>,
 }
 
@@ -45,7 +45,7 @@ enum Source {
 
 /// The connection that calls take now.
 #[derive(Clone)]
-struct Live {
+struct LiveConnection {
     /// How many were replaced before it.
     number: u64,
     link: Link,
@@ -65,9 +65,9 @@ impl Connection {
     ///
     /// Connects when it is first used, so Redis may be down now. Needs a tokio runtime.
     pub(super) fn open(urls: &str) -> Result<Self, RedisError> {
-        let source = Source::of(urls)?;
+        let source = Source::from_urls(urls)?;
         let link = source.link()?;
-        let live = Arc::new(RwLock::new(Live { number: 0, link }));
+        let live = Arc::new(RwLock::new(LiveConnection { number: 0, link }));
         Ok(Self {
             source,
             live,
@@ -95,7 +95,7 @@ impl Connection {
         matches!(self.source, Source::Cluster(_))
     }
 
-    fn live(&self) -> Live {
+    fn live(&self) -> LiveConnection {
         let live = self.live.read();
         live.unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -121,19 +121,19 @@ impl Connection {
     async fn replace(&self) {
         match self.source.answering().await {
             Ok(link) => {
-                info!("Redis has not answered in time: a new connection takes over");
+                info!("timeout waiting for Redis; opening a new connection");
                 let live = self.live.write();
                 let mut live = live.unwrap_or_else(PoisonError::into_inner);
                 let number = live.number.wrapping_add(1);
-                *live = Live { number, link };
+                *live = LiveConnection { number, link };
             }
-            Err(error) => warn!(%error, "the silent connection to Redis stays"),
+            Err(error) => warn!(%error, "Redis not responding; keeping the connection"),
         }
     }
 }
 
 impl Source {
-    fn of(urls: &str) -> Result<Self, RedisError> {
+    fn from_urls(urls: &str) -> Result<Self, RedisError> {
         let mut nodes = urls.split(',').map(str::trim).peekable();
         let first = nodes.next().unwrap_or_default();
         if nodes.peek().is_none() {

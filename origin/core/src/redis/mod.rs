@@ -22,7 +22,7 @@ use weir_scripts::{Call, ReplyError, write_check};
 use connection::Connection;
 use refusals::{Refusal, Refusals};
 
-use crate::traces::asking;
+use crate::traces::traced_call;
 
 /// How long one call may take, retry included. An order's answer waits for it, so it stays far below a request's
 /// time limit.
@@ -55,13 +55,12 @@ impl std::fmt::Debug for Redis {
 pub enum UrlError {
     /// It is not a URL of Redis.
     #[error(
-        "cannot read the URL of Redis: write redis://[USER:PASSWORD@]HOST[:PORT], or rediss://… for TLS; several with commas \
-         between them are the nodes of a Redis Cluster; Sentinel is not supported"
+        "invalid Redis URL: write redis://[USER:PASSWORD@]HOST[:PORT], or rediss://… for TLS; separate the nodes of a Redis Cluster by commas; Sentinel is not supported"
     )]
     Form,
     /// It names a database other than 0, which gateways do not use.
     #[error(
-        "cannot use database {number} of Redis: gateways use database 0, take \"/{number}\" off the URL"
+        "cannot use Redis database {number}: gateways use database 0; remove \"/{number}\" from the URL"
     )]
     Database {
         /// Its number.
@@ -101,12 +100,12 @@ impl CallError {
             return None;
         };
         if error.kind() == ErrorKind::AuthenticationFailed {
-            return Refusal::of(format!("WRONGPASS {error}"));
+            return Refusal::from_error(format!("WRONGPASS {error}"));
         }
         let errors = error.clone().into_server_errors()?;
         errors.iter().find_map(|(_, error)| {
             let details = error.details().unwrap_or_default();
-            Refusal::of(format!("{} {details}", error.code()))
+            Refusal::from_error(format!("{} {details}", error.code()))
         })
     }
 
@@ -181,15 +180,15 @@ impl Redis {
                 other => other,
             }
         });
-        let value = asking(REDIS, call.script.name, value).await;
-        Ok(resp_value(self.noted(call.script.name, value)?))
+        let value = traced_call(REDIS, call.script.name, value).await;
+        Ok(resp_value(self.record_refusal(call.script.name, value)?))
     }
 
     /// Runs a script by its source, whether Redis knows it or not.
     pub async fn run_source(&self, call: &Call) -> Result<Value, CallError> {
         let command = command("EVAL", call.script.source, call);
         let value = in_time(self.attempt(&command)).await;
-        Ok(resp_value(self.noted(call.script.name, value)?))
+        Ok(resp_value(self.record_refusal(call.script.name, value)?))
     }
 
     /// Runs many scripts at once, as [`Redis::send_all`] sends commands. Scripts that some node does not know are
@@ -198,7 +197,7 @@ impl Redis {
         let by_digest = |call: &Call| command("EVALSHA", &call.script.sha1_hex(), call);
         let by_source = |call: &Call| command("EVAL", call.script.source, call);
         let what = calls.first().map_or("", |call| call.script.name);
-        let values = asking(REDIS, what, async {
+        let values = traced_call(REDIS, what, async {
             match self.query_all(calls.iter().map(by_digest).collect()).await {
                 Err(CallError::Redis(error)) if is_unknown_script(&error) => {
                     self.query_all(calls.iter().map(by_source).collect()).await
@@ -206,14 +205,14 @@ impl Redis {
                 other => other,
             }
         });
-        let values = self.noted(what, values.await)?;
+        let values = self.record_refusal(what, values.await)?;
         Ok(values.into_iter().map(resp_value).collect())
     }
 
     /// Sends a command, again if its connection was broken.
     pub async fn send(&self, command: &Cmd) -> Result<::redis::Value, CallError> {
         let reply = in_time(self.attempt(command)).await;
-        self.noted(&name_of(command), reply)
+        self.record_refusal(&name_of(command), reply)
     }
 
     /// Sends many commands at once: as a pipeline, or on a cluster side by side. Replies come in the order of the
@@ -221,7 +220,7 @@ impl Redis {
     pub async fn send_all(&self, commands: Vec<Cmd>) -> Result<Vec<::redis::Value>, CallError> {
         let name = commands.first().map(name_of).unwrap_or_default();
         let replies = self.query_all(commands).await;
-        self.noted(&name, replies)
+        self.record_refusal(&name, replies)
     }
 
     async fn query_all(&self, commands: Vec<Cmd>) -> Result<Vec<::redis::Value>, CallError> {
@@ -230,7 +229,11 @@ impl Redis {
     }
 
     /// Counts and logs the reply to `command` if it is a refusal.
-    fn noted<T>(&self, command: &str, reply: Result<T, CallError>) -> Result<T, CallError> {
+    fn record_refusal<T>(
+        &self,
+        command: &str,
+        reply: Result<T, CallError>,
+    ) -> Result<T, CallError> {
         if let Err(error) = &reply
             && let Some(refusal) = error.refusal()
         {

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
 use super::Redis;
-use crate::background::Rounds;
+use crate::background::Interval;
 
 /// How often it is looked at: settings change while Redis runs.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -20,36 +20,36 @@ const FULL_PERCENT: u64 = 90;
 
 /// Logs what is wrong with Redis, every minute until it is corrected. Ends with `stop`.
 pub async fn watch(redis: Redis, stop: CancellationToken) {
-    let mut rounds = Rounds::every(PERIOD, "looking at the settings of Redis", stop);
-    while rounds.next().await {
+    let mut interval = Interval::every(PERIOD, "checking the settings of Redis", stop);
+    while interval.next().await {
         // `check_write` logs refusals itself.
         let written = redis.check_write().await;
         let info = redis.send(&::redis::cmd("INFO")).await;
         if let Ok(info) = &info {
             for node in nodes(info) {
-                tell(&node, written.is_ok());
+                log_policy(&node, written.is_ok());
             }
         }
-        rounds.ended(&info);
+        interval.ended(&info);
     }
 }
 
-fn tell(info: &str, takes_writes: bool) {
+fn log_policy(info: &str, takes_writes: bool) {
     if let Some(policy) = evicting(info) {
         error!(
             policy,
-            "Redis has a maxmemory and may evict what sales and links need: set maxmemory-policy to noeviction"
+            "Redis has a maxmemory and may evict data of sales and links: set maxmemory-policy to noeviction"
         );
     }
     if is_replica(info) && takes_writes {
         error!(
-            "Redis is a replica that takes writes, and loses them with its next synchronization: point WEIR_REDIS_URL at the primary"
+            "Redis is a writable replica and loses writes at its next synchronization: point WEIR_REDIS_URL at the primary"
         );
     }
     if let Some(percent) = full_percent(info).filter(|percent| *percent >= FULL_PERCENT) {
         warn!(
             percent,
-            "Redis is nearly full, and then refuses to write: free memory or raise maxmemory"
+            "Redis is nearly full and will refuse writes: free memory or raise maxmemory"
         );
     }
 }

@@ -26,8 +26,8 @@ pub struct Refusal {
 
 impl Refusal {
     /// The refusal that `error` is, if it is one.
-    pub(super) fn of(error: String) -> Option<Self> {
-        let kind = RefusalKind::of(&error)?;
+    pub(super) fn from_error(error: String) -> Option<Self> {
+        let kind = RefusalKind::from_error(&error)?;
         Some(Self { kind, error })
     }
 
@@ -81,7 +81,7 @@ impl Default for Refusals {
 impl Refusals {
     /// Registers the counter `redis_refused`.
     pub fn register(&self, metrics: &Metrics) {
-        let help = "Commands that Redis refused, by why";
+        let help = "Commands that Redis refused, by reason";
         metrics.group(|group| group.add_this("redis_refused", help, self.counts.clone()));
     }
 
@@ -151,12 +151,12 @@ mod tests {
 
     #[test]
     fn only_what_redis_refuses_is_a_refusal() {
-        let of = |error: &str| Refusal::of(error.to_owned());
+        let of = |error: &str| Refusal::from_error(error.to_owned());
         let oom = of("OOM full").unwrap();
         assert!(oom.is_definite());
         assert_eq!(
             oom.to_string(),
-            "\"OOM full\": Redis is full, free memory or raise maxmemory"
+            "\"OOM full\": Redis is full; free memory or raise maxmemory"
         );
         assert_eq!(of("WRONGTYPE no"), None);
         let late = of("NOPERM no script: f_x, on @user_script:1.").unwrap();

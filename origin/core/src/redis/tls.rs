@@ -34,7 +34,7 @@ fn handshake(address: &str, name: &str, ca: &Path) -> io::Result<()> {
     let mut addresses = address.to_socket_addrs()?;
     let address = addresses
         .next()
-        .ok_or_else(|| io::Error::other("the name has no address"))?;
+        .ok_or_else(|| io::Error::other("the host name has no address"))?;
     let mut tcp = TcpStream::connect_timeout(&address, LIMIT)?;
     tcp.set_read_timeout(Some(LIMIT))?;
     tcp.set_write_timeout(Some(LIMIT))?;

@@ -15,7 +15,7 @@ use sqlx::{Encode, Error, Row as _, Transaction, Type, query};
 
 use super::SqlError;
 use super::open::{Migrations, OpenError, open_mysql, open_sqlite};
-use crate::traces::asking;
+use crate::traces::traced_call;
 
 /// What spans of traces call either database.
 const SQL: &str = "sql";
@@ -54,7 +54,7 @@ pub(super) struct File {
 }
 
 impl File {
-    pub(super) fn of(path: &Path) -> std::io::Result<Self> {
+    pub(super) fn from_path(path: &Path) -> std::io::Result<Self> {
         Ok(Self {
             path: path.to_owned(),
             identity: identity(path)?,
@@ -67,7 +67,7 @@ impl File {
         match identity(&self.path) {
             Ok(identity) if identity == self.identity => Ok(()),
             Ok(_) => Err(Error::Io(std::io::Error::other(
-                "the file was replaced by another one",
+                "the database file was replaced: restart the origin",
             ))),
             Err(error) => Err(Error::Io(error)),
         }
@@ -291,7 +291,7 @@ impl Database {
     /// A transaction that will write.
     pub async fn begin(&self) -> Result<Tx, Error> {
         // That is where writers wait for one another.
-        asking(SQL, "BEGIN", self.begin_now()).await
+        traced_call(SQL, "BEGIN", self.begin_now()).await
     }
 
     async fn begin_now(&self) -> Result<Tx, Error> {
@@ -318,7 +318,7 @@ impl Database {
 
     /// Changes rows without a transaction; tells how many the statement matched.
     pub async fn execute(&self, statement: Statement<'_>) -> Result<u64, Error> {
-        asking(SQL, statement.sql, self.execute_now(statement)).await
+        traced_call(SQL, statement.sql, self.execute_now(statement)).await
     }
 
     async fn execute_now(&self, statement: Statement<'_>) -> Result<u64, Error> {
@@ -341,7 +341,7 @@ impl Database {
 
     /// Runs a query and returns all its rows.
     pub async fn all(&self, statement: Statement<'_>) -> Result<Vec<Row>, Error> {
-        asking(SQL, statement.sql, self.all_now(statement)).await
+        traced_call(SQL, statement.sql, self.all_now(statement)).await
     }
 
     async fn all_now(&self, statement: Statement<'_>) -> Result<Vec<Row>, Error> {
@@ -380,7 +380,7 @@ impl Database {
 impl Tx {
     /// Changes rows; tells how many the statement matched.
     pub async fn execute(&mut self, statement: Statement<'_>) -> Result<u64, Error> {
-        asking(SQL, statement.sql, self.execute_now(statement)).await
+        traced_call(SQL, statement.sql, self.execute_now(statement)).await
     }
 
     async fn execute_now(&mut self, statement: Statement<'_>) -> Result<u64, Error> {
@@ -403,7 +403,7 @@ impl Tx {
 
     /// Runs a query and returns all its rows.
     pub async fn all(&mut self, statement: Statement<'_>) -> Result<Vec<Row>, Error> {
-        asking(SQL, statement.sql, self.all_now(statement)).await
+        traced_call(SQL, statement.sql, self.all_now(statement)).await
     }
 
     async fn all_now(&mut self, statement: Statement<'_>) -> Result<Vec<Row>, Error> {
@@ -426,7 +426,7 @@ impl Tx {
 
     /// Commits. After an error the outcome is unknown.
     pub async fn commit(self) -> Result<(), Error> {
-        asking(SQL, "COMMIT", async {
+        traced_call(SQL, "COMMIT", async {
             match self {
                 Self::Sqlite(tx) => tx.commit().await,
                 Self::MySql(tx) => tx.commit().await,

@@ -21,7 +21,7 @@ const MYSQL_SETUP: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTE
 
 /// A database that is not the origin's own. Cloning it is cheap.
 #[derive(Clone)]
-pub struct Foreign(Pool);
+pub struct ForeignDatabase(Pool);
 
 #[derive(Clone)]
 enum Pool {
@@ -30,7 +30,7 @@ enum Pool {
 }
 
 /// Its URL may hold a password.
-impl std::fmt::Debug for Foreign {
+impl std::fmt::Debug for ForeignDatabase {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match &self.0 {
             Pool::Sqlite(_) => "Foreign(SQLite)",
@@ -48,7 +48,7 @@ pub struct PlacedRow {
     pub event: Option<Vec<u8>>,
 }
 
-impl Foreign {
+impl ForeignDatabase {
     /// The database at `url`, as [`Database::open`](super::Database::open) takes it. It connects when it is first asked, and
     /// makes nothing. Needs a tokio runtime.
     ///
@@ -109,14 +109,14 @@ fn mysql(url: &str) -> Result<MySqlPool, OpenError> {
     Ok(pool.connect_lazy_with(options))
 }
 
-fn placed(position: i64, event: Option<Vec<u8>>) -> Result<PlacedRow, Error> {
+fn placed_row(position: i64, event: Option<Vec<u8>>) -> Result<PlacedRow, Error> {
     let position = u64::try_from(position).map_err(|error| damaged("position", error))?;
     Ok(PlacedRow { position, event })
 }
 
 fn of_sqlite(row: &SqliteRow) -> Result<PlacedRow, Error> {
     // Of whatever type the query makes it.
-    placed(row.try_get("position")?, row.try_get_unchecked("event")?)
+    placed_row(row.try_get("position")?, row.try_get_unchecked("event")?)
 }
 
 fn of_mysql(row: &MySqlRow) -> Result<PlacedRow, Error> {
@@ -125,5 +125,5 @@ fn of_mysql(row: &MySqlRow) -> Result<PlacedRow, Error> {
         let unsigned = row.try_get::<u64, _>("position").map_err(|_| error)?;
         i64::try_from(unsigned).map_err(|error| damaged("position", error))
     });
-    placed(position?, row.try_get_unchecked("event")?)
+    placed_row(position?, row.try_get_unchecked("event")?)
 }

@@ -5,24 +5,24 @@
 //! | [`columns`] | makes statements and readers of rows from one list of columns |
 //! | [`database`] | pools, transactions, statements and rows of either database; retries |
 //! | [`open`] | opens either, and brings its tables up to date |
-//! | [`shed`] | limits how many calls work at once and how many wait |
+//! | [`concurrency_limit`] | limits how many calls work at once and how many wait |
 //! | [`foreign`] | somebody else's database, to be read |
 //!
 //! The tables belong to the domains: their statements are in `sales::store`, `links::store`, `history::store` and
 //! `fitment::store`.
 
 pub mod columns;
+pub mod concurrency_limit;
 pub mod database;
 pub mod foreign;
 pub mod open;
 pub mod plan;
-pub mod shed;
 
 pub use columns::{Codec, Columns, Json, Plain, insert_into, update};
+pub use concurrency_limit::ConcurrencyLimit;
 pub use database::Database;
 pub use database::{Row, Statement, Tx, damaged, retried, sql};
 pub use open::{Migrations, OpenError};
-pub use shed::Shed;
 pub use sqlx::Error as RowError;
 
 /// Values of one statement by [`in_many`].

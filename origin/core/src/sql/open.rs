@@ -114,13 +114,13 @@ pub enum OpenError {
     Unknown,
     /// The URL has a parameter that the database does not know, or is otherwise broken. For
     /// MySQL the reason is left out: it may quote the password.
-    #[error("not a sound URL of {0}")]
+    #[error("invalid {0} URL")]
     Url(&'static str),
     /// Each connection to an in-memory database would have a database of its own.
-    #[error("data must survive the process: a database in memory will not do")]
+    #[error("in-memory databases are not supported")]
     InMemory,
     /// The URL of MySQL names no database.
-    #[error("the URL names no database: mysql://<user>@<host>/<database>")]
+    #[error("the URL has no database name: write mysql://<user>@<host>/<database>")]
     NoDatabase,
     /// It could not be opened, or not be read.
     #[error("cannot open the database: {0}")]
@@ -181,7 +181,7 @@ pub(super) async fn open_sqlite(url: &str, migrations: &[Migrations]) -> Result<
         let migrated = migrate_sqlite(&writer, domain).await;
         migrated.map_err(|error| domain.failed(error))?;
     }
-    let file = File::of(options.get_filename());
+    let file = File::from_path(options.get_filename());
     let file = file.map_err(|error| OpenError::Connect(Error::Io(error)))?;
     let readers = connect_sqlite(SQLITE_READERS, options.read_only(true)).await?;
     Ok(Pools::Sqlite {

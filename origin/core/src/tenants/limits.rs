@@ -8,7 +8,7 @@ pub const LIMIT_MAX: u64 = 1_000_000_000_000;
 /// The most requests that any tenant may send to the admin port, a second and at once.
 pub const REQUESTS_MAX: u64 = 10_000;
 
-/// How much a tenant may have. What exists stays when a limit is lowered below it; only more is refused.
+/// Limits of a tenant. Lowering a limit below the usage removes nothing; only additions are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schema(as = TenantLimits)]
@@ -19,19 +19,19 @@ pub struct Limits {
     /// Units in these sales together.
     #[schema(maximum = 1_000_000_000_000_u64)]
     pub units: u64,
-    /// Waiting rooms that something is set for.
+    /// Waiting rooms with settings.
     #[schema(maximum = 1_000_000_000_000_u64)]
     pub rooms: u64,
     /// Links that are not deleted, in all its domains.
     #[schema(maximum = 1_000_000_000_000_u64)]
     pub links: u64,
-    /// Keys that open something.
+    /// Valid keys.
     #[schema(maximum = 1_000_000_000_000_u64)]
     pub keys: u64,
-    /// Requests to the admin port, for each origin. A second's may come at once.
+    /// Requests per second to the admin port of each origin, with a burst of one second.
     #[schema(minimum = 1, maximum = 10_000)]
     pub requests_per_second: u64,
-    /// Requests to the admin port that are being answered, for each origin.
+    /// Concurrent requests to the admin port of each origin.
     #[schema(minimum = 1, maximum = 10_000)]
     pub requests_at_once: u64,
 }
@@ -52,7 +52,7 @@ impl Default for Limits {
 
 impl Limits {
     /// The fields that are none a tenant may have, each with what it must be.
-    pub fn mistakes(&self) -> Vec<(&'static str, String)> {
+    pub fn invalid_fields(&self) -> Vec<(&'static str, String)> {
         let counts = [
             ("sales", self.sales),
             ("units", self.units),
@@ -75,15 +75,15 @@ impl Limits {
 
 /// A tenant would have more of something than it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the tenant may have {max} {what}")]
-pub struct Over {
+#[error("the tenant's limit is {max} {what}")]
+pub struct LimitExceeded {
     /// Of what.
     pub what: &'static str,
     /// How many there may be.
     pub max: u64,
 }
 
-impl Over {
+impl LimitExceeded {
     /// Whether `count` of `what` are too many.
     pub fn check(what: &'static str, count: u64, max: u64) -> Option<Self> {
         (count > max).then_some(Self { what, max })
@@ -96,21 +96,25 @@ mod tests {
 
     #[test]
     fn limits_are_checked_field_by_field() {
-        assert!(Limits::default().mistakes().is_empty());
+        assert!(Limits::default().invalid_fields().is_empty());
         let wrong = Limits {
             sales: LIMIT_MAX + 1,
             requests_per_second: 0,
             requests_at_once: REQUESTS_MAX + 1,
             ..Limits::default()
         };
-        let names: Vec<_> = wrong.mistakes().iter().map(|(name, _)| *name).collect();
+        let names: Vec<_> = wrong
+            .invalid_fields()
+            .iter()
+            .map(|(name, _)| *name)
+            .collect();
         assert_eq!(names, ["sales", "requests_per_second", "requests_at_once"]);
     }
 
     #[test]
     fn a_limit_may_be_reached_and_not_passed() {
-        assert_eq!(Over::check("rooms", 3, 3), None);
-        let over = Over::check("rooms", 4, 3).map(|over| over.to_string());
-        assert_eq!(over.as_deref(), Some("the tenant may have 3 rooms"));
+        assert_eq!(LimitExceeded::check("rooms", 3, 3), None);
+        let over = LimitExceeded::check("rooms", 4, 3).map(|over| over.to_string());
+        assert_eq!(over.as_deref(), Some("the tenant's limit is 3 rooms"));
     }
 }

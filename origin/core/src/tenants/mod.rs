@@ -14,7 +14,7 @@ pub mod limits;
 pub mod name;
 pub mod store;
 
-pub use limits::{Limits, Over};
+pub use limits::{LimitExceeded, Limits};
 pub use name::{NameRange, TenantName};
 pub use store::held_by;
 pub use store::{Count, Counts, TenantStore};

@@ -29,7 +29,7 @@ impl TenantName {
     }
 
     /// Whose something of this name is, if there is such a tenant.
-    pub fn of(name: &str) -> Option<Self> {
+    pub fn owner_of(name: &str) -> Option<Self> {
         let (tenant, rest) = name.split_once(SEPARATOR)?;
         Self::new(tenant).filter(|_| !rest.is_empty())
     }
@@ -137,7 +137,7 @@ mod tests {
         ];
         let tenants = [tenant("acme"), tenant("acme-x"), tenant("acm"), tenant("x")];
         for (name, owner) in names {
-            let found = TenantName::of(name);
+            let found = TenantName::owner_of(name);
             assert_eq!(found.as_ref().map(TenantName::as_str), owner, "{name}");
             for one in &tenants {
                 let is_own = owner == Some(one.as_str());

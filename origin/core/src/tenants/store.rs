@@ -56,7 +56,7 @@ pub type Counts = &'static [Count];
 
 /// The answer to a tenant that is to be as given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Put {
+pub enum PutTenantOutcome {
     /// It is new.
     Made,
     /// It was there, and is so now.
@@ -134,7 +134,11 @@ impl TenantStore {
     ///
     /// # Errors
     /// When SQL does not answer.
-    pub async fn put(&self, tenant: &Tenant, takes_over: bool) -> Result<Put, SqlError> {
+    pub async fn put(
+        &self,
+        tenant: &Tenant,
+        takes_over: bool,
+    ) -> Result<PutTenantOutcome, SqlError> {
         let put = || put_once(&self.db, self.counts, tenant, takes_over);
         Ok(retried(put).await?)
     }
@@ -161,7 +165,7 @@ impl TenantStore {
 /// Whose something of this name is, with what may be counted of it. No other transaction adds to it before this one has ended:
 /// to be asked before anything else is locked. `None`: it is nobody's.
 pub async fn held_by(tx: &mut Tx, name: &str) -> Result<Option<(NameRange, Limits)>, Error> {
-    let Some(tenant) = TenantName::of(name) else {
+    let Some(tenant) = TenantName::owner_of(name) else {
         return Ok(None);
     };
     let limits = locked(tx, tenant.as_str()).await?;
@@ -186,7 +190,7 @@ async fn put_once(
     counts: Counts,
     tenant: &Tenant,
     takes_over: bool,
-) -> Result<Put, Error> {
+) -> Result<PutTenantOutcome, Error> {
     let mut tx = db.begin().await?;
     let name = tenant.name.as_str();
     let update = with_fields(sql(UPDATE), tenant).text(name);
@@ -210,11 +214,15 @@ async fn put_once(
             .await?
         {
             tx.rollback().await?;
-            return Ok(Put::DomainTaken(domain.clone()));
+            return Ok(PutTenantOutcome::DomainTaken(domain.clone()));
         }
     }
     tx.commit().await?;
-    Ok(if is_new { Put::Made } else { Put::Changed })
+    Ok(if is_new {
+        PutTenantOutcome::Made
+    } else {
+        PutTenantOutcome::Changed
+    })
 }
 
 /// Why a new tenant, which is in its table already, may not be.
@@ -223,11 +231,11 @@ async fn refusal(
     counts: Counts,
     tenant: &Tenant,
     takes_over: bool,
-) -> Result<Option<Put>, Error> {
+) -> Result<Option<PutTenantOutcome>, Error> {
     let row = tx.one(sql(COUNT)).await?;
     let tenants: u64 = row.map_or(Ok(0), |row| row.number("n"))?;
     if tenants > TENANTS_MAX {
-        return Ok(Some(Put::TooMany));
+        return Ok(Some(PutTenantOutcome::TooMany));
     }
     let range = NameRange::from(&tenant.name);
     let mut taken = Vec::new();
@@ -238,7 +246,7 @@ async fn refusal(
             n => taken.push((count.what, n)),
         }
     }
-    Ok((!taken.is_empty()).then_some(Put::NamesTaken(taken)))
+    Ok((!taken.is_empty()).then_some(PutTenantOutcome::NamesTaken(taken)))
 }
 
 /// The fields that change, in the order of the statements above.
@@ -271,7 +279,7 @@ fn limits(row: &Row) -> Result<Limits, Error> {
 fn stored(row: &Row) -> Result<Tenant, Error> {
     let name = row.text("name")?;
     Ok(Tenant {
-        name: TenantName::new(&name).ok_or_else(|| damaged("name", "is no tenant's"))?,
+        name: TenantName::new(&name).ok_or_else(|| damaged("name", "is not a tenant name"))?,
         title: row.text("title")?,
         domains: Vec::new(),
         limits: limits(row)?,

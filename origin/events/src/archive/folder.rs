@@ -26,13 +26,13 @@ pub enum ArchiveError {
     #[error("not s3://BUCKET or s3://BUCKET/PREFIX")]
     Bucket,
     /// The folder cannot be made.
-    #[error("cannot make the folder: {0}")]
+    #[error("cannot create the folder: {0}")]
     Folder(#[from] std::io::Error),
     /// The store refuses, or does not answer.
-    #[error("the archive: {0}")]
+    #[error("archive: {0}")]
     Store(#[from] object_store::Error),
     /// The file could not be made.
-    #[error("the archive's file: {0}")]
+    #[error("archive file: {0}")]
     File(#[from] parquet::errors::ParquetError),
 }
 

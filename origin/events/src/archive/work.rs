@@ -9,7 +9,7 @@ use tracing::error;
 use super::table::{Archived, file};
 use super::{ARCHIVE_GROUP, Archive, ArchiveError};
 use crate::Clock;
-use crate::groups::runner::{Due, Taken, Work, WorkError};
+use crate::groups::runner::{DueRetries, StepResult, Work, WorkError};
 use crate::log::{Batch, Position, Source};
 use crate::metrics::EventMetrics;
 use crate::model::letter;
@@ -52,7 +52,7 @@ impl PendingFile {
         let events = letter::events_of(&batch.records, |record, other| {
             // The group `store` keeps it as a dead letter.
             if let Err(problem) = other {
-                error!(%problem, %source, position = record.position, "a record is no event");
+                error!(%problem, %source, position = record.position, "record is not an event");
             }
         });
         for (record, envelope) in events {
@@ -109,17 +109,17 @@ impl ArchiveWork {
     }
 
     /// Writes what is due of a source; tells where the group is then.
-    async fn write_due(&mut self, source: &Source) -> Result<Taken, WorkError> {
+    async fn write_due(&mut self, source: &Source) -> Result<StepResult, WorkError> {
         loop {
             let is_full = self.is_full();
             let Some(held) = self.held.get(source) else {
-                return Ok(Taken::Moved);
+                return Ok(StepResult::Moved);
             };
             let Some(end) = held.end(is_full, self.archive.every) else {
-                return Ok(Taken::To(held.from));
+                return Ok(StepResult::To(held.from));
             };
             if self.write_step(source, end).await? == Step::Moved {
-                return Ok(Taken::Moved);
+                return Ok(StepResult::Moved);
             }
         }
     }
@@ -231,15 +231,15 @@ impl Work for ArchiveWork {
         Ok(())
     }
 
-    async fn take(&mut self, batch: &Batch, _: Position) -> Result<Taken, WorkError> {
+    async fn take(&mut self, batch: &Batch, _: Position) -> Result<StepResult, WorkError> {
         if let Some(held) = self.held.get_mut(&batch.source) {
             held.add(batch);
         }
         self.write_due(&batch.source).await
     }
 
-    async fn do_due(&mut self, source: &Source, _: Position) -> Result<Due, WorkError> {
+    async fn do_due(&mut self, source: &Source, _: Position) -> Result<DueRetries, WorkError> {
         let step = Some(self.write_due(source).await?);
-        Ok(Due { at_ms: None, step })
+        Ok(DueRetries { at_ms: None, step })
     }
 }

@@ -50,7 +50,7 @@ async fn try_call(
         false => Err(CallError {
             is_panic: false,
             message: format!(
-                "the handler told of {} events, and had {}",
+                "the handler returned {} outcomes for {} events",
                 outcomes.len(),
                 events.len()
             ),
@@ -93,7 +93,7 @@ async fn within<T: Send + 'static>(
         }),
         Err(_) => Err(CallError {
             is_panic: false,
-            message: format!("the handler was not done within {limit:?}"),
+            message: format!("the handler did not finish within {limit:?}"),
         }),
     }
 }

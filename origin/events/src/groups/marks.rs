@@ -168,9 +168,9 @@ impl Watch {
         let group = &self.group;
         let first = self.log.place(source, Target::Start).await?;
         if matches!(target, Target::Position(wanted) if wanted < first) {
-            error!(group, %source, ?target, to, "what the group has done is lost, and the log has only a part of what it was made of");
+            error!(group, %source, ?target, to, "the group's derived data is lost, and the log has only a part of its events");
         }
-        warn!(group, %source, position, ?mark, to, "what the group has done is lost: it goes back");
+        warn!(group, %source, position, ?mark, to, "the group's derived data is lost; replaying the log");
         self.metrics.lost(group);
         self.put(source, to).await?;
         Ok(to)

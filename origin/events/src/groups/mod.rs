@@ -22,13 +22,13 @@
 //! One's own group is a [`Handler`], given to [`Settings`](super::Settings):
 //!
 //! ```
-//! use weir_origin_events::groups::{Delivery, Handled, Handler, Outcome};
+//! use weir_origin_events::groups::{Delivery, HandleFuture, Handler, Outcome};
 //!
 //! #[derive(Debug)]
 //! struct Printer;
 //!
 //! impl Handler for Printer {
-//!     fn handle<'a>(&'a self, events: &'a [Delivery]) -> Handled<'a> {
+//!     fn handle<'a>(&'a self, events: &'a [Delivery]) -> HandleFuture<'a> {
 //!         Box::pin(async move {
 //!             let print = |event: &Delivery| {
 //!                 println!("{} {}", event.envelope.event_type, event.envelope.id);
@@ -115,10 +115,10 @@ pub enum Outcome {
 }
 
 /// One outcome for each event, in their order.
-pub type Handled<'a> = Pin<Box<dyn Future<Output = Vec<Outcome>> + Send + 'a>>;
+pub type HandleFuture<'a> = Pin<Box<dyn Future<Output = Vec<Outcome>> + Send + 'a>>;
 
 /// A unit, computed anew or not.
-pub type Recomputed<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
+pub type RecomputeFuture<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 
 /// Handles events for a group.
 ///
@@ -127,7 +127,7 @@ pub type Recomputed<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send
 pub trait Handler: fmt::Debug + Send + Sync {
     /// Handles events. If order counts, no two of them are of one customer, and a customer's next event comes when this
     /// one is done.
-    fn handle<'a>(&'a self, events: &'a [Delivery]) -> Handled<'a>;
+    fn handle<'a>(&'a self, events: &'a [Delivery]) -> HandleFuture<'a>;
 
     /// Whether the order of a customer's events counts.
     fn keeps_order(&self) -> bool {
@@ -136,7 +136,11 @@ pub trait Handler: fmt::Debug + Send + Sync {
 
     /// How what it knows of a customer is computed anew, if it can be: `events` are all that the store has of them, the
     /// oldest first. It is called some time after an event of theirs was given up.
-    fn recompute<'a>(&'a self, _unit: &'a Unit, _events: &'a [Envelope]) -> Option<Recomputed<'a>> {
+    fn recompute<'a>(
+        &'a self,
+        _unit: &'a Unit,
+        _events: &'a [Envelope],
+    ) -> Option<RecomputeFuture<'a>> {
         None
     }
 
@@ -184,7 +188,7 @@ pub enum Unit {
 
 impl Unit {
     /// Whose an event is.
-    pub fn of(envelope: &Envelope) -> Self {
+    pub fn from_envelope(envelope: &Envelope) -> Self {
         match (&envelope.customer, &envelope.visitor) {
             (Some(customer), _) => Self::Customer(customer.as_str().to_owned()),
             (None, Some(visitor)) => Self::Visitor(visitor.as_str().to_owned()),

@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 use super::GroupTimes;
 use super::status::{GroupState, Status};
-use crate::log::{Batch, EventLog, GroupReader, LogError, Next, Source};
+use crate::log::{Batch, EventLog, GroupReader, LogError, ReadOutcome, Source};
 use crate::store::{EventStore, Step};
 use weir_origin_core::sql::SqlError;
 
@@ -35,7 +35,7 @@ pub enum WorkError {
 
 /// Where a group is after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum StepResult {
     /// SQL says that it is here. Where it was, if its work has more to gather first.
     To(u64),
     /// It was elsewhere: somebody has moved it. Nothing was noted.
@@ -44,11 +44,11 @@ pub(crate) enum Taken {
 
 /// What is due beside the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Due {
+pub(crate) struct DueRetries {
     /// When something is due next, in milliseconds since the Unix epoch.
     pub(crate) at_ms: Option<u64>,
     /// Where the group is now, if that was part of it.
-    pub(crate) step: Option<Taken>,
+    pub(crate) step: Option<StepResult>,
 }
 
 /// What a group does with a batch.
@@ -78,14 +78,14 @@ pub(crate) trait Work: Send {
         &mut self,
         batch: &Batch,
         from: u64,
-    ) -> impl Future<Output = Result<Taken, WorkError>> + Send;
+    ) -> impl Future<Output = Result<StepResult, WorkError>> + Send;
 
     /// Does what is due beside the log, a part of it at once. The group is at `at`.
     fn do_due(
         &mut self,
         source: &Source,
         at: u64,
-    ) -> impl Future<Output = Result<Due, WorkError>> + Send;
+    ) -> impl Future<Output = Result<DueRetries, WorkError>> + Send;
 }
 
 /// What a runner needs beside its work.
@@ -120,14 +120,14 @@ pub(crate) struct Runner<W> {
 }
 
 /// What a runner does next.
-enum Turn {
+enum RunnerStep {
     Go,
     Wait(Duration),
 }
 
-impl Taken {
+impl StepResult {
     /// After a step to `to`.
-    pub(crate) fn of(step: Step, to: u64) -> Self {
+    pub(crate) fn after_step(step: Step, to: u64) -> Self {
         match step {
             Step::Taken => Self::To(to),
             Step::Moved => Self::Moved,
@@ -163,8 +163,8 @@ impl<W: Work> Runner<W> {
                 turn = self.turn() => turn,
             };
             let pause = match turn {
-                Ok(Turn::Go) => continue,
-                Ok(Turn::Wait(pause)) => pause,
+                Ok(RunnerStep::Go) => continue,
+                Ok(RunnerStep::Wait(pause)) => pause,
                 Err(error) => self.failed(&error),
             };
             let changed = self.deps.changed.clone();
@@ -178,9 +178,9 @@ impl<W: Work> Runner<W> {
         }
     }
 
-    async fn turn(&mut self) -> Result<Turn, WorkError> {
+    async fn turn(&mut self) -> Result<RunnerStep, WorkError> {
         match self.prepare().await {
-            Ok(Turn::Go) => {}
+            Ok(RunnerStep::Go) => {}
             Ok(wait) => return Ok(wait),
             Err(error) => {
                 // It may be that a source is another reader's meanwhile: only the log says so.
@@ -200,13 +200,13 @@ impl<W: Work> Runner<W> {
             taken?;
         }
         self.succeeded();
-        Ok(Turn::Go)
+        Ok(RunnerStep::Go)
     }
 
     /// Follows what operators say, and begins with sources that are new.
-    async fn prepare(&mut self) -> Result<Turn, WorkError> {
+    async fn prepare(&mut self) -> Result<RunnerStep, WorkError> {
         if Instant::now() >= self.look_at && self.is_paused().await? {
-            return Ok(Turn::Wait(self.deps.times.look));
+            return Ok(RunnerStep::Wait(self.deps.times.look));
         }
         while let Some(source) = self.unplaced.last().cloned() {
             let store = &self.deps.store;
@@ -214,7 +214,7 @@ impl<W: Work> Runner<W> {
             self.start(&source, position).await?;
             self.unplaced.pop();
         }
-        Ok(Turn::Go)
+        Ok(RunnerStep::Go)
     }
 
     /// Waits a moment for the log to say whose its sources are.
@@ -224,8 +224,8 @@ impl<W: Work> Runner<W> {
         }
         let next = tokio::time::timeout(self.deps.times.look, self.reader.next()).await;
         match next {
-            Ok(Ok(Next::Assigned(sources))) => self.place_again(sources),
-            Ok(Ok(Next::Batch(batch))) => self.batch = Some(batch),
+            Ok(Ok(ReadOutcome::Assigned(sources))) => self.place_again(sources),
+            Ok(Ok(ReadOutcome::Batch(batch))) => self.batch = Some(batch),
             Ok(Err(_)) => self.place_again(self.sources()),
             Err(_) => {}
         }
@@ -277,7 +277,7 @@ impl<W: Work> Runner<W> {
         }
         self.work.begin(source, at).await?;
         self.positions.insert(source.clone(), at);
-        info!(group, %source, at, "a group goes on");
+        info!(group, %source, at, "consumer group resumed");
         Ok(())
     }
 
@@ -316,8 +316,8 @@ impl<W: Work> Runner<W> {
             () = tokio::time::sleep_until(until) => return Ok(()),
         };
         match next {
-            Ok(Next::Batch(batch)) => self.batch = Some(batch),
-            Ok(Next::Assigned(sources)) => self.place_again(sources),
+            Ok(ReadOutcome::Batch(batch)) => self.batch = Some(batch),
+            Ok(ReadOutcome::Assigned(sources)) => self.place_again(sources),
             Err(error) => {
                 self.place_again(self.sources());
                 return Err(error.into());
@@ -346,14 +346,14 @@ impl<W: Work> Runner<W> {
     }
 
     /// Follows a step of the work.
-    async fn stepped(&mut self, source: &Source, from: u64, step: Taken) {
+    async fn stepped(&mut self, source: &Source, from: u64, step: StepResult) {
         match step {
-            Taken::To(to) if to == from => {}
-            Taken::To(to) => {
+            StepResult::To(to) if to == from => {}
+            StepResult::To(to) => {
                 self.positions.insert(source.clone(), to);
                 self.reader.commit(source, to).await;
             }
-            Taken::Moved => self.look_at = Instant::now(),
+            StepResult::Moved => self.look_at = Instant::now(),
         }
     }
 
@@ -362,7 +362,7 @@ impl<W: Work> Runner<W> {
             info!(
                 group = self.deps.group,
                 failures = self.failures,
-                "a group works again"
+                "consumer group works again"
             );
         }
         self.failures = 0;
@@ -372,7 +372,7 @@ impl<W: Work> Runner<W> {
     /// How long to wait.
     fn failed(&mut self, error: &WorkError) -> Duration {
         if self.failures == 0 {
-            warn!(%error, group = self.deps.group, "a group cannot go on; trying again");
+            warn!(%error, group = self.deps.group, "consumer group failed; retrying");
         }
         self.failures = self.failures.saturating_add(1);
         self.deps.status.outage(error.to_string());

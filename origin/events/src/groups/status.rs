@@ -5,18 +5,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// What a group does now.
+/// State of a consumer group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupState {
-    /// It has not begun.
+    /// It has not started.
     #[default]
     Starting,
-    /// It handles events.
+    /// It processes events.
     Running,
     /// An operator has paused it.
     Paused,
-    /// What it works on is away: it tries the same again and again.
+    /// Its target is unavailable: it retries the same batch.
     Outage,
 }
 
@@ -24,8 +24,8 @@ impl GroupState {
     /// Every state.
     pub const ALL: [Self; 4] = [Self::Starting, Self::Running, Self::Paused, Self::Outage];
 
-    /// Its word.
-    pub const fn word(self) -> &'static str {
+    /// Its label.
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Starting => "starting",
             Self::Running => "running",
@@ -42,7 +42,7 @@ pub struct Status(Mutex<GroupReport>);
 /// A state, and what went wrong last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupReport {
-    /// What it does.
+    /// Its state.
     pub state: GroupState,
     /// What went wrong, while it does.
     pub error: Option<String>,
@@ -51,21 +51,21 @@ pub struct GroupReport {
 impl Status {
     /// What it said last.
     pub fn get(&self) -> GroupReport {
-        self.said().clone()
+        self.lock_report().clone()
     }
 
     pub(super) fn set(&self, state: GroupState) {
-        *self.said() = GroupReport { state, error: None };
+        *self.lock_report() = GroupReport { state, error: None };
     }
 
     pub(super) fn outage(&self, error: impl Into<String>) {
-        *self.said() = GroupReport {
+        *self.lock_report() = GroupReport {
             state: GroupState::Outage,
             error: Some(error.into()),
         };
     }
 
-    fn said(&self) -> MutexGuard<'_, GroupReport> {
+    fn lock_report(&self) -> MutexGuard<'_, GroupReport> {
         // Each change is one assignment.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tracing::error;
 use weir_event::row_key;
 
-use super::runner::{Due, Taken, Work, WorkError};
+use super::runner::{DueRetries, StepResult, Work, WorkError};
 use crate::Clock;
 use crate::log::{Batch, Source};
 use crate::metrics::EventMetrics;
@@ -29,7 +29,7 @@ impl StoreWork {
         let events = letter::events_of(&batch.records, |record, other| match other {
             Ok(refused) => read.dead.push(letter::of_refused(source, record, refused)),
             Err(problem) => {
-                error!(%problem, %source, position = record.position, "a record of the log of events is none");
+                error!(%problem, %source, position = record.position, "invalid record in the event log");
                 let unreadable = letter::of_unreadable(source, record, &problem);
                 read.dead.push(unreadable);
             }
@@ -58,7 +58,7 @@ impl Work for StoreWork {
         Ok(())
     }
 
-    async fn take(&mut self, batch: &Batch, from: u64) -> Result<Taken, WorkError> {
+    async fn take(&mut self, batch: &Batch, from: u64) -> Result<StepResult, WorkError> {
         let read = self.read(batch);
         let to = Move {
             group: STORE_GROUP,
@@ -73,10 +73,10 @@ impl Work for StoreWork {
             let handled = read.events.len() as u64;
             self.metrics.handled(STORE_GROUP, handled);
         }
-        Ok(Taken::of(step, batch.next))
+        Ok(StepResult::after_step(step, batch.next))
     }
 
-    async fn do_due(&mut self, _: &Source, _: u64) -> Result<Due, WorkError> {
-        Ok(Due::default())
+    async fn do_due(&mut self, _: &Source, _: u64) -> Result<DueRetries, WorkError> {
+        Ok(DueRetries::default())
     }
 }

@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::{Delivery, Handled, Handler, Outcome};
+use super::{Delivery, HandleFuture, Handler, Outcome};
 use crate::Clock;
 use weir_origin_core::http::webhook::{SendError, WebhookSender};
 
@@ -51,14 +51,14 @@ impl Webhook {
 }
 
 impl Handler for Webhook {
-    fn handle<'a>(&'a self, events: &'a [Delivery]) -> Handled<'a> {
+    fn handle<'a>(&'a self, events: &'a [Delivery]) -> HandleFuture<'a> {
         Box::pin(async move {
             let mut tasks = JoinSet::new();
             for (at, event) in events.iter().enumerate() {
                 let (inner, event) = (self.0.clone(), event.clone());
                 tasks.spawn(async move { (at, inner.send(&event).await) });
             }
-            let mut outcomes = vec![Outcome::Failed("it was not sent".to_owned()); events.len()];
+            let mut outcomes = vec![Outcome::Failed("not sent".to_owned()); events.len()];
             while let Some(sent) = tasks.join_next().await {
                 if let Ok((at, outcome)) = sent
                     && let Some(slot) = outcomes.get_mut(at)
@@ -77,11 +77,13 @@ impl Inner {
         let _permit = self.at_once.acquire().await;
         let id = event.envelope.id.as_str();
         let Ok(body) = serde_json::to_string(&event.envelope) else {
-            return Outcome::Refused("the event cannot be written as JSON".to_owned());
+            return Outcome::Refused("cannot encode the event as JSON".to_owned());
         };
         match self.sender.send(id, body).await {
             Ok(status) => judged(status),
-            Err(SendError::Id) => Outcome::Refused("the event's id is no header".to_owned()),
+            Err(SendError::Id) => {
+                Outcome::Refused("the event's id is not a valid header value".to_owned())
+            }
             Err(SendError::Unknown(error)) => Outcome::Failed(error),
         }
     }

@@ -7,14 +7,14 @@ use tracing::error;
 
 use super::health::Health;
 use super::marks::Watch;
-use super::runner::{Due, Taken, Work, WorkError};
+use super::runner::{DueRetries, StepResult, Work, WorkError};
 use super::{Delivery, GroupTimes, Handler, NewGroup, Outcome, Unit, call};
 use crate::Clock;
 use crate::log::{Batch, EventLog, Source};
 use crate::metrics::EventMetrics;
 use crate::model::letter::{self, CROWDED, REFUSED, TRIES};
 use crate::store::{
-    Course, CourseFilter, EventStore, Move, NewRetry, Retry, Settled, Settlement, Step,
+    CourseFilter, CourseOwner, EventStore, Move, NewRetry, Retry, SettledRetry, Settlement, Step,
 };
 
 /// How many events are tried again together.
@@ -91,7 +91,7 @@ impl EventWork {
         let events = letter::events_of(&batch.records, |record, other| {
             // The group `store` keeps it as a dead letter.
             if let Err(problem) = other {
-                error!(%problem, group = self.group.name, position = record.position, "a record is no event");
+                error!(%problem, group = self.group.name, position = record.position, "record is not an event");
             }
         });
         let delivery = |(record, envelope): (&crate::log::Record, Box<_>)| Delivery {
@@ -153,7 +153,7 @@ impl EventWork {
     /// Whose order counts; empty if nobody's does.
     fn unit(&self, event: &Delivery) -> String {
         match self.handler().keeps_order() {
-            true => Unit::of(&event.envelope).to_text(),
+            true => Unit::from_envelope(&event.envelope).to_text(),
             false => String::new(),
         }
     }
@@ -173,7 +173,7 @@ impl EventWork {
         source: &str,
         retries: &'a [(Retry, Option<Outcome>)],
         now_ms: u64,
-    ) -> (Vec<Retry>, Vec<Settled<'a>>) {
+    ) -> (Vec<Retry>, Vec<SettledRetry<'a>>) {
         let (mut again, mut dead) = (Vec::new(), Vec::new());
         let mut added: HashMap<&str, u64> = HashMap::new();
         for (retry, outcome) in retries {
@@ -188,12 +188,13 @@ impl EventWork {
                         again.push(retry.clone());
                         continue;
                     }
-                    let message = format!("{WAITING_MAX} events of this customer wait before it");
+                    let message =
+                        format!("{WAITING_MAX} events of this customer are already waiting");
                     (CROWDED, message)
                 }
             };
             let settlement = self.given_up(source, retry, reason.0, &reason.1, now_ms);
-            dead.push(Settled { retry, settlement });
+            dead.push(SettledRetry { retry, settlement });
         }
         (again, dead)
     }
@@ -250,7 +251,7 @@ impl EventWork {
         for retry in &due {
             match weir_event::envelope::Envelope::decode(&retry.envelope) {
                 Ok(envelope) => events.push((retry, delivery(retry, envelope))),
-                Err(error) => settled.push(Settled {
+                Err(error) => settled.push(SettledRetry {
                     retry,
                     settlement: self.given_up(source, retry, REFUSED, &error.to_string(), now_ms),
                 }),
@@ -265,7 +266,7 @@ impl EventWork {
             let Some(outcome) = outcome else { continue };
             self.metrics.tried_again(&group, outcome == Outcome::Done);
             let settlement = self.settlement(source, retry, outcome, now_ms);
-            settled.push(Settled { retry, settlement });
+            settled.push(SettledRetry { retry, settlement });
         }
         self.metrics.given_up(&group, dead_count(&settled));
         let left = self
@@ -302,7 +303,7 @@ impl EventWork {
                 error = failure,
                 group,
                 unit = asked.unit,
-                "a customer was not computed anew"
+                "cannot recompute a customer"
             );
             let after_ms = usize::try_from(asked.tries).ok();
             let after_ms = after_ms.and_then(|tries| self.times.retries_after_ms.get(tries));
@@ -320,8 +321,8 @@ impl EventWork {
     async fn recompute(&self, unit: &str) -> Result<Option<String>, WorkError> {
         let unit = Unit::from_text(unit);
         let course = match &unit {
-            Unit::Customer(id) => Course::Customer(id),
-            Unit::Visitor(id) => Course::Visitor(id),
+            Unit::Customer(id) => CourseOwner::Customer(id),
+            Unit::Visitor(id) => CourseOwner::Visitor(id),
             Unit::Nobody => return Ok(None),
         };
         let filter = CourseFilter {
@@ -372,12 +373,12 @@ impl Work for EventWork {
         Ok(())
     }
 
-    async fn take(&mut self, batch: &Batch, from: u64) -> Result<Taken, WorkError> {
+    async fn take(&mut self, batch: &Batch, from: u64) -> Result<StepResult, WorkError> {
         let events = self.read(batch);
         if self.waiting.values().sum::<u64>() >= RETRIES_MAX {
             // Those that wait go on meanwhile.
             self.try_again(&batch.source).await?;
-            let message = format!("{RETRIES_MAX} events are tried again already");
+            let message = format!("{RETRIES_MAX} events are already in retry");
             return Err(WorkError::Outage(message));
         }
         let known = self.progress.take();
@@ -418,18 +419,18 @@ impl Work for EventWork {
             }
             Ok(Step::Moved) => {}
         }
-        Ok(Taken::of(step?, batch.next))
+        Ok(StepResult::after_step(step?, batch.next))
     }
 
-    async fn do_due(&mut self, source: &Source, at: u64) -> Result<Due, WorkError> {
+    async fn do_due(&mut self, source: &Source, at: u64) -> Result<DueRetries, WorkError> {
         let back = match &mut self.watch {
             Some(watch) => watch.look(source, at).await?,
             None => None,
         };
         if let Some(back) = back {
             self.go_back(source, back).await?;
-            let step = Some(Taken::Moved);
-            return Ok(Due { at_ms: None, step });
+            let step = Some(StepResult::Moved);
+            return Ok(DueRetries { at_ms: None, step });
         }
         self.try_again(source).await?;
         if self.handler().can_recompute() {
@@ -440,7 +441,7 @@ impl Work for EventWork {
             .retry_queue()
             .next_due(&self.group.name, source)
             .await?;
-        Ok(Due { at_ms, step: None })
+        Ok(DueRetries { at_ms, step: None })
     }
 }
 
@@ -516,7 +517,7 @@ impl EventWork {
         };
         NewRetry {
             position: event.position,
-            unit: Unit::of(&event.envelope).to_text(),
+            unit: Unit::from_envelope(&event.envelope).to_text(),
             envelope: event.envelope.encode(),
             received_ms: event.envelope.received_ms,
             tries,
@@ -534,8 +535,8 @@ fn delivery(retry: &Retry, envelope: weir_event::envelope::Envelope) -> Delivery
     }
 }
 
-fn dead_count(settled: &[Settled<'_>]) -> u64 {
-    let is_dead = |one: &&Settled<'_>| matches!(one.settlement, Settlement::Dead { .. });
+fn dead_count(settled: &[SettledRetry<'_>]) -> u64 {
+    let is_dead = |one: &&SettledRetry<'_>| matches!(one.settlement, Settlement::Dead { .. });
     settled.iter().filter(is_dead).count() as u64
 }
 

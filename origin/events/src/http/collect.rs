@@ -30,7 +30,7 @@ const CONTENT_TYPES: [&str; 2] = ["application/json", "text/plain"];
 /// The key that events of business systems have, unless they say another name.
 const PUSH_KEY: &str = "push";
 
-/// One event, a list, or a list with its sender's clock. Each event is read by itself.
+/// One event, a list, or a list with its sender's time. Each event is validated separately.
 #[derive(ToSchema, Deserialize)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "describes a body")]
@@ -47,12 +47,12 @@ enum EventBody {
 #[expect(dead_code, reason = "describes a body")]
 struct EventList(Vec<Value>);
 
-/// Events with their sender's clock.
+/// Events with their sender's time.
 #[derive(ToSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "describes a body")]
 struct EventBodyBatch {
-    /// When they are sent, by that clock, in milliseconds since the Unix epoch.
+    /// Send time by the sender's clock, in milliseconds since the Unix epoch.
     #[schema(nullable = false)]
     sent_at_ms: Option<u64>,
     /// The events in their order.
@@ -60,36 +60,35 @@ struct EventBodyBatch {
     events: Vec<Value>,
 }
 
-/// An event, as the query of an image. `a.NAME` is the attribute of that name.
+/// An event in the query of a tracking pixel. `a.NAME` is the attribute NAME.
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "describes parameters")]
 struct PixelQuery {
-    /// Its type, as it is registered.
+    /// Its registered type.
     #[param(rename = "type")]
     event_type: String,
-    /// The visitor's name, from a cookie.
+    /// The visitor id, from a cookie.
     visitor: Option<String>,
-    /// Its name; a new one unless set.
+    /// The event id; default: generated.
     id: Option<String>,
-    /// When it happened, in milliseconds since the Unix epoch.
+    /// Event time, in milliseconds since the Unix epoch.
     at_ms: Option<u64>,
     /// An attribute.
     #[param(rename = "a.NAME")]
     attribute: Option<String>,
 }
 
-/// Take events: by a gateway, with its stamps; or by a business system, with the admin's token
+/// Store events from a gateway, or from a business system with the admin token
 ///
-/// Takes one event or up to 1,000, and answers when all are durable, with a verdict for each. By a gateway, with its stamps, or by
-/// a business system with the admin token.
+/// Stores up to 1,000 events and answers when all are durable, with one verdict per event.
 #[utoipa::path(
     post,
     path = "/events",
     operation_id = "collectEvents",
     request_body = EventBody,
     responses(
-        (status = 202, description = "A verdict for each event; all of them are in the log, or in the dead letters", body = Answer),
+        (status = 202, description = "One verdict per event; all are stored, in the log or as dead letters", body = Answer),
     ),
 )]
 pub(super) async fn collect(
@@ -101,20 +100,19 @@ pub(super) async fn collect(
     taken(events, sender, &headers, body).await
 }
 
-/// What a business system says of itself.
+/// Query of a business system.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Push {
-    /// Whose events these are: in the place of a write key's name.
+    /// Source name, used instead of a write key's name.
     #[param(max_length = 64)]
     key: Option<String>,
 }
 
-/// Take events: by a gateway, with its stamps; or by a business system, with the admin's token
+/// Store events from a gateway, or from a business system with the admin token
 ///
-/// Takes one event or up to 1,000, and answers when all are durable, with a verdict for each. By a gateway, with its stamps, or by
-/// a business system with the admin token.
+/// Stores up to 1,000 events and answers when all are durable, with one verdict per event.
 #[utoipa::path(
     post,
     path = "/events",
@@ -122,7 +120,7 @@ pub(super) struct Push {
     params(Push),
     request_body = EventBody,
     responses(
-        (status = 202, description = "A verdict for each event; all of them are in the log, or in the dead letters", body = Answer),
+        (status = 202, description = "One verdict per event; all are stored, in the log or as dead letters", body = Answer),
     ),
 )]
 pub(super) async fn push(
@@ -153,24 +151,24 @@ async fn taken(
     let encoding = check_content(headers)?;
     let body = body.map_err(|rejection| match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => {
-            too_large(format!("the body may have {BODY_LEN_MAX} bytes"))
+            too_large(format!("the body is longer than {BODY_LEN_MAX} bytes"))
         }
-        _ => Problem::invalid_body("the body could not be read"),
+        _ => Problem::invalid_body("cannot read the body"),
     })?;
     let body = decode(encoding, body).await?;
     let answer = events.collector().collect(sender, body).await?;
     Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
 }
 
-/// Take one event as the query of an image
+/// Store one event from a tracking pixel
 ///
-/// Takes one event as the query of an image, for mail and pages without scripts.
+/// The query has the event; for mail and pages without scripts.
 #[utoipa::path(
     get,
     path = "/events.gif",
     operation_id = "collectEventByImage",
     params(PixelQuery),
-    responses((status = 200, description = "It is in the log", body = String, content_type = "image/gif")),
+    responses((status = 200, description = "The event is in the log", body = String, content_type = "image/gif")),
 )]
 pub(super) async fn pixel(
     events: Events,
@@ -194,7 +192,7 @@ pub(super) async fn pixel(
 fn refused(answer: Answer) -> Problem {
     let verdict = answer.verdicts.into_iter().next();
     let detail = verdict.and_then(|verdict| {
-        let reason = verdict.reason?.word();
+        let reason = verdict.reason?.label();
         Some(format!("{reason}: {}", verdict.message.unwrap_or_default()))
     });
     let detail = detail.unwrap_or_default();
@@ -241,7 +239,7 @@ fn check_content(headers: &HeaderMap) -> Result<Encoding, Problem> {
     match encoding {
         Some(encoding) if is_known && parts.all(is_utf8) => Ok(encoding),
         _ => Err(CONTENT_TYPE.because(
-            "send events as application/json or text/plain, in UTF-8, as they are or with content-encoding gzip or zstd",
+            "send events as application/json or text/plain in UTF-8, optionally with content-encoding gzip or zstd",
         )),
     }
 }

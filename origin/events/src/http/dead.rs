@@ -14,9 +14,9 @@ use weir_event::event::Event;
 use super::page_len;
 use super::refusals::UNKNOWN_DEAD_LETTER;
 use crate::Events;
-use crate::admin::{self, RESEND_MAX, Resent};
+use crate::admin::{self, RESEND_MAX, ResendOutcome};
 use crate::collect::is_taken;
-use crate::model::letter::Letter;
+use crate::model::letter::DeadLetterContent;
 use crate::model::record::{REFUSED_LEN_MAX, SentEvent};
 use crate::store::{DeadFilter, DeadLetter};
 use weir_origin_core::http::{Problem, ReadQuery, TypedBody};
@@ -27,25 +27,25 @@ pub(super) const BODY_LEN_MAX: usize = REFUSED_LEN_MAX + 1_024;
 /// How the group of what was refused when it came is called in queries.
 const COLLECT: &str = "collect";
 
-/// Which dead letters.
+/// Selects dead letters.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Filter {
-    /// `collect`: refused when they came.
+    /// The consumer group; `collect`: refused on arrival.
     group: Option<String>,
-    /// Only those of this reason.
+    /// Only this reason.
     reason: Option<String>,
-    /// `next_page` of the answer before.
+    /// The `next_page` of the previous answer.
     page: Option<String>,
-    /// How many at most.
+    /// Maximum number of entries.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
 }
 
-/// Dead letters, the latest first
+/// List dead letters, newest first
 ///
-/// What was refused when it came, or what a group gave up, page by page, the latest first.
+/// Pages of events refused on arrival, or given up by a consumer group, newest first.
 #[utoipa::path(
     get,
     path = "/events/dead-letters",
@@ -58,7 +58,7 @@ pub(super) async fn list(
     ReadQuery(filter): ReadQuery<Filter>,
 ) -> Result<Json<DeadLetters>, Problem> {
     let limit = page_len(filter.limit)?;
-    let after = filter.page.as_deref().map(place).transpose()?;
+    let after = filter.page.as_deref().map(parse_cursor).transpose()?;
     let letters = events.store().letters().dead_letters(DeadFilter {
         group: filter.group.as_deref().map(group_name),
         reason: filter.reason.as_deref(),
@@ -74,15 +74,13 @@ pub(super) async fn list(
     }))
 }
 
-/// A dead letter
-///
-/// A dead letter with its event.
+/// Get a dead letter with its event
 #[utoipa::path(
     get,
     path = "/events/dead-letters/{id}",
     operation_id = "getDeadLetter",
-    params(("id" = String, Path, description = "Its name.", max_length = 128)),
-    responses((status = 200, description = "As it is", body = LetterView)),
+    params(("id" = String, Path, description = "The dead letter's id.", max_length = 128)),
+    responses((status = 200, description = "The current state", body = LetterView)),
 )]
 pub(super) async fn get(
     events: Events,
@@ -92,45 +90,43 @@ pub(super) async fn get(
     Ok(Json(LetterView::from(&letter.ok_or_else(unknown)?)))
 }
 
-/// An event in the place of another.
+/// A corrected event.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = MendedEvent)]
-pub(super) struct Mended {
+pub(super) struct ReplacementEvent {
     /// The event.
     #[schema(value_type = Event)]
     event: Box<RawValue>,
 }
 
-/// Correct an event that was refused when it came
+/// Correct an event that was refused on arrival
 ///
-/// Resend it afterwards: then it is judged again.
+/// Resend it afterwards to validate it again.
 #[utoipa::path(
     put,
     path = "/events/dead-letters/{id}",
     operation_id = "mendDeadLetter",
-    params(("id" = String, Path, description = "Its name.", max_length = 128)),
-    request_body = Mended,
-    responses((status = 200, description = "As it is now", body = LetterView)),
+    params(("id" = String, Path, description = "The dead letter's id.", max_length = 128)),
+    request_body = ReplacementEvent,
+    responses((status = 200, description = "The new state", body = LetterView)),
 )]
-pub(super) async fn mend(
+pub(super) async fn replace_event(
     events: Events,
     Path(id): Path<String>,
-    TypedBody(mended): TypedBody<Mended>,
+    TypedBody(mended): TypedBody<ReplacementEvent>,
 ) -> Result<Json<LetterView>, Problem> {
-    let letter = admin::mend(&events, &id, mended.event.get().to_owned()).await?;
+    let letter = admin::replace_refused(&events, &id, mended.event.get().to_owned()).await?;
     Ok(Json(LetterView::from(&letter)))
 }
 
-/// Delete a dead letter
-///
-/// Deletes a dead letter for good.
+/// Delete a dead letter permanently
 #[utoipa::path(
     delete,
     path = "/events/dead-letters/{id}",
     operation_id = "deleteDeadLetter",
-    params(("id" = String, Path, description = "Its name.", max_length = 128)),
-    responses((status = 204, description = "It is gone")),
+    params(("id" = String, Path, description = "The dead letter's id.", max_length = 128)),
+    responses((status = 204, description = "Deleted")),
 )]
 pub(super) async fn delete(events: Events, Path(id): Path<String>) -> Result<StatusCode, Problem> {
     match events.store().letters().delete_dead_letter(&id).await? {
@@ -139,56 +135,58 @@ pub(super) async fn delete(events: Events, Path(id): Path<String>) -> Result<Sta
     }
 }
 
-/// Judge a dead letter again, or give it back to its group
+/// Resend a dead letter
 ///
-/// Judges a refused event again, or gives a group's back to its group.
+/// Validates a refused event again, or returns the event to its consumer group.
 #[utoipa::path(
     post,
     path = "/events/dead-letters/{id}/resend",
     operation_id = "resendDeadLetter",
-    params(("id" = String, Path, description = "Its name.", max_length = 128)),
-    responses((status = 202, description = "It was taken, and is no dead letter any more", body = ResentView)),
+    params(("id" = String, Path, description = "The dead letter's id.", max_length = 128)),
+    responses((status = 202, description = "Accepted; the dead letter is removed", body = ResentView)),
 )]
 pub(super) async fn resend(events: Events, Path(id): Path<String>) -> Result<Response, Problem> {
     let (status, body) = match admin::resend(&events, &id).await? {
-        Resent::Retried => (StatusCode::ACCEPTED, ResentView::Retried { retried: true }),
-        Resent::Judged(answer) if is_taken(&answer) => {
+        ResendOutcome::Retried => (StatusCode::ACCEPTED, ResentView::Retried { retried: true }),
+        ResendOutcome::Judged(answer) if is_taken(&answer) => {
             (StatusCode::ACCEPTED, ResentView::Judged(answer))
         }
-        Resent::Judged(answer) => (StatusCode::UNPROCESSABLE_ENTITY, ResentView::Judged(answer)),
+        ResendOutcome::Judged(answer) => {
+            (StatusCode::UNPROCESSABLE_ENTITY, ResentView::Judged(answer))
+        }
     };
     Ok((status, Json(body)).into_response())
 }
 
-/// Which ones.
+/// Selects dead letters.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = WhichLetters)]
-pub(super) struct Which {
-    /// The group's name.
+pub(super) struct DeadLetterQuery {
+    /// The consumer group's name.
     #[schema(nullable = false)]
     group: Option<String>,
-    /// Why, in one word.
+    /// Reason code.
     #[schema(nullable = false)]
     reason: Option<String>,
-    /// How many at most.
+    /// Maximum number of entries.
     #[schema(nullable = false, minimum = 1, maximum = 1000)]
     limit: Option<u32>,
 }
 
-/// Send many dead letters again, the latest first
+/// Resend many dead letters, newest first
 ///
-/// Judges up to `limit` dead letters again, or gives them back to their group, the latest first.
+/// Validates up to `limit` refused events again, or returns events to their consumer group, newest first.
 #[utoipa::path(
     post,
     path = "/events/dead-letters/resend",
     operation_id = "resendDeadLetters",
-    request_body = Which,
-    responses((status = 200, description = "How many were taken", body = ResentMany)),
+    request_body = DeadLetterQuery,
+    responses((status = 200, description = "Number of accepted events", body = ResentMany)),
 )]
 pub(super) async fn resend_many(
     events: Events,
-    TypedBody(which): TypedBody<Which>,
+    TypedBody(which): TypedBody<DeadLetterQuery>,
 ) -> Result<Json<ResentMany>, Problem> {
     let group = which.group.as_deref().map(group_name);
     let limit = which.limit.unwrap_or(RESEND_MAX);
@@ -205,34 +203,34 @@ fn group_name(name: &str) -> &str {
 }
 
 /// Where a page ends, as the one before told it.
-fn place(text: &str) -> Result<(u64, &str), Problem> {
+fn parse_cursor(text: &str) -> Result<(u64, &str), Problem> {
     let place = text.split_once('-');
     let place = place.and_then(|(at_ms, id)| Some((at_ms.parse().ok()?, id)));
-    place.ok_or_else(|| Problem::invalid_query("page: is not one that was told"))
+    place.ok_or_else(|| Problem::invalid_query("page: must be the `next` of an earlier page"))
 }
 
 /// A dead letter.
 #[derive(Serialize, ToSchema)]
 #[schema(as = DeadLetter)]
 pub(super) struct LetterView {
-    /// Its name.
+    /// Its id.
     id: String,
-    /// The group that gave it up; `collect`: it was refused when it came.
+    /// The consumer group that gave it up; `collect`: refused on arrival.
     group: String,
-    /// Why, in one word.
+    /// Reason code.
     reason: String,
-    /// Why, in a sentence.
+    /// Reason in a sentence.
     message: String,
-    /// When, in milliseconds since the Unix epoch.
+    /// Time, in milliseconds since the Unix epoch.
     dead_at_ms: u64,
-    /// When it was corrected, in milliseconds since the Unix epoch; null: never.
+    /// Time of the correction, in milliseconds since the Unix epoch; null: never.
     #[schema(required)]
     edited_at_ms: Option<u64>,
-    /// What was refused: the text of the event, and its stamps.
+    /// The refused event and its gateway metadata.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     sent: Option<SentEvent>,
-    /// The event; null: it is of another version.
+    /// The event; null: unsupported version.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Envelope>)]
     event: Option<Option<Envelope>>,
@@ -247,12 +245,12 @@ pub(super) struct LetterView {
 pub(super) struct DeadLetters {
     /// The dead letters of this page.
     dead_letters: Vec<LetterView>,
-    /// `page` of the next page; null: this is the last one.
+    /// `page` of the next page; null: this is the last page.
     #[schema(required)]
     next_page: Option<String>,
 }
 
-/// The outcome of a dead letter that was sent again: a verdict, or that its group tries it again.
+/// Outcome of a resend: a verdict, or a retry by the consumer group.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ResentLetter)]
 #[serde(untagged)]
@@ -261,13 +259,13 @@ enum ResentView {
     Retried { retried: bool },
 }
 
-/// How many were sent again.
+/// Result of a resend.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Resent)]
 pub(super) struct ResentMany {
-    /// How many were taken.
+    /// Number accepted.
     taken: u64,
-    /// How many are left.
+    /// Number left.
     left: u64,
 }
 
@@ -288,13 +286,13 @@ impl From<&DeadLetter> for LetterView {
             event: None,
             record: None,
         };
-        match Letter::from_json(&letter.letter) {
-            Ok(Letter::Sent(sent)) => view.sent = Some(sent),
-            Ok(Letter::GivenUp { envelope, .. }) => {
+        match DeadLetterContent::from_json(&letter.letter) {
+            Ok(DeadLetterContent::Sent(sent)) => view.sent = Some(sent),
+            Ok(DeadLetterContent::GivenUp { envelope, .. }) => {
                 let bytes = hex::decode(envelope).unwrap_or_default();
                 view.event = Some(Envelope::decode(&bytes).ok());
             }
-            Ok(Letter::Record { payload }) => view.record = Some(payload),
+            Ok(DeadLetterContent::Record { payload }) => view.record = Some(payload),
             Err(_) => {}
         }
         view

@@ -56,12 +56,12 @@ pub(super) async fn decode(encoding: Encoding, body: Bytes) -> Result<Bytes, Pro
     }
     let decoded = tokio::task::spawn_blocking(move || encoding.read(&body)).await;
     let broken = || {
-        let detail = format!("the body is not the {encoding:?} that content-encoding says");
+        let detail = format!("the body is not valid {encoding:?}, which content-encoding requires");
         Problem::invalid_body(detail.to_lowercase())
     };
     match decoded {
         Ok(Ok(decoded)) if decoded.len() > BODY_LEN_MAX => Err(too_large(format!(
-            "the body may have {BODY_LEN_MAX} bytes when it is decoded"
+            "the decoded body is longer than {BODY_LEN_MAX} bytes"
         ))),
         Ok(Ok(decoded)) => Ok(decoded.into()),
         _ => Err(broken()),

@@ -8,14 +8,14 @@ use weir_event::envelope::Envelope;
 
 use super::page_len;
 use super::refusals::{INVALID_SEEK, UNKNOWN_GROUP};
-use crate::admin::{self, Sought, standing};
+use crate::admin::{self, SeekResult, group_status};
 use crate::groups::status::GroupState;
 use crate::log::{Position, Source, Target};
 use crate::store::{Compensation, Retry};
 use crate::{Events, GroupHandle};
 use weir_origin_core::http::{Problem, ReadQuery, TypedBody};
 
-/// Which consumer group.
+/// Selects a consumer group.
 #[derive(utoipa::IntoParams)]
 #[into_params(names("group"), parameter_in = Path)]
 struct GroupParam(
@@ -25,9 +25,7 @@ struct GroupParam(
     String,
 );
 
-/// All groups that handle events
-///
-/// All groups that handle events, and how far they are.
+/// List all consumer groups and their positions
 #[utoipa::path(
     get,
     path = "/groups",
@@ -42,15 +40,15 @@ pub(super) async fn list(events: Events) -> Result<Json<EventGroups>, Problem> {
     Ok(Json(EventGroups { groups }))
 }
 
-/// How a group stands
+/// Get a consumer group
 ///
-/// How far a group is, what it tries again, and what holds it up.
+/// Its position, its retries and its errors.
 #[utoipa::path(
     get,
     path = "/groups/{group}",
     operation_id = "getGroup",
     params(GroupParam),
-    responses((status = 200, description = "As it is", body = GroupView)),
+    responses((status = 200, description = "The current state", body = GroupView)),
 )]
 pub(super) async fn get(
     events: Events,
@@ -60,20 +58,20 @@ pub(super) async fn get(
     Ok(Json(shown(&events, group).await?))
 }
 
-/// Where to.
+/// Target of a seek; set exactly one of the first three fields.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Seek {
     /// `start` or `end`.
     #[schema(nullable = false)]
     to: Option<Edge>,
-    /// The first event that was appended then or later.
+    /// Seek to the first event appended at or after this time.
     #[schema(nullable = false)]
     time_ms: Option<u64>,
-    /// A place that `GET /groups/{group}` has told.
+    /// Seek to a position from `GET /groups/{group}`.
     #[schema(nullable = false)]
     position: Option<u64>,
-    /// Only tell what it would do.
+    /// Only report the effect.
     #[serde(default)]
     #[schema(default = false)]
     dry_run: bool,
@@ -88,16 +86,16 @@ enum Edge {
     End,
 }
 
-/// Move a group in this origin's log, or say what that would do
+/// Seek a consumer group in this origin's log, or do a dry run
 ///
-/// Moves a group to a time, to a position, or to either end of this origin's log. A dry run says how many records that is about.
+/// Seeks to a time, a position, or an end of the log. A dry run returns the number of replayed and skipped records.
 #[utoipa::path(
     post,
     path = "/groups/{group}/seek",
     operation_id = "seekGroup",
     params(GroupParam),
     request_body = Seek,
-    responses((status = 200, description = "Done, or not if it is a dry run", body = SeekAnswer)),
+    responses((status = 200, description = "Done, unless it is a dry run", body = SeekAnswer)),
 )]
 pub(super) async fn seek(
     events: Events,
@@ -111,7 +109,7 @@ pub(super) async fn seek(
         (None, Some(time_ms), None) => Target::Time(time_ms),
         (None, None, Some(position)) => Target::Position(position),
         _ => {
-            let detail = "name one of `to` (start or end), `time_ms` and `position`";
+            let detail = "set exactly one of `to` (start or end), `time_ms` and `position`";
             return Err(INVALID_SEEK.because(detail));
         }
     };
@@ -123,15 +121,15 @@ pub(super) async fn seek(
     }))
 }
 
-/// Pause a group in all origins
+/// Pause a consumer group in all origins
 ///
-/// Pauses a group in all origins within a second.
+/// Takes effect within a second.
 #[utoipa::path(
     post,
     path = "/groups/{group}/pause",
     operation_id = "pauseGroup",
     params(GroupParam),
-    responses((status = 200, description = "Noted; groups follow within a second", body = GroupPaused)),
+    responses((status = 200, description = "Stored; groups follow within a second", body = GroupPaused)),
 )]
 pub(super) async fn pause(
     events: Events,
@@ -140,15 +138,13 @@ pub(super) async fn pause(
     set_paused(&events, &name, true).await
 }
 
-/// Let a group go on in all origins
-///
-/// Lets a paused group go on in all origins.
+/// Resume a consumer group in all origins
 #[utoipa::path(
     post,
     path = "/groups/{group}/resume",
     operation_id = "resumeGroup",
     params(GroupParam),
-    responses((status = 200, description = "Noted; groups follow within a second", body = GroupPaused)),
+    responses((status = 200, description = "Stored; groups follow within a second", body = GroupPaused)),
 )]
 pub(super) async fn resume(
     events: Events,
@@ -170,21 +166,19 @@ async fn set_paused(
     }))
 }
 
-/// Which page of retries.
+/// Selects a page of retries.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct RetryPage {
     /// A position.
     after: Option<u64>,
-    /// How many at most.
+    /// Maximum number of entries.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
 }
 
-/// What a group tries again, and what waits behind it
-///
-/// What a group tries again, and what waits behind it, page by page.
+/// List a consumer group's retries, and events waiting behind them
 #[utoipa::path(
     get,
     path = "/groups/{group}/retries",
@@ -211,15 +205,13 @@ pub(super) async fn retries(
     Ok(Json(GroupRetries { retries: all }))
 }
 
-/// Make all that a group tries again due now
-///
-/// Makes all that a group tries again due at once.
+/// Retry all events of a consumer group now
 #[utoipa::path(
     post,
     path = "/groups/{group}/retries/now",
     operation_id = "retryGroupNow",
     params(GroupParam),
-    responses((status = 200, description = "How many", body = GroupDue)),
+    responses((status = 200, description = "The count", body = GroupDue)),
 )]
 pub(super) async fn retry_now(
     events: Events,
@@ -230,21 +222,19 @@ pub(super) async fn retry_now(
     Ok(Json(GroupDue { group: name, due }))
 }
 
-/// Which page of customers and visitors.
+/// Selects a page of customers and visitors.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct UnitPage {
     /// A unit.
     after: Option<String>,
-    /// How many at most.
+    /// Maximum number of entries.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
 }
 
-/// Who is to be computed anew in a group
-///
-/// The customers whose data a group computes anew, page by page.
+/// List customers whose data a consumer group recomputes
 #[utoipa::path(
     get,
     path = "/groups/{group}/compensations",
@@ -274,7 +264,7 @@ fn find<'a>(events: &'a Events, name: &str) -> Result<&'a GroupHandle, Problem> 
 }
 
 async fn shown(events: &Events, group: &GroupHandle) -> Result<GroupView, Problem> {
-    let standing = standing(events, group).await?;
+    let standing = group_status(events, group).await?;
     let (store, now_ms) = (events.store(), events.now_ms());
     let oldest_ms = standing.lag.oldest_ms.into_iter();
     let oldest_ms = oldest_ms.chain(standing.retries.oldest_ms).min();
@@ -297,46 +287,46 @@ async fn shown(events: &Events, group: &GroupHandle) -> Result<GroupView, Proble
     })
 }
 
-/// How a group stands.
+/// A consumer group.
 #[derive(Serialize, ToSchema)]
 #[schema(as = EventGroup)]
 pub(super) struct GroupView {
     /// Its name.
     name: String,
-    /// What it does.
+    /// Its state.
     state: GroupState,
-    /// What went wrong last; null: nothing.
+    /// The last error; null: none.
     #[schema(required)]
     error: Option<String>,
-    /// The topics that it handles; null: all.
+    /// Its topics; null: all.
     #[schema(required)]
     topics: Option<std::collections::BTreeSet<String>>,
-    /// How far it is in each origin's log.
+    /// Its position in each origin's log.
     positions: Vec<PositionView>,
-    /// How much of the log is before it, in bytes; null: not known.
+    /// Lag in bytes; null: unknown.
     #[schema(required)]
     lag_bytes: Option<u64>,
-    /// How many records are before it; null: not known.
+    /// Lag in records; null: unknown.
     #[schema(required)]
     lag_records: Option<u64>,
-    /// How old the first event is that it has not handled, in milliseconds; null: there is none.
+    /// Age of the oldest unprocessed event, in milliseconds; null: none.
     #[schema(required)]
     oldest_age_ms: Option<u64>,
-    /// How many events it tries again.
+    /// Number of events in retry.
     retries: u64,
-    /// How many dead letters it has.
+    /// Number of dead letters.
     dead_letters: u64,
-    /// How many customers and visitors it computes again.
+    /// Number of customers and visitors to recompute.
     compensations: u64,
 }
 
-/// How far a group is in a log.
+/// Position of a consumer group in a log.
 #[derive(Serialize, ToSchema)]
 #[schema(as = EventGroupPosition)]
 struct PositionView {
-    /// Which log.
+    /// The log.
     source: String,
-    /// Where in the log; null: it has not begun.
+    /// Position; null: not started.
     #[schema(required)]
     position: Option<u64>,
 }
@@ -348,62 +338,62 @@ pub(super) struct EventGroups {
     groups: Vec<GroupView>,
 }
 
-/// Where a group went, or would go.
+/// Result of a seek.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Sought)]
 pub(super) struct SeekAnswer {
-    /// The group's name.
+    /// The consumer group's name.
     group: String,
-    /// Whether nothing was moved.
+    /// Whether this was a dry run.
     dry_run: bool,
-    /// One for each log.
-    sources: Vec<Sought>,
+    /// One entry per log.
+    sources: Vec<SeekResult>,
 }
 
 /// Whether a group is paused.
 #[derive(Serialize, ToSchema)]
 pub(super) struct GroupPaused {
-    /// The group's name.
+    /// The consumer group's name.
     group: String,
     /// Whether it is paused.
     paused: bool,
 }
 
-/// A page of events that are tried again.
+/// A page of events in retry.
 #[derive(Serialize, ToSchema)]
 pub(super) struct GroupRetries {
-    /// What is tried again, and what waits behind it.
+    /// Events in retry, and events waiting behind them.
     retries: Vec<RetryView>,
 }
 
-/// An event that is tried again.
+/// An event in retry.
 #[derive(Serialize, ToSchema)]
 #[schema(as = GroupRetriesRetry)]
 struct RetryView {
-    /// Where in the log.
+    /// Position in the log.
     position: u64,
-    /// How often it was tried.
+    /// Number of attempts.
     tries: u32,
-    /// When it is tried next, in milliseconds since the Unix epoch; null: it waits behind an earlier one.
+    /// Time of the next attempt, in milliseconds since the Unix epoch; null: waits behind an earlier event.
     #[schema(required)]
     due_ms: Option<u64>,
-    /// What went wrong last; empty: nothing.
+    /// The last error; empty: none.
     error: String,
-    /// The event; null: it is of another version.
+    /// The event; null: unsupported version.
     #[schema(required)]
     event: Option<Envelope>,
 }
 
-/// How much is due.
+/// Number of due retries.
 #[derive(Serialize, ToSchema)]
 pub(super) struct GroupDue {
-    /// The group's name.
+    /// The consumer group's name.
     group: String,
-    /// How many are due now.
+    /// Number of events due now.
     due: u64,
 }
 
-/// A page of customers and visitors that are computed again.
+/// A page of customers and visitors to recompute.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Compensations {
     /// The customers and visitors of this page.

@@ -29,7 +29,7 @@ use refusals::{
     UNKNOWN_GROUP, UNKNOWN_TYPE, UNKNOWN_WINDOW, VERSION_CONFLICT,
 };
 use weir_origin_core::access::scope::Area;
-use weir_origin_core::api::{Api, Document, Noting, RouteRules};
+use weir_origin_core::api::{Api, AuditTiming, Document, RouteRules};
 use weir_origin_core::http::Problem;
 use weir_origin_core::http::refusal::BODY_TOO_LARGE;
 
@@ -83,7 +83,7 @@ pub fn admin() -> Api<Enabled> {
         .route(
             routes!(collect::push).layer(DefaultBodyLimit::max(BODY_LEN_MAX)),
             rules
-                .noted(Noting::Never)
+                .audited_at(AuditTiming::Never)
                 .refuses(sent)
                 .refuses(&[BODY_TOO_LARGE, CONTENT_TYPE]),
         )
@@ -101,7 +101,7 @@ pub fn admin() -> Api<Enabled> {
         )
         .route(routes!(dead::get), letter)
         .route(
-            routes!(dead::mend).layer(DefaultBodyLimit::max(dead::BODY_LEN_MAX)),
+            routes!(dead::replace_event).layer(DefaultBodyLimit::max(dead::BODY_LEN_MAX)),
             letter.refuses(&[NOT_RESENDABLE, BODY_TOO_LARGE]),
         )
         .route(routes!(dead::delete), letter)
@@ -152,8 +152,7 @@ impl From<CollectError> for Problem {
                 EVENTS_FULL.because(detail).retry_after(FULL_RETRY_S)
             }
             CollectError::Append(AppendError::Unknown) => {
-                let detail =
-                    "it is not known whether the events are kept; please send the same again";
+                let detail = "outcome unknown: please send the same events again";
                 EVENTS_UNKNOWN.because(detail)
             }
             CollectError::Append(AppendError::Refused) => EVENTS_REFUSED.because(detail),
@@ -168,8 +167,8 @@ impl From<AdminError> for Problem {
             AdminError::Store(error) => error.into(),
             AdminError::Collect(error) => error.into(),
             AdminError::Log(_) => {
-                tracing::error!(error = detail, "the log of events cannot be read");
-                EVENTS_LOG.because("the log of events cannot be read")
+                tracing::error!(error = detail, "cannot read the event log");
+                EVENTS_LOG.because("cannot read the event log")
             }
             AdminError::Unknown => UNKNOWN_DEAD_LETTER.because(detail),
             AdminError::Kind(detail) => NOT_RESENDABLE.because(detail),

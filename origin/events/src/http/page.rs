@@ -7,7 +7,7 @@ use weir_origin_core::http::files::{CSS, HTML, JS, Page, SVG, files, policy};
 static PAGE: Page = Page {
     path: "/events/page",
     id: "EventsPage",
-    title: "The page of event groups, collectors and dead letters, for people",
+    title: "Page for consumer groups, collectors and dead letters",
     policy: policy!("'self'"),
     index: &files! {
         "index.html": HTML,

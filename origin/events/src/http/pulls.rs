@@ -20,20 +20,20 @@ pub(super) struct EventPulls {
 struct PullView {
     /// Its name.
     name: String,
-    /// How far it is, in the source's own words.
+    /// Its cursor, in the source's format.
     cursor: String,
-    /// How often it has failed since it last worked.
+    /// Consecutive failures.
     failures: u64,
-    /// What went wrong last; empty: nothing.
+    /// The last error; empty: none.
     error: String,
-    /// When it fetched last, in milliseconds since the Unix epoch; null: never.
+    /// Time of the last fetch, in milliseconds since the Unix epoch; null: never.
     #[schema(required)]
     fetched_at_ms: Option<u64>,
 }
 
-/// How far collectors are that fetch events
+/// List collectors that pull events, with their cursors
 ///
-/// How far each collector is that fetches events from services, tables or topics.
+/// Collectors pull events from services, tables or topics.
 #[utoipa::path(
     get,
     path = "/events/pulls",

@@ -12,14 +12,14 @@ use weir_event::window;
 use super::page_len;
 use super::refusals::{EVENT_UNREADABLE, UNKNOWN_WINDOW};
 use crate::Events;
-use crate::store::{Course, CourseFilter, Place};
+use crate::store::{CourseFilter, CourseOwner, EventCursor};
 use weir_origin_core::api::words;
 use weir_origin_core::http::{Problem, ReadQuery};
 
 /// The most events that one question looks at; with more the answer says that it is not complete.
 const WINDOW_EVENTS_MAX: u32 = 10_000;
 
-/// Which events.
+/// Selects events.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -27,22 +27,22 @@ pub(super) struct Page {
     /// Only events of this type.
     #[serde(rename = "type")]
     event_type: Option<String>,
-    /// From when, in milliseconds since the Unix epoch.
+    /// From this time, in milliseconds since the Unix epoch.
     from_ms: Option<u64>,
-    /// Before this instant.
+    /// Before this time.
     to_ms: Option<u64>,
-    /// How many at most.
+    /// Maximum number of entries.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// `next_page` of the answer before.
+    /// The `next_page` of the previous answer.
     page: Option<String>,
-    /// Which come first.
+    /// Sort order.
     #[serde(default)]
     #[param(required = false, inline)]
     order: Order,
 }
 
-/// Which events come first.
+/// Sort order of events.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[schema(as = EventOrder)]
 #[serde(rename_all = "snake_case")]
@@ -52,14 +52,12 @@ enum Order {
     Latest,
 }
 
-/// What a customer did
-///
-/// What a customer did, page by page.
+/// List a customer's events
 #[utoipa::path(
     get,
     path = "/customers/{id}/events",
     operation_id = "listCustomerEvents",
-    params(("id" = String, Path, description = "Its name.", max_length = 128), Page),
+    params(("id" = String, Path, description = "The customer's id.", max_length = 128), Page),
     responses((status = 200, description = "A page", body = CourseView)),
 )]
 pub(super) async fn customer(
@@ -67,17 +65,15 @@ pub(super) async fn customer(
     Path(id): Path<String>,
     ReadQuery(page): ReadQuery<Page>,
 ) -> Result<Json<CourseView>, Problem> {
-    course(&events, Course::Customer(&id), page).await
+    course(&events, CourseOwner::Customer(&id), page).await
 }
 
-/// Events of a visitor while no user was signed in
-///
-/// Pages of a visitor's events while no user was signed in.
+/// List a visitor's events from before sign-in
 #[utoipa::path(
     get,
     path = "/visitors/{id}/events",
     operation_id = "listVisitorEvents",
-    params(("id" = String, Path, description = "Its name.", max_length = 128), Page),
+    params(("id" = String, Path, description = "The visitor's id.", max_length = 128), Page),
     responses((status = 200, description = "A page", body = CourseView)),
 )]
 pub(super) async fn visitor(
@@ -85,12 +81,12 @@ pub(super) async fn visitor(
     Path(id): Path<String>,
     ReadQuery(page): ReadQuery<Page>,
 ) -> Result<Json<CourseView>, Problem> {
-    course(&events, Course::Visitor(&id), page).await
+    course(&events, CourseOwner::Visitor(&id), page).await
 }
 
 async fn course(
     events: &Events,
-    course: Course<'_>,
+    course: CourseOwner<'_>,
     page: Page,
 ) -> Result<Json<CourseView>, Problem> {
     let limit = page_len(page.limit)?;
@@ -99,7 +95,7 @@ async fn course(
         from_ms: page.from_ms.unwrap_or(0),
         to_ms: page.to_ms.unwrap_or(u64::MAX),
         latest_first: page.order == Order::Latest,
-        after: page.page.as_deref().map(place).transpose()?,
+        after: page.page.as_deref().map(parse_cursor).transpose()?,
         limit,
     };
     let found = events.store().course(course, filter).await?;
@@ -109,15 +105,15 @@ async fn course(
     Ok(Json(CourseView { events, next_page }))
 }
 
-/// Whose events, and which window of them.
+/// Selects a customer or visitor, and a window.
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Path)]
 #[expect(dead_code, reason = "describes parameters")]
 struct WindowPath {
-    /// Whose events.
+    /// The customer or visitor.
     #[param(max_length = 128)]
     id: String,
-    /// Which window.
+    /// The window: last, count or sequences.
     #[param(required, schema_with = windows)]
     window: String,
 }
@@ -132,7 +128,7 @@ fn windows() -> Object {
 pub(super) struct CourseView {
     /// The events, in their order.
     events: Vec<Envelope>,
-    /// `page` of the next page; null: this is the last one.
+    /// `page` of the next page; null: this is the last page.
     #[schema(required)]
     next_page: Option<String>,
 }
@@ -144,21 +140,21 @@ pub(super) struct WindowAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     events: Option<Vec<Envelope>>,
-    /// `count`: how many events.
+    /// `count`: number of events.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     count: Option<u64>,
-    /// `sequences`: which events followed which.
+    /// `sequences`: pairs of events in sequence.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     sequences: Option<Vec<Sequence>>,
-    /// false: only the latest 10,000 events were looked at.
+    /// false: only the latest 10,000 events were read.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     complete: Option<bool>,
 }
 
-/// An event, and one that followed it.
+/// An event and one that followed it.
 #[derive(Serialize, ToSchema)]
 #[schema(as = WindowAnswerSequence)]
 struct Sequence {
@@ -168,7 +164,7 @@ struct Sequence {
     then: Envelope,
 }
 
-/// Which events a window is about.
+/// Parameters of a window.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -177,20 +173,18 @@ pub(super) struct Window {
     #[serde(rename = "type")]
     #[param(required)]
     event_type: Option<String>,
-    /// For `sequences`: what comes after `type`.
+    /// For `sequences`: the type that follows `type`.
     then: Option<String>,
-    /// For `last`: how many.
+    /// For `last`: number of events.
     #[param(minimum = 1, maximum = 1000)]
     n: Option<usize>,
-    /// A duration; that of the type unless set.
+    /// A duration; default: the type's window.
     within: Option<String>,
-    /// Where the window ends: now unless set.
+    /// End of the window; default: now.
     end_ms: Option<u64>,
 }
 
-/// The last events of a customer, how many within a window, or which followed which
-///
-/// Of a customer's events: the last ones, how many within a time, or which followed which.
+/// Get a window of a customer's events: the last ones, a count, or sequences
 #[utoipa::path(
     get,
     path = "/customers/{id}/windows/{window}",
@@ -203,12 +197,10 @@ pub(super) async fn customer_window(
     Path((id, name)): Path<(String, String)>,
     ReadQuery(window): ReadQuery<Window>,
 ) -> Result<Json<WindowAnswer>, Problem> {
-    answer(&events, Course::Customer(&id), &name, window).await
+    answer(&events, CourseOwner::Customer(&id), &name, window).await
 }
 
-/// The last events of a visitor, as far as nobody was signed in, how many within a window, or which followed which
-///
-/// Of a visitor's events: the last ones, how many within a time, or which followed which.
+/// Get a window of a visitor's events from before sign-in: the last ones, a count, or sequences
 #[utoipa::path(
     get,
     path = "/visitors/{id}/windows/{window}",
@@ -221,16 +213,16 @@ pub(super) async fn visitor_window(
     Path((id, name)): Path<(String, String)>,
     ReadQuery(window): ReadQuery<Window>,
 ) -> Result<Json<WindowAnswer>, Problem> {
-    answer(&events, Course::Visitor(&id), &name, window).await
+    answer(&events, CourseOwner::Visitor(&id), &name, window).await
 }
 
 async fn answer(
     events: &Events,
-    course: Course<'_>,
+    course: CourseOwner<'_>,
     name: &str,
     window: Window,
 ) -> Result<Json<WindowAnswer>, Problem> {
-    let missing = |name: &str| Problem::invalid_query(format!("{name}: must be there"));
+    let missing = |name: &str| Problem::invalid_query(format!("{name}: is required"));
     let event_type = window
         .event_type
         .as_deref()
@@ -276,7 +268,7 @@ async fn answer(
             }))
         }
         _ => {
-            let detail = "windows are last, count and sequences";
+            let detail = "unknown window: use last, count or sequences";
             Err(UNKNOWN_WINDOW.because(detail))
         }
     }
@@ -291,20 +283,26 @@ fn within(events: &Events, window: &Window, event_type: &str) -> Result<u64, Pro
     }
     let types = events.registry().types();
     let window_ms = types.get(event_type).and_then(|known| known.window_ms);
-    window_ms
-        .ok_or_else(|| Problem::invalid_query("within: must be there, as the type has no window"))
+    window_ms.ok_or_else(|| {
+        Problem::invalid_query("within: is required, because the type has no window")
+    })
 }
 
 /// Events that a question is about.
 struct EventQuery<'a> {
-    course: Course<'a>,
+    course: CourseOwner<'a>,
     event_type: Option<&'a str>,
     from_ms: u64,
     end_ms: u64,
 }
 
 impl<'a> EventQuery<'a> {
-    fn new(course: Course<'a>, event_type: Option<&'a str>, from_ms: u64, end_ms: u64) -> Self {
+    fn new(
+        course: CourseOwner<'a>,
+        event_type: Option<&'a str>,
+        from_ms: u64,
+        end_ms: u64,
+    ) -> Self {
         Self {
             course,
             event_type,
@@ -330,21 +328,21 @@ impl<'a> EventQuery<'a> {
     }
 }
 
-fn decoded(found: Vec<(Place, Vec<u8>)>) -> Result<Vec<Envelope>, Problem> {
+fn decoded(found: Vec<(EventCursor, Vec<u8>)>) -> Result<Vec<Envelope>, Problem> {
     let events = found.iter().map(|(_, bytes)| Envelope::decode(bytes));
     events.collect::<Result<_, _>>().map_err(|error| {
-        tracing::error!(%error, "an event in SQL cannot be read");
-        EVENT_UNREADABLE.because("an event is of another version")
+        tracing::error!(%error, "cannot read an event in SQL");
+        EVENT_UNREADABLE.because("an event in SQL has an unsupported version")
     })
 }
 
 /// Where a page ends, as the one before told it.
-fn place(text: &str) -> Result<Place, Problem> {
+fn parse_cursor(text: &str) -> Result<EventCursor, Problem> {
     let place = text.split_once('-').and_then(|(at_ms, position)| {
-        Some(Place {
+        Some(EventCursor {
             at_ms: at_ms.parse().ok()?,
             position: position.parse().ok()?,
         })
     });
-    place.ok_or_else(|| Problem::invalid_query("page: is not one that was told"))
+    place.ok_or_else(|| Problem::invalid_query("page: must be the `next` of an earlier page"))
 }

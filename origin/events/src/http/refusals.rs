@@ -8,34 +8,32 @@ pub(super) const CONTENT_TYPE: Refusal = Refusal::new(
     StatusCode::UNSUPPORTED_MEDIA_TYPE,
     "content_type",
     "Unsupported media type",
-    "The body is of a type that this route does not take",
+    "The route does not accept this content type",
 );
 
 pub(super) const EVENTS_FULL: Refusal =
-    Refusal::unavailable("events_full", "The log of events is full");
+    Refusal::unavailable("events_full", "The event log is full");
 
-pub(super) const EVENTS_LOG: Refusal = Refusal::unavailable(
-    "events_log",
-    "The log of events cannot be read at the moment",
-);
+pub(super) const EVENTS_LOG: Refusal =
+    Refusal::unavailable("events_log", "The event log is temporarily not readable");
 
 pub(super) const EVENTS_OFF: Refusal =
-    Refusal::not_found("events_off", "No events", "This origin takes no events");
+    Refusal::not_found("events_off", "No events", "Events are not enabled");
 
 pub(super) const EVENTS_REFUSED: Refusal = Refusal::unavailable(
     "events_refused",
-    "The log refused the events; nothing was kept",
+    "The log refused the events; nothing was stored",
 );
 
 pub(super) const EVENTS_UNKNOWN: Refusal = Refusal::unavailable(
     "events_unknown",
-    "Whether the events are in the log is not known; send them again, they count once",
+    "The outcome is unknown; send the events again, they count once",
 );
 
 pub(super) const EVENT_REJECTED: Refusal = Refusal::invalid(
     "event_rejected",
     "Event rejected",
-    "The event is none of a registered type",
+    "The event's type is not registered",
 );
 
 pub(super) const EVENT_UNREADABLE: Refusal =
@@ -45,50 +43,47 @@ pub(super) const INVALID_IF_MATCH: Refusal = Refusal::new(
     StatusCode::BAD_REQUEST,
     "invalid_if_match",
     "Invalid If-Match",
-    "If-Match is no version in quotes",
+    "If-Match is not a version in quotes",
 );
 
 pub(super) const INVALID_SEEK: Refusal = Refusal::invalid(
     "invalid_seek",
     "Invalid seek",
-    "A group cannot be moved there",
+    "A consumer group cannot seek there",
 );
 
-pub(super) const INVALID_TYPE: Refusal = Refusal::invalid(
-    "invalid_type",
-    "Invalid type",
-    "A type of events may not be like that",
-);
+pub(super) const INVALID_TYPE: Refusal =
+    Refusal::invalid("invalid_type", "Invalid type", "The event type is invalid");
 
 pub(super) const INVALID_USER: Refusal = Refusal::new(
     StatusCode::BAD_REQUEST,
     "invalid_user",
     "Invalid user",
-    "This is no user's name",
+    "The user id is invalid",
 );
 
 pub(super) const NOT_BY_A_GATEWAY: Refusal = Refusal::new(
     StatusCode::FORBIDDEN,
     "not_by_a_gateway",
-    "Not by a gateway",
-    "The event does not come from one of this origin's gateways",
+    "Not from a gateway",
+    "The event does not come from a known gateway",
 );
 
 pub(super) const NOT_RESENDABLE: Refusal = Refusal::invalid(
     "not_resendable",
     "Cannot be sent again",
-    "The dead letter cannot be judged again as it is",
+    "The dead letter cannot be sent again unchanged",
 );
 
 pub(super) const TOO_MANY_TYPES: Refusal = Refusal::conflict(
     "too_many_types",
     "Too many types",
-    "There are as many types of events as there may be",
+    "The maximum number of event types is reached",
 );
 
 pub(super) const TYPES_BUSY: Refusal = Refusal::unavailable(
     "types_busy",
-    "The types are being changed by others; try again",
+    "The types are being changed concurrently; try again",
 );
 
 pub(super) const UNKNOWN_DEAD_LETTER: Refusal = Refusal::not_found(
@@ -103,7 +98,7 @@ pub(super) const UNKNOWN_GROUP: Refusal =
 pub(super) const UNKNOWN_TYPE: Refusal = Refusal::not_found(
     "unknown_type",
     "Unknown type",
-    "There is no such type of events",
+    "There is no such event type",
 );
 
 pub(super) const UNKNOWN_WINDOW: Refusal = Refusal::not_found(
@@ -115,6 +110,6 @@ pub(super) const UNKNOWN_WINDOW: Refusal = Refusal::not_found(
 pub(super) const VERSION_CONFLICT: Refusal = Refusal::new(
     StatusCode::PRECONDITION_FAILED,
     "version_conflict",
-    "Changed meanwhile",
-    "It was changed meanwhile: read it again",
+    "Version conflict",
+    "The object has changed: read it again",
 );

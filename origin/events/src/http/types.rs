@@ -16,9 +16,7 @@ use crate::model::types::{RegisteredType, TypeSpec};
 use crate::registry::ChangeError;
 use weir_origin_core::http::{Problem, TypedBody};
 
-/// All types of events
-///
-/// All types of events that are registered.
+/// List all registered event types
 #[utoipa::path(
     get,
     path = "/events/types",
@@ -31,16 +29,14 @@ pub(super) async fn list(events: Events) -> Json<EventTypes> {
     Json(EventTypes { types })
 }
 
-/// A type of events
-///
-/// A type of events, with its version as ETag.
+/// Get an event type, with its version as ETag
 #[utoipa::path(
     get,
     path = "/events/types/{name}",
     operation_id = "getEventType",
     params(("name" = String, Path, description = "The name of the type.", max_length = 64)),
     responses(
-        (status = 200, description = "As it is", body = TypeView, headers(("ETag" = String, description = "The version of the type"))),
+        (status = 200, description = "The current state", body = TypeView, headers(("ETag" = String, description = "The version of the type"))),
     ),
 )]
 pub(super) async fn get(events: Events, Path(name): Path<String>) -> Result<Response, Problem> {
@@ -51,21 +47,21 @@ pub(super) async fn get(events: Events, Path(name): Path<String>) -> Result<Resp
     Ok(with_etag(known))
 }
 
-/// Make or change a type of events
+/// Create or change an event type
 ///
-/// Makes or changes a type of events. What came before stays as it is.
+/// Events received before stay unchanged.
 #[utoipa::path(
     put,
     path = "/events/types/{name}",
     operation_id = "setEventType",
     params(
         ("name" = String, Path, description = "The name of the type.", max_length = 64),
-        ("If-Match" = Option<String>, Header, description = "Only if the type has this version."),
+        ("If-Match" = Option<String>, Header, description = "Version that the type must have."),
     ),
     request_body = TypeSpec,
     responses(
-        (status = 200, description = "As it is now", body = TypeView, headers(("ETag" = String, description = "The version of the type"))),
-        (status = 201, description = "It is new", body = TypeView, headers(("ETag" = String, description = "The version of the type"))),
+        (status = 200, description = "The new state", body = TypeView, headers(("ETag" = String, description = "The version of the type"))),
+        (status = 201, description = "Created", body = TypeView, headers(("ETag" = String, description = "The version of the type"))),
     ),
 )]
 pub(super) async fn put(
@@ -84,18 +80,16 @@ pub(super) async fn put(
     Ok((status, with_etag(&put)).into_response())
 }
 
-/// Remove a type of events: from now on they are refused; those that came stay
-///
-/// Removes a type of events: from now on they are refused.
+/// Delete an event type; its events are refused from now on, and stored ones stay
 #[utoipa::path(
     delete,
     path = "/events/types/{name}",
     operation_id = "deleteEventType",
     params(
         ("name" = String, Path, description = "The name of the type.", max_length = 64),
-        ("If-Match" = Option<String>, Header, description = "Only if the type has this version."),
+        ("If-Match" = Option<String>, Header, description = "Version that the type must have."),
     ),
-    responses((status = 204, description = "It is gone")),
+    responses((status = 204, description = "Deleted")),
 )]
 pub(super) async fn delete(
     events: Events,
@@ -108,22 +102,22 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// A type of events.
+/// An event type.
 #[derive(Serialize, ToSchema)]
 #[schema(as = EventType)]
 struct TypeView {
     /// Its name.
     name: String,
-    /// Grows with each change.
+    /// Increases with each change.
     #[schema(minimum = 1)]
     version: u64,
-    /// When it was changed, in milliseconds since the Unix epoch.
+    /// Time of the last change, in milliseconds since the Unix epoch.
     changed_at_ms: u64,
     #[serde(flatten)]
     spec: TypeSpec,
 }
 
-/// All types of events.
+/// All event types.
 #[derive(Serialize, ToSchema)]
 pub(super) struct EventTypes {
     /// All types.
@@ -160,7 +154,7 @@ fn if_match(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
         .and_then(|text| text.strip_suffix('"'));
     let version = number.and_then(|number| number.parse().ok());
     version.map(Some).ok_or_else(|| {
-        let detail = "If-Match: must be an ETag as GET gives it, such as \"3\"";
+        let detail = "If-Match: must be an ETag from GET, such as \"3\"";
         INVALID_IF_MATCH.because(detail)
     })
 }

@@ -9,8 +9,8 @@ use tokio::task::JoinHandle;
 use weir_log::{Limits, Log, Reader, Retention};
 
 use super::{
-    AppendError, Batch, EventLog, Fill, GroupReader, Lag, LogError, LogFuture, NewRecord, Next,
-    Position, Record, Source, Target,
+    AppendError, Batch, EventLog, Fill, GroupReader, Lag, LogError, LogFuture, NewRecord, Position,
+    ReadOutcome, Record, Source, Target,
 };
 
 /// The most records of a batch: what one transaction takes.
@@ -270,11 +270,11 @@ impl EmbeddedReader {
 }
 
 impl GroupReader for EmbeddedReader {
-    fn next(&mut self) -> LogFuture<'_, Result<Next, LogError>> {
+    fn next(&mut self) -> LogFuture<'_, Result<ReadOutcome, LogError>> {
         Box::pin(async move {
             if !self.is_assigned {
                 self.is_assigned = true;
-                return Ok(Next::Assigned(self.log.sources()));
+                return Ok(ReadOutcome::Assigned(self.log.sources()));
             }
             loop {
                 let batch = self.read().await?;
@@ -288,7 +288,7 @@ impl GroupReader for EmbeddedReader {
                     time_ms: record.time_ms,
                     payload: record.payload,
                 };
-                return Ok(Next::Batch(Batch {
+                return Ok(ReadOutcome::Batch(Batch {
                     source: self.log.0.source.clone(),
                     next: packed(batch.next),
                     records: batch.records.into_iter().map(record).collect(),

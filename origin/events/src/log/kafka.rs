@@ -7,8 +7,8 @@ use std::fmt;
 use weir_log::kafka::{KafkaLog, Reader, Settings};
 
 use super::{
-    AppendError, Batch, EventLog, Fill, GroupReader, Lag, LogError, LogFuture, NewRecord, Next,
-    Position, Record, Source, Target,
+    AppendError, Batch, EventLog, Fill, GroupReader, Lag, LogError, LogFuture, NewRecord, Position,
+    ReadOutcome, Record, Source, Target,
 };
 
 /// A log on Kafka. Its brokers need not be there.
@@ -170,15 +170,15 @@ struct KafkaReader {
 }
 
 impl GroupReader for KafkaReader {
-    fn next(&mut self) -> LogFuture<'_, Result<Next, LogError>> {
+    fn next(&mut self) -> LogFuture<'_, Result<ReadOutcome, LogError>> {
         Box::pin(async move {
             Ok(match self.reader.next().await? {
-                weir_log::kafka::Next::Assigned(partitions) => {
+                weir_log::kafka::ReadOutcome::Assigned(partitions) => {
                     let source = |partition| self.sources.source(partition);
                     let sources: Result<_, _> = partitions.into_iter().map(source).collect();
-                    Next::Assigned(sources?)
+                    ReadOutcome::Assigned(sources?)
                 }
-                weir_log::kafka::Next::Batch(batch) => Next::Batch(Batch {
+                weir_log::kafka::ReadOutcome::Batch(batch) => ReadOutcome::Batch(Batch {
                     source: self.sources.source(batch.partition)?,
                     records: batch.records.into_iter().map(record).collect(),
                     next: batch.next,

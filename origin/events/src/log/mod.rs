@@ -1,7 +1,7 @@
 //! The log of events, as those see it who append to it and who read it.
 //!
 //! [`EmbeddedLog`] keeps it in files of this machine, `KafkaHome` (feature `kafka`) on brokers: there an origin has some of
-//! a log's [sources](Source) today and others tomorrow, so a reader says which it was [assigned](Next::Assigned), and is
+//! a log's [sources](Source) today and others tomorrow, so a reader says which it was [assigned](ReadOutcome::Assigned), and is
 //! told for each where to begin.
 
 mod embedded;
@@ -59,7 +59,7 @@ pub struct Batch {
 
 /// What a reader has next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum ReadOutcome {
     /// From now on these sources are this reader's, and no other ones. Nothing of them comes before
     /// [`GroupReader::start_at`] was called for each.
     Assigned(Vec<Source>),
@@ -122,13 +122,13 @@ impl Fill {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
     /// Groups are too far behind. Nothing was appended.
-    #[error("the log of events is full: its groups are too far behind")]
+    #[error("event log full: a consumer group is too far behind")]
     Full,
     /// Nobody knows whether they were appended.
-    #[error("it is not known whether the log of events has it")]
+    #[error("outcome unknown: the event log did not confirm it")]
     Unknown,
     /// They are not fit for this log, and never will be. Nothing was appended.
-    #[error("the log of events does not take it")]
+    #[error("the event log refused it")]
     Refused,
 }
 
@@ -143,13 +143,13 @@ pub enum LogError {
     #[error(transparent)]
     Kafka(#[from] weir_log::kafka::LogError),
     /// A task that read it has ended early.
-    #[error("reading the log of events has ended early")]
+    #[error("reading the event log was interrupted")]
     Ended,
     /// The broker that has it says so.
     #[error("{0}")]
     Broker(String),
     /// There is no such source, or it is another origin's.
-    #[error("this origin does not have the source {0}")]
+    #[error("this origin has no source \"{0}\"")]
     Source(Source),
 }
 
@@ -198,7 +198,7 @@ pub trait EventLog: fmt::Debug + Send + Sync {
 /// Reads a log for one group.
 pub trait GroupReader: Send {
     /// What comes next, as soon as there is something. Whoever stops waiting loses nothing.
-    fn next(&mut self) -> LogFuture<'_, Result<Next, LogError>>;
+    fn next(&mut self) -> LogFuture<'_, Result<ReadOutcome, LogError>>;
 
     /// Goes on with `source` at `position`; at its start if the group has none yet.
     fn start_at(

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use weir_event::answer::Reason;
 use weir_event::envelope::Envelope;
 
-use super::record::{LogRecord, RecordError, Refused, SentEvent};
+use super::record::{LogRecord, RecordError, RefusedEvent, SentEvent};
 use crate::log::Record;
 use crate::store::{DeadLetter, NewEvent, Retry, STORE_GROUP};
 
@@ -23,7 +23,7 @@ pub const CROWDED: &str = "crowded";
 /// What a dead letter holds, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Letter {
+pub enum DeadLetterContent {
     /// It was refused when it came.
     Sent(SentEvent),
     /// A group has given it up.
@@ -44,7 +44,7 @@ pub enum Letter {
     },
 }
 
-impl Letter {
+impl DeadLetterContent {
     /// As SQL has it.
     pub fn to_json(&self) -> String {
         // Texts and numbers: there is nothing in it that JSON cannot say.
@@ -67,13 +67,13 @@ fn id(group: &str, source: &str, position: u64) -> String {
 }
 
 /// The dead letter of what was refused when it came.
-pub fn of_refused(source: &str, record: &Record, refused: Refused) -> DeadLetter {
+pub fn of_refused(source: &str, record: &Record, refused: RefusedEvent) -> DeadLetter {
     DeadLetter {
         id: id("", source, record.position),
         group: String::new(),
         reason: refused.reason,
         message: refused.message,
-        letter: Letter::Sent(refused.sent).to_json(),
+        letter: DeadLetterContent::Sent(refused.sent).to_json(),
         dead_at_ms: record.time_ms,
         edited_at_ms: None,
     }
@@ -81,7 +81,7 @@ pub fn of_refused(source: &str, record: &Record, refused: Refused) -> DeadLetter
 
 /// The dead letter of what is no record.
 pub fn of_unreadable(source: &str, record: &Record, error: &RecordError) -> DeadLetter {
-    let letter = Letter::Record {
+    let letter = DeadLetterContent::Record {
         payload: hex::encode(&record.payload),
     };
     DeadLetter {
@@ -97,7 +97,7 @@ pub fn of_unreadable(source: &str, record: &Record, error: &RecordError) -> Dead
 
 /// The dead letter of an event whose id is another's.
 pub fn of_reused(source: &str, event: &NewEvent, now_ms: u64) -> DeadLetter {
-    let letter = Letter::GivenUp {
+    let letter = DeadLetterContent::GivenUp {
         source: source.to_owned(),
         position: event.position,
         received_ms: event.received_ms,
@@ -106,8 +106,8 @@ pub fn of_reused(source: &str, event: &NewEvent, now_ms: u64) -> DeadLetter {
     DeadLetter {
         id: id(STORE_GROUP, source, event.position),
         group: STORE_GROUP.to_owned(),
-        reason: Reason::IdReused.word().to_owned(),
-        message: "another event has its id: the first one stays".to_owned(),
+        reason: Reason::IdReused.label().to_owned(),
+        message: "another event has its id: the first one is kept".to_owned(),
         letter: letter.to_json(),
         dead_at_ms: now_ms,
         edited_at_ms: None,
@@ -123,7 +123,7 @@ pub fn of_given_up(
     message: &str,
     now_ms: u64,
 ) -> DeadLetter {
-    let letter = Letter::GivenUp {
+    let letter = DeadLetterContent::GivenUp {
         source: source.to_owned(),
         position: retry.position,
         received_ms: retry.received_ms,
@@ -143,7 +143,7 @@ pub fn of_given_up(
 /// The events among records, with the place of each; what is none is told to `other`.
 pub fn events_of<'a>(
     records: &'a [Record],
-    mut other: impl FnMut(&'a Record, Result<Refused, RecordError>),
+    mut other: impl FnMut(&'a Record, Result<RefusedEvent, RecordError>),
 ) -> Vec<(&'a Record, Box<Envelope>)> {
     let mut events = Vec::with_capacity(records.len());
     for record in records {

@@ -31,34 +31,34 @@ pub enum LogRecord {
     /// An event.
     Event(Box<Envelope>),
     /// What was refused.
-    Refused(Box<Refused>),
+    Refused(Box<RefusedEvent>),
 }
 
 /// What was refused as an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refused {
+pub struct RefusedEvent {
     /// Why, in a word.
     pub reason: String,
-    /// Why, for people.
+    /// Reason, for people.
     pub message: String,
     /// What was sent.
     #[serde(flatten)]
     pub sent: SentEvent,
 }
 
-/// An event as it was sent, with what the gateway said of it: all that it takes to judge it again.
+/// An event as sent, with its gateway metadata: everything needed to validate it again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SentEvent {
-    /// The event's JSON, or what stood in its place.
+    /// The event's JSON, or the invalid text.
     pub event: String,
-    /// Whether that is only its beginning.
+    /// Whether it is truncated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut: bool,
-    /// When its body was sent, by the client's clock.
+    /// Send time by the client's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub sent_at_ms: Option<u64>,
-    /// Who was signed in.
+    /// The signed-in user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub user: Option<String>,
@@ -67,13 +67,13 @@ pub struct SentEvent {
     /// The kind of its key.
     #[schema(value_type = String)]
     pub kind: Kind,
-    /// When it came.
+    /// Receipt time.
     pub received_ms: u64,
-    /// Where from.
+    /// Client address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub address: Option<String>,
-    /// What the person has agreed to.
+    /// Consent of the person.
     #[schema(value_type = String)]
     pub consent: Consent,
 }
@@ -85,10 +85,10 @@ pub enum RecordError {
     #[error(transparent)]
     Envelope(#[from] EnvelopeError),
     /// What was refused cannot be read.
-    #[error("what was refused cannot be read: {0}")]
+    #[error("cannot read a refused event: {0}")]
     Refused(String),
     /// It begins with another byte.
-    #[error("the record is neither an event nor a refused one")]
+    #[error("the record is neither an event nor a refused event")]
     Kind,
 }
 
@@ -203,7 +203,7 @@ mod tests {
         let stamps = stamps(Consent::Full);
         let sent = SentEvent::new("{\"type\":7}", &stamps, Some("u1"), Some(5));
         assert_eq!(sent.stamps(), Some(stamps));
-        let record = LogRecord::Refused(Box::new(Refused {
+        let record = LogRecord::Refused(Box::new(RefusedEvent {
             reason: "invalid".into(),
             message: "type: is a number".into(),
             sent,

@@ -13,7 +13,7 @@ pub const REMEMBERED: usize = 100_000;
 
 /// What is known of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum IdStatus {
     /// Nothing.
     New,
     /// This very event came.
@@ -49,14 +49,14 @@ impl RecentEvents {
     }
 
     /// What is known of an event.
-    pub fn look(&self, id: &str, fingerprint: Fingerprint) -> Known {
+    pub fn look(&self, id: &str, fingerprint: Fingerprint) -> IdStatus {
         let hash = self.hash(id);
         let generations = self.generations();
         let known = generations.iter().find_map(|one| one.get(&hash).copied());
         match known {
-            None => Known::New,
-            Some(known) if known == fingerprint => Known::Same,
-            Some(_) => Known::Other,
+            None => IdStatus::New,
+            Some(known) if known == fingerprint => IdStatus::Same,
+            Some(_) => IdStatus::Other,
         }
     }
 
@@ -98,13 +98,13 @@ mod tests {
     #[test]
     fn an_event_is_known_and_another_of_its_id_is_told() {
         let seen = RecentEvents::new(10);
-        assert_eq!(seen.look("a", print(1)), Known::New);
+        assert_eq!(seen.look("a", print(1)), IdStatus::New);
         seen.note("a", print(1));
-        assert_eq!(seen.look("a", print(1)), Known::Same);
-        assert_eq!(seen.look("a", print(2)), Known::Other);
+        assert_eq!(seen.look("a", print(1)), IdStatus::Same);
+        assert_eq!(seen.look("a", print(2)), IdStatus::Other);
         seen.note("a", print(2));
-        assert_eq!(seen.look("a", print(1)), Known::Same, "the first stays");
-        assert_eq!(seen.look("b", print(1)), Known::New);
+        assert_eq!(seen.look("a", print(1)), IdStatus::Same, "the first stays");
+        assert_eq!(seen.look("b", print(1)), IdStatus::New);
     }
 
     #[test]
@@ -113,10 +113,10 @@ mod tests {
         for n in 0..1_000 {
             seen.note(&format!("e{n}"), print(0));
             for latest in n.max(9) - 9..=n {
-                assert_eq!(seen.look(&format!("e{latest}"), print(0)), Known::Same);
+                assert_eq!(seen.look(&format!("e{latest}"), print(0)), IdStatus::Same);
             }
         }
         assert!(seen.generations().iter().map(HashMap::len).sum::<usize>() <= 20);
-        assert_eq!(seen.look("e0", print(0)), Known::New);
+        assert_eq!(seen.look("e0", print(0)), IdStatus::New);
     }
 }

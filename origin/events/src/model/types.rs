@@ -36,28 +36,28 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 /// The longest that events may be kept, in milliseconds: ten years.
 const RETENTION_MS_MAX: u64 = 3_653 * DAY_MS;
 
-/// The definition of a type, as the API takes and shows it.
+/// Definition of an event type.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewEventType)]
 pub struct TypeSpec {
-    /// What the attributes must look like, in JSON Schema; none: anything.
+    /// JSON Schema of the attributes; none: anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub schema: Option<Value>,
-    /// Where a server's events name their customer, beside `customer`.
+    /// JSON pointers to further customer ids in events of servers, besides `customer`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, value_type = Option<String>, pattern = "^/attributes/", max_length = 256)]
     pub customer: Option<Pointer>,
-    /// The window that questions are about, unless they name one.
+    /// Default window for queries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub window: Option<String>,
-    /// How long its events are kept: 62 days unless set.
+    /// Retention of its events. Default: 62 days.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub retention: Option<String>,
-    /// Where they go.
+    /// Target URL.
     #[serde(default, skip_serializing_if = "has_no_rules")]
     #[schema(value_type = Vec<weir_event::routes::Route>, max_items = 32)]
     pub routes: Routes,
@@ -74,7 +74,7 @@ pub struct RegisteredType {
     pub name: EventType,
     /// 1, and one more with every change.
     pub version: u64,
-    /// When it was changed, in milliseconds since the Unix epoch.
+    /// Time of the last change, in milliseconds since the Unix epoch.
     pub changed_at_ms: u64,
     /// Its definition.
     pub spec: TypeSpec,
@@ -171,7 +171,7 @@ impl Types {
         self.by_name.values()
     }
 
-    /// How many there are.
+    /// The number.
     pub fn len(&self) -> usize {
         self.by_name.len()
     }

@@ -79,9 +79,9 @@ fn five_minutes() -> weir_base::duration::Duration {
 }
 
 /// A field that will not do, and why.
-type Wrong = (&'static str, String);
+type FieldProblem = (&'static str, String);
 
-fn wrong(field: &'static str, problem: impl fmt::Display) -> Wrong {
+fn wrong(field: &'static str, problem: impl fmt::Display) -> FieldProblem {
     (field, problem.to_string())
 }
 
@@ -92,14 +92,17 @@ impl PullsConfig {
     /// With the path of the field that will not do.
     pub fn pulls(self) -> Result<Vec<Pull>, FieldError> {
         if self.pulls.len() > PULLS_MAX {
-            let problem = format!("has {}, may have {PULLS_MAX}", self.pulls.len());
+            let problem = format!(
+                "has {} entries, the maximum is {PULLS_MAX}",
+                self.pulls.len()
+            );
             return Err(FieldError::new("pulls", problem));
         }
         let mut pulls: Vec<Pull> = Vec::with_capacity(self.pulls.len());
         for (n, config) in self.pulls.into_iter().enumerate() {
             let is_known = pulls.iter().any(|pull| pull.name == config.name);
             let pull = match is_known {
-                true => Err(wrong("name", "is another collector's")),
+                true => Err(wrong("name", "is used by another collector")),
                 false => config.pull(),
             };
             pulls.push(pull.map_err(|(field, problem)| {
@@ -111,19 +114,19 @@ impl PullsConfig {
 }
 
 impl PullConfig {
-    fn pull(self) -> Result<Pull, Wrong> {
+    fn pull(self) -> Result<Pull, FieldProblem> {
         if self.every.ms == 0 {
-            return Err(wrong("every", "must be longer than nothing"));
+            return Err(wrong("every", "must be longer than 0"));
         }
         let is_http = self.url.is_some();
         if !is_http && (self.ca.is_some() || self.token_file.is_some()) {
-            return Err(wrong("url", "must be there for ca and token_file"));
+            return Err(wrong("url", "is required for ca and token_file"));
         }
         let source: Arc<dyn Source> = match (&self.url, &self.sql, &self.kafka) {
             (Some(url), None, None) => Arc::new(self.service(url)?),
             (None, Some(table), None) => Arc::new(table.source()?),
             (None, None, Some(topic)) => topic.source()?,
-            _ => return Err(wrong("url", "there must be one of url, sql and kafka")),
+            _ => return Err(wrong("url", "needs exactly one of url, sql and kafka")),
         };
         Ok(Pull {
             name: self.name,
@@ -134,7 +137,7 @@ impl PullConfig {
         })
     }
 
-    fn service(&self, url: &str) -> Result<HttpSource, Wrong> {
+    fn service(&self, url: &str) -> Result<HttpSource, FieldProblem> {
         let token = self.token_file.as_deref();
         let token = token.map(|path| read("token_file", path)).transpose()?;
         HttpSource::new(url, self.ca.as_deref(), token.as_deref())
@@ -143,12 +146,12 @@ impl PullConfig {
 }
 
 impl TableConfig {
-    fn source(&self) -> Result<TableSource, Wrong> {
+    fn source(&self) -> Result<TableSource, FieldProblem> {
         let url = match (&self.database, &self.database_file) {
             (Some(url), None) => url.clone(),
             (None, Some(path)) => read("sql.database_file", path)?,
             _ => {
-                let problem = "there must be one of database and database_file";
+                let problem = "needs exactly one of database and database_file";
                 return Err(wrong("sql", problem));
             }
         };
@@ -159,7 +162,7 @@ impl TableConfig {
 
 #[cfg(feature = "kafka")]
 impl TopicConfig {
-    fn source(&self) -> Result<Arc<dyn Source>, Wrong> {
+    fn source(&self) -> Result<Arc<dyn Source>, FieldProblem> {
         let settings = weir_log::kafka::Settings::from_url(&self.url);
         let mut settings = settings.map_err(|error| wrong("kafka.url", error))?;
         if let Some(path) = &self.properties_file {
@@ -174,17 +177,17 @@ impl TopicConfig {
 
 #[cfg(not(feature = "kafka"))]
 impl TopicConfig {
-    fn source(&self) -> Result<Arc<dyn Source>, Wrong> {
+    fn source(&self) -> Result<Arc<dyn Source>, FieldProblem> {
         let (url, file) = (&self.url, &self.properties_file);
         let problem = format!(
-            "{url}{}: this weir-origin was built without Kafka; cargo build --features kafka has it",
+            "{url}{}: this weir-origin was built without Kafka; build it with cargo build --features kafka",
             file.as_ref().map_or("", |_| " with properties")
         );
         Err(wrong("kafka", problem))
     }
 }
 
-fn read(field: &'static str, path: &Path) -> Result<String, Wrong> {
+fn read(field: &'static str, path: &Path) -> Result<String, FieldProblem> {
     let text = std::fs::read_to_string(path);
     let text = text.map_err(|error| wrong(field, format!("{}: {error}", path.display())))?;
     Ok(text.trim().to_owned())

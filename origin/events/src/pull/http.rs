@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use weir_event::limits::BODY_LEN_MAX;
 
-use super::{CURSOR_LEN_MAX, Fetched, Fetching, Source};
+use super::{CURSOR_LEN_MAX, FetchedPage, Fetching, Source};
 use weir_origin_core::http::client::{ClientError, HttpClient};
 
 /// Where the cursor goes.
@@ -28,10 +28,10 @@ pub enum SourceError {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The cursor has no place.
-    #[error("must have {PLACE} in its path or its query")]
+    #[error("must contain {PLACE} in its path or query")]
     NoPlace,
     /// The token is no header.
-    #[error("the token is no header")]
+    #[error("the token is not a valid header value")]
     Token,
 }
 
@@ -102,17 +102,17 @@ impl Source for HttpSource {
     }
 }
 
-fn read(body: &[u8]) -> Result<Fetched, String> {
+fn read(body: &[u8]) -> Result<FetchedPage, String> {
     let answer: Answer<'_> = serde_json::from_slice(body)
-        .map_err(|error| format!("the answer is no JSON of events and a cursor: {error}"))?;
+        .map_err(|error| format!("the answer is not JSON with events and a cursor: {error}"))?;
     if answer.cursor.len() > CURSOR_LEN_MAX {
-        return Err(format!("the cursor may have {CURSOR_LEN_MAX} bytes"));
+        return Err(format!("the cursor is longer than {CURSOR_LEN_MAX} bytes"));
     }
     let list = || {
         let events: Vec<&str> = answer.events.iter().map(|event| event.get()).collect();
         Bytes::from(format!("[{}]", events.join(",")))
     };
-    Ok(Fetched {
+    Ok(FetchedPage {
         events: (!answer.events.is_empty()).then(list),
         cursor: answer.cursor,
     })

@@ -6,7 +6,7 @@ use weir_event::limits::{BODY_LEN_MAX, EVENTS_MAX};
 use weir_log::kafka::{Feed, FeedBounds, LogError, Places, Settings};
 
 use super::body::Body;
-use super::{Fetched, Fetching, Source};
+use super::{FetchedPage, Fetching, Source};
 
 /// Bytes of one reading. Escapes and commas make more of them.
 const LEN_MAX: usize = BODY_LEN_MAX / 4;
@@ -27,8 +27,8 @@ impl TopicSource {
         Ok(Self { feed })
     }
 
-    async fn fetch_from(&self, cursor: &str) -> Result<Fetched, String> {
-        let mut places = read(cursor).ok_or("its cursor is of another kind of collector")?;
+    async fn fetch_from(&self, cursor: &str) -> Result<FetchedPage, String> {
+        let mut places = read(cursor).ok_or("its cursor belongs to another kind of collector")?;
         let bounds = FeedBounds {
             records_max: EVENTS_MAX,
             len_max: LEN_MAX,
@@ -44,7 +44,7 @@ impl TopicSource {
             }
             places.insert(record.partition, record.position.saturating_add(1));
         }
-        Ok(Fetched {
+        Ok(FetchedPage {
             events: body.finish(),
             cursor: text(&places),
         })

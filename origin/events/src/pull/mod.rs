@@ -38,7 +38,7 @@ use weir_event::stamps::{Kind, Stamps};
 use super::Events;
 use super::collect::{CollectError, Sender};
 use super::store::Step;
-use weir_origin_core::background::{Backoff, Rounds};
+use weir_origin_core::background::{Backoff, Interval};
 use weir_origin_core::sql::SqlError;
 
 pub use config::PullsConfig;
@@ -58,7 +58,7 @@ const BACKOFF: Backoff = Backoff {
 
 /// What was fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fetched {
+pub struct FetchedPage {
     /// A JSON list of events; none if there is nothing new.
     pub events: Option<Bytes>,
     /// Where the next ones begin.
@@ -66,7 +66,7 @@ pub struct Fetched {
 }
 
 /// What is being fetched, or why it could not be.
-pub type Fetching<'a> = Pin<Box<dyn Future<Output = Result<Fetched, String>> + Send + 'a>>;
+pub type Fetching<'a> = Pin<Box<dyn Future<Output = Result<FetchedPage, String>> + Send + 'a>>;
 
 /// Where events are fetched from.
 pub trait Source: fmt::Debug + Send + Sync {
@@ -119,7 +119,7 @@ pub struct Pull {
 enum PullError {
     #[error("{0}")]
     Fetch(String),
-    #[error("not taken: {0}")]
+    #[error("not accepted: {0}")]
     Sink(String),
     #[error(transparent)]
     Collect(#[from] CollectError),
@@ -129,9 +129,9 @@ enum PullError {
 
 /// Fetches events until `stop`.
 pub(super) async fn run(events: Events, pull: Pull, stop: CancellationToken) {
-    let rounds = Rounds::every(pull.every, "fetching events", stop);
-    let mut rounds = rounds.backing_off(pull.backoff);
-    while rounds.next().await {
+    let interval = Interval::every(pull.every, "fetching events", stop);
+    let mut interval = interval.backing_off(pull.backoff);
+    while interval.next().await {
         let fetched = fetch(&events, &pull).await;
         if let Err(error) = &fetched {
             let store = events.store();
@@ -140,12 +140,12 @@ pub(super) async fn run(events: Events, pull: Pull, stop: CancellationToken) {
                 .fail_pull(pull.name.as_str(), &error.to_string())
                 .await
             {
-                tracing::warn!(error = %unnoted, name = %pull.name, "a failure is not noted");
+                tracing::warn!(error = %unnoted, name = %pull.name, "cannot record a failure");
             }
         }
-        rounds.ended(&fetched);
+        interval.ended(&fetched);
         if matches!(fetched, Ok(true)) {
-            rounds.next_at_once();
+            interval.next_at_once();
         }
     }
 }

@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use super::body::Body;
 use super::window::Window;
-use super::{Fetched, Fetching, Source};
+use super::{FetchedPage, Fetching, Source};
 use crate::Clock;
 use weir_origin_core::sql::OpenError;
-use weir_origin_core::sql::foreign::{Foreign, PlacedRow};
+use weir_origin_core::sql::foreign::{ForeignDatabase, PlacedRow};
 
 /// Where the number goes behind which rows are asked for.
 const CURSOR: &str = "{cursor}";
@@ -41,20 +41,20 @@ pub enum TableError {
     Database(#[from] OpenError),
     /// The query lacks a place.
     #[error(
-        "query: must have {CURSOR} and {LIMIT}, such as … WHERE id > {CURSOR} ORDER BY id LIMIT {LIMIT}"
+        "query: must contain {CURSOR} and {LIMIT}, such as … WHERE id > {CURSOR} ORDER BY id LIMIT {LIMIT}"
     )]
     NoPlace,
     /// There would be no time for late rows.
-    #[error("look_back: must be longer than nothing")]
+    #[error("look_back: must be longer than 0")]
     LookBack,
 }
 
 /// A table that has events.
 pub struct TableSource {
-    database: Foreign,
+    database: ForeignDatabase,
     /// With `?` for each of its places.
     query: String,
-    places: Vec<Place>,
+    places: Vec<QueryParameter>,
     look_back_ms: u64,
     clock: Clock,
     /// When late rows were looked for.
@@ -62,7 +62,7 @@ pub struct TableSource {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum QueryParameter {
     Cursor,
     Limit,
 }
@@ -86,14 +86,14 @@ impl TableSource {
         clock: Clock,
     ) -> Result<Self, TableError> {
         let (query, places) = bound(query);
-        if !places.contains(&Place::Cursor) || !places.contains(&Place::Limit) {
+        if !places.contains(&QueryParameter::Cursor) || !places.contains(&QueryParameter::Limit) {
             return Err(TableError::NoPlace);
         }
         if look_back_ms == 0 {
             return Err(TableError::LookBack);
         }
         Ok(Self {
-            database: Foreign::new(url)?,
+            database: ForeignDatabase::new(url)?,
             query,
             places,
             look_back_ms,
@@ -116,9 +116,9 @@ impl TableSource {
     }
 
     async fn page(&self, behind: i64) -> Result<Vec<PlacedRow>, String> {
-        let number = |place: &Place| match place {
-            Place::Cursor => behind,
-            Place::Limit => PAGE as i64,
+        let number = |place: &QueryParameter| match place {
+            QueryParameter::Cursor => behind,
+            QueryParameter::Limit => PAGE as i64,
         };
         let numbers: Vec<i64> = self.places.iter().map(number).collect();
         let asked = self.database.rows(&self.query, &numbers);
@@ -128,9 +128,9 @@ impl TableSource {
     }
 
     /// First what is new. If that is nothing, what is late.
-    async fn fetch_behind(&self, cursor: &str) -> Result<Fetched, String> {
+    async fn fetch_behind(&self, cursor: &str) -> Result<FetchedPage, String> {
         let window = Window::read(cursor);
-        let mut window = window.ok_or("its cursor is of another kind of collector")?;
+        let mut window = window.ok_or("its cursor belongs to another kind of collector")?;
         let now_ms = (self.clock)();
         let mut body = Body::default();
         if let Some(greatest) = window.greatest()
@@ -147,7 +147,7 @@ impl TableSource {
             *self.looked.lock().unwrap_or_else(PoisonError::into_inner) = Some(began);
         }
         window.pass(now_ms, self.wait_ms());
-        Ok(Fetched {
+        Ok(FetchedPage {
             events: body.finish(),
             cursor: window.to_text(),
         })
@@ -166,7 +166,7 @@ impl TableSource {
                 let position = signed(row.position)?;
                 if position <= behind {
                     return Err(format!(
-                        "the query gives {position} behind {behind}: it must be ordered by position, and each may be there once"
+                        "the query returns {position} after {behind}: it must be ordered by position, without duplicates"
                     ));
                 }
                 if !take(window, body, row)? {
@@ -188,7 +188,7 @@ fn take(window: &mut Window, body: &mut Body, row: &PlacedRow) -> Result<bool, S
         return Ok(true);
     }
     if window.is_full() {
-        return Err("too many numbers are missing among the latest: it goes on when look_back has passed; a shorter one helps".into());
+        return Err("too many recent positions are missing: reading continues after look_back; a shorter look_back helps".into());
     }
     let is_taken = body.push(row.event.as_deref().unwrap_or(b"null"));
     if is_taken {
@@ -198,16 +198,20 @@ fn take(window: &mut Window, body: &mut Body, row: &PlacedRow) -> Result<bool, S
 }
 
 fn signed(number: u64) -> Result<i64, String> {
-    i64::try_from(number).map_err(|_| "its cursor is beyond SQL's numbers".to_owned())
+    i64::try_from(number).map_err(|_| "its cursor is too large for SQL".to_owned())
 }
 
 /// The query as SQL takes it, and what its `?` are, in their order.
-fn bound(query: &str) -> (String, Vec<Place>) {
+fn bound(query: &str) -> (String, Vec<QueryParameter>) {
     let (mut out, mut places) = (String::new(), Vec::new());
     let mut rest = query;
     loop {
-        let cursor = rest.find(CURSOR).map(|at| (at, Place::Cursor, CURSOR));
-        let limit = rest.find(LIMIT).map(|at| (at, Place::Limit, LIMIT));
+        let cursor = rest
+            .find(CURSOR)
+            .map(|at| (at, QueryParameter::Cursor, CURSOR));
+        let limit = rest
+            .find(LIMIT)
+            .map(|at| (at, QueryParameter::Limit, LIMIT));
         let next = cursor.into_iter().chain(limit).min_by_key(|next| next.0);
         let Some((at, place, word)) = next else {
             out.push_str(rest);
@@ -241,7 +245,14 @@ mod tests {
     fn places_become_values_in_their_order() {
         let (query, places) = bound("SELECT {limit}, {cursor} FROM t WHERE a > {cursor}");
         assert_eq!(query, "SELECT ?, ? FROM t WHERE a > ?");
-        assert_eq!(places, [Place::Limit, Place::Cursor, Place::Cursor]);
+        assert_eq!(
+            places,
+            [
+                QueryParameter::Limit,
+                QueryParameter::Cursor,
+                QueryParameter::Cursor
+            ]
+        );
     }
 
     #[tokio::test]

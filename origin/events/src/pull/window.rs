@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_waited_for_as_long_as_the_look_back_and_no_longer() {
+    fn missing_number_is_awaited_exactly_for_the_look_back() {
         let mut window = window([1, 2, 4]);
         window.pass(10_000, LOOK_BACK_MS);
         assert_eq!(window.begin(10_000, LOOK_BACK_MS), None);

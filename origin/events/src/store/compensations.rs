@@ -31,18 +31,18 @@ const DELETE: &str =
 
 const COUNT: &str = "SELECT COUNT(*) AS count FROM event_compensations WHERE group_name = ?";
 
-/// A unit that is to be computed anew.
+/// A customer or visitor to recompute.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = CompensationsCompensation)]
 pub struct Compensation {
     /// `c:` and a customer, or `v:` and a visitor.
     pub unit: String,
-    /// How often it was tried.
+    /// Number of attempts.
     pub tries: u32,
-    /// When it is tried next, in milliseconds since the Unix epoch; null: it was tried too often.
+    /// Time of the next attempt, in milliseconds since the Unix epoch; null: too many attempts.
     #[schema(required)]
     pub due_ms: Option<u64>,
-    /// What went wrong last; empty: nothing.
+    /// The last error; empty: none.
     pub error: String,
 }
 
@@ -75,7 +75,7 @@ impl CompensationStore<'_> {
         Ok(rows.iter().map(compensation).collect::<Result<_, _>>()?)
     }
 
-    /// How many there are.
+    /// The number.
     pub async fn compensation_count(self, group: &str) -> Result<u64, SqlError> {
         let row = self.0.db.one(sql(COUNT).text(group)).await?;
         Ok(row.map_or(Ok(0), |row| row.number("count"))?)

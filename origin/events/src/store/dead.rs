@@ -38,7 +38,7 @@ pub struct DeadLetter {
     pub reason: String,
     /// Why, for people.
     pub message: String,
-    /// What it was: `Letter` as JSON.
+    /// What it was: `DeadLetterContent` as JSON.
     pub letter: String,
     /// Since when.
     pub dead_at_ms: u64,

@@ -96,7 +96,7 @@ pub struct StoreBatch {
 
 /// The outcome of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoreCounts {
     /// Events that were not there.
     pub new: u64,
     /// Events that were there already.
@@ -107,7 +107,7 @@ pub struct Stored {
 
 /// Where a page ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct EventCursor {
     /// When the page's last event was.
     pub at_ms: u64,
     /// Where it is in its log.
@@ -116,7 +116,7 @@ pub struct Place {
 
 /// Whose course.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Course<'a> {
+pub enum CourseOwner<'a> {
     /// A customer's.
     Customer(&'a str),
     /// A visitor's, as far as nobody was signed in.
@@ -135,7 +135,7 @@ pub struct CourseFilter<'a> {
     /// The latest first.
     pub latest_first: bool,
     /// Those that come after this one.
-    pub after: Option<Place>,
+    pub after: Option<EventCursor>,
     /// At most so many.
     pub limit: u32,
 }
@@ -147,14 +147,14 @@ impl EventStore {
         &self,
         to: Move<'_>,
         batch: &StoreBatch,
-    ) -> Result<(Step, Stored), SqlError> {
+    ) -> Result<(Step, StoreCounts), SqlError> {
         let once = || async {
             let mut tx = self.db.begin().await?;
             if move_in(&mut tx, to).await? == Step::Moved {
                 tx.rollback().await?;
-                return Ok((Step::Moved, Stored::default()));
+                return Ok((Step::Moved, StoreCounts::default()));
             }
-            let mut stored = Stored::default();
+            let mut stored = StoreCounts::default();
             for chunk in batch.events.chunks(ROWS) {
                 insert_chunk(&mut tx, to, chunk, &mut stored).await?;
             }
@@ -176,14 +176,14 @@ impl EventStore {
     /// Events of a course, encoded, each with its place.
     pub async fn course(
         &self,
-        course: Course<'_>,
+        course: CourseOwner<'_>,
         filter: CourseFilter<'_>,
-    ) -> Result<Vec<(Place, Vec<u8>)>, SqlError> {
+    ) -> Result<Vec<(EventCursor, Vec<u8>)>, SqlError> {
         let (statement, who) = match (course, filter.latest_first) {
-            (Course::Customer(id), false) => (BY_CUSTOMER, id),
-            (Course::Visitor(id), false) => (BY_VISITOR, id),
-            (Course::Customer(id), true) => (BY_CUSTOMER_LATEST, id),
-            (Course::Visitor(id), true) => (BY_VISITOR_LATEST, id),
+            (CourseOwner::Customer(id), false) => (BY_CUSTOMER, id),
+            (CourseOwner::Visitor(id), false) => (BY_VISITOR, id),
+            (CourseOwner::Customer(id), true) => (BY_CUSTOMER_LATEST, id),
+            (CourseOwner::Visitor(id), true) => (BY_VISITOR_LATEST, id),
         };
         let event_type = filter.event_type.unwrap_or_default();
         // Before all events, or after them.
@@ -192,7 +192,7 @@ impl EventStore {
             false => (-1, -1),
         };
         let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-        let place = |place: Place| (signed(place.at_ms), signed(place.position));
+        let place = |place: EventCursor| (signed(place.at_ms), signed(place.position));
         let (at_ms, position) = filter.after.map_or(edge, place);
         let select = sql(statement).text(who).text(event_type).text(event_type);
         let select = select.number(filter.from_ms).number(filter.to_ms);
@@ -227,7 +227,7 @@ async fn insert_chunk(
     tx: &mut Tx,
     to: Move<'_>,
     chunk: &[NewEvent],
-    stored: &mut Stored,
+    stored: &mut StoreCounts,
 ) -> Result<(), Error> {
     if chunk.len() == ROWS {
         let all = chunk.iter().fold(sql(&INSERT_MANY), row);
@@ -269,8 +269,8 @@ fn row<'a>(to: Statement<'a>, event: &'a NewEvent) -> Statement<'a> {
         .number(event.expires_at_ms)
 }
 
-fn placed(row: &Row) -> Result<(Place, Vec<u8>), Error> {
-    let place = Place {
+fn placed(row: &Row) -> Result<(EventCursor, Vec<u8>), Error> {
+    let place = EventCursor {
         at_ms: row.number("at_ms")?,
         position: row.number("position")?,
     };

@@ -25,10 +25,10 @@ use weir_origin_core::sql::Database;
 pub use archives::{ArchiveCut, ArchiveStore};
 pub use compensations::{Compensation, CompensationStore};
 pub use dead::{DeadFilter, DeadLetter, DeadLetterStore};
-pub use events::{Course, CourseFilter, NewEvent, Place, StoreBatch, Stored};
+pub use events::{CourseFilter, CourseOwner, EventCursor, NewEvent, StoreBatch, StoreCounts};
 pub use groups::Control;
 pub use pulls::{PullState, PullStore};
-pub use retries::{NewRetry, Retry, RetryCounts, RetryStore, Settled, Settlement};
+pub use retries::{NewRetry, Retry, RetryCounts, RetryStore, SettledRetry, Settlement};
 pub use types::{StoredType, TypeStore};
 
 /// Which group takes events into this store.

@@ -119,7 +119,7 @@ pub enum Settlement {
 
 /// A try, and what became of it.
 #[derive(Clone, Debug)]
-pub struct Settled<'a> {
+pub struct SettledRetry<'a> {
     /// What was tried.
     pub retry: &'a Retry,
     /// Its outcome.
@@ -137,7 +137,7 @@ impl RetryStore<'_> {
         self,
         to: Move<'_>,
         retries: &[NewRetry],
-        dead: &[Settled<'_>],
+        dead: &[SettledRetry<'_>],
     ) -> Result<Step, SqlError> {
         let once = || async {
             let mut tx = self.0.db.begin().await?;
@@ -163,7 +163,7 @@ impl RetryStore<'_> {
         self,
         group: &str,
         source: &str,
-        settled: &[Settled<'_>],
+        settled: &[SettledRetry<'_>],
         now_ms: u64,
     ) -> Result<Vec<u64>, SqlError> {
         let once = || async {
@@ -288,7 +288,7 @@ async fn settle_one(
     tx: &mut Tx,
     group: &str,
     source: &str,
-    settled: &Settled<'_>,
+    settled: &SettledRetry<'_>,
     now_ms: u64,
 ) -> Result<u64, Error> {
     let retry = settled.retry;
@@ -313,7 +313,7 @@ async fn settle_one(
     left.number("count")
 }
 
-async fn bury(tx: &mut Tx, group: &str, settled: &Settled<'_>) -> Result<(), Error> {
+async fn bury(tx: &mut Tx, group: &str, settled: &SettledRetry<'_>) -> Result<(), Error> {
     let Settlement::Dead {
         letter,
         compensate_at_ms,

@@ -12,65 +12,65 @@ use super::{
     invalid, read_sku, read_vehicle, unknown_sku, unknown_vehicle,
 };
 use crate::Fitment;
-use crate::store::{Changed, NewVehicle, Product, Qualifiers, Vehicle};
-use crate::verify::{STEP_MAX, Verified};
+use crate::store::{NewVehicle, Product, Qualifiers, SkuChangeOutcome, Vehicle};
+use crate::verify::{STEP_MAX, VerifySummary};
 use weir_origin_core::http::{Problem, ReadQuery, TypedBody};
 
 /// Vehicles of an answer.
 const VEHICLES: usize = 50;
 
-/// Which vehicles.
+/// Selects vehicles.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Search {
-    /// A part of the make.
+    /// Substring of the make.
     #[serde(default)]
     #[param(required = false)]
     make: String,
-    /// A part of the model.
+    /// Substring of the model.
     #[serde(default)]
     #[param(required = false)]
     model: String,
 }
 
-/// Which page.
+/// Selects a page.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Behind {
-    /// The `next` of the page before.
+pub(super) struct ProductPageQuery {
+    /// The `next` of the previous page.
     #[serde(default)]
     #[param(required = false)]
     after: u32,
 }
 
-/// What to rebuild.
+/// Selects what to rebuild.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct OfProduct {
-    /// Only this product; the answer is then how many `skus` were written.
+pub(super) struct RebuildQuery {
+    /// Only this product; the answer then has the number of `skus` written.
     spu: Option<String>,
 }
 
-/// What to compare.
+/// Selects what to compare.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Step {
-    /// Only of this product.
+    /// Only this product.
     spu: Option<String>,
-    /// The `next` of the step before.
+    /// The `next` of the previous step.
     #[serde(default)]
     #[param(required = false)]
     after: u64,
-    /// How many SKUs.
+    /// Number of SKUs.
     #[param(minimum = 1, maximum = 200, default = 200)]
     limit: Option<usize>,
 }
 
-/// Vehicles that were found.
+/// Matching vehicles.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Vehicles)]
 pub(super) struct VehiclesView {
@@ -78,10 +78,10 @@ pub(super) struct VehiclesView {
     vehicles: Vec<Vehicle>,
 }
 
-/// A vehicle that a SKU fits, and for which years, engine and position.
+/// A vehicle that a SKU fits, with its qualifiers.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FittedVehicle)]
-struct Fit {
+struct FittingVehicle {
     #[serde(flatten)]
     vehicle: Vehicle,
     #[serde(skip_serializing_if = "Qualifiers::is_empty")]
@@ -89,7 +89,7 @@ struct Fit {
     qualifiers: Qualifiers,
 }
 
-/// A product, and the vehicles that it fits.
+/// A product and the vehicles that it fits.
 #[derive(Serialize, ToSchema)]
 pub(super) struct FittedProduct {
     /// The SKU.
@@ -102,23 +102,23 @@ pub(super) struct FittedProduct {
     #[serde(rename = "type")]
     #[schema(value_type = String)]
     product_type: ProductType,
-    /// Who sells it.
+    /// The merchant.
     #[schema(value_type = String)]
     merchant: Merchant,
-    /// Grows with each change.
+    /// Increases with each change.
     version: u64,
-    /// Whether anything is known of what it fits.
+    /// Whether its fitment is known.
     is_known: bool,
-    /// How many vehicles it fits.
+    /// Number of vehicles that it fits.
     count: u64,
     /// The vehicles of this page.
-    vehicles: Vec<Fit>,
-    /// The next page's `after`; null: this is the last one.
+    vehicles: Vec<FittingVehicle>,
+    /// `after` of the next page; null: this is the last page.
     #[schema(required)]
     next: Option<u32>,
 }
 
-/// The state of a rebuild of everything, or what was done for one product.
+/// State of a full rebuild, or the result for one product.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(as = FitmentRebuild)]
@@ -127,33 +127,33 @@ pub(super) enum RebuildView {
     Product(ProductRebuild),
 }
 
-/// The state of a rebuild of everything.
+/// State of a full rebuild.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FitmentWholeRebuild)]
 pub(super) struct WholeRebuild {
-    /// Whether it is under way.
+    /// Whether it is running.
     rebuilding: bool,
-    /// The last SKU that is done; null: no rebuild is under way.
+    /// The last completed SKU; null: no rebuild is running.
     #[schema(required)]
     rebuilt_up_to: Option<u64>,
-    /// How many changes wait for Redis.
+    /// Number of changes waiting for Redis.
     waiting: u64,
-    /// Since when the first of them waits, in milliseconds since the Unix epoch; null: none waits.
+    /// Time since the oldest waits, in milliseconds since the Unix epoch; null: none.
     #[schema(required)]
     waiting_since_ms: Option<u64>,
 }
 
-/// A product was written to Redis.
+/// Result of the rebuild of one product.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FitmentProductRebuild)]
 pub(super) struct ProductRebuild {
-    /// How many of its SKUs were written.
+    /// Number of SKUs written.
     skus: usize,
 }
 
-/// Vehicles by make and model, the first 50
+/// Search vehicles by make and model
 ///
-/// The first 50 vehicles whose make and model contain these texts.
+/// Returns the first 50 vehicles whose make and model contain these texts.
 #[utoipa::path(
     get,
     path = "/fitment/vehicles",
@@ -172,7 +172,7 @@ pub(super) async fn search(
     Ok(Json(VehiclesView { vehicles: found }))
 }
 
-/// A vehicle by its number
+/// Get a vehicle by its number
 #[utoipa::path(
     get,
     path = "/fitment/vehicles/{vehicle}",
@@ -188,16 +188,16 @@ pub(super) async fn vehicle(
     found.map(Json).ok_or_else(unknown_vehicle)
 }
 
-/// Write a vehicle
+/// Create or change a vehicle
 ///
-/// Its offset is given out once and never to another vehicle.
+/// Its offset is never reused for another vehicle.
 #[utoipa::path(
     put,
     path = "/fitment/vehicles/{vehicle}",
     operation_id = "setVehicle",
     params(VehicleParam),
     request_body = NewVehicle,
-    responses((status = 204, description = "It is written")),
+    responses((status = 204, description = "Stored")),
 )]
 pub(super) async fn put_vehicle(
     fitment: Fitment,
@@ -213,13 +213,13 @@ pub(super) async fn put_vehicle(
 
 /// Retire a vehicle
 ///
-/// Nothing is known of it from then on, and its offset is never used again.
+/// Its fitment becomes unknown, and its offset is never reused.
 #[utoipa::path(
     delete,
     path = "/fitment/vehicles/{vehicle}",
     operation_id = "retireVehicle",
     params(VehicleParam),
-    responses((status = 204, description = "It is retired")),
+    responses((status = 204, description = "The vehicle is retired")),
 )]
 pub(super) async fn retire(
     fitment: Fitment,
@@ -235,18 +235,18 @@ pub(super) async fn retire(
     }
 }
 
-/// A product, and a page of the vehicles that it fits
+/// Get a product and a page of the vehicles that it fits
 #[utoipa::path(
     get,
     path = "/fitment/products/{sku}",
     operation_id = "getFittedProduct",
-    params(SkuParam, Behind),
+    params(SkuParam, ProductPageQuery),
     responses((status = 200, description = "The product", body = FittedProduct)),
 )]
 pub(super) async fn product(
     fitment: Fitment,
     Path(sku): Path<String>,
-    ReadQuery(behind): ReadQuery<Behind>,
+    ReadQuery(behind): ReadQuery<ProductPageQuery>,
 ) -> Result<Json<FittedProduct>, Problem> {
     let sku = read_sku(&sku)?;
     let row = fitment.store().sku(&sku).await?;
@@ -260,7 +260,7 @@ pub(super) async fn product(
     for offset in page.iter().take(VEHICLES).copied().filter_map(Offset::new) {
         if let Some(vehicle) = fitment.store().vehicle_at(offset).await? {
             let qualifiers = fitment.store().qualifiers(&sku, offset).await?;
-            vehicles.push(Fit {
+            vehicles.push(FittingVehicle {
                 vehicle,
                 qualifiers,
             });
@@ -280,16 +280,16 @@ pub(super) async fn product(
     }))
 }
 
-/// Write a product
+/// Create or change a product
 ///
-/// Another SPU moves it in Redis without a moment of wrong answers.
+/// A new SPU moves it in Redis without wrong answers in between.
 #[utoipa::path(
     put,
     path = "/fitment/products/{sku}",
     operation_id = "setFittedProduct",
     params(SkuParam),
     request_body = Product,
-    responses((status = 204, description = "It is written")),
+    responses((status = 204, description = "Stored")),
 )]
 pub(super) async fn put_product(
     fitment: Fitment,
@@ -307,13 +307,13 @@ pub(super) async fn put_product(
 
 /// Delete a product
 ///
-/// What it fits is unknown then.
+/// Its fitment becomes unknown.
 #[utoipa::path(
     delete,
     path = "/fitment/products/{sku}",
     operation_id = "deleteFittedProduct",
     params(SkuParam),
-    responses((status = 204, description = "It is deleted")),
+    responses((status = 204, description = "Deleted")),
 )]
 pub(super) async fn delete_product(
     fitment: Fitment,
@@ -330,16 +330,16 @@ pub(super) async fn delete_product(
     }
 }
 
-/// A part fits a vehicle
+/// Add a relation: a part fits a vehicle
 ///
-/// SQL has the relation at once, Redis within moments.
+/// SQL has it at once, Redis shortly afterwards.
 #[utoipa::path(
     put,
     path = "/fitment/relations/{sku}/{vehicle}",
     operation_id = "addFit",
     params(SkuParam, VehicleParam),
     request_body = Qualifiers,
-    responses((status = 202, description = "It is in SQL; Redis follows"), (status = 204, description = "The relation existed already")),
+    responses((status = 202, description = "Stored in SQL; Redis is updated later"), (status = 204, description = "The relation existed already")),
 )]
 pub(super) async fn add_relation(
     fitment: Fitment,
@@ -358,15 +358,15 @@ pub(super) async fn add_relation(
     )
 }
 
-/// A part does not fit a vehicle any more
+/// Remove a relation: a part no longer fits a vehicle
 ///
-/// SQL has the change at once, Redis within moments.
+/// SQL has the change at once, Redis shortly afterwards.
 #[utoipa::path(
     delete,
     path = "/fitment/relations/{sku}/{vehicle}",
     operation_id = "removeFit",
     params(SkuParam, VehicleParam),
-    responses((status = 202, description = "It is in SQL; Redis follows"), (status = 204, description = "There was no such relation")),
+    responses((status = 202, description = "Stored in SQL; Redis is updated later"), (status = 204, description = "There was no such relation")),
 )]
 pub(super) async fn remove_relation(
     fitment: Fitment,
@@ -377,26 +377,26 @@ pub(super) async fn remove_relation(
 }
 
 /// 202: it is in SQL for good, and Redis follows. 204: it was so.
-fn changed(changed: Changed) -> Result<StatusCode, Problem> {
+fn changed(changed: SkuChangeOutcome) -> Result<StatusCode, Problem> {
     match changed {
-        Changed::Done => Ok(StatusCode::ACCEPTED),
-        Changed::Known => Ok(StatusCode::NO_CONTENT),
-        Changed::NoSku => Err(unknown_sku()),
-        Changed::NoVehicle => Err(unknown_vehicle()),
+        SkuChangeOutcome::Done => Ok(StatusCode::ACCEPTED),
+        SkuChangeOutcome::Known => Ok(StatusCode::NO_CONTENT),
+        SkuChangeOutcome::NoSku => Err(unknown_sku()),
+        SkuChangeOutcome::NoVehicle => Err(unknown_vehicle()),
     }
 }
 
-/// Rebuild all of fitment in Redis in the background, or one product at once
+/// Rebuild all fitment in Redis in the background, or one product immediately
 #[utoipa::path(
     post,
     path = "/fitment/rebuild",
     operation_id = "rebuildFitment",
-    params(OfProduct),
-    responses((status = 200, description = "Started, or done for a product", body = RebuildView)),
+    params(RebuildQuery),
+    responses((status = 200, description = "The rebuild is started, or done for a product", body = RebuildView)),
 )]
 pub(super) async fn rebuild(
     fitment: Fitment,
-    ReadQuery(of): ReadQuery<OfProduct>,
+    ReadQuery(of): ReadQuery<RebuildQuery>,
 ) -> Result<Json<RebuildView>, Problem> {
     match read_spu(of.spu)? {
         Some(spu) => {
@@ -411,7 +411,7 @@ pub(super) async fn rebuild(
     }
 }
 
-/// Whether Redis is being rebuilt, and what waits to be written there
+/// Get the state of the rebuild, and the changes waiting for Redis
 #[utoipa::path(
     get,
     path = "/fitment/rebuild",
@@ -437,12 +437,12 @@ pub(super) async fn rebuild_state(fitment: Fitment) -> Result<Json<WholeRebuild>
     path = "/fitment/verify",
     operation_id = "verifyFitment",
     params(Step),
-    responses((status = 200, description = "What was found", body = Verified)),
+    responses((status = 200, description = "The result", body = VerifySummary)),
 )]
 pub(super) async fn verify(
     fitment: Fitment,
     ReadQuery(step): ReadQuery<Step>,
-) -> Result<Json<Verified>, Problem> {
+) -> Result<Json<VerifySummary>, Problem> {
     let limit = step.limit.unwrap_or(STEP_MAX);
     if !(1..=STEP_MAX).contains(&limit) {
         return Err(invalid(

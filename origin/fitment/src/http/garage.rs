@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{GARAGE_FULL, GarageRequest, read_vehicle, unknown_vehicle};
-use crate::store::{Bound, GARAGE_MAX, Garaged};
+use crate::store::{Bound, GARAGE_MAX, GarageVehicle};
 use weir_origin_core::http::{Problem, ReadQuery};
 
-/// How a vehicle is put into the garage.
+/// Options for adding a vehicle.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Wanted {
+pub(super) struct GarageVehicleQuery {
     /// Whether it becomes the default.
     #[serde(default)]
     #[param(required = false)]
@@ -25,18 +25,16 @@ pub(super) struct Wanted {
 /// A user's vehicles.
 #[derive(Serialize, ToSchema)]
 struct Garage {
-    /// The vehicles, the default first.
-    vehicles: Vec<Garaged>,
+    /// The vehicles, default first.
+    vehicles: Vec<GarageVehicle>,
 }
 
-/// The signed user's vehicles, the default first
-///
-/// The signed user's vehicles, the default first: at most 20.
+/// List the signed-in user's vehicles, default first; at most 20
 #[utoipa::path(
     get,
     path = "/fitment/garage",
     operation_id = "getGarage",
-    responses((status = 200, description = "They are", body = Garage)),
+    responses((status = 200, description = "The vehicles", body = Garage)),
     security(("user" = [], "userSignature" = [])),
 )]
 pub(super) async fn list(asked: GarageRequest) -> Result<Response, Problem> {
@@ -50,21 +48,21 @@ pub(super) async fn list(asked: GarageRequest) -> Result<Response, Problem> {
     Ok(response)
 }
 
-/// Put a vehicle into the garage
+/// Add a vehicle to the garage
 ///
-/// Puts a vehicle into the signed user's garage, and makes it the default if asked to.
+/// Adds a vehicle to the signed-in user's garage, optionally as the default.
 #[utoipa::path(
     put,
     path = "/fitment/garage/{vehicle}",
     operation_id = "addToGarage",
-    params(("vehicle" = String, Path, description = "The number of the vehicle."), Wanted),
-    responses((status = 204, description = "It is there")),
+    params(("vehicle" = String, Path, description = "The number of the vehicle."), GarageVehicleQuery),
+    responses((status = 204, description = "The vehicle is in the garage")),
     security(("user" = [], "userSignature" = [])),
 )]
 pub(super) async fn bind(
     asked: GarageRequest,
     Path(vehicle): Path<String>,
-    ReadQuery(wanted): ReadQuery<Wanted>,
+    ReadQuery(wanted): ReadQuery<GarageVehicleQuery>,
 ) -> Result<StatusCode, Problem> {
     let vehicle = read_vehicle(&vehicle)?;
     bound(
@@ -77,15 +75,13 @@ pub(super) async fn bind(
     )
 }
 
-/// Take it out again
-///
-/// Takes a vehicle out of the signed user's garage.
+/// Remove a vehicle from the garage
 #[utoipa::path(
     delete,
     path = "/fitment/garage/{vehicle}",
     operation_id = "removeFromGarage",
     params(("vehicle" = String, Path, description = "The number of the vehicle.")),
-    responses((status = 204, description = "It is not there")),
+    responses((status = 204, description = "The vehicle is not in the garage")),
     security(("user" = [], "userSignature" = [])),
 )]
 pub(super) async fn unbind(
@@ -108,7 +104,7 @@ fn bound(bound: Bound) -> Result<StatusCode, Problem> {
         Bound::Done => Ok(StatusCode::NO_CONTENT),
         Bound::NoVehicle => Err(unknown_vehicle()),
         Bound::Full => {
-            let detail = format!("a garage has room for {GARAGE_MAX} vehicles");
+            let detail = format!("the garage is full: the maximum is {GARAGE_MAX} vehicles");
             Err(GARAGE_FULL.because(detail))
         }
     }

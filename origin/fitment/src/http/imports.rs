@@ -24,49 +24,49 @@ const FILE_LEN_MAX: u64 = 16 << 30;
 /// Imports and errors of an answer.
 const PAGE: usize = 100;
 
-/// What a file holds, and how it is applied.
+/// Content of a file, and how to apply it.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct What {
-    /// What is in it.
+pub(super) struct ImportParameters {
+    /// Content of the file.
     #[param(schema_with = kinds)]
     kind: String,
-    /// How it is written.
+    /// Format of the file.
     #[serde(default)]
     #[param(required = false, schema_with = formats)]
     format: String,
-    /// Whether relations that SKUs of the file have are kept or replaced.
+    /// Whether existing relations of the file's SKUs are kept (`merge`) or replaced (`replace`).
     #[serde(default)]
     #[param(required = false, schema_with = modes)]
     mode: String,
-    /// Whether records with qualifiers that would be dropped are refused.
+    /// Whether to refuse records with qualifiers that would be dropped.
     #[serde(default)]
     #[param(required = false)]
     strict: bool,
 }
 
-/// Which page.
+/// Selects a page.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Before {
+pub(super) struct ImportPageQuery {
     /// Only imports with a smaller id.
     before: Option<u64>,
 }
 
-/// Which page.
+/// Selects a page.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct From {
+pub(super) struct ImportOffsetQuery {
     /// The number of the first error of the page, from 0.
     #[serde(default)]
     #[param(required = false)]
     from: u64,
 }
 
-/// Which import.
+/// Selects an import.
 #[derive(utoipa::IntoParams)]
 #[into_params(names("id"), parameter_in = Path)]
 pub(super) struct ImportParam(
@@ -75,7 +75,7 @@ pub(super) struct ImportParam(
     String,
 );
 
-/// An import that waits.
+/// A new import.
 #[derive(Serialize, ToSchema)]
 #[schema(as = NewImport)]
 pub(super) struct NewImportView {
@@ -95,7 +95,7 @@ pub(super) struct ImportsView {
 #[derive(Serialize, ToSchema)]
 #[schema(as = ImportErrors)]
 pub(super) struct ImportErrorsView {
-    /// How many errors there are.
+    /// Number of errors.
     count: u64,
     /// The errors of this page.
     errors: Vec<ImportError>,
@@ -103,21 +103,18 @@ pub(super) struct ImportErrorsView {
 
 /// The file could not be kept.
 pub(super) const IMPORT_NOT_KEPT: Refusal =
-    Refusal::unavailable("import_not_kept", "The file could not be kept on disk");
+    Refusal::unavailable("import_not_kept", "The file could not be stored on disk");
 
 /// Such a file is not imported.
-pub(super) const INVALID_IMPORT: Refusal = Refusal::invalid(
-    "invalid_import",
-    "Invalid",
-    "Such a file cannot be imported",
-);
+pub(super) const INVALID_IMPORT: Refusal =
+    Refusal::invalid("invalid_import", "Invalid", "The file cannot be imported");
 
 /// The file is too long.
 pub(super) const FILE_TOO_LONG: Refusal = Refusal::new(
     StatusCode::PAYLOAD_TOO_LARGE,
     "body_too_long",
     "Too large",
-    "The body is longer than this route takes",
+    "The body is longer than this route accepts",
 );
 
 /// No such import.
@@ -132,37 +129,40 @@ pub(super) const IMPORT_ENDED: Refusal =
     Refusal::conflict("import_ended", "Ended", "The import has ended");
 
 fn kinds() -> Object {
-    words("What is in it.", ["vehicles", "products", "relations"])
+    words(
+        "Content of the file.",
+        ["vehicles", "products", "relations"],
+    )
 }
 
 fn formats() -> Object {
     words(
-        "How it is written.",
-        Format::ALL.iter().map(|one| one.word()),
+        "Format of the file.",
+        Format::ALL.iter().map(|one| one.label()),
     )
 }
 
 fn modes() -> Object {
     words(
-        "Whether relations that SKUs of the file have are kept or replaced.",
+        "Whether existing relations of the file's SKUs are kept (`merge`) or replaced (`replace`).",
         ["merge", "replace"],
     )
 }
 
-/// Import a file, which is the body
+/// Import the file in the body
 ///
-/// It is on disk before the answer and applied in the background, all of it or nothing.
+/// The answer comes when the file is on disk. The import then runs in the background, and applies all of it or nothing.
 #[utoipa::path(
     post,
     path = "/fitment/imports",
     operation_id = "createImport",
-    params(What),
+    params(ImportParameters),
     request_body(content = String, content_type = "application/octet-stream"),
     responses((status = 202, description = "It waits", body = NewImportView)),
 )]
 pub(super) async fn upload(
     fitment: Fitment,
-    ReadQuery(what): ReadQuery<What>,
+    ReadQuery(what): ReadQuery<ImportParameters>,
     body: Body,
 ) -> Result<(StatusCode, Json<NewImportView>), Problem> {
     let spec = Spec::read(&what.kind, &what.format, &what.mode, what.strict);
@@ -187,20 +187,21 @@ pub(super) async fn upload(
 
 async fn spool(path: &std::path::Path, mut body: Body) -> Result<u64, Problem> {
     let full = |error: std::io::Error| {
-        error!(%error, path = %path.display(), "an import is not kept");
-        IMPORT_NOT_KEPT.because("the file could not be kept; is the disk full?")
+        error!(%error, path = %path.display(), "cannot store an import file");
+        IMPORT_NOT_KEPT.because("cannot store the file; check the disk space")
     };
     let mut file = tokio::fs::File::create_new(path).await.map_err(full)?;
     let mut size = 0;
     while let Some(frame) = body.frame().await {
-        let frame =
-            frame.map_err(|_| Problem::invalid_body("the file broke off; nothing is imported"))?;
+        let frame = frame.map_err(|_| {
+            Problem::invalid_body("the upload was interrupted; nothing is imported")
+        })?;
         let Ok(bytes) = frame.into_data() else {
             continue;
         };
         size += bytes.len() as u64;
         if size > FILE_LEN_MAX {
-            let detail = format!("a file may have {FILE_LEN_MAX} bytes");
+            let detail = format!("the file is larger than {FILE_LEN_MAX} bytes");
             return Err(FILE_TOO_LONG.because(detail));
         }
         file.write_all(&bytes).await.map_err(full)?;
@@ -210,26 +211,26 @@ async fn spool(path: &std::path::Path, mut body: Body) -> Result<u64, Problem> {
     Ok(size)
 }
 
-/// The latest imports, page by page
+/// List imports, newest first
 ///
-/// `before` is the smallest id of the page before.
+/// `before` is the smallest id of the previous page.
 #[utoipa::path(
     get,
     path = "/fitment/imports",
     operation_id = "listImports",
-    params(Before),
+    params(ImportPageQuery),
     responses((status = 200, description = "The imports", body = ImportsView)),
 )]
 pub(super) async fn list(
     fitment: Fitment,
-    ReadQuery(wanted): ReadQuery<Before>,
+    ReadQuery(wanted): ReadQuery<ImportPageQuery>,
 ) -> Result<Json<ImportsView>, Problem> {
     let before = wanted.before.unwrap_or(i64::MAX as u64);
     let imports = fitment.store().import_jobs().imports(before, PAGE).await?;
     Ok(Json(ImportsView { imports }))
 }
 
-/// The progress of an import
+/// Get the progress of an import
 #[utoipa::path(
     get,
     path = "/fitment/imports/{id}",
@@ -241,15 +242,13 @@ pub(super) async fn one(fitment: Fitment, Path(id): Path<String>) -> Result<Json
     find(&fitment, &id).await.map(Json)
 }
 
-/// Cancel an import that has not ended
-///
-/// Nothing of it is ever applied.
+/// Cancel a running import; nothing of it is applied
 #[utoipa::path(
     delete,
     path = "/fitment/imports/{id}",
     operation_id = "giveUpImport",
     params(ImportParam),
-    responses((status = 204, description = "It is cancelled")),
+    responses((status = 204, description = "The import is cancelled")),
 )]
 pub(super) async fn give_up(
     fitment: Fitment,
@@ -259,24 +258,24 @@ pub(super) async fn give_up(
     if fitment.give_up_import(import.id).await? {
         return Ok(StatusCode::NO_CONTENT);
     }
-    let detail = "the import has ended; it cannot be given up";
+    let detail = "the import has ended and cannot be cancelled";
     Err(IMPORT_ENDED.because(detail))
 }
 
-/// The errors of an import, by line
+/// List the errors of an import, by line
 ///
-/// A page has a hundred of the first thousand.
+/// Pages of 100, up to 1,000 errors.
 #[utoipa::path(
     get,
     path = "/fitment/imports/{id}/errors",
     operation_id = "listImportErrors",
-    params(ImportParam, From),
+    params(ImportParam, ImportOffsetQuery),
     responses((status = 200, description = "The errors", body = ImportErrorsView)),
 )]
 pub(super) async fn errors(
     fitment: Fitment,
     Path(id): Path<String>,
-    ReadQuery(wanted): ReadQuery<From>,
+    ReadQuery(wanted): ReadQuery<ImportOffsetQuery>,
 ) -> Result<Json<ImportErrorsView>, Problem> {
     let import = find(&fitment, &id).await?;
     let errors = fitment

@@ -164,7 +164,7 @@ pub fn admin() -> Api<Arc<Routes>> {
         )
 }
 
-/// Which vehicle.
+/// Selects a vehicle.
 #[derive(utoipa::IntoParams)]
 #[into_params(names("vehicle"), parameter_in = Path)]
 struct VehicleParam(
@@ -173,7 +173,7 @@ struct VehicleParam(
     String,
 );
 
-/// Which SKU.
+/// The SKU.
 #[derive(utoipa::IntoParams)]
 #[into_params(names("sku"), parameter_in = Path)]
 struct SkuParam(
@@ -185,11 +185,11 @@ struct SkuParam(
 const FITMENT_OFF: Refusal = Refusal::not_found(
     "fitment_off",
     "No vehicle fitment",
-    "This origin has no fitment",
+    "Vehicle fitment is not enabled",
 );
 
 const UNAVAILABLE: Refusal =
-    Refusal::unavailable("fitment_unavailable", "Fitment is temporarily unknown");
+    Refusal::unavailable("fitment_unavailable", "Fitment is temporarily unavailable");
 
 const UNKNOWN_VEHICLE: Refusal = Refusal::not_found(
     "unknown_vehicle",
@@ -200,50 +200,44 @@ const UNKNOWN_VEHICLE: Refusal = Refusal::not_found(
 const UNKNOWN_SKU: Refusal =
     Refusal::not_found("unknown_sku", "Unknown SKU", "There is no such SKU");
 
-const INVALID_VEHICLE: Refusal = Refusal::invalid(
-    "invalid_vehicle",
-    "Invalid",
-    "This is no vehicle, or it may not be like that",
-);
+const INVALID_VEHICLE: Refusal =
+    Refusal::invalid("invalid_vehicle", "Invalid", "The vehicle is invalid");
 
-const INVALID_SKU: Refusal = Refusal::invalid("invalid_sku", "Invalid", "This is no SKU");
+const INVALID_SKU: Refusal = Refusal::invalid("invalid_sku", "Invalid", "The SKU is invalid");
 
-const INVALID_SPU: Refusal = Refusal::invalid("invalid_spu", "Invalid", "This is no SPU");
+const INVALID_SPU: Refusal = Refusal::invalid("invalid_spu", "Invalid", "The SPU is invalid");
 
-const INVALID_PRODUCT: Refusal = Refusal::invalid(
-    "invalid_product",
-    "Invalid",
-    "A product may not be like that",
-);
+const INVALID_PRODUCT: Refusal =
+    Refusal::invalid("invalid_product", "Invalid", "The product is invalid");
 
 const INVALID_QUALIFIERS: Refusal = Refusal::invalid(
     "invalid_qualifiers",
     "Invalid",
-    "Qualifiers may not be like that",
+    "The qualifiers are invalid",
 );
 
 const GARAGE_FULL: Refusal = Refusal::conflict(
     "garage_full",
     "The garage is full",
-    "A garage has 20 vehicles at most",
+    "A garage has at most 20 vehicles",
 );
 
 const INVALID_VEHICLE_COUNT: Refusal = Refusal::invalid(
     "invalid_vehicle_count",
-    "Invalid question",
-    "There are too few or too many vehicles",
+    "Invalid query",
+    "The query has too few or too many vehicles",
 );
 
 const INVALID_SKU_COUNT: Refusal = Refusal::invalid(
     "invalid_sku_count",
-    "Invalid question",
-    "There are too few or too many SKUs",
+    "Invalid query",
+    "The query has too few or too many SKUs",
 );
 
 const INVALID_AFTER: Refusal = Refusal::invalid(
     "invalid_after",
-    "Invalid question",
-    "`after` is no `next` of an earlier page",
+    "Invalid query",
+    "`after` is not the `next` of an earlier page",
 );
 
 /// A step of a verification or rebuild that the query names wrongly.
@@ -286,7 +280,7 @@ impl FromRequestParts<Arc<Routes>> for GarageRequest {
         let users = routes
             .users
             .as_ref()
-            .ok_or_else(|| NO_ROUTE.because("there is nothing at this path"))?;
+            .ok_or_else(|| NO_ROUTE.because("there is no such path"))?;
         let user = users(&parts.headers)?;
         Ok(Self { fitment, user })
     }

@@ -7,7 +7,7 @@ use weir_origin_core::http::files::{CSS, HTML, JS, Page, SVG, files, policy};
 static PAGE: Page = Page {
     path: "/fitment/ui",
     id: "FitmentUi",
-    title: "The page of fitment, for people",
+    title: "Page for vehicle fitment",
     policy: policy!("'self'"),
     index: &files! {
         "index.html": HTML,

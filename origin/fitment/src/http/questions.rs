@@ -16,14 +16,14 @@ use crate::Fitment;
 use crate::answer::AnswerError;
 use weir_origin_core::http::Problem;
 
-/// A question: which parts fit which vehicles.
+/// A query: which parts fit which vehicles.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "describes a body")]
 struct FitmentCheck {
     /// The vehicles, by 1 to 7 digits.
     #[schema(schema_with = vehicles)]
     vehicles: Vec<String>,
-    /// The SKUs, or what is asked of each.
+    /// The SKUs, optionally with their SPUs.
     #[schema(min_items = 1, max_items = 200)]
     skus: Vec<FitmentCheckPart>,
 }
@@ -70,13 +70,13 @@ struct FitmentAnswers {
     skus: Vec<FitmentAnswersSku>,
 }
 
-/// The answers about a SKU.
+/// The answers for a SKU.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "describes a body, which gateways write, too")]
 struct FitmentAnswersSku {
     /// The SKU.
     sku: String,
-    /// One for each vehicle, in their order.
+    /// One answer per vehicle, in order.
     answers: Vec<FitmentAnswer>,
 }
 
@@ -98,51 +98,50 @@ struct FitmentPage {
     vehicle: String,
     /// The SKUs.
     skus: Vec<String>,
-    /// Where the next page begins; absent: this is the last one.
+    /// Start of the next page; absent: this is the last page.
     #[schema(nullable = false)]
     next: Option<String>,
 }
 
-/// Which parts.
+/// Selects parts.
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "describes parameters, which gateways read, too")]
 struct PartsQuery {
     /// Seven digits.
     vehicle: String,
-    /// What the page before gave as `next`.
+    /// The `next` of the previous page.
     after: Option<String>,
 }
 
-/// Which parts fit which vehicles: what the gateway could not answer from Redis
+/// Check which parts fit which vehicles
 ///
-/// Which of these parts fit which of these vehicles: up to 1,000 pairs. What is not known is never answered as "does not fit".
+/// Checks up to 1,000 pairs. Unknown fitment is never answered as "does not fit". Gateways send queries here that Redis
+/// cannot answer.
 #[utoipa::path(
     post,
     path = "/fitment/check",
     operation_id = "checkFitment",
     request_body = FitmentCheck,
-    responses((status = 200, description = "The answer for each pair, in the order of the question", body = FitmentAnswers)),
+    responses((status = 200, description = "The answer for each pair, in the order of the query", body = FitmentAnswers)),
 )]
 pub(super) async fn check(fitment: Fitment, request: Request) -> Result<Response, Problem> {
     let body = Bytes::from_request(request, &()).await;
     let body = body.map_err(|rejection| match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => refused(&CheckError::TooLong),
-        _ => Problem::invalid_body("the body could not be read"),
+        _ => Problem::invalid_body("cannot read the body"),
     })?;
     let check = Check::read(&body).map_err(|error| refused(&error))?;
     Ok(json(fitment.check(&check).await?))
 }
 
-/// A page of the parts that fit a vehicle
-///
-/// The parts that fit a vehicle, page by page.
+/// List the parts that fit a vehicle
 #[utoipa::path(
     get,
     path = "/fitment/skus",
     operation_id = "listFittingSkus",
     params(PartsQuery),
-    responses((status = 200, description = "They are", body = FitmentPage)),
+    responses((status = 200, description = "A page of parts", body = FitmentPage)),
 )]
 pub(super) async fn skus(fitment: Fitment, RawQuery(query): RawQuery) -> Result<Response, Problem> {
     let browse = Browse::read(&query.unwrap_or_default()).map_err(|error| refused(&error))?;
@@ -160,7 +159,7 @@ fn json(body: Vec<u8>) -> Response {
 
 fn refused(error: &CheckError) -> Problem {
     let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST);
-    Problem::new(status, error.code(), "Invalid question", error.to_string())
+    Problem::new(status, error.code(), "Invalid query", error.to_string())
 }
 
 /// The reason goes to the log, not to the client.
@@ -169,8 +168,8 @@ impl From<AnswerError> for Problem {
         match error {
             AnswerError::TooMany => Self::overloaded(),
             AnswerError::Unavailable(error) => {
-                error!(%error, "a question is not answered");
-                UNAVAILABLE.because("what fits is not known at the moment; please try again")
+                error!(%error, "cannot answer a fitment query");
+                UNAVAILABLE.because("fitment is temporarily unavailable; please try again")
             }
         }
     }

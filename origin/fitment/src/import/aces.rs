@@ -20,7 +20,7 @@ use quick_xml::XmlVersion;
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::reader::Reader;
 
-use super::read::{Fields, RECORD_LEN_MAX, ReadError, Taker, Wrong};
+use super::read::{ColumnProblem, Fields, RECORD_LEN_MAX, ReadError, RecordCollector};
 use super::source::Bounded;
 
 /// Elements of an `App` that do not narrow which vehicles the part fits.
@@ -56,11 +56,11 @@ struct App {
 }
 
 /// Reads from the taker's position, which is the beginning or behind an `App`. True at the end.
-pub(super) fn read(mut file: File, taker: &mut Taker<'_>) -> Result<bool, ReadError> {
+pub(super) fn read(mut file: File, taker: &mut RecordCollector<'_>) -> Result<bool, ReadError> {
     let (position, line) = (taker.progress().position, taker.progress().line);
     file.seek(SeekFrom::Start(position))?;
     let from = BufReader::with_capacity(1 << 18, Bounded::new(file));
-    let mut reader = Reader::from_reader(Counted::new(from, position, line));
+    let mut reader = Reader::from_reader(CountingReader::new(from, position, line));
     let config = reader.config_mut();
     // Whoever begins in the middle has not seen the beginnings.
     config.allow_unmatched_ends = true;
@@ -96,10 +96,10 @@ pub(super) fn read(mut file: File, taker: &mut Taker<'_>) -> Result<bool, ReadEr
 fn broken(error: &quick_xml::Error, line: u64) -> ReadError {
     match error {
         quick_xml::Error::Io(error) if error.kind() == ErrorKind::FileTooLarge => {
-            ReadError::File(format!("line {line}: what begins there has no end"))
+            ReadError::File(format!("line {line}: an element has no end tag"))
         }
         quick_xml::Error::Encoding(_) => ReadError::File(format!(
-            "line {line}: the text is not UTF-8: it looks like Windows-1252; declare encoding=\"windows-1252\", or save the file as UTF-8"
+            "line {line}: the text is not UTF-8 and looks like Windows-1252: declare encoding=\"windows-1252\", or save the file as UTF-8"
         )),
         other => ReadError::File(format!("line {line}: {other}")),
     }
@@ -132,8 +132,7 @@ fn note(app: &mut Option<App>, event: &Event<'_>, line: u64) -> Result<(), ReadE
         (Event::Text(text), Some(app)) if app.is_in_part => app.sku.push_str(text.trim()),
         (Event::CData(text), Some(app)) if app.is_in_part => app.sku.push_str(text.trim()),
         (Event::GeneralRef(entity), Some(app)) if app.is_in_part => {
-            let broken =
-                || ReadError::File(format!("line {line}: an entity that XML does not have"));
+            let broken = || ReadError::File(format!("line {line}: unknown XML entity"));
             let char = entity.resolve_char_ref().map_err(|_| broken())?;
             match (char, quick_xml::escape::resolve_predefined_entity(entity)) {
                 (Some(char), _) => app.sku.push(char),
@@ -197,7 +196,7 @@ impl App {
         }
     }
 
-    fn hand_to(mut self, taker: &mut Taker<'_>) {
+    fn hand_to(mut self, taker: &mut RecordCollector<'_>) {
         if let Err((element, reason)) = self.checked(taker.is_strict()) {
             return taker.error(self.line, element, reason);
         }
@@ -207,7 +206,7 @@ impl App {
                 let element = element_of(column);
                 let reason = match element {
                     "Years" => format!(
-                        "{}: Years must be years, 1880 to 2100, from before to",
+                        "{}: Years must be 1880 to 2100, with from before to",
                         self.name()
                     ),
                     _ => format!("{}: {element} {reason}", self.name()),
@@ -218,7 +217,7 @@ impl App {
     }
 
     /// Translates the action. An error names the element that is wrong or missing.
-    fn checked(&mut self, is_strict: bool) -> Result<(), Wrong> {
+    fn checked(&mut self, is_strict: bool) -> Result<(), ColumnProblem> {
         let name = self.name();
         for (element, text) in [("BaseVehicle", &self.vehicle), ("Part", &self.sku)] {
             if text.is_empty() {
@@ -239,7 +238,7 @@ impl App {
         if is_strict && !self.dropped.is_empty() {
             let dropped = self.dropped.join(", ");
             let reason = format!(
-                "{name}: cannot keep {dropped}: without strict=true the part fits every such vehicle"
+                "{name}: cannot store {dropped}: without strict=true the part fits every such vehicle"
             );
             return Err(("App", reason));
         }
@@ -272,19 +271,19 @@ pub(super) fn element_of(column: &str) -> &'static str {
 }
 
 /// Counts the lines and the bytes that pass.
-struct Counted<R> {
+struct CountingReader<R> {
     from: R,
     bytes: u64,
     lines: u64,
 }
 
-impl<R: BufRead> Counted<R> {
+impl<R: BufRead> CountingReader<R> {
     fn new(from: R, bytes: u64, lines: u64) -> Self {
         Self { from, bytes, lines }
     }
 }
 
-impl<R: BufRead> Read for Counted<R> {
+impl<R: BufRead> Read for CountingReader<R> {
     fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
         let some = self.fill_buf()?;
         let length = some.len().min(to.len());
@@ -296,7 +295,7 @@ impl<R: BufRead> Read for Counted<R> {
     }
 }
 
-impl<R: BufRead> BufRead for Counted<R> {
+impl<R: BufRead> BufRead for CountingReader<R> {
     fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
         self.from.fill_buf()
     }

@@ -18,31 +18,31 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Errors that are shown; the admin route has more of them.
 const ERRORS_SHOWN: usize = 100;
 
-/// Imports a file of vehicles, products or relations into the database. It is copied to the folder of --fitment first; if this
-/// process dies, an origin that has the folder goes on, or `import --resume`.
+/// Import a file of vehicles, products or relations into the database. The command first copies it to the --fitment
+/// folder. After a crash, an origin with that folder resumes the import, or run `import --resume`
 #[derive(Clone, Debug, Args)]
 pub struct ImportCommand {
-    /// The file
+    /// The file to import
     #[arg(required_unless_present = "resume")]
     pub file: Option<PathBuf>,
 
-    /// What is in it: vehicles, products or relations
+    /// Content of the file: vehicles, products or relations
     #[arg(long, required_unless_present = "resume", default_value = "")]
     pub kind: String,
 
-    /// How it is written: csv or aces
+    /// Format of the file: csv or aces
     #[arg(long, default_value = "csv")]
     pub format: String,
 
-    /// What happens to the relations that SKUs of the file have: they stay (merge) or go (replace)
+    /// Existing relations of the file's SKUs: keep them (merge) or remove them (replace)
     #[arg(long, default_value = "merge")]
     pub mode: String,
 
-    /// Refuses records with qualifiers that would be dropped
+    /// Reject records with qualifiers that would be dropped
     #[arg(long)]
     pub strict: bool,
 
-    /// Goes on with an import that was broken off
+    /// Resume the interrupted import with this id
     #[arg(long, conflicts_with = "file")]
     pub resume: Option<u64>,
 }
@@ -55,14 +55,13 @@ pub async fn run(command: &ImportCommand, fitment: &Fitment) -> Result<()> {
     let id = match (command.resume, &command.file) {
         (Some(id), _) => id,
         (None, Some(file)) => begin(command, file, fitment).await?,
-        (None, None) => bail!("no file is named"),
+        (None, None) => bail!("no file given"),
     };
     eprintln!("import {id}");
     let import = found(fitment, id).await?;
     if !import.state.is_end() && !fitment.spool_file(&import).is_file() {
         bail!(
-            "the file of import {id} is not in the folder of --fitment: an origin that has it goes on; if it is lost, give the \
-             import up by DELETE /fitment/imports/{id} on the admin port"
+            "the file of import {id} is not in the --fitment folder: an origin with the file resumes it; if the file is lost, cancel with DELETE /fitment/imports/{id} at the admin port"
         );
     }
     let bar = ProgressBar::new(import.size);
@@ -83,15 +82,20 @@ async fn begin(command: &ImportCommand, file: &PathBuf, fitment: &Fitment) -> Re
     let spec = spec.map_err(anyhow::Error::msg)?;
     let (name, path) = fitment.new_spool_file();
     let size = tokio::fs::copy(file, &path).await;
-    let size =
-        size.with_context(|| format!("cannot copy {} to {}", file.display(), path.display()))?;
+    let size = size.with_context(|| {
+        format!(
+            "cannot copy \"{}\" to \"{}\"",
+            file.display(),
+            path.display()
+        )
+    })?;
     tokio::fs::File::open(&path).await?.sync_all().await?;
     Ok(fitment.new_import(spec, name, size).await?)
 }
 
 async fn found(fitment: &Fitment, id: u64) -> Result<Import> {
     let import = fitment.store().import_jobs().import(id).await?;
-    import.with_context(|| format!("there is no import {id}"))
+    import.with_context(|| format!("unknown import {id}"))
 }
 
 /// Works on imports until this one has ended: by this process, or by another that has taken it.
@@ -105,7 +109,7 @@ async fn work(fitment: &Fitment, id: u64, bar: &ProgressBar) -> Result<Import> {
                     Ok(true) => {}
                     Ok(false) => tokio::time::sleep(LOOK).await,
                     Err(error) => {
-                        eprintln!("{error}; trying again");
+                        eprintln!("{error}; retrying");
                         tokio::time::sleep(5 * LOOK).await;
                     }
                 }
@@ -134,7 +138,7 @@ async fn tell(fitment: &Fitment, import: &Import) -> Result<()> {
         println!("{} {} imported", import.progress.records, import.kind);
         let dropped = import.progress.qualifiers_dropped;
         if dropped > 0 {
-            eprintln!("{dropped} of them lost qualifiers: import with --strict to see which");
+            eprintln!("{dropped} of them lost qualifiers: import with --strict to list them");
         }
         return Ok(());
     }
@@ -154,5 +158,5 @@ async fn tell(fitment: &Fitment, import: &Import) -> Result<()> {
     if more > 0 {
         eprintln!("… and {more} more errors");
     }
-    bail!("import {} has failed: {}", import.id, import.message)
+    bail!("import {} failed: {}", import.id, import.message)
 }

@@ -58,7 +58,7 @@ fn encoding_of(head: &[u8], format: Format) -> Result<Option<&'static Encoding>,
         Some(encoding) if [UTF_8, UTF_16BE, UTF_16LE].contains(&encoding) => Ok(None),
         Some(encoding) if encoding != REPLACEMENT => Ok(Some(encoding)),
         _ => Err(format!(
-            "line 1: cannot decode the declared encoding {:?}: save the file as UTF-8, and declare that",
+            "line 1: unsupported encoding {:?}: save and declare the file as UTF-8",
             String::from_utf8_lossy(label)
         )),
     }

@@ -28,9 +28,9 @@ use tracing::{info, warn};
 use weir_fitment::Sku;
 
 use super::Fitment;
-use super::store::{ERRORS_MAX, Import, ImportError, NewImport, Progress, Staged, State};
-use read::{Content, Piece, ReadError, SkuPiece, VehicleIndex, read_piece};
-use weir_origin_core::background::Rounds;
+use super::store::{ERRORS_MAX, Import, ImportError, NewImport, Progress, StagedSku, State};
+use read::{Content, FilePiece, ReadError, SkuPiece, VehicleIndex, read_piece};
+use weir_origin_core::background::Interval;
 use weir_origin_core::sql::SqlError;
 
 pub use read::{Format, Kind};
@@ -57,8 +57,8 @@ impl Mode {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Merge, Self::Replace];
 
-    /// Its word.
-    pub const fn word(self) -> &'static str {
+    /// Its label.
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Merge => "merge",
             Self::Replace => "replace",
@@ -86,21 +86,21 @@ impl Spec {
     /// Says which word will not do.
     pub fn read(kind: &str, format: &str, mode: &str, is_strict: bool) -> Result<Self, String> {
         let spec = Self {
-            kind: one_of("kind", &Kind::ALL, Kind::word, kind)?,
+            kind: one_of("kind", &Kind::ALL, Kind::label, kind)?,
             format: match format {
                 "" => Format::Csv,
-                word => one_of("format", Format::ALL, Format::word, word)?,
+                word => one_of("format", Format::ALL, Format::label, word)?,
             },
             mode: match mode {
                 "" => Mode::Merge,
-                word => one_of("mode", &Mode::ALL, Mode::word, word)?,
+                word => one_of("mode", &Mode::ALL, Mode::label, word)?,
             },
             is_strict,
         };
         match (spec.format, spec.kind) {
             #[cfg(feature = "aces")]
             (Format::Aces, Kind::Vehicles | Kind::Products) => {
-                Err("format: aces has relations only".to_owned())
+                Err("format: aces is only for relations".to_owned())
             }
             _ => Ok(spec),
         }
@@ -122,7 +122,7 @@ fn one_of<T: Copy>(
 
 /// Why an import does not go on.
 #[derive(Debug, thiserror::Error)]
-enum Ended {
+enum ImportEnd {
     /// SQL does not answer: it goes on later.
     #[error(transparent)]
     Sql(#[from] SqlError),
@@ -130,13 +130,13 @@ enum Ended {
     #[error("{0}")]
     Failed(String),
     /// Another origin has it.
-    #[error("another origin has taken the import over")]
+    #[error("another origin has taken over the import")]
     Lost,
     /// A task of its own ended early.
-    #[error("reading ended early: {0}")]
+    #[error("reading failed: {0}")]
     Task(#[from] tokio::task::JoinError),
     /// The origin stops.
-    #[error("the origin stops")]
+    #[error("the origin is stopping")]
     Stopped,
 }
 
@@ -156,12 +156,12 @@ impl Fitment {
     /// Works on imports until `stop`.
     pub(super) async fn run_imports(self, stop: CancellationToken) {
         let holder = random_name();
-        let mut rounds = Rounds::every(PERIOD, "importing fitment", stop.clone());
-        while rounds.next().await {
+        let mut interval = Interval::every(PERIOD, "importing fitment", stop.clone());
+        while interval.next().await {
             let outcome = self.import_next(&holder, &stop, &|_| ()).await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
             if matches!(outcome, Ok(true)) {
-                rounds.next_at_once();
+                interval.next_at_once();
             }
         }
     }
@@ -179,9 +179,9 @@ impl Fitment {
     /// When SQL does not answer.
     pub async fn new_import(&self, spec: Spec, file: String, size: u64) -> Result<u64, SqlError> {
         let new = NewImport {
-            kind: spec.kind.word().to_owned(),
-            format: spec.format.word().to_owned(),
-            mode: spec.mode.word().to_owned(),
+            kind: spec.kind.label().to_owned(),
+            format: spec.format.label().to_owned(),
+            mode: spec.mode.label().to_owned(),
             is_strict: spec.is_strict,
             file,
             size,
@@ -197,7 +197,7 @@ impl Fitment {
         let Some(import) = self.store().import_jobs().give_up_import(id).await? else {
             return Ok(false);
         };
-        info!(id, "an import is given up; nothing of it is applied");
+        info!(id, "import cancelled; nothing is applied");
         self.0.metrics.import(false);
         // It may be in the folder of another origin, or lost: that is why it is given up.
         let _ = tokio::fs::remove_file(self.spool_file(&import)).await;
@@ -215,7 +215,7 @@ impl Fitment {
         holder: &str,
         stop: &CancellationToken,
         applied: &(dyn Fn(u64) + Sync),
-    ) -> Result<bool, Ended> {
+    ) -> Result<bool, ImportEnd> {
         let spool = &self.0.settings.spool;
         let is_here = |file: &str| spool.join(file).is_file();
         let taken = self
@@ -246,11 +246,11 @@ impl Fitment {
         });
         let ended = match run {
             Ok(run) => run.run().await,
-            Err(unknown) => Err(Ended::Failed(unknown)),
+            Err(unknown) => Err(ImportEnd::Failed(unknown)),
         };
         match &ended {
             Ok(()) => self.0.metrics.import(true),
-            Err(Ended::Failed(message)) => {
+            Err(ImportEnd::Failed(message)) => {
                 let now = self.store().import_jobs().import(id).await?;
                 let progress = now.map_or(progress, |import| import.progress);
                 let is_held = self
@@ -262,23 +262,20 @@ impl Fitment {
                     return Ok(true);
                 }
                 self.0.metrics.import(false);
-                info!(
-                    id,
-                    message, "an import has failed; nothing of it is applied"
-                );
+                info!(id, message, "import failed; nothing is applied");
             }
-            Err(Ended::Lost | Ended::Stopped) => return Ok(true),
+            Err(ImportEnd::Lost | ImportEnd::Stopped) => return Ok(true),
             Err(_) => return ended.map(|()| true),
         }
         if let Err(error) = tokio::fs::remove_file(&path).await {
-            warn!(%error, "the file of an import that has ended stays");
+            warn!(%error, "cannot delete the file of an ended import");
         }
         Ok(true)
     }
 }
 
 impl Run<'_> {
-    async fn run(&self) -> Result<(), Ended> {
+    async fn run(&self) -> Result<(), ImportEnd> {
         let index = Arc::new(self.vehicle_index().await?);
         let (mut progress, mut all, mut is_end) = (self.import.progress, Content::default(), false);
         if self.spec.kind != Kind::Relations {
@@ -293,7 +290,7 @@ impl Run<'_> {
         };
         while !is_end {
             if self.stop.is_cancelled() {
-                return Err(Ended::Stopped);
+                return Err(ImportEnd::Stopped);
             }
             let piece = self.piece(&index, progress).await;
             let mut piece = piece.map_err(|error| named(error, encoding))?;
@@ -309,8 +306,8 @@ impl Run<'_> {
             all.vehicles.append(&mut piece.content.vehicles);
             all.products.append(&mut piece.content.products);
             if self.spec.kind != Kind::Relations && progress.records > RECORDS_MAX {
-                return Err(Ended::Failed(format!(
-                    "the file has more than {RECORDS_MAX} records: cut it into several"
+                return Err(ImportEnd::Failed(format!(
+                    "the file has more than {RECORDS_MAX} records: split it"
                 )));
             }
             let state = match is_end && progress.errors == 0 {
@@ -334,7 +331,7 @@ impl Run<'_> {
             self.still_held(is_held)?;
         }
         if progress.errors > 0 {
-            return Err(Ended::Failed(format!(
+            return Err(ImportEnd::Failed(format!(
                 "{} records have errors; nothing is applied",
                 progress.errors
             )));
@@ -346,11 +343,15 @@ impl Run<'_> {
         (self.import.id, self.holder)
     }
 
-    fn still_held(&self, is_held: bool) -> Result<(), Ended> {
-        if is_held { Ok(()) } else { Err(Ended::Lost) }
+    fn still_held(&self, is_held: bool) -> Result<(), ImportEnd> {
+        if is_held {
+            Ok(())
+        } else {
+            Err(ImportEnd::Lost)
+        }
     }
 
-    async fn vehicle_index(&self) -> Result<VehicleIndex, Ended> {
+    async fn vehicle_index(&self) -> Result<VehicleIndex, ImportEnd> {
         let mut index = VehicleIndex::default();
         if self.spec.kind == Kind::Relations {
             self.fitment
@@ -362,13 +363,13 @@ impl Run<'_> {
     }
 
     /// Decodes the file if it is not UTF-8. Returns the encoding that it had.
-    async fn decode(&self) -> Result<Option<&'static str>, Ended> {
+    async fn decode(&self) -> Result<Option<&'static str>, ImportEnd> {
         let (path, format) = (self.path.clone(), self.spec.format);
         // The next attempt of a process that dies meanwhile writes the same file.
         let beside = self.path.with_extension("decoded");
         let decode = move || encoding::decode_file(&path, &beside, format);
         let decoded = tokio::task::spawn_blocking(decode).await?;
-        let Some(encoding) = decoded.map_err(|error| Ended::Failed(error.to_string()))? else {
+        let Some(encoding) = decoded.map_err(|error| ImportEnd::Failed(error.to_string()))? else {
             return Ok(None);
         };
         // Progress counts bytes of the decoded file.
@@ -379,17 +380,21 @@ impl Run<'_> {
         Ok(Some(encoding.name()))
     }
 
-    async fn piece(&self, index: &Arc<VehicleIndex>, progress: Progress) -> Result<Piece, Ended> {
+    async fn piece(
+        &self,
+        index: &Arc<VehicleIndex>,
+        progress: Progress,
+    ) -> Result<FilePiece, ImportEnd> {
         let (path, index, spec) = (self.path.clone(), index.clone(), self.spec);
         let records_max = self.fitment.0.settings.records_staged;
         let read = move || read_piece(&path, spec, &index, progress, records_max);
         let piece = tokio::task::spawn_blocking(read).await?;
-        piece.map_err(|error: ReadError| Ended::Failed(error.to_string()))
+        piece.map_err(|error: ReadError| ImportEnd::Failed(error.to_string()))
     }
 
     /// The relations of a piece by the numbers of their SKUs. An unknown SKU is an error in the first line that has it.
-    async fn numbered(&self, piece: &mut Piece) -> Result<Vec<Staged>, Ended> {
-        let mut staged: Vec<Staged> = Vec::with_capacity(piece.content.relations.len());
+    async fn numbered(&self, piece: &mut FilePiece) -> Result<Vec<StagedSku>, ImportEnd> {
+        let mut staged: Vec<StagedSku> = Vec::with_capacity(piece.content.relations.len());
         let mut places = std::collections::HashMap::<Sku, Option<usize>>::new();
         for of in std::mem::take(&mut piece.content.relations) {
             let place = match places.get(&of.sku) {
@@ -397,9 +402,9 @@ impl Run<'_> {
                 None => {
                     let number = self.fitment.store().sku_number(&of.sku).await?;
                     let place = number.map(|number| {
-                        staged.push(Staged {
+                        staged.push(StagedSku {
                             number,
-                            ..Staged::default()
+                            ..StagedSku::default()
                         });
                         staged.len() - 1
                     });
@@ -411,7 +416,7 @@ impl Run<'_> {
                 }
             };
             if let Some(one) = place.and_then(|place| staged.get_mut(place)) {
-                one.merge(Staged {
+                one.merge(StagedSku {
                     number: one.number,
                     added: of.added,
                     removed: of.removed,
@@ -422,7 +427,7 @@ impl Run<'_> {
         Ok(staged)
     }
 
-    async fn apply(&self, progress: Progress, all: &Content) -> Result<(), Ended> {
+    async fn apply(&self, progress: Progress, all: &Content) -> Result<(), ImportEnd> {
         let (fitment, held) = (self.fitment, self.held());
         let place = |product: &_| fitment.place(product);
         let is_held = match self.spec.kind {
@@ -454,16 +459,16 @@ impl Run<'_> {
 }
 
 /// Names the encoding of a file that cannot be read.
-fn named(error: Ended, encoding: Option<&str>) -> Ended {
+fn named(error: ImportEnd, encoding: Option<&str>) -> ImportEnd {
     match (error, encoding) {
-        (Ended::Failed(message), Some(encoding)) => {
-            Ended::Failed(format!("{message} (the file is {encoding})"))
+        (ImportEnd::Failed(message), Some(encoding)) => {
+            ImportEnd::Failed(format!("{message} (the file is {encoding})"))
         }
         (error, _) => error,
     }
 }
 
-fn unknown_sku(piece: &mut Piece, format: Format, of: &SkuPiece) {
+fn unknown_sku(piece: &mut FilePiece, format: Format, of: &SkuPiece) {
     if piece.progress.errors < ERRORS_MAX {
         let (column, name) = match format {
             Format::Csv => ("sku", ""),

@@ -47,8 +47,8 @@ impl Kind {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Vehicles, Self::Products, Self::Relations];
 
-    /// Its word.
-    pub const fn word(self) -> &'static str {
+    /// Its label.
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Vehicles => "vehicles",
             Self::Products => "products",
@@ -85,8 +85,8 @@ impl Format {
         Self::Aces,
     ];
 
-    /// Its word.
-    pub const fn word(self) -> &'static str {
+    /// Its label.
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Csv => "csv",
             #[cfg(feature = "aces")]
@@ -161,7 +161,7 @@ pub(super) struct Content {
 }
 
 /// A piece of a file.
-pub(super) struct Piece {
+pub(super) struct FilePiece {
     pub content: Content,
     /// The first of what is wrong.
     pub errors: Vec<ImportError>,
@@ -171,7 +171,7 @@ pub(super) struct Piece {
 }
 
 /// Takes records, one after the other.
-pub(super) struct Taker<'v> {
+pub(super) struct RecordCollector<'v> {
     pub(super) kind: Kind,
     is_strict: bool,
     vehicles: &'v VehicleIndex,
@@ -188,9 +188,9 @@ pub(super) fn read_piece(
     vehicles: &VehicleIndex,
     progress: Progress,
     records_max: usize,
-) -> Result<Piece, ReadError> {
+) -> Result<FilePiece, ReadError> {
     let file = File::open(path)?;
-    let mut taker = Taker {
+    let mut taker = RecordCollector {
         kind: spec.kind,
         is_strict: spec.is_strict,
         vehicles,
@@ -204,7 +204,7 @@ pub(super) fn read_piece(
         #[cfg(feature = "aces")]
         Format::Aces => aces::read(file, &mut taker)?,
     };
-    Ok(Piece {
+    Ok(FilePiece {
         content: taker.content,
         errors: taker.errors,
         progress: taker.progress,
@@ -212,7 +212,7 @@ pub(super) fn read_piece(
     })
 }
 
-impl Taker<'_> {
+impl RecordCollector<'_> {
     /// How many records it still takes.
     pub(super) fn left(&self) -> usize {
         self.left
@@ -237,7 +237,7 @@ impl Taker<'_> {
     }
 
     /// Takes a record; its line is from 1. An error is for the caller to [note](Self::error).
-    pub(super) fn try_take(&mut self, line: u64, fields: &Fields<'_>) -> Result<(), Wrong> {
+    pub(super) fn try_take(&mut self, line: u64, fields: &Fields<'_>) -> Result<(), ColumnProblem> {
         match self.kind {
             Kind::Vehicles => vehicle(fields).map(|vehicle| self.content.vehicles.push(vehicle)),
             Kind::Products => product(fields).map(|product| self.content.products.push(product)),
@@ -261,7 +261,7 @@ impl Taker<'_> {
         self.progress.errors += 1;
     }
 
-    fn relation(&mut self, line: u64, fields: &Fields<'_>) -> Result<(), Wrong> {
+    fn relation(&mut self, line: u64, fields: &Fields<'_>) -> Result<(), ColumnProblem> {
         let [name, vehicle, action, year_from, year_to, engine, position] = *fields;
         let vehicle: VehicleId = vehicle.parse().map_err(|error| wrong("vehicle", error))?;
         let offset = self
@@ -320,13 +320,13 @@ impl Taker<'_> {
 }
 
 /// A column and what is wrong there.
-pub(super) type Wrong = (&'static str, String);
+pub(super) type ColumnProblem = (&'static str, String);
 
-fn wrong(column: &'static str, reason: impl std::fmt::Display) -> Wrong {
+fn wrong(column: &'static str, reason: impl std::fmt::Display) -> ColumnProblem {
     (column, reason.to_string())
 }
 
-fn year(text: &str, column: &'static str) -> Result<u16, Wrong> {
+fn year(text: &str, column: &'static str) -> Result<u16, ColumnProblem> {
     match text {
         "" => Ok(0),
         text => text
@@ -337,7 +337,7 @@ fn year(text: &str, column: &'static str) -> Result<u16, Wrong> {
     }
 }
 
-fn vehicle(fields: &Fields<'_>) -> Result<(VehicleId, NewVehicle), Wrong> {
+fn vehicle(fields: &Fields<'_>) -> Result<(VehicleId, NewVehicle), ColumnProblem> {
     let [vehicle, make, model, year_text, engine, ..] = *fields;
     let vehicle = vehicle.parse().map_err(|error| wrong("vehicle", error))?;
     let about = NewVehicle {
@@ -350,7 +350,7 @@ fn vehicle(fields: &Fields<'_>) -> Result<(VehicleId, NewVehicle), Wrong> {
     Ok((vehicle, about))
 }
 
-fn product(fields: &Fields<'_>) -> Result<(Sku, Product), Wrong> {
+fn product(fields: &Fields<'_>) -> Result<(Sku, Product), ColumnProblem> {
     let [sku, spu, product_type, merchant, ..] = *fields;
     let sku = Sku::new(sku).map_err(|error| wrong("sku", error))?;
     let product = Product {

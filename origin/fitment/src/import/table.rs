@@ -3,15 +3,16 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 
-use super::read::{COLUMNS_MAX, Kind, RECORD_LEN_MAX, ReadError, Taker};
+use super::read::{COLUMNS_MAX, Kind, RECORD_LEN_MAX, ReadError, RecordCollector};
 use super::source::Bounded;
 
-const NOT_UTF8: &str = "is not UTF-8: it looks like Windows-1252; save the file as UTF-8 (Excel calls it \"CSV UTF-8\")";
+const NOT_UTF8: &str =
+    "is not UTF-8 and looks like Windows-1252: save the file as UTF-8 (in Excel, \"CSV UTF-8\")";
 
 /// The delimiters of fields.
 const DELIMITERS: [u8; 3] = *b",;\t";
 
-const TOO_LONG: &str = "is too long: is there a quotation mark without its other?";
+const TOO_LONG: &str = "is too long: check for an unclosed quotation mark";
 
 fn csv_reader<R: Read>(from: R, delimiter: u8) -> csv::Reader<R> {
     csv::ReaderBuilder::new()
@@ -73,7 +74,7 @@ fn header(file: &mut File, kind: Kind) -> Result<Header, ReadError> {
     if let Some(unknown) = names.iter().find(|name| !is_column(name, columns)) {
         let unknown = String::from_utf8_lossy(unknown);
         return Err(ReadError::File(format!(
-            "line 1: unknown column {unknown:?}; there may be {}",
+            "line 1: unknown column {unknown:?}; the columns are {}",
             columns.join(", ")
         )));
     }
@@ -85,7 +86,7 @@ fn header(file: &mut File, kind: Kind) -> Result<Header, ReadError> {
         .find(|(_, place)| place.is_none());
     match missing {
         Some((name, _)) => Err(ReadError::File(format!(
-            "line 1: there is no column {name}"
+            "line 1: the column {name} is missing"
         ))),
         None => Ok(Header {
             delimiter,
@@ -97,7 +98,7 @@ fn header(file: &mut File, kind: Kind) -> Result<Header, ReadError> {
 }
 
 /// Reads from the taker's position, which is the beginning or behind a record. True at the end.
-pub(super) fn read(mut file: File, taker: &mut Taker<'_>) -> Result<bool, ReadError> {
+pub(super) fn read(mut file: File, taker: &mut RecordCollector<'_>) -> Result<bool, ReadError> {
     let header = header(&mut file, taker.kind)?;
     let (base, base_line) = match taker.progress().position {
         0 => (header.len_bytes, 1),
@@ -134,7 +135,7 @@ fn broken(error: csv::Error, line: u64) -> ReadError {
     }
 }
 
-impl Taker<'_> {
+impl RecordCollector<'_> {
     fn record(&mut self, line: u64, record: &csv::ByteRecord, header: &Header) {
         if record.len() != header.width {
             let reason = format!("has {} fields, must have {}", record.len(), header.width);

@@ -5,12 +5,12 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use weir_fitment::SEGMENT_LEN;
-use weir_fitment::redis::fit_vehicles::{self, Head, Known};
-use weir_fitment::redis::fit_vehicles_put::{self, Piece, Written};
+use weir_fitment::redis::fit_vehicles::{self, Head, VehicleMapVersion};
+use weir_fitment::redis::fit_vehicles_put::{self, MapPiece, VehiclesPutOutcome};
 use weir_fitment::redis::keys::VehicleMapKeys;
 
 use crate::Fitment;
-use weir_origin_core::background::Rounds;
+use weir_origin_core::background::Interval;
 use weir_origin_core::redis::{CallError, Redis};
 use weir_origin_core::unavailable::Unavailable;
 
@@ -23,12 +23,12 @@ const REBUILD_STEPS: usize = 50;
 impl Fitment {
     /// Keeps the map as SQL has it, and makes Redis anew when it has lost its data, until `stop`.
     pub(crate) async fn run_mapping(self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "keeping the map of vehicles", stop);
-        while rounds.next().await {
+        let mut interval = Interval::every(PERIOD, "updating the vehicle map", stop);
+        while interval.next().await {
             let outcome = self.keep_map().await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
             if matches!(outcome, Ok(true)) {
-                rounds.next_at_once();
+                interval.next_at_once();
             }
         }
     }
@@ -44,9 +44,9 @@ impl Fitment {
             if known.is_none() {
                 match self.store().head().await?.version {
                     // The first start: nothing is lost.
-                    0 => info!(%cluster, "writing the map of vehicles to Redis for the first time"),
+                    0 => info!(%cluster, "writing the vehicle map to Redis for the first time"),
                     _ => {
-                        warn!(%cluster, "Redis has lost the map of vehicles: writing all of fitment again")
+                        warn!(%cluster, "Redis has lost the vehicle map; rewriting all of fitment")
                     }
                 }
                 is_lost = true;
@@ -75,7 +75,7 @@ impl Fitment {
     async fn map_in(&self, redis: &Redis) -> Result<Option<Head>, Unavailable> {
         let keys = VehicleMapKeys::new(redis.prefix());
         let reply = redis
-            .run(&fit_vehicles::call(&keys, Known::default(), 0))
+            .run(&fit_vehicles::call(&keys, VehicleMapVersion::default(), 0))
             .await?;
         let tail = fit_vehicles::parse(&reply).map_err(CallError::from)?;
         Ok(tail.map(|tail| tail.head))
@@ -96,8 +96,8 @@ impl Fitment {
             Some(there) if there.generation == wanted.generation => there.count.min(count),
             _ => 0,
         };
-        if let Written::Hole = self.write_pieces(redis, wanted, from).await? {
-            warn!("Redis has lost a block of the map of vehicles: all of it is written anew");
+        if let VehiclesPutOutcome::Hole = self.write_pieces(redis, wanted, from).await? {
+            warn!("Redis has lost a block of the vehicle map; rewriting the whole map");
             self.write_pieces(redis, wanted, 0).await?;
         }
         Ok(())
@@ -108,7 +108,7 @@ impl Fitment {
         redis: &Redis,
         wanted: Head,
         from: u32,
-    ) -> Result<Written, Unavailable> {
+    ) -> Result<VehiclesPutOutcome, Unavailable> {
         let keys = VehicleMapKeys::new(redis.prefix());
         let mut before = from;
         loop {
@@ -117,7 +117,7 @@ impl Fitment {
                 .store()
                 .vehicles_behind(before, room.min(wanted.count - before))
                 .await?;
-            let piece = Piece {
+            let piece = MapPiece {
                 before,
                 vehicles: &vehicles,
             };
@@ -131,7 +131,7 @@ impl Fitment {
             let call = fit_vehicles_put::call(&keys, wanted.generation, piece, head);
             let reply = redis.run(&call).await?;
             let written = fit_vehicles_put::parse(&reply).map_err(CallError::from)?;
-            if is_last || written != Written::Done {
+            if is_last || written != VehiclesPutOutcome::Done {
                 return Ok(written);
             }
         }

@@ -7,17 +7,17 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use weir_fitment::redis::fit_add::{Change, Changed};
-use weir_fitment::redis::fit_put::Newer;
+use weir_fitment::redis::fit_add::{Change, ChangeOutcome};
+use weir_fitment::redis::fit_put::NewerEntryPolicy;
 use weir_fitment::redis::fit_route_put::NewRoute;
 use weir_fitment::redis::keys::{FitmentKeys, fitment_pages};
 use weir_fitment::redis::{fit_add, fit_drop, fit_put, fit_route_put};
-use weir_fitment::{Cluster, Offset, Place, Shape, Sku};
+use weir_fitment::{Cluster, Offset, Placement, Shape, Sku};
 use weir_scripts::Call;
 
 use crate::Fitment;
 use crate::store::{Dirty, SkuRow, offsets};
-use weir_origin_core::background::Rounds;
+use weir_origin_core::background::Interval;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::unavailable::Unavailable;
 
@@ -36,12 +36,12 @@ type Flights = HashMap<Cluster, Vec<Call>>;
 impl Fitment {
     /// Writes what changed, until `stop`.
     pub(crate) async fn run_publishing(self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "writing fitment to Redis", stop);
-        while rounds.next().await {
+        let mut interval = Interval::every(PERIOD, "writing fitment to Redis", stop);
+        while interval.next().await {
             let outcome = self.publish_dirty().await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
             if matches!(outcome, Ok(count) if count >= SKUS) {
-                rounds.next_at_once();
+                interval.next_at_once();
             }
         }
     }
@@ -75,9 +75,9 @@ impl Fitment {
     async fn publish_some(&self, dirty: &[Dirty]) -> Result<(), Unavailable> {
         let whole = self.add_deltas(dirty).await?;
         let rows: Vec<&SkuRow> = whole.iter().map(|dirty| &dirty.row).collect();
-        self.put(&rows, Newer::Stays).await?;
+        self.put(&rows, NewerEntryPolicy::Stays).await?;
         let rows: Vec<&SkuRow> = dirty.iter().map(|dirty| &dirty.row).collect();
-        self.route(&rows, Newer::Stays).await?;
+        self.route(&rows, NewerEntryPolicy::Stays).await?;
         self.drop_left(dirty).await?;
         let done: Vec<_> = dirty
             .iter()
@@ -105,7 +105,7 @@ impl Fitment {
             let replies = self.redis(&cluster).run_all(&calls).await?;
             let of = sent.remove(&cluster).unwrap_or_default();
             for (one, reply) in of.into_iter().zip(&replies) {
-                if fit_add::parse(reply).map_err(CallError::from)? == Changed::NeedsWhole {
+                if fit_add::parse(reply).map_err(CallError::from)? == ChangeOutcome::NeedsWhole {
                     whole.push(one);
                 }
             }
@@ -157,7 +157,11 @@ impl Fitment {
 
     /// Writes SKUs whole, each in its place. One of which nobody has said what it fits is left out; one that was deleted is
     /// dropped.
-    pub(crate) async fn put(&self, rows: &[&SkuRow], newer: Newer) -> Result<(), Unavailable> {
+    pub(crate) async fn put(
+        &self,
+        rows: &[&SkuRow],
+        newer: NewerEntryPolicy,
+    ) -> Result<(), Unavailable> {
         let segments = self.segments().await?;
         for flights in self.flights(rows, newer, segments) {
             self.fly(flights).await?;
@@ -165,7 +169,7 @@ impl Fitment {
         Ok(())
     }
 
-    fn flights(&self, rows: &[&SkuRow], newer: Newer, segments: u32) -> Vec<Flights> {
+    fn flights(&self, rows: &[&SkuRow], newer: NewerEntryPolicy, segments: u32) -> Vec<Flights> {
         let (mut all, mut flights, mut length) = (Vec::new(), Flights::new(), 0);
         for row in rows {
             let Some((cluster, call)) = self.whole(row, newer, segments) else {
@@ -182,14 +186,20 @@ impl Fitment {
         all
     }
 
-    fn whole(&self, row: &SkuRow, newer: Newer, segments: u32) -> Option<(Cluster, Call)> {
+    fn whole(
+        &self,
+        row: &SkuRow,
+        newer: NewerEntryPolicy,
+        segments: u32,
+    ) -> Option<(Cluster, Call)> {
         let place = self.place(&row.product);
         let keys = FitmentKeys::new(self.redis(&place.cluster).prefix(), &place.spu);
         if row.is_deleted {
             let call = fit_drop::call(&keys, segments, [(&row.sku, row.version)]);
             return Some((place.cluster, call));
         }
-        let shape = Shape::of(self.0.settings.plan, &offsets(row.fits.as_ref()?), segments);
+        let shape =
+            Shape::from_offsets(self.0.settings.plan, &offsets(row.fits.as_ref()?), segments);
         let call = fit_put::call(&keys, &row.sku, row.version, newer, &shape);
         Some((place.cluster, call))
     }
@@ -207,8 +217,8 @@ impl Fitment {
 
     async fn put_and_route(&self, rows: &[SkuRow]) -> Result<(), Unavailable> {
         let rows: Vec<&SkuRow> = rows.iter().collect();
-        self.put(&rows, Newer::Stays).await?;
-        self.route(&rows, Newer::Stays).await
+        self.put(&rows, NewerEntryPolicy::Stays).await?;
+        self.route(&rows, NewerEntryPolicy::Stays).await
     }
 
     async fn fly(&self, flights: Flights) -> Result<(), Unavailable> {
@@ -220,7 +230,11 @@ impl Fitment {
     }
 
     /// Turns the routes of SKUs to where they are.
-    pub(crate) async fn route(&self, rows: &[&SkuRow], newer: Newer) -> Result<(), Unavailable> {
+    pub(crate) async fn route(
+        &self,
+        rows: &[&SkuRow],
+        newer: NewerEntryPolicy,
+    ) -> Result<(), Unavailable> {
         let home = self.redis(&Cluster::home());
         let calls = self.route_calls(rows, newer);
         if !calls.is_empty() {
@@ -229,8 +243,8 @@ impl Fitment {
         Ok(())
     }
 
-    fn route_calls(&self, rows: &[&SkuRow], newer: Newer) -> Vec<Call> {
-        let routes: Vec<(&Sku, u64, Option<Place>)> = rows
+    fn route_calls(&self, rows: &[&SkuRow], newer: NewerEntryPolicy) -> Vec<Call> {
+        let routes: Vec<(&Sku, u64, Option<Placement>)> = rows
             .iter()
             .filter(|row| row.is_deleted || row.fits.is_some())
             .map(|row| {
@@ -276,7 +290,7 @@ impl Fitment {
     async fn drop_one(
         &self,
         row: &SkuRow,
-        place: &Place,
+        place: &Placement,
         segments: u32,
     ) -> Result<(), Unavailable> {
         let is_there = !row.is_deleted && *place == self.place(&row.product);

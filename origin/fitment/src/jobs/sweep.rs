@@ -9,10 +9,10 @@ use tracing::warn;
 use weir_fitment::redis::fit_route::{self, Route};
 use weir_fitment::redis::keys::{FitmentKeys, ROUTE_BUCKETS, ROUTE_TAGS, RouteBucket};
 use weir_fitment::redis::{fit_drop, fit_route_put};
-use weir_fitment::{Cluster, Place, Sku};
+use weir_fitment::{Cluster, Placement, Sku};
 
 use crate::Fitment;
-use weir_origin_core::background::Rounds;
+use weir_origin_core::background::Interval;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::unavailable::Unavailable;
 
@@ -31,11 +31,11 @@ const BUCKETS: u64 = 32;
 impl Fitment {
     /// Looks at marks and routes, a step a second, until `stop`.
     pub(crate) async fn run_sweeping(self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "sweeping fitment in Redis", stop);
+        let mut interval = Interval::every(PERIOD, "removing stale fitment from Redis", stop);
         let mut bucket = 0;
-        while rounds.next().await {
+        while interval.next().await {
             let outcome = self.sweep(bucket).await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
             if outcome.is_ok() {
                 bucket = (bucket + BUCKETS) % (ROUTE_TAGS * ROUTE_BUCKETS);
             }
@@ -91,7 +91,7 @@ impl Fitment {
         }
         let segments = self.segments().await?;
         for (sku, route) in &unknown {
-            warn!(%sku, "Redis has a SKU that SQL has never heard of: it is taken away");
+            warn!(%sku, "removed a SKU from Redis that SQL does not have");
             if let Some(place) = &route.place {
                 self.take_away(sku, route.version, place, segments).await?;
             }
@@ -107,7 +107,7 @@ impl Fitment {
         &self,
         sku: &Sku,
         version: u64,
-        place: &Place,
+        place: &Placement,
         segments: u32,
     ) -> Result<(), Unavailable> {
         let Some(redis) = self.known_redis(&place.cluster) else {

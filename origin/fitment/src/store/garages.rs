@@ -34,14 +34,14 @@ const FIRST: &str = "
 /// A vehicle in a garage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = GarageVehicle)]
-pub struct Garaged {
+pub struct GarageVehicle {
     /// The vehicle's number.
     #[schema(value_type = String, pattern = "^[0-9]{7}$")]
     pub vehicle: VehicleId,
-    /// What else is known.
+    /// Further fields.
     #[serde(flatten)]
     pub about: NewVehicle,
-    /// Whether it is the one that parts are asked for.
+    /// Whether it is the default vehicle.
     pub is_default: bool,
 }
 
@@ -62,12 +62,12 @@ pub struct GarageStore<'a>(pub(super) &'a FitmentStore);
 
 impl GarageStore<'_> {
     /// A user's vehicles, the default first. One that was retired is not shown.
-    pub async fn garage(self, user: &UserId) -> Result<Vec<Garaged>, SqlError> {
+    pub async fn garage(self, user: &UserId) -> Result<Vec<GarageVehicle>, SqlError> {
         let rows = self.0.db.all(sql(SELECT).text(user.as_str())).await?;
         let mut all = Vec::with_capacity(rows.len());
         for row in rows {
             if let Some(vehicle) = super::vehicles::read(&row)? {
-                all.push(Garaged {
+                all.push(GarageVehicle {
                     vehicle: vehicle.vehicle,
                     about: vehicle.about,
                     is_default: row.flag("is_default")?,

@@ -6,25 +6,25 @@ use utoipa::ToSchema;
 
 use weir_origin_core::sql::{Row, damaged};
 
-/// What an import is at.
+/// State of an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = ImportState)]
 pub enum State {
-    /// Nobody has begun.
+    /// Not started.
     Waiting,
-    /// Its file is read and checked. Nothing is changed.
+    /// The file is being read and checked; nothing changes.
     Reading,
-    /// All of it was sound and is applied, in one transaction.
+    /// The file is valid and is being applied, in one transaction.
     Applying,
     /// It is applied.
     Done,
-    /// Nothing of it is applied.
+    /// Failed; nothing is applied.
     Failed,
 }
 
 impl State {
-    pub(super) fn word(self) -> &'static str {
+    pub(super) fn label(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
             Self::Reading => "reading",
@@ -43,9 +43,9 @@ impl State {
 /// A new import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewImport {
-    /// What is in it.
+    /// Content of the file.
     pub kind: String,
-    /// How it is written.
+    /// Format of the file.
     pub format: String,
     /// Whether it takes the place of what there is.
     pub mode: String,
@@ -57,28 +57,28 @@ pub struct NewImport {
     pub size: u64,
 }
 
-/// How far it is.
+/// Its progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = ImportProgress)]
 pub struct Progress {
-    /// Bytes that were read for good.
+    /// Bytes read.
     pub position: u64,
-    /// Lines of them.
+    /// Lines read.
     pub line: u64,
-    /// Records of them that are sound.
+    /// Valid records.
     pub records: u64,
-    /// Errors in them.
+    /// Errors.
     pub errors: u64,
-    /// Records with qualifiers that are not kept, so that their parts seem to fit more vehicles than the file says.
+    /// Records with dropped qualifiers: their parts appear to fit more vehicles than in the file.
     pub qualifiers_dropped: u64,
 }
 
 /// An import.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Import {
-    /// Its number.
+    /// Its id.
     pub id: u64,
-    /// What is in it: `vehicles`, `products` or `relations`.
+    /// Content: `vehicles`, `products` or `relations`.
     pub kind: String,
     /// `csv` or `aces`.
     pub format: String,
@@ -94,27 +94,27 @@ pub struct Import {
     pub state: State,
     /// Bytes of the file.
     pub size: u64,
-    /// How far it is.
+    /// Its progress.
     #[serde(flatten)]
     pub progress: Progress,
-    /// Why it failed.
+    /// Error message.
     pub message: String,
     /// When it was created, in milliseconds since the Unix epoch.
     pub created_at_ms: u64,
-    /// When it ended, in milliseconds since the Unix epoch; null: it has not.
+    /// End time, in milliseconds since the Unix epoch; null: still running.
     #[schema(required)]
     pub ended_at_ms: Option<u64>,
 }
 
-/// What is wrong in a line.
+/// An error in a line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = ImportErrorsError)]
 pub struct ImportError {
     /// The line, from 1.
     pub line: u64,
-    /// The column by its name, or nothing for all of the line.
+    /// The column's name; empty: the whole line.
     pub column: String,
-    /// What is wrong.
+    /// Description of the error.
     pub reason: String,
 }
 

@@ -4,7 +4,7 @@ use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sqlx::Error;
-use weir_fitment::{Offset, Place, Sku, VehicleId};
+use weir_fitment::{Offset, Placement, Sku, VehicleId};
 
 use super::import_rows::{Import, ImportError, NewImport, Progress, State, import};
 use super::skus::{clear_qualifiers, numbered_in, put_qualifiers};
@@ -61,7 +61,7 @@ const END: &str = "
     UPDATE fitment_imports SET state = ?, message = ?, records = ?, errors = ?, qualifiers_dropped = ?, ended_at_ms = ?
     WHERE id = ?";
 
-const GIVEN_UP: &str = "given up";
+const GIVEN_UP: &str = "cancelled";
 
 const INSERT_ERROR: &str = "
     REPLACE INTO fitment_import_errors (import_id, place, line, field, reason) VALUES (?, ?, ?, ?, ?)";
@@ -84,7 +84,7 @@ pub struct StagedQualifier(pub u32, pub Qualifiers);
 
 /// What a part of an import says of one SKU.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Staged {
+pub struct StagedSku {
     /// The SKU's number.
     pub number: u64,
     /// Offsets that it fits.
@@ -96,7 +96,7 @@ pub struct Staged {
 }
 
 /// What stands behind an import's last record.
-struct Ended<'a> {
+struct ImportResult<'a> {
     state: State,
     message: &'a str,
     progress: Progress,
@@ -119,7 +119,7 @@ impl ImportStore<'_> {
             .number(self.0.now_ms());
         self.0.db.execute(insert).await?;
         let row = self.0.db.one(sql(SELECT_FILE).text(&new.file)).await?;
-        let row = row.ok_or_else(|| damaged("fitment_imports", "has no such row"))?;
+        let row = row.ok_or_else(|| damaged("fitment_imports", "misses the row"))?;
         Ok(row.number("id")?)
     }
 
@@ -198,7 +198,7 @@ impl ImportStore<'_> {
         held: (u64, &str),
         state: State,
         progress: Progress,
-        staged: &[Staged],
+        staged: &[StagedSku],
         (first_error, errors): (u64, &[ImportError]),
     ) -> Result<bool, SqlError> {
         let (id, holder) = held;
@@ -226,7 +226,7 @@ impl ImportStore<'_> {
                 qualifiers_dropped,
             } = progress;
             let advance = sql(ADVANCE)
-                .text(state.word())
+                .text(state.label())
                 .number(position)
                 .number(line)
                 .number(records)
@@ -259,7 +259,7 @@ impl ImportStore<'_> {
             return Ok(false);
         }
         tx.execute(sql(UNSTAGE).number(held.0)).await?;
-        let ended = Ended {
+        let ended = ImportResult {
             state: State::Failed,
             message: &message,
             progress,
@@ -278,7 +278,7 @@ impl ImportStore<'_> {
             return Ok(None);
         };
         tx.execute(sql(UNSTAGE).number(id)).await?;
-        let ended = Ended {
+        let ended = ImportResult {
             state: State::Failed,
             message: GIVEN_UP,
             progress: open.progress,
@@ -288,9 +288,9 @@ impl ImportStore<'_> {
         Ok(Some(open))
     }
 
-    async fn end_in(self, tx: &mut Tx, id: u64, ended: &Ended<'_>) -> Result<(), Error> {
+    async fn end_in(self, tx: &mut Tx, id: u64, ended: &ImportResult<'_>) -> Result<(), Error> {
         let end = sql(END)
-            .text(ended.state.word())
+            .text(ended.state.label())
             .text(ended.message)
             .number(ended.progress.records)
             .number(ended.progress.errors)
@@ -326,7 +326,7 @@ impl ImportStore<'_> {
         held: (u64, &str),
         progress: Progress,
         products: &[(Sku, Product)],
-        place: &(dyn Fn(&Product) -> Place + Sync),
+        place: &(dyn Fn(&Product) -> Placement + Sync),
     ) -> Result<bool, SqlError> {
         Ok(retried(async || {
             let (mut tx, version) = self.0.change().await?;
@@ -358,7 +358,7 @@ impl ImportStore<'_> {
                 return Ok(false);
             }
             let (mut inverse, mut at, mut relations) = (Inverse::default(), (0, 0), 0);
-            let mut current: Option<Staged> = None;
+            let mut current: Option<StagedSku> = None;
             loop {
                 let pieces = staged_behind(&mut tx, held.0, at).await?;
                 let is_end = pieces.is_empty();
@@ -394,7 +394,7 @@ impl ImportStore<'_> {
         inverse: &mut Inverse,
         version: u64,
         is_whole: bool,
-        staged: Option<Staged>,
+        staged: Option<StagedSku>,
     ) -> Result<u64, Error> {
         let Some(staged) = staged else {
             return Ok(0);
@@ -434,7 +434,7 @@ impl ImportStore<'_> {
     async fn done(self, mut tx: Tx, id: u64, progress: Progress) -> Result<bool, Error> {
         tx.execute(sql(UNSTAGE).number(id)).await?;
         tx.execute(sql(NEW_STAMP)).await?;
-        let ended = Ended {
+        let ended = ImportResult {
             state: State::Done,
             message: "",
             progress,
@@ -445,7 +445,7 @@ impl ImportStore<'_> {
     }
 }
 
-impl Staged {
+impl StagedSku {
     /// What comes later in the file counts.
     pub(crate) fn merge(&mut self, later: Self) {
         self.added -= &later.removed;
@@ -461,7 +461,7 @@ async fn is_held(tx: &mut Tx, id: u64, holder: &str) -> Result<bool, Error> {
     Ok(row.map(|row| row.text("holder")).transpose()?.as_deref() == Some(holder))
 }
 
-async fn stage_one(tx: &mut Tx, id: u64, position: u64, one: &Staged) -> Result<(), Error> {
+async fn stage_one(tx: &mut Tx, id: u64, position: u64, one: &StagedSku) -> Result<(), Error> {
     let (added, removed) = (write_set(&one.added), write_set(&one.removed));
     let qualifiers = match one.qualifiers.as_slice() {
         [] => String::new(),
@@ -481,7 +481,7 @@ async fn staged_behind(
     tx: &mut Tx,
     id: u64,
     (number, position): (u64, u64),
-) -> Result<Vec<(u64, Staged)>, Error> {
+) -> Result<Vec<(u64, StagedSku)>, Error> {
     let select = sql(SELECT_STAGED)
         .number(id)
         .number(number)
@@ -494,7 +494,7 @@ async fn staged_behind(
             [] => Vec::new(),
             json => serde_json::from_slice(json).map_err(|error| damaged("qualifiers", error))?,
         };
-        let staged = Staged {
+        let staged = StagedSku {
             number: row.number("number")?,
             added: read_set(&row.bytes("added")?)?,
             removed: read_set(&row.bytes("removed")?)?,

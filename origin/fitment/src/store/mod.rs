@@ -27,12 +27,12 @@ use weir_fitment::Offset;
 use weir_origin_core::clock::Clock;
 use weir_origin_core::sql::{Database, SqlError, Tx, damaged, sql};
 
-pub use garages::{Bound, GARAGE_MAX, GarageStore, Garaged};
+pub use garages::{Bound, GARAGE_MAX, GarageStore, GarageVehicle};
 pub use import_rows::{Import, ImportError, NewImport, Progress, State};
-pub use imports::{ERRORS_MAX, ImportStore, Staged, StagedQualifier};
+pub use imports::{ERRORS_MAX, ImportStore, StagedQualifier, StagedSku};
 pub use inverse::{InverseStore, PAGE_LEN};
-pub use outbox::{Dirty, Left, OutboxStore};
-pub use skus::{ChangeOutcome, Changed, Product, ProductChange, Qualifiers};
+pub use outbox::{Dirty, FormerPlacement, OutboxStore};
+pub use skus::{ChangeOutcome, Product, ProductChange, Qualifiers, SkuChangeOutcome};
 pub use vehicles::{NewVehicle, Vehicle};
 
 pub(crate) use inverse::Inverse;

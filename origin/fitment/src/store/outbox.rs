@@ -1,7 +1,7 @@
 //! What Redis does not have as it is: noted in the transaction that changes SQL, taken away when Redis has followed.
 
 use sqlx::Error;
-use weir_fitment::{Cluster, Place, Sku, Spu};
+use weir_fitment::{Cluster, Placement, Sku, Spu};
 
 use super::skus::read;
 use super::{FitmentStore, SkuRow};
@@ -79,8 +79,8 @@ pub(crate) struct Delta {
 
 /// What a SKU that was dropped has left in Redis: a mark of its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
-    pub left: Left,
+pub(crate) struct DropMark {
+    pub left: FormerPlacement,
     pub sku: Sku,
     /// The SKU's own: the mark's is no higher.
     pub version: u64,
@@ -89,11 +89,11 @@ pub(crate) struct Mark {
 
 /// A place that a SKU has left.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct FormerPlacement {
     /// The SKU's number.
     pub number: u64,
     /// Where it was.
-    pub place: Place,
+    pub place: Placement,
 }
 
 /// Notes that Redis must follow: by `delta`, or whole.
@@ -119,7 +119,7 @@ pub(super) async fn mark_dirty(
 }
 
 /// Notes that a SKU leaves a place.
-pub(super) async fn mark_left(tx: &mut Tx, number: u64, place: &Place) -> Result<(), Error> {
+pub(super) async fn mark_left(tx: &mut Tx, number: u64, place: &Placement) -> Result<(), Error> {
     let insert = sql(INSERT_LEFT).number(number).text(place.cluster.as_str());
     tx.execute(insert.text(place.spu.as_str())).await.map(drop)
 }
@@ -165,7 +165,7 @@ impl OutboxStore<'_> {
     }
 
     /// The places that SKUs have left, of those from the first number to the last.
-    pub async fn left(self, first: u64, last: u64) -> Result<Vec<Left>, SqlError> {
+    pub async fn left(self, first: u64, last: u64) -> Result<Vec<FormerPlacement>, SqlError> {
         let rows = self
             .0
             .db
@@ -175,9 +175,9 @@ impl OutboxStore<'_> {
     }
 
     /// A SKU of this version is dropped there. If it has changed since, whoever follows that drops it again.
-    pub async fn dropped(self, left: &[Left], version: u64) -> Result<(), SqlError> {
+    pub async fn dropped(self, left: &[FormerPlacement], version: u64) -> Result<(), SqlError> {
         let mut tx = self.0.db.begin().await?;
-        for Left { number, place } in left {
+        for FormerPlacement { number, place } in left {
             let note = sql(NOTE_DROPPED)
                 .number(self.0.now_ms())
                 .number(*number)
@@ -191,10 +191,14 @@ impl OutboxStore<'_> {
     }
 
     /// Up to `limit` marks of what was dropped before an instant.
-    pub(crate) async fn marks(self, before_ms: u64, limit: usize) -> Result<Vec<Mark>, SqlError> {
+    pub(crate) async fn marks(
+        self,
+        before_ms: u64,
+        limit: usize,
+    ) -> Result<Vec<DropMark>, SqlError> {
         let select = sql(SELECT_MARKS).number(before_ms).number(limit);
         let mark = |row: &Row| {
-            Ok(Mark {
+            Ok(DropMark {
                 left: read_left(row)?,
                 sku: Sku::new(row.text("sku")?).map_err(|error| damaged("sku", error))?,
                 version: row.number("version")?,
@@ -207,9 +211,9 @@ impl OutboxStore<'_> {
     }
 
     /// Redis has these marks no longer.
-    pub(crate) async fn forget_marks(self, marks: &[Mark]) -> Result<(), SqlError> {
+    pub(crate) async fn forget_marks(self, marks: &[DropMark]) -> Result<(), SqlError> {
         let mut tx = self.0.db.begin().await?;
-        for Mark {
+        for DropMark {
             left,
             dropped_at_ms,
             ..
@@ -242,13 +246,13 @@ impl OutboxStore<'_> {
     }
 }
 
-fn read_left(row: &Row) -> Result<Left, Error> {
+fn read_left(row: &Row) -> Result<FormerPlacement, Error> {
     let cluster = Cluster::new(&row.text("cluster")?);
     let spu = Spu::new(row.text("spu")?).map_err(|error| damaged("spu", error))?;
-    Ok(Left {
+    Ok(FormerPlacement {
         number: row.number("number")?,
-        place: Place {
-            cluster: cluster.ok_or_else(|| damaged("cluster", "is no name"))?,
+        place: Placement {
+            cluster: cluster.ok_or_else(|| damaged("cluster", "is not a name"))?,
             spu,
         },
     })

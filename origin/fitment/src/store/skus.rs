@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::Error;
 use utoipa::ToSchema;
 use weir_base::id::IdError;
-use weir_fitment::{Merchant, Offset, Place, ProductType, Sku, Spu, VehicleId};
+use weir_fitment::{Merchant, Offset, Placement, ProductType, Sku, Spu, VehicleId};
 
 use super::outbox::{mark_dirty, mark_left};
 use super::vehicles::offset_in;
@@ -56,30 +56,30 @@ const REPLACE_QUALIFIERS: &str = "
 const SELECT_QUALIFIERS: &str = "
     SELECT year_from, year_to, engine, position FROM fitment_qualifiers WHERE number = ? AND place = ?";
 
-/// A product to be written.
+/// A product.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = FitmentProduct)]
 pub struct Product {
-    /// To which product the SKU belongs: of own goods the main SKU.
+    /// The SKU's product (SPU); for own goods, the main SKU.
     #[schema(value_type = String)]
     pub spu: Spu,
     /// The type of product, which selects its Redis.
     #[serde(rename = "type")]
     #[schema(value_type = String)]
     pub product_type: ProductType,
-    /// Who sells it.
+    /// The merchant.
     #[schema(value_type = String)]
     pub merchant: Merchant,
 }
 
-/// What a relation holds for. 0 and an empty text: no condition.
+/// Qualifiers of a relation. 0 or an empty string: no condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Qualifiers {
-    /// The first year that fits.
+    /// First matching year.
     pub year_from: u16,
-    /// The last year that fits.
+    /// Last matching year.
     pub year_to: u16,
     /// With this engine.
     pub engine: String,
@@ -90,7 +90,7 @@ pub struct Qualifiers {
 /// A change of a product, from the system that owns it. Missing members stay as they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProductChange {
-    /// Which SKU.
+    /// The SKU.
     pub sku: Sku,
     /// Grows with each change of the SKU.
     pub version: u64,
@@ -98,14 +98,14 @@ pub struct ProductChange {
     pub spu: Spu,
     /// The type of product.
     pub product_type: Option<ProductType>,
-    /// Who sells it.
+    /// The merchant.
     pub merchant: Option<Merchant>,
 }
 
 /// The outcome of a change of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeOutcome {
-    /// It is in SQL.
+    /// Applied in SQL.
     Done,
     /// This change or a later one was applied before.
     Stale,
@@ -115,8 +115,8 @@ pub enum ChangeOutcome {
 
 /// The outcome of a single change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Changed {
-    /// It is in SQL; Redis follows.
+pub enum SkuChangeOutcome {
+    /// Stored in SQL; Redis is updated later.
     Done,
     /// It was so already.
     Known,
@@ -164,7 +164,7 @@ impl FitmentStore {
     pub async fn put_products(
         &self,
         products: &[(Sku, Product)],
-        place: &(dyn Fn(&Product) -> Place + Sync),
+        place: &(dyn Fn(&Product) -> Placement + Sync),
     ) -> Result<(), SqlError> {
         Ok(retried(async || {
             let (mut tx, version) = self.change().await?;
@@ -182,7 +182,7 @@ impl FitmentStore {
     pub async fn change_products(
         &self,
         changes: &[ProductChange],
-        place: &(dyn Fn(&Product) -> Place + Sync),
+        place: &(dyn Fn(&Product) -> Placement + Sync),
     ) -> Result<Vec<ChangeOutcome>, SqlError> {
         Ok(retried(async || {
             let (mut tx, version) = self.change().await?;
@@ -204,7 +204,7 @@ impl FitmentStore {
         tx: &mut Tx,
         version: u64,
         change: &ProductChange,
-        place: &(dyn Fn(&Product) -> Place + Sync),
+        place: &(dyn Fn(&Product) -> Placement + Sync),
     ) -> Result<ChangeOutcome, Error> {
         let source = tx.one(sql(SELECT_SOURCE).text(change.sku.as_str())).await?;
         let source: Option<u64> = source.map(|row| row.number("source_version")).transpose()?;
@@ -238,7 +238,7 @@ impl FitmentStore {
         version: u64,
         sku: &Sku,
         product: &Product,
-        place: &(dyn Fn(&Product) -> Place + Sync),
+        place: &(dyn Fn(&Product) -> Placement + Sync),
     ) -> Result<(), Error> {
         let with_values = |statement| {
             sql(statement)
@@ -267,7 +267,7 @@ impl FitmentStore {
     pub async fn delete_product(
         &self,
         sku: &Sku,
-        place: &(dyn Fn(&Product) -> Place + Sync),
+        place: &(dyn Fn(&Product) -> Placement + Sync),
     ) -> Result<bool, SqlError> {
         Ok(retried(async || {
             let (mut tx, version) = self.change().await?;
@@ -311,7 +311,7 @@ impl FitmentStore {
         sku: &Sku,
         vehicle: VehicleId,
         qualifiers: &Qualifiers,
-    ) -> Result<Changed, SqlError> {
+    ) -> Result<SkuChangeOutcome, SqlError> {
         Ok(retried(async || self.try_relation(sku, vehicle, Some(qualifiers)).await).await?)
     }
 
@@ -320,7 +320,7 @@ impl FitmentStore {
         &self,
         sku: &Sku,
         vehicle: VehicleId,
-    ) -> Result<Changed, SqlError> {
+    ) -> Result<SkuChangeOutcome, SqlError> {
         Ok(retried(async || self.try_relation(sku, vehicle, None).await).await?)
     }
 
@@ -329,13 +329,13 @@ impl FitmentStore {
         sku: &Sku,
         vehicle: VehicleId,
         qualifiers: Option<&Qualifiers>,
-    ) -> Result<Changed, Error> {
+    ) -> Result<SkuChangeOutcome, Error> {
         let (mut tx, version) = self.change().await?;
         let Some(row) = row_in(&mut tx, sku).await?.filter(|row| !row.is_deleted) else {
-            return Ok(Changed::NoSku);
+            return Ok(SkuChangeOutcome::NoSku);
         };
         let Some(offset) = offset_in(&mut tx, vehicle).await? else {
-            return Ok(Changed::NoVehicle);
+            return Ok(SkuChangeOutcome::NoVehicle);
         };
         let one = RoaringBitmap::from_iter([offset.get()]);
         let (added, removed) = match qualifiers {
@@ -349,9 +349,9 @@ impl FitmentStore {
         tx.commit().await?;
         // What it holds for may have changed, which Redis does not know of.
         Ok(if is_new {
-            Changed::Done
+            SkuChangeOutcome::Done
         } else {
-            Changed::Known
+            SkuChangeOutcome::Known
         })
     }
 

@@ -33,7 +33,7 @@ const SEARCH: &str = "
     WHERE vehicle IS NOT NULL AND LOWER(make) LIKE ? ESCAPE '!' AND LOWER(model) LIKE ? ESCAPE '!'
     ORDER BY make, model, year, vehicle LIMIT ?";
 
-/// What is known of a vehicle besides its number.
+/// Fields of a vehicle besides its number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewVehicle {
@@ -43,7 +43,7 @@ pub struct NewVehicle {
     /// Its model.
     #[serde(default)]
     pub model: String,
-    /// Its model year; 0: not known.
+    /// Model year; 0: unknown.
     #[serde(default)]
     pub year: u16,
     /// Its engine.
@@ -60,7 +60,7 @@ pub struct Vehicle {
     /// Its offset.
     #[serde(skip)]
     pub offset: Offset,
-    /// What else is known.
+    /// Further fields.
     #[serde(flatten)]
     pub about: NewVehicle,
 }

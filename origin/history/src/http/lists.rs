@@ -8,31 +8,31 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{Array, ArrayBuilder, ObjectBuilder, Type};
-use weir_history::list::Place;
+use weir_history::list::ListCursor;
 use weir_history::{Owner, Sku, VIEWS_MAX};
 
 use super::refusals::{HISTORY_UNAVAILABLE, INVALID_SKU, INVALID_VISITOR, TOO_MANY_DELETIONS};
-use super::{HistoryRequest, Named, invalid_query, invalid_sku};
+use super::{HistoryRequest, OwnerQuery, invalid_query, invalid_sku};
 use crate::join::JoinError;
 use crate::read::{Item, Page};
-use crate::remove::{DELETED_MAX, RemoveError, Removed};
+use crate::remove::{DELETED_MAX, RemovalTiming, RemoveError};
 use weir_origin_core::http::{Problem, TypedBody};
 
 /// Items of a page unless the query says otherwise.
 const LIMIT: usize = 50;
 
-/// Which part of a list is asked for. The admin's query also names whose.
+/// Selects a part of a list. On the admin port, the query also selects the user or visitor.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
-struct Wanted {
-    /// How many at most.
+struct ListPageQuery {
+    /// Maximum number of entries.
     #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<usize>,
-    /// Only views before `<ms>`, or after the item `<ms>,<sku>` of the page before: its `next`.
+    /// Only views before `<ms>`, or after the item `<ms>,<sku>`: the `next` of the previous page.
     before: Option<String>,
 }
 
-/// What is taken from a list.
+/// Products to delete from a list.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = HistoryDelete)]
 #[serde(deny_unknown_fields)]
@@ -55,45 +55,45 @@ fn skus() -> Array {
         .build()
 }
 
-/// Whose views are taken over.
+/// The guest whose views to merge.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = HistoryJoin)]
 #[serde(deny_unknown_fields)]
 pub(super) struct JoinBody {
-    /// The visitor's name, from a cookie.
+    /// The visitor id, from a cookie.
     #[schema(min_length = 1, max_length = 128)]
     visitor: String,
 }
 
-/// How many products a list has.
+/// Number of products in a list.
 #[derive(Serialize, ToSchema)]
 #[schema(as = HistoryCount)]
 struct CountView {
-    /// How many there are.
+    /// The number.
     #[schema(maximum = 200)]
     count: u64,
-    /// Whether that is all: false while the cold store is away.
+    /// false: the cold store is unavailable, so the number may be too low.
     complete: bool,
 }
 
-/// How many views were taken over.
+/// Result of a merge.
 #[derive(Serialize, ToSchema)]
 #[schema(as = HistoryJoined)]
 pub(super) struct JoinedView {
-    /// How many there were.
+    /// Number of merged views.
     joined: usize,
-    /// false: join again later.
+    /// false: merge again later.
     complete: bool,
 }
 
-/// A product that was seen.
+/// A viewed product.
 #[derive(Serialize, ToSchema)]
 #[schema(as = HistoryItem)]
 struct ItemView {
     /// The SKU.
     #[schema(min_length = 1, max_length = 64)]
     sku: String,
-    /// When it was seen last, in milliseconds since the Unix epoch.
+    /// Time of the last view, in milliseconds since the Unix epoch.
     viewed_at_ms: u64,
     #[serde(flatten)]
     product: crate::model::products::Product,
@@ -103,11 +103,11 @@ struct ItemView {
 #[derive(Serialize, ToSchema)]
 #[schema(as = HistoryPage)]
 struct PageView {
-    /// The products of this page, the newest first.
+    /// The products of this page, newest first.
     items: Vec<ItemView>,
-    /// Whether the whole list was known: false while the cold store is away.
+    /// false: the cold store is unavailable, so products may be missing.
     complete: bool,
-    /// What `before` is to be for the next page; absent: this is the last one.
+    /// `before` of the next page; absent: this is the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     next: Option<String>,
@@ -130,19 +130,19 @@ impl From<Page> for PageView {
     }
 }
 
-/// The products that were seen last, the newest first, each once
+/// List recently viewed products, newest first
 ///
-/// The products that a user or visitor has seen last, the newest first, each SPU once, page by page.
+/// Pages of products that a user or visitor viewed last, each SPU once.
 #[utoipa::path(
     get,
     path = "/history",
     operation_id = "listHistory",
-    params(Named, Wanted),
+    params(OwnerQuery, ListPageQuery),
     security(("user" = [], "userSignature" = [])),
-    responses((status = 200, description = "They are", body = PageView)),
+    responses((status = 200, description = "A page", body = PageView)),
 )]
 pub(super) async fn list(asked: HistoryRequest, uri: Uri) -> Result<Response, Problem> {
-    let wanted = axum::extract::Query::<Wanted>::try_from_uri(&uri);
+    let wanted = axum::extract::Query::<ListPageQuery>::try_from_uri(&uri);
     let wanted = wanted.map_err(|error| invalid_query(error.body_text()))?.0;
     let limit = wanted.limit.unwrap_or(LIMIT);
     if !(1..=VIEWS_MAX).contains(&limit) {
@@ -150,21 +150,19 @@ pub(super) async fn list(asked: HistoryRequest, uri: Uri) -> Result<Response, Pr
     }
     let read = |text: &String| {
         let refused = || invalid_query("before: must be <ms> or <ms>,<sku>".to_owned());
-        Place::read(text).ok_or_else(refused)
+        ListCursor::read(text).ok_or_else(refused)
     };
     let place = wanted.before.as_ref().map(read).transpose()?;
     let page = asked.history.list(&asked.owner, limit, place.as_ref());
     Ok(private(Json(PageView::from(page.await?))))
 }
 
-/// How many products the list has
-///
-/// How many products a list has.
+/// Count the products in a list
 #[utoipa::path(
     get,
     path = "/history/count",
     operation_id = "countHistory",
-    params(Named),
+    params(OwnerQuery),
     security(("user" = [], "userSignature" = [])),
     responses((status = 200, description = "So many", body = CountView)),
 )]
@@ -176,18 +174,18 @@ pub(super) async fn count(asked: HistoryRequest) -> Result<Response, Problem> {
     })))
 }
 
-/// Delete a product from the list. A SKU that is spelt as one of the paths beside it: by POST /history/delete
+/// Delete a product from a list
 ///
-/// Takes one product from a list for good, until it is seen again.
+/// It stays deleted until it is viewed again. For a SKU that equals a path under /history, use POST /history/delete.
 #[utoipa::path(
     delete,
     path = "/history/{sku}",
     operation_id = "deleteFromHistoryBySku",
-    params(("sku" = String, Path, description = "The SKU.", min_length = 1, max_length = 64), Named),
+    params(("sku" = String, Path, description = "The SKU.", min_length = 1, max_length = 64), OwnerQuery),
     security(("user" = [], "userSignature" = [])),
     responses(
-        (status = 202, description = "It is done for good; Redis follows when it answers again"),
-        (status = 204, description = "It is done"),
+        (status = 202, description = "Done; Redis is updated when it answers again"),
+        (status = 204, description = "Done"),
     ),
 )]
 pub(super) async fn delete_one(
@@ -198,19 +196,19 @@ pub(super) async fn delete_one(
     removed(asked.history.delete(&asked.owner, &[sku]).await)
 }
 
-/// Delete products from the list
+/// Delete up to 200 products from a list
 ///
-/// Takes up to 200 products from a list for good.
+/// They stay deleted until they are viewed again.
 #[utoipa::path(
     post,
     path = "/history/delete",
     operation_id = "deleteFromHistory",
-    params(Named),
+    params(OwnerQuery),
     request_body = DeleteBody,
     security(("user" = [], "userSignature" = [])),
     responses(
-        (status = 202, description = "It is done for good; Redis follows when it answers again"),
-        (status = 204, description = "It is done"),
+        (status = 202, description = "Done; Redis is updated when it answers again"),
+        (status = 204, description = "Done"),
     ),
 )]
 pub(super) async fn delete_many(
@@ -226,35 +224,35 @@ pub(super) async fn delete_many(
     removed(asked.history.delete(&asked.owner, &skus).await)
 }
 
-/// Clear the list
+/// Clear a list
 ///
-/// Clears a list for good: nothing that was seen before comes back.
+/// Earlier views never come back.
 #[utoipa::path(
     delete,
     path = "/history",
     operation_id = "clearHistory",
-    params(Named),
+    params(OwnerQuery),
     security(("user" = [], "userSignature" = [])),
     responses(
-        (status = 202, description = "It is done for good; Redis follows when it answers again"),
-        (status = 204, description = "It is done"),
+        (status = 202, description = "Done; Redis is updated when it answers again"),
+        (status = 204, description = "Done"),
     ),
 )]
 pub(super) async fn clear(asked: HistoryRequest) -> Result<StatusCode, Problem> {
     removed(asked.history.clear(&asked.owner).await)
 }
 
-/// A guest's views become the user's; again changes nothing
+/// Merge a guest's views into the signed-in user's list
 ///
-/// Makes a guest's views the signed user's. Again changes nothing.
+/// Repeating it changes nothing.
 #[utoipa::path(
     post,
     path = "/history/join",
     operation_id = "joinHistory",
-    params(Named),
+    params(OwnerQuery),
     request_body = JoinBody,
     security(("user" = [], "userSignature" = [])),
-    responses((status = 200, description = "They are", body = JoinedView)),
+    responses((status = 200, description = "The result", body = JoinedView)),
 )]
 pub(super) async fn join(
     asked: HistoryRequest,
@@ -277,18 +275,18 @@ fn not_joined(error: JoinError) -> Problem {
     match error {
         JoinError::Unavailable(error) => error.into(),
         JoinError::Fold(error) => {
-            warn!(%error, "a guest's views are not the user's yet");
-            let detail = "the views are not joined yet; please try again";
+            warn!(%error, "cannot merge a guest's views into the user's yet");
+            let detail = "the views are not merged yet; please try again";
             HISTORY_UNAVAILABLE.because(detail)
         }
     }
 }
 
 /// 204: it is done. 202: it is done for good, and Redis follows when it answers again.
-fn removed(removed: Result<Removed, RemoveError>) -> Result<StatusCode, Problem> {
+fn removed(removed: Result<RemovalTiming, RemoveError>) -> Result<StatusCode, Problem> {
     match removed {
-        Ok(Removed::Now) => Ok(StatusCode::NO_CONTENT),
-        Ok(Removed::Soon) => Ok(StatusCode::ACCEPTED),
+        Ok(RemovalTiming::Now) => Ok(StatusCode::NO_CONTENT),
+        Ok(RemovalTiming::Soon) => Ok(StatusCode::ACCEPTED),
         Err(error @ RemoveError::TooMany) => {
             let detail = error.to_string();
             Err(TOO_MANY_DELETIONS.because(detail))

@@ -103,23 +103,23 @@ pub fn document() -> Document {
     document
 }
 
-/// On the admin port: whose list. One of both must be set.
+/// On the admin port: selects the list; set exactly one field.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
-struct Named {
+struct OwnerQuery {
     /// On the admin port: the list of this user.
     user: Option<String>,
     /// On the admin port: the list of this visitor.
     visitor: Option<String>,
 }
 
-impl Named {
+impl OwnerQuery {
     fn owner(&self) -> Result<Owner, Problem> {
         let owner = match (&self.user, &self.visitor) {
             (Some(user), None) => UserId::new(user).map(|user| Owner::user(&user)),
             (None, Some(visitor)) => Owner::guest(visitor),
             _ => {
-                let detail = "one of user and visitor must be set";
+                let detail = "set exactly one of user and visitor";
                 return Err(invalid_query(detail.to_owned()));
             }
         };
@@ -163,7 +163,7 @@ impl FromRequestParts<Arc<Routes>> for HistoryRequest {
         let history = routes.history()?;
         let owner = match &routes.users {
             Some(users) => Owner::user(&users(&parts.headers)?),
-            None => query::<Named>(parts)?.owner()?,
+            None => query::<OwnerQuery>(parts)?.owner()?,
         };
         Ok(Self { history, owner })
     }

@@ -6,7 +6,7 @@ use weir_origin_core::http::files::{CSS, HTML, JS, Page, SVG, files, policy};
 pub(super) static PAGE: Page = Page {
     path: "/history/page",
     id: "HistoryPage",
-    title: "The page of products that the signed user has seen last, for people",
+    title: "Page with the products that the signed-in user viewed last",
     // Products' pictures may be anywhere.
     policy: policy!("'self' https: http:"),
     index: &files! {

@@ -10,7 +10,7 @@ use weir_history::Sku;
 use super::invalid_sku;
 use super::refusals::{INVALID_PRODUCT, UNKNOWN_PRODUCT};
 use crate::History;
-use crate::model::products::{Found, Product};
+use crate::model::products::{FoundProduct, Product};
 use weir_origin_core::http::{Problem, TypedBody, shared_members};
 
 /// The longest body of many products.
@@ -19,7 +19,7 @@ pub(super) const BODY_LEN_MAX: usize = 4 << 20;
 /// The most products of one request.
 const PUT_MAX: usize = 1_000;
 
-/// Products to be written.
+/// Products to store.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = Products)]
 #[serde(deny_unknown_fields)]
@@ -39,15 +39,15 @@ pub(super) struct StoredProduct {
     product: Product,
 }
 
-/// Write products to the origin's table, at most 1,000
+/// Store up to 1,000 products in the origin's product table
 ///
-/// Writes up to 1,000 products to the table that lists are filled from.
+/// Lists take product data from this table.
 #[utoipa::path(
     put,
     path = "/products",
     operation_id = "setProducts",
     request_body = PutBody,
-    responses((status = 204, description = "They are")),
+    responses((status = 204, description = "The products are stored")),
 )]
 pub(super) async fn put_all(
     history: History,
@@ -66,16 +66,14 @@ pub(super) async fn put_all(
     write(&history, &all).await
 }
 
-/// Write a product to the origin's table
-///
-/// Writes a product to the table that lists are filled from.
+/// Store a product in the origin's product table
 #[utoipa::path(
     put,
     path = "/products/{sku}",
     operation_id = "setProduct",
     params(("sku" = String, Path, description = "The SKU.", min_length = 1, max_length = 64)),
     request_body = Product,
-    responses((status = 204, description = "It is there")),
+    responses((status = 204, description = "The product is stored")),
 )]
 pub(super) async fn put(
     history: History,
@@ -88,22 +86,20 @@ pub(super) async fn put(
 }
 
 /// This origin sees them at once, others when they have forgotten what they remember.
-async fn write(history: &History, products: &[Found]) -> Result<StatusCode, Problem> {
+async fn write(history: &History, products: &[FoundProduct]) -> Result<StatusCode, Problem> {
     history.store().put_products(products).await?;
     let skus: Vec<Sku> = products.iter().map(|(sku, _)| sku.clone()).collect();
     history.products().forget(&skus);
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// A product of the origin's table
-///
-/// A product as lists show it.
+/// Get a product from the origin's product table
 #[utoipa::path(
     get,
     path = "/products/{sku}",
     operation_id = "getProduct",
     params(("sku" = String, Path, description = "The SKU.", min_length = 1, max_length = 64)),
-    responses((status = 200, description = "It is", body = StoredProduct)),
+    responses((status = 200, description = "The product", body = StoredProduct)),
 )]
 pub(super) async fn get(
     history: History,
@@ -116,15 +112,13 @@ pub(super) async fn get(
     Ok(Json(StoredProduct { sku, product }))
 }
 
-/// Take a product from the origin's table
-///
-/// Takes a product from that table.
+/// Delete a product from the origin's product table
 #[utoipa::path(
     delete,
     path = "/products/{sku}",
     operation_id = "deleteProduct",
     params(("sku" = String, Path, description = "The SKU.", min_length = 1, max_length = 64)),
-    responses((status = 204, description = "It is gone")),
+    responses((status = 204, description = "The product is deleted")),
 )]
 pub(super) async fn delete(
     history: History,

@@ -10,40 +10,40 @@ pub(super) const HISTORY_OFF: Refusal = Refusal::not_found(
 
 pub(super) const HISTORY_UNAVAILABLE: Refusal = Refusal::unavailable(
     "history_unavailable",
-    "The list cannot be read or changed at the moment",
+    "The list is temporarily not available",
 );
 
 pub(super) const INVALID_PRODUCT: Refusal = Refusal::invalid(
     "invalid_product",
     "Invalid product",
-    "A product may not be like that",
+    "The product is invalid",
 );
 
 pub(super) const INVALID_OWNER_QUERY: Refusal = Refusal::invalid(
     "invalid_query",
     "Invalid query",
-    "The query cannot be read, or asks for what cannot be",
+    "The query string is invalid",
 );
 
 pub(super) const INVALID_SKU: Refusal =
-    Refusal::invalid("invalid_sku", "Invalid SKU", "This is no SKU");
+    Refusal::invalid("invalid_sku", "Invalid SKU", "The SKU is invalid");
 
 pub(super) const INVALID_SWITCHES: Refusal = Refusal::invalid(
     "invalid_switches",
     "Invalid switches",
-    "Switches may not be like that",
+    "The switches are invalid",
 );
 
 pub(super) const INVALID_VISITOR: Refusal = Refusal::invalid(
     "invalid_visitor",
     "Invalid visitor",
-    "This is no visitor's name",
+    "The visitor id is invalid",
 );
 
 pub(super) const TOO_MANY_DELETIONS: Refusal = Refusal::conflict(
     "too_many_deletions",
     "Too many",
-    "The list has as many deletions as it can hold",
+    "The list has the maximum number of deletions",
 );
 
 pub(super) const UNKNOWN_PRODUCT: Refusal = Refusal::not_found(

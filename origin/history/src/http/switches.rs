@@ -8,28 +8,26 @@ use crate::model::switches::SwitchSettings;
 use crate::switches::{BATCH_MAX, EffectiveSwitches};
 use weir_origin_core::http::{Problem, TypedBody};
 
-/// What counts at this origin now
-///
-/// Whether it reads the cold store and keeps counts, and how many products it asks for at once.
+/// Get this origin's effective history switches
 #[utoipa::path(
     get,
     path = "/history-switches",
     operation_id = "getHistorySwitches",
-    responses((status = 200, description = "It counts at this origin", body = EffectiveSwitches)),
+    responses((status = 200, description = "The switches of this origin", body = EffectiveSwitches)),
 )]
 pub(super) async fn get(history: History) -> Json<EffectiveSwitches> {
     Json(history.switches())
 }
 
-/// Switch cold reads, the cache of counts and the batch of products
+/// Set cold reads, the count cache and the product batch size
 ///
-/// All origins follow within seconds. A member that is null or missing is as the flags of each origin have it.
+/// All origins follow within seconds. A null or missing field uses the flags of each origin.
 #[utoipa::path(
     put,
     path = "/history-switches",
     operation_id = "setHistorySwitches",
     request_body = SwitchSettings,
-    responses((status = 200, description = "It counts at this origin now", body = EffectiveSwitches)),
+    responses((status = 200, description = "The switch is set at this origin", body = EffectiveSwitches)),
 )]
 pub(super) async fn put(
     history: History,

@@ -16,8 +16,8 @@ use weir_history::{DAY_MS, Owner, ViewedProduct, oldest_ms};
 use crate::History;
 use crate::hot::ActivePage;
 use crate::model::cold::ColdStoreError;
-use crate::store::Part;
-use weir_origin_core::background::Rounds;
+use crate::store::DayPart;
+use weir_origin_core::background::Interval;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
 
@@ -58,13 +58,13 @@ pub enum FoldError {
     #[error(transparent)]
     Cold(#[from] ColdStoreError),
     /// Others keep writing it.
-    #[error("a cold list is being written by others")]
+    #[error("another origin is writing the cold list")]
     Busy,
 }
 
 /// What a fold did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Folded {
+pub struct FoldSummary {
     /// Lists that were copied.
     pub lists: u64,
     /// Lists that the cold store has in a form that cannot be read.
@@ -106,10 +106,10 @@ impl History {
     ///
     /// # Errors
     /// See [`FoldError`]: the next fold goes on where this one ended.
-    pub async fn fold(&self, stop: &CancellationToken) -> Result<Folded, FoldError> {
+    pub async fn fold(&self, stop: &CancellationToken) -> Result<FoldSummary, FoldError> {
         let now_ms = self.now_ms();
         self.0.store.folds().note_days(now_ms).await?;
-        let mut folded = Folded::default();
+        let mut folded = FoldSummary::default();
         let Some(last) = (now_ms.saturating_sub(MARGIN_MS) / DAY_MS).checked_sub(1) else {
             return Ok(folded);
         };
@@ -132,10 +132,10 @@ impl History {
 
     async fn fold_part(
         &self,
-        mut part: Part,
+        mut part: DayPart,
         holder: &str,
         stop: &CancellationToken,
-        folded: &mut Folded,
+        folded: &mut FoldSummary,
     ) -> Result<(), FoldError> {
         let now_ms = self.now_ms();
         let until_ms = now_ms + LEASE_MS;
@@ -163,7 +163,12 @@ impl History {
         Ok(())
     }
 
-    async fn fold_slot(&self, day: u64, slot: u16, folded: &mut Folded) -> Result<(), FoldError> {
+    async fn fold_slot(
+        &self,
+        day: u64,
+        slot: u16,
+        folded: &mut FoldSummary,
+    ) -> Result<(), FoldError> {
         let mut from = 0;
         loop {
             let ActivePage { owners, next } = self.0.hot.active_page(day, slot, from).await?;
@@ -198,7 +203,7 @@ impl History {
             match ended {
                 Ok(Ok(())) => {}
                 Ok(Err(FoldError::Cold(ColdStoreError::Value(error)))) => {
-                    warn!(%error, "a cold list cannot be read, and stays as it is");
+                    warn!(%error, "cannot read a cold list; left unchanged");
                     failures += 1;
                 }
                 Ok(Err(error)) => failed = Some(error),
@@ -219,7 +224,7 @@ impl History {
         if lag >= LAG_ALARM_DAYS {
             error!(
                 lag,
-                "lists of so many days ago are not in the cold store: Redis forgets them after 4"
+                "history compaction is late, lists can get lost: Redis drops them after 4 days"
             );
         }
         Ok(())
@@ -242,11 +247,11 @@ impl History {
     async fn round(&self, stop: &CancellationToken) -> Result<(), FoldError> {
         let folded = self.fold(stop).await;
         if let Err(error) = self.note_lag().await {
-            warn!(%error, "how far folds are is not known");
+            warn!(%error, "cannot read the progress of the history compaction");
         }
-        let Folded { lists, failures } = folded?;
+        let FoldSummary { lists, failures } = folded?;
         if lists + failures > 0 {
-            info!(lists, failures, "lists of history are in the cold store");
+            info!(lists, failures, "history lists compacted");
         }
         let full_step = OLD as u64;
         while !stop.is_cancelled() && self.forget_old().await? >= full_step {}
@@ -254,15 +259,15 @@ impl History {
     }
 
     pub(crate) async fn run_folding(self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "folding lists of history", stop.clone());
-        while rounds.next().await {
+        let mut interval = Interval::every(PERIOD, "compacting history lists", stop.clone());
+        while interval.next().await {
             let outcome = self.round(&stop).await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
         }
     }
 }
 
-/// A name that no other fold has; if the system gives no random numbers, one that others may have, too: then two may do the
+/// A name that no other fold has; if no random numbers from the operating system, one that others may have, too: then two may do the
 /// same.
 fn holder_name() -> String {
     let mut name = [0; 16];

@@ -14,7 +14,7 @@ pub type ColdFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ColdStoreErro
 
 /// A list as a cold store has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredList {
     /// Which one it is; `None`: there is none.
     pub version: Option<u64>,
     /// The views, the newest first.
@@ -28,17 +28,17 @@ pub enum ColdStoreError {
     #[error(transparent)]
     Sql(#[from] SqlError),
     /// Its value is not one that this Weir reads.
-    #[error("the cold store: {0}")]
+    #[error("cold store: {0}")]
     Value(#[from] ColdError),
     /// Another store.
-    #[error("the cold store: {0}")]
+    #[error("cold store: {0}")]
     Other(String),
 }
 
 /// Lists on disk.
 pub trait ColdStore: Send + Sync + fmt::Debug {
     /// One owner's list.
-    fn read<'a>(&'a self, owner: &'a Owner) -> ColdFuture<'a, Stored>;
+    fn read<'a>(&'a self, owner: &'a Owner) -> ColdFuture<'a, StoredList>;
 
     /// Writes a list in the place of that of this version, or where there is none; an empty list takes it away. False, and
     /// nothing is done, if there is another one by now.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use weir_history::Sku;
 
-/// What is known of a product.
+/// Product data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Product {
@@ -19,7 +19,7 @@ pub struct Product {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, max_length = 512)]
     pub title: Option<String>,
-    /// Where its picture is.
+    /// URL of its picture.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, max_length = 2048)]
     pub picture: Option<String>,
@@ -57,7 +57,7 @@ impl Product {
         };
         match self.picture.as_deref() {
             Some(picture) if !is_url(picture) => {
-                Err("picture: must be a URL of http, https, or a path".to_owned())
+                Err("picture: must be an http or https URL, or a path".to_owned())
             }
             _ => Ok(()),
         }
@@ -76,7 +76,7 @@ impl Product {
 /// A change of a product, from the system that owns it. Missing members stay as they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProductChange {
-    /// Which SKU.
+    /// The SKU.
     pub sku: Sku,
     /// Grows with each change of the SKU.
     pub version: u64,
@@ -85,11 +85,11 @@ pub struct ProductChange {
 }
 
 /// A product that a source knows.
-pub type Found = (Sku, Product);
+pub type FoundProduct = (Sku, Product);
 
 /// A source does not answer at once.
 pub type ProductFuture<'a> =
-    Pin<Box<dyn Future<Output = Result<Vec<Found>, SourceError>> + Send + 'a>>;
+    Pin<Box<dyn Future<Output = Result<Vec<FoundProduct>, SourceError>> + Send + 'a>>;
 
 /// A source did not answer.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_product_is_remembered_for_its_time_also_one_that_is_unknown() {
+    fn product_is_cached_for_its_time_even_when_unknown() {
         let mut cache = Cache::new(10, 100);
         cache.put(Sku::from(1), product("one"), 0);
         cache.put(Sku::from(2), None, 0);

@@ -40,7 +40,7 @@ impl Default for ProductLimits {
 
 /// What was asked for, in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct ProductLookup {
     /// `None`: the product is unknown, or its source did not answer.
     pub products: Vec<Option<Product>>,
     /// Whether the source answered.
@@ -81,7 +81,7 @@ impl Products {
     }
 
     /// What is known of these products.
-    pub async fn find(&self, skus: &[Sku]) -> Known {
+    pub async fn find(&self, skus: &[Sku]) -> ProductLookup {
         let now_ms = (self.clock)();
         let mut known: HashMap<&Sku, Option<Product>> = HashMap::new();
         let mut missing = Vec::new();
@@ -96,7 +96,7 @@ impl Products {
             Some(product) => product.clone(),
             None => found.get(sku).cloned(),
         };
-        Known {
+        ProductLookup {
             products: skus.iter().map(product).collect(),
             is_complete,
         }
@@ -109,7 +109,7 @@ impl Products {
             let found: HashMap<Sku, Product> = match self.source.find(batch).await {
                 Ok(found) => found.into_iter().collect(),
                 Err(error) => {
-                    warn!(%error, "a list is shown without its products");
+                    warn!(%error, "list answered without its products");
                     return (all, false);
                 }
             };

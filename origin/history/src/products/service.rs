@@ -11,10 +11,10 @@ use serde_json::json;
 use tokio::time::timeout;
 use weir_history::Sku;
 
-use crate::model::products::{Found, Product, ProductFuture, ProductSource, SourceError};
+use crate::model::products::{FoundProduct, Product, ProductFuture, ProductSource, SourceError};
 use weir_origin_core::http::client::{ClientError, HttpClient};
 
-/// How long one question may take: a list is shown without its products rather than late.
+/// How long one question may take: list answered without its products rather than late.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The longest answer that is read, in bytes.
@@ -58,14 +58,14 @@ impl ProductService {
             ANSWER_LEN_MAX,
         );
         let answer = timeout(TIMEOUT, answer).await;
-        let answer = answer.map_err(|_elapsed| SourceError("no answer in time".to_owned()))?;
+        let answer = answer.map_err(|_elapsed| SourceError("timeout".to_owned()))?;
         match answer.map_err(|error| SourceError(error.to_string()))? {
             (status, body) if status.is_success() => Ok(body),
             (status, _) => Err(SourceError(format!("status {}", status.as_u16()))),
         }
     }
 
-    async fn ask(&self, skus: &[Sku]) -> Result<Vec<Found>, SourceError> {
+    async fn ask(&self, skus: &[Sku]) -> Result<Vec<FoundProduct>, SourceError> {
         let skus: Vec<&str> = skus.iter().map(Sku::as_str).collect();
         let answer = self.post(json!({ "skus": skus }).to_string()).await?;
         let answer: Answer =

@@ -3,7 +3,7 @@
 use weir_history::{Owner, ViewedProduct, cold};
 
 use super::HistoryStore;
-use crate::model::cold::{ColdFuture, ColdStore, ColdStoreError, Stored};
+use crate::model::cold::{ColdFuture, ColdStore, ColdStoreError, StoredList};
 use weir_origin_core::sql::sql;
 
 const SELECT: &str = "SELECT version, value FROM history_cold WHERE owner_key = ?";
@@ -25,7 +25,7 @@ const SELECT_OLD: &str =
 const DELETE_OLD: &str = "DELETE FROM history_cold WHERE owner_key = ? AND newest_at_ms < ?";
 
 impl HistoryStore {
-    async fn read_cold(&self, owner: &Owner) -> Result<Stored, ColdStoreError> {
+    async fn read_cold(&self, owner: &Owner) -> Result<StoredList, ColdStoreError> {
         let key = cold::key(owner);
         let row = self
             .db
@@ -33,10 +33,10 @@ impl HistoryStore {
             .await
             .map_err(sql_error)?;
         let Some(row) = row else {
-            return Ok(Stored::default());
+            return Ok(StoredList::default());
         };
         let value = row.bytes("value").map_err(sql_error)?;
-        Ok(Stored {
+        Ok(StoredList {
             version: Some(row.number("version").map_err(sql_error)?),
             views: cold::decode(&value)?,
         })
@@ -85,7 +85,7 @@ fn sql_error(error: sqlx::Error) -> ColdStoreError {
 }
 
 impl ColdStore for HistoryStore {
-    fn read<'a>(&'a self, owner: &'a Owner) -> ColdFuture<'a, Stored> {
+    fn read<'a>(&'a self, owner: &'a Owner) -> ColdFuture<'a, StoredList> {
         Box::pin(self.read_cold(owner))
     }
 

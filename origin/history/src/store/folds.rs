@@ -39,7 +39,7 @@ const DELETE_OLD: &str = "DELETE FROM history_folds WHERE done_at_ms IS NOT NULL
 
 /// A part of a day that is not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct DayPart {
     /// The day, counted from the epoch.
     pub day: u64,
     /// The part.
@@ -48,7 +48,7 @@ pub struct Part {
     pub next_slot: u16,
 }
 
-impl Part {
+impl DayPart {
     /// The slot behind the part's last one.
     pub fn end(&self) -> u16 {
         (self.part + 1) * (SLOTS / PARTS)
@@ -95,11 +95,11 @@ impl FoldStore<'_> {
         day: u64,
         holder: &str,
         now_ms: u64,
-    ) -> Result<Vec<Part>, SqlError> {
+    ) -> Result<Vec<DayPart>, SqlError> {
         let select = sql(SELECT_OPEN).number(day).number(now_ms).text(holder);
         let rows = self.0.db.all(select).await?;
         let part = |row: &Row| {
-            Ok(Part {
+            Ok(DayPart {
                 day: row.number("day")?,
                 part: row.number("part")?,
                 next_slot: row.number("next_slot")?,
@@ -111,7 +111,7 @@ impl FoldStore<'_> {
     /// Works on a part until `until_ms`. False if another does, or if it is done.
     pub async fn take_part(
         self,
-        part: Part,
+        part: DayPart,
         holder: &str,
         now_ms: u64,
         until_ms: u64,
@@ -125,7 +125,7 @@ impl FoldStore<'_> {
     /// Notes how far a part is, and holds it until `until_ms`. False if another works on it by now.
     pub async fn advance_part(
         self,
-        part: Part,
+        part: DayPart,
         holder: &str,
         until_ms: u64,
     ) -> Result<bool, SqlError> {

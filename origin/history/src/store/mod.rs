@@ -19,9 +19,9 @@ mod switches;
 use weir_origin_core::clock::Clock;
 use weir_origin_core::sql::Database;
 
-pub use folds::{FoldStore, PARTS, Part};
+pub use folds::{DayPart, FoldStore, PARTS};
 pub use marks::MarkStore;
-pub use removals::{Noted, Op, RemovalStore};
+pub use removals::{PendingRemoval, RemovalOutcome, RemovalStore};
 pub use switches::SwitchStore;
 
 /// Browse history in SQL. Cloning it is cheap.

@@ -7,7 +7,7 @@ use weir_history::Sku;
 use super::HistoryStore;
 use super::removals::sku;
 use crate::model::products::{
-    Found, Product, ProductChange, ProductFuture, ProductSource, SourceError,
+    FoundProduct, Product, ProductChange, ProductFuture, ProductSource, SourceError,
 };
 use weir_origin_core::sql::{Columns, Plain, SqlError, Tx, insert_into, retried, sql, update};
 
@@ -42,7 +42,7 @@ const DELETE: &str = "DELETE FROM history_products WHERE sku = ?";
 
 impl HistoryStore {
     /// What the table has of these products.
-    pub async fn products(&self, skus: &[Sku]) -> Result<Vec<Found>, SqlError> {
+    pub async fn products(&self, skus: &[Sku]) -> Result<Vec<FoundProduct>, SqlError> {
         let mut found = Vec::with_capacity(skus.len());
         for chunk in skus.chunks(SELECTED) {
             // The last one fills the places that are left.
@@ -57,11 +57,11 @@ impl HistoryStore {
     }
 
     /// Writes products, new or known.
-    pub async fn put_products(&self, products: &[Found]) -> Result<(), SqlError> {
+    pub async fn put_products(&self, products: &[FoundProduct]) -> Result<(), SqlError> {
         Ok(retried(|| self.try_put(products)).await?)
     }
 
-    async fn try_put(&self, products: &[Found]) -> Result<(), sqlx::Error> {
+    async fn try_put(&self, products: &[FoundProduct]) -> Result<(), sqlx::Error> {
         let now_ms = (self.clock)();
         let mut tx = self.db.begin().await?;
         for (sku, product) in products {

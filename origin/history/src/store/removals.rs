@@ -51,7 +51,7 @@ const DELETE_OLD_CLEARED: &str = "DELETE FROM history_cleared WHERE owner = ? AN
 
 /// A removal that SQL has and Redis may not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Op {
+pub struct PendingRemoval {
     /// Whose.
     pub owner: Owner,
     /// The removal's own name.
@@ -60,9 +60,9 @@ pub struct Op {
 
 /// The outcome of a removal in SQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Noted {
+pub enum RemovalOutcome {
     /// It is there; Redis has to follow.
-    Done(Op),
+    Done(PendingRemoval),
     /// The owner has as many deletions as are remembered. Nothing was done.
     TooMany,
 }
@@ -91,20 +91,28 @@ impl RemovalStore<'_> {
     }
 
     /// Deletes of each product views up to that time.
-    pub async fn delete(self, owner: &Owner, deleted: &[ViewedProduct]) -> Result<Noted, SqlError> {
+    pub async fn delete(
+        self,
+        owner: &Owner,
+        deleted: &[ViewedProduct],
+    ) -> Result<RemovalOutcome, SqlError> {
         let op = self.new_op(owner)?;
         let mut deleted: Vec<&ViewedProduct> = deleted.iter().collect();
         // In one order, so that two of them do not wait for each other.
         deleted.sort_unstable_by(|a, b| a.sku.cmp(&b.sku));
         let is_done = retried(|| self.try_delete(&op, &deleted)).await?;
         Ok(if is_done {
-            Noted::Done(op)
+            RemovalOutcome::Done(op)
         } else {
-            Noted::TooMany
+            RemovalOutcome::TooMany
         })
     }
 
-    async fn try_delete(self, op: &Op, deleted: &[&ViewedProduct]) -> Result<bool, Error> {
+    async fn try_delete(
+        self,
+        op: &PendingRemoval,
+        deleted: &[&ViewedProduct],
+    ) -> Result<bool, Error> {
         let owner = op.owner.as_str();
         let mut tx = self.0.db.begin().await?;
         for seen in deleted {
@@ -127,13 +135,13 @@ impl RemovalStore<'_> {
     }
 
     /// Clears views up to `at_ms`.
-    pub async fn clear(self, owner: &Owner, at_ms: u64) -> Result<Op, SqlError> {
+    pub async fn clear(self, owner: &Owner, at_ms: u64) -> Result<PendingRemoval, SqlError> {
         let op = self.new_op(owner)?;
         retried(|| self.try_clear(&op, at_ms)).await?;
         Ok(op)
     }
 
-    async fn try_clear(self, op: &Op, at_ms: u64) -> Result<(), Error> {
+    async fn try_clear(self, op: &PendingRemoval, at_ms: u64) -> Result<(), Error> {
         let owner = op.owner.as_str();
         let mut tx = self.0.db.begin().await?;
         let update = || sql(UPDATE_CLEARED).number(at_ms).number(at_ms).text(owner);
@@ -147,38 +155,45 @@ impl RemovalStore<'_> {
         tx.commit().await
     }
 
-    async fn note_unapplied(self, tx: &mut Tx, op: &Op) -> Result<(), Error> {
+    async fn note_unapplied(self, tx: &mut Tx, op: &PendingRemoval) -> Result<(), Error> {
         let insert = sql(INSERT_UNAPPLIED);
         let insert = insert.text(op.owner.as_str()).text(&op.name);
         tx.insert(insert.number((self.0.clock)())).await.map(drop)
     }
 
-    fn new_op(self, owner: &Owner) -> Result<Op, SqlError> {
+    fn new_op(self, owner: &Owner) -> Result<PendingRemoval, SqlError> {
         let mut name = [0; 16];
         let filled = SystemRandom::new().fill(&mut name);
         // As a connection that fails: nothing is done, and the client may try again.
-        filled
-            .map_err(|_| Error::Io(std::io::Error::other("the system gives no random numbers")))?;
-        Ok(Op {
+        filled.map_err(|_| {
+            Error::Io(std::io::Error::other(
+                "no random numbers from the operating system",
+            ))
+        })?;
+        Ok(PendingRemoval {
             owner: owner.clone(),
             name: hex::encode(name),
         })
     }
 
     /// Redis has followed.
-    pub async fn applied(self, op: &Op) -> Result<(), SqlError> {
+    pub async fn applied(self, op: &PendingRemoval) -> Result<(), SqlError> {
         let delete = sql(DELETE_UNAPPLIED).text(op.owner.as_str()).text(&op.name);
         self.0.db.execute(delete).await?;
         Ok(())
     }
 
     /// At most `max` removals, made until then, that Redis may not have followed: the oldest.
-    pub async fn unapplied(self, until_ms: u64, max: usize) -> Result<Vec<Op>, SqlError> {
+    pub async fn unapplied(
+        self,
+        until_ms: u64,
+        max: usize,
+    ) -> Result<Vec<PendingRemoval>, SqlError> {
         let select = sql(SELECT_UNAPPLIED).number(until_ms).number(max as u64);
         let rows = self.0.db.all(select).await?;
         let op = |row: &Row| {
             let owner = Owner::from_text(&row.text("owner")?);
-            Ok(Op {
+            Ok(PendingRemoval {
                 owner: owner.map_err(|error| damaged("owner", error))?,
                 name: row.text("op")?,
             })

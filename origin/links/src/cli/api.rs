@@ -41,7 +41,7 @@ impl Api {
         let key = if is_set {
             secret::read(variables, name)?
         } else {
-            bail!("{API_KEY} is not set: a key for links, see docs/access.md");
+            bail!("{API_KEY} is not set: create a key for links, see docs/access.md");
         };
         let mut key = HeaderValue::try_from(format!("Bearer {key}"));
         if let Ok(key) = &mut key {
@@ -51,7 +51,7 @@ impl Api {
         Ok(Self {
             base: client.path().trim_end_matches('/').to_owned(),
             client,
-            key: key.map_err(|_| anyhow!("{name} cannot be a key"))?,
+            key: key.map_err(|_| anyhow!("{name} is not a valid key"))?,
         })
     }
 
@@ -93,8 +93,10 @@ impl Api {
                 Ok((status, answer)) if !status.is_server_error() => {
                     return read(status, &answer);
                 }
-                Ok((status, answer)) => eprintln!("{}; trying again", told(status, &answer)),
-                Err(error) => eprintln!("{error:#}; trying again"),
+                Ok((status, answer)) => {
+                    eprintln!("{}; retrying", refusal_line(status, &answer))
+                }
+                Err(error) => eprintln!("{error:#}; retrying"),
             }
             tokio::time::sleep(pause).await;
             pause *= 2;
@@ -108,7 +110,7 @@ impl Api {
         let path = format!("{}{path}", self.base);
         let headers = self.headers("application/json");
         let opened = self.client.open(Method::GET, &path, &headers, Bytes::new());
-        let mut answer = opened.await.context("the origin does not answer")?;
+        let mut answer = opened.await.context("no answer from the origin")?;
         if answer.status == StatusCode::OK {
             return Ok(answer);
         }
@@ -118,7 +120,7 @@ impl Api {
         {
             body.extend_from_slice(&chunk);
         }
-        Err(anyhow!(told(answer.status, &body)))
+        Err(anyhow!(refusal_line(answer.status, &body)))
     }
 
     async fn send(
@@ -132,22 +134,22 @@ impl Api {
         let sent = self
             .client
             .send(method, &path, headers, body, ANSWER_LEN_MAX);
-        sent.await.context("the origin does not answer")
+        sent.await.context("no answer from the origin")
     }
 }
 
 fn read(status: StatusCode, answer: &[u8]) -> Result<Value> {
     if !status.is_success() {
-        bail!(told(status, answer));
+        bail!(refusal_line(status, answer));
     }
     if answer.is_empty() {
         return Ok(Value::Null);
     }
-    serde_json::from_slice(answer).context("the answer is no JSON")
+    serde_json::from_slice(answer).context("the answer is not JSON")
 }
 
 /// A refusal in one line.
-fn told(status: StatusCode, answer: &[u8]) -> String {
+fn refusal_line(status: StatusCode, answer: &[u8]) -> String {
     let problem: Value = serde_json::from_slice(answer).unwrap_or_default();
     let part = |name: &str| problem[name].as_str().unwrap_or_default();
     format!("{} {}: {}", status.as_u16(), part("error"), part("detail"))

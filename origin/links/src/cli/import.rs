@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::ImportCommand;
 use super::api::{Api, query};
-use super::parts::{Part, cut};
+use super::parts::{FileChunk, cut};
 
 /// What the origin says of a part.
 #[derive(Debug, Default, Deserialize)]
@@ -14,12 +14,12 @@ struct Report {
     rows: u64,
     made: u64,
     present: u64,
-    refused: Vec<Flaw>,
+    refused: Vec<RowError>,
     ignored_columns: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Flaw {
+struct RowError {
     line: u64,
     code: Option<String>,
     error: String,
@@ -33,7 +33,7 @@ pub(super) async fn run(api: &Api, command: &ImportCommand) -> Result<()> {
     let parts = cut(command.format, &file).with_context(|| path.to_string())?;
     if parts.is_empty() {
         // The origin says what it misses.
-        let part = Part {
+        let part = FileChunk {
             first_line: 2,
             bytes: file.into(),
             end: 0,
@@ -43,7 +43,12 @@ pub(super) async fn run(api: &Api, command: &ImportCommand) -> Result<()> {
     send_all(api, command, parts, file.len() as u64).await
 }
 
-async fn send_all(api: &Api, command: &ImportCommand, parts: Vec<Part>, size: u64) -> Result<()> {
+async fn send_all(
+    api: &Api,
+    command: &ImportCommand,
+    parts: Vec<FileChunk>,
+    size: u64,
+) -> Result<()> {
     let bar = ProgressBar::new(size);
     let style = "{msg} {wide_bar} {bytes}/{total_bytes} {eta}";
     bar.set_style(ProgressStyle::with_template(style).context("the bar")?);
@@ -53,7 +58,7 @@ async fn send_all(api: &Api, command: &ImportCommand, parts: Vec<Part>, size: u6
         let line = part.first_line;
         let sent = api.import(&path, part.bytes).await;
         let sent = sent.with_context(|| {
-            format!("at line {line}; what was made stays, and the same command goes on")
+            format!("stopped at line {line}; run the same command again to continue")
         });
         let report = match sent {
             Ok(report) => serde_json::from_value::<Report>(report).context("the answer")?,
@@ -62,7 +67,7 @@ async fn send_all(api: &Api, command: &ImportCommand, parts: Vec<Part>, size: u6
                 return Err(error);
             }
         };
-        bar.suspend(|| report.refused.iter().for_each(tell));
+        bar.suspend(|| report.refused.iter().for_each(print_error));
         sum.add(report);
         bar.set_position(part.end);
         bar.set_message(format!("{} links", sum.made + sum.present));
@@ -71,7 +76,7 @@ async fn send_all(api: &Api, command: &ImportCommand, parts: Vec<Part>, size: u6
     sum.end(command.dry_run)
 }
 
-fn tell(flaw: &Flaw) {
+fn print_error(flaw: &RowError) {
     let code = flaw
         .code
         .as_deref()
@@ -80,9 +85,9 @@ fn tell(flaw: &Flaw) {
 }
 
 impl ImportCommand {
-    fn query(&self, part: &Part) -> String {
+    fn query(&self, part: &FileChunk) -> String {
         let mut parts = vec![
-            ("format", self.format.word().to_owned()),
+            ("format", self.format.label().to_owned()),
             ("first_line", part.first_line.to_string()),
         ];
         let domain = self.domain.clone().map(|domain| ("domain", domain));
@@ -108,16 +113,20 @@ impl Report {
     fn end(&self, is_dry_run: bool) -> Result<()> {
         let refused = self.refused.len();
         if !self.ignored_columns.is_empty() {
-            eprintln!("not taken over: {}", self.ignored_columns.join(", "));
+            eprintln!("ignored columns: {}", self.ignored_columns.join(", "));
         }
-        let made = if is_dry_run { "would be made" } else { "made" };
+        let made = if is_dry_run {
+            "would be created"
+        } else {
+            "created"
+        };
         println!(
-            "{} rows: {} links {made}, {} there already, {refused} refused",
+            "{} rows: {} links {made}, {} already exist, {refused} refused",
             self.rows, self.made, self.present
         );
         match refused {
             0 => Ok(()),
-            _ => bail!("{refused} were not taken over"),
+            _ => bail!("{refused} rows were not imported"),
         }
     }
 }

@@ -24,13 +24,13 @@ use weir_origin_core::secret::Variables;
 /// Names the variable that holds the key.
 pub const API_KEY: &str = "WEIR_API_KEY";
 
-/// Does something with short links, by the admin port of a running origin
+/// Manage short links through the admin port of a running origin
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "The key comes by WEIR_API_KEY, or as the path of a file by WEIR_API_KEY_FILE; without either, WEIR_ADMIN_TOKEN counts."
+    after_help = "Set the API key in WEIR_API_KEY, or its file path in WEIR_API_KEY_FILE. Without either, the command uses WEIR_ADMIN_TOKEN."
 )]
 pub struct LinksCommand {
-    /// The admin port of an origin
+    /// Admin URL of an origin
     #[arg(
         long,
         env = "WEIR_ADMIN_URL",
@@ -39,60 +39,60 @@ pub struct LinksCommand {
     )]
     url: String,
 
-    /// The authorities that count for https; the system's unless set
+    /// PEM file with the CA of an https admin URL; unset: the system's CAs
     #[arg(long, env = "WEIR_ADMIN_CA", global = true)]
     ca: Option<PathBuf>,
 
     #[command(subcommand)]
-    what: What,
+    what: LinksAction,
 }
 
 #[derive(Clone, Debug, Subcommand)]
-enum What {
-    /// Shows links, the last one first
+enum LinksAction {
+    /// List links, newest first
     List(ListCommand),
-    /// Makes a link, and shows its address
+    /// Create a link and print its URL
     Create(CreateCommand),
-    /// Shows a link as JSON
-    Get(Named),
-    /// Changes a link: what is not named stays
+    /// Print a link as JSON
+    Get(LinkNameArgs),
+    /// Change a link; unnamed fields keep their values
     Edit(EditCommand),
-    /// Deletes a link
-    Delete(Named),
-    /// Takes links over from a file. It may be repeated: what is there is left as it is
+    /// Delete a link
+    Delete(LinkNameArgs),
+    /// Import links from a file. Repeatable: existing links stay unchanged
     Import(ImportCommand),
-    /// Writes links into a file, or to stdout
+    /// Export links to a file or to stdout
     Export(ExportCommand),
 }
 
 /// Which links.
 #[derive(Clone, Debug, Default, Args)]
-struct Wanted {
-    /// With this in code, addresses, tags or title
+struct LinkFilterArgs {
+    /// Search text in code, URLs, tags or title
     #[arg(long)]
     q: Option<String>,
 
-    /// With this tag
+    /// Only links with this tag
     #[arg(long)]
     tag: Option<String>,
 
-    /// Under this domain
+    /// Only links of this domain
     #[arg(long)]
     domain: Option<String>,
 
-    /// With this in an address
+    /// Search text in target URLs
     #[arg(long)]
     target: Option<String>,
 
-    /// Made at this time or later, such as 2026-11-21 or 2026-11-21T14:00:00+01:00
+    /// Created at or after this time, such as 2026-11-21 or 2026-11-21T14:00:00+01:00
     #[arg(long, value_parser = instant)]
     from: Option<u64>,
 
-    /// Made before this time
+    /// Created before this time
     #[arg(long, value_parser = instant)]
     to: Option<u64>,
 
-    /// The order
+    /// Sort order
     #[arg(long, value_parser = ["created", "clicks"])]
     sort: Option<String>,
 }
@@ -100,136 +100,136 @@ struct Wanted {
 #[derive(Clone, Debug, Args)]
 struct ListCommand {
     #[command(flatten)]
-    wanted: Wanted,
+    wanted: LinkFilterArgs,
 
-    /// So many at most; 0: all
+    /// Maximum number of links; 0: all
     #[arg(long, default_value_t = 50)]
     limit: usize,
 
-    /// Shows each as JSON, in a line of its own
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
 
-/// The name of a link.
+/// A link's code and domain.
 #[derive(Clone, Debug, Args)]
-struct Named {
-    /// Its code
+struct LinkNameArgs {
+    /// The link's code
     code: String,
 
-    /// Its domain; the first one unless set
+    /// The link's domain; default: the first domain
     #[arg(long)]
     domain: Option<String>,
 }
 
 /// What a link may say, in a new one or an edit.
 #[derive(Clone, Debug, Args)]
-struct Says {
-    /// A tag; may come more than once
+struct LinkFieldArgs {
+    /// Tag; repeatable
     #[arg(long = "tag")]
     tags: Vec<String>,
 
-    /// Its life in days without a click; 0: for ever
+    /// Days without a click after which the link expires; 0: never
     #[arg(long)]
     life_days: Option<u32>,
 
-    /// How many clicks it has
+    /// Click limit
     #[arg(long)]
     max_clicks: Option<u64>,
 
-    /// When it ends, such as 2026-12-24T18:00:00+01:00
+    /// Expiry time, such as 2026-12-24T18:00:00+01:00
     #[arg(long, value_parser = instant)]
     ends: Option<u64>,
 
-    /// The status of its redirects: 301, 302, 307 or 308
+    /// Redirect status: 301, 302, 307 or 308
     #[arg(long)]
     status: Option<u16>,
 
-    /// Whether the query string is passed on
+    /// Whether to append the visitor's query string to the target
     #[arg(long)]
     pass_query: Option<bool>,
 
-    /// Whether orders are counted that come of its clicks
+    /// Whether to attribute orders to clicks on this link
     #[arg(long)]
     conversion: Option<bool>,
 
-    /// Where visitors come from, in the target's query: source, medium, campaign, term or content; may come more than once
+    /// UTM parameter of the target: source, medium, campaign, term or content; repeatable
     #[arg(long = "utm", value_name = "NAME=VALUE", value_parser = utm)]
     utm: Vec<(String, String)>,
 
-    /// The file with the password that visitors must know: its first line
+    /// File whose first line is the password for visitors
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
 
-    /// More of its members, as JSON: {"rules": […], "preview": {…}}
+    /// Further fields as JSON: {"rules": […], "preview": {…}}
     #[arg(long, value_name = "JSON")]
     json: Option<String>,
 }
 
 #[derive(Clone, Debug, Args)]
 struct CreateCommand {
-    /// Where it leads
+    /// Target URL
     target: String,
 
-    /// Its code, chosen
+    /// Custom code; default: generated
     #[arg(long)]
     code: Option<String>,
 
-    /// Its domain; the first one unless set
+    /// Domain; default: the first domain
     #[arg(long)]
     domain: Option<String>,
 
     #[command(flatten)]
-    says: Says,
+    says: LinkFieldArgs,
 }
 
 #[derive(Clone, Debug, Args)]
 struct EditCommand {
     #[command(flatten)]
-    named: Named,
+    named: LinkNameArgs,
 
-    /// Where it leads
+    /// New target URL
     #[arg(long)]
     target: Option<String>,
 
-    /// Puts it out of use
+    /// Disable the link
     #[arg(long, conflicts_with = "enable")]
     disable: bool,
 
-    /// Puts it into use again
+    /// Enable the link again
     #[arg(long)]
     enable: bool,
 
-    /// Only if it has this version
+    /// Change the link only if it has this version
     #[arg(long)]
     version: Option<u32>,
 
     #[command(flatten)]
-    says: Says,
+    says: LinkFieldArgs,
 }
 
 #[derive(Clone, Debug, Args)]
 struct ImportCommand {
-    /// The file
+    /// The file to import
     file: PathBuf,
 
-    /// Whose export it is
+    /// Format of the export file
     #[arg(long, value_enum)]
     format: Format,
 
-    /// Where links go whose host is none of ours; to the first domain unless set
+    /// Domain for links of unknown hosts; default: the first domain
     #[arg(long)]
     domain: Option<String>,
 
-    /// The life in days of links of which the file does not say it; 0: for ever
+    /// Days without a click after which a link expires, for rows without a value; 0: never
     #[arg(long)]
     life_days: Option<u32>,
 
-    /// A tag that all get
+    /// Tag to add to every link
     #[arg(long)]
     tag: Option<String>,
 
-    /// Only says what would be
+    /// Report what the import would do, without changing anything
     #[arg(long)]
     dry_run: bool,
 }
@@ -237,13 +237,13 @@ struct ImportCommand {
 #[derive(Clone, Debug, Args)]
 struct ExportCommand {
     #[command(flatten)]
-    wanted: Wanted,
+    wanted: LinkFilterArgs,
 
-    /// How it is written
+    /// Output format
     #[arg(long, default_value = "csv", value_parser = ["csv", "ndjson"])]
     format: String,
 
-    /// The file; stdout unless set
+    /// Output file; default: stdout
     #[arg(long, short)]
     output: Option<PathBuf>,
 }
@@ -255,20 +255,20 @@ struct ExportCommand {
 pub async fn run(command: &LinksCommand, variables: Variables<'_>) -> Result<()> {
     let api = Api::new(&command.url, command.ca.as_deref(), variables)?;
     match &command.what {
-        What::List(list) => show::list(&api, list).await,
-        What::Create(create) => {
+        LinksAction::List(list) => show::list(&api, list).await,
+        LinksAction::Create(create) => {
             let link = api.json("POST", "/links", Some(create.body()?)).await?;
             println!("{}", link["url"].as_str().unwrap_or_default());
             Ok(())
         }
-        What::Get(named) => print_link(&api.json("GET", &named.path()?, None).await?),
-        What::Edit(edit) => {
+        LinksAction::Get(named) => print_link(&api.json("GET", &named.path()?, None).await?),
+        LinksAction::Edit(edit) => {
             let (path, body) = (edit.named.path()?, edit.body()?);
             print_link(&api.edit(&path, body, edit.version).await?)
         }
-        What::Delete(named) => api.json("DELETE", &named.path()?, None).await.map(drop),
-        What::Import(import) => import::run(&api, import).await,
-        What::Export(export) => show::export(&api, export).await,
+        LinksAction::Delete(named) => api.json("DELETE", &named.path()?, None).await.map(drop),
+        LinksAction::Import(import) => import::run(&api, import).await,
+        LinksAction::Export(export) => show::export(&api, export).await,
     }
 }
 
@@ -283,10 +283,11 @@ fn utm(text: &str) -> Result<(String, String), &'static str> {
 }
 
 fn instant(text: &str) -> Result<u64, &'static str> {
-    weir_origin_core::clock::parse_utc(text).ok_or("is no time such as 2026-11-21T14:00:00+01:00")
+    weir_origin_core::clock::parse_utc(text)
+        .ok_or("is not a time such as 2026-11-21T14:00:00+01:00")
 }
 
-impl Wanted {
+impl LinkFilterArgs {
     fn query(&self) -> Vec<(&'static str, String)> {
         let texts = [
             ("q", &self.q),
@@ -306,23 +307,23 @@ impl Wanted {
     }
 }
 
-impl Named {
+impl LinkNameArgs {
     fn path(&self) -> Result<String> {
-        ensure!(!self.code.is_empty(), "the code is empty: name a link");
+        ensure!(!self.code.is_empty(), "the code is empty: give a code");
         let domain = self.domain.clone().map(|domain| ("domain", domain));
         let query = query(&domain.into_iter().collect::<Vec<_>>());
         Ok(format!("/links/{}{query}", encoded(&self.code)))
     }
 }
 
-impl Says {
+impl LinkFieldArgs {
     /// From a file, as others on the machine see what a command was given.
     fn password(&self) -> Result<Option<String>> {
         let Some(path) = &self.password_file else {
             return Ok(None);
         };
         let text = std::fs::read_to_string(path);
-        let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+        let text = text.with_context(|| format!("cannot read \"{}\"", path.display()))?;
         Ok(Some(text.lines().next().unwrap_or_default().to_owned()))
     }
 
@@ -331,7 +332,7 @@ impl Says {
         let mut members = match self.json.as_deref().map(serde_json::from_str) {
             None => Map::new(),
             Some(Ok(Value::Object(members))) => members,
-            Some(Ok(_)) => bail!("--json: is no object"),
+            Some(Ok(_)) => bail!("--json: must be an object"),
             Some(Err(error)) => return Err(error).context("--json"),
         };
         let mut set = |name: &str, value: Option<Value>| {
@@ -380,7 +381,7 @@ impl EditCommand {
         if self.disable || self.enable {
             members.insert("disabled".to_owned(), json!(self.disable));
         }
-        ensure!(!members.is_empty(), "nothing is to be changed");
+        ensure!(!members.is_empty(), "no change given");
         Ok(Value::Object(members))
     }
 }

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use hyper::body::Bytes;
 
 use crate::import::format::Format;
-use crate::import::rows::{place, without_mark};
+use crate::import::rows::{row_start, without_mark};
 
 /// Rows of one part: some seconds of work for an origin.
 const ROWS: usize = 500;
@@ -14,7 +14,7 @@ const BYTES: usize = 4 * 1024 * 1024;
 
 /// A part of a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct FileChunk {
     /// The line of its first row.
     pub first_line: u64,
     /// The names of the columns, and rows.
@@ -24,13 +24,13 @@ pub(super) struct Part {
 }
 
 /// A row's place: its line, and where it begins.
-type Place = (u64, usize);
+type LinePosition = (u64, usize);
 
 /// Cuts `file`.
 ///
 /// # Errors
 /// When it is no table.
-pub(super) fn cut(format: Format, file: &[u8]) -> Result<Vec<Part>> {
+pub(super) fn cut(format: Format, file: &[u8]) -> Result<Vec<FileChunk>> {
     let file = without_mark(file);
     let (head, places) = match format {
         Format::Ndjson => (&b""[..], lines(file)),
@@ -45,7 +45,7 @@ pub(super) fn cut(format: Format, file: &[u8]) -> Result<Vec<Part>> {
             next += 1;
         }
         let end = end_of(next);
-        parts.push(Part {
+        parts.push(FileChunk {
             first_line,
             bytes: [head, &file[start..end]].concat().into(),
             end: end as u64,
@@ -56,7 +56,7 @@ pub(super) fn cut(format: Format, file: &[u8]) -> Result<Vec<Part>> {
 }
 
 /// The names of the columns with their line's end, and where rows begin.
-fn rows(file: &[u8]) -> Result<(&[u8], Vec<Place>)> {
+fn rows(file: &[u8]) -> Result<(&[u8], Vec<LinePosition>)> {
     // Separators do not matter here: only quotes and line ends do.
     let mut table = csv::ReaderBuilder::new()
         .flexible(true)
@@ -66,14 +66,14 @@ fn rows(file: &[u8]) -> Result<(&[u8], Vec<Place>)> {
     let mut row = csv::ByteRecord::new();
     while table.read_byte_record(&mut row).context("the file")? {
         let position = row.position().context("a row without a place")?;
-        places.push(place(file, position));
+        places.push(row_start(file, position));
     }
     let first = places.get(1).map_or(file.len(), |(_, start)| *start);
     let places = places.split_off(places.len().min(1));
     Ok((&file[..first], places))
 }
 
-fn lines(file: &[u8]) -> Vec<Place> {
+fn lines(file: &[u8]) -> Vec<LinePosition> {
     let mut start = 0;
     let mut places = Vec::new();
     for (n, line) in file.split_inclusive(|byte| *byte == b'\n').enumerate() {

@@ -69,7 +69,7 @@ async fn copy(api: &Api, path: &str, to: &mut dyn Write) -> Result<()> {
         "{spinner} {bytes} {bytes_per_sec}",
     )?);
     let mut answer = api.open(path).await?;
-    while let Some(chunk) = answer.chunk().await.context("the export broke off")? {
+    while let Some(chunk) = answer.chunk().await.context("the export was interrupted")? {
         to.write_all(&chunk)?;
         bar.inc(chunk.len() as u64);
     }

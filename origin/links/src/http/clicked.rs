@@ -17,9 +17,7 @@ use weir_origin_core::http::Problem;
 /// For how long after a click this is told, in milliseconds: people install, and open the app later.
 const TOLD_FOR_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 
-/// Where a click would have led, for an app that was installed after it
-///
-/// Where a click led.
+/// Target of a click, for an app that was installed after it.
 #[derive(Serialize, ToSchema)]
 pub(super) struct ClickedLink {
     /// The domain of the link.
@@ -28,31 +26,31 @@ pub(super) struct ClickedLink {
     /// Its code.
     #[schema(value_type = String)]
     code: Code,
-    /// When it was clicked, in milliseconds since the Unix epoch.
+    /// Click time, in milliseconds since the Unix epoch.
     clicked_at_ms: u64,
-    /// Where it leads now.
+    /// Current target.
     target: String,
-    /// The apps that it opens.
+    /// Apps of the link.
     apps: Vec<ClickedApp>,
 }
 
 /// An app that a link opens.
 #[derive(Serialize, ToSchema)]
 struct ClickedApp {
-    /// On which clients.
+    /// Platform.
     platform: Platform,
-    /// With which address.
+    /// URL for the app.
     url: String,
 }
 
-/// What the link says now whose click has this name, for 7 days after it. An app that a store has installed asks this, with the
-/// name that the store gave it.
+/// Get the current fields of a clicked link, for 7 days after the click. An app uses it after installation, with the
+/// click id from the app store.
 #[utoipa::path(
     get,
     path = "/link-clicks/{name}",
     operation_id = "getClickedLink",
-    params(("name" = String, Path, description = "The name of a click: what `weir_click` says.", max_length = 256)),
-    responses((status = 200, description = "What the link says now", body = ClickedLink)),
+    params(("name" = String, Path, description = "Click id, from the parameter `weir_click`.", max_length = 256)),
+    responses((status = 200, description = "The link's current fields", body = ClickedLink)),
 )]
 pub(super) async fn get(
     links: Links,
@@ -88,5 +86,5 @@ pub(super) async fn get(
 }
 
 fn unknown() -> Problem {
-    UNKNOWN_CLICK.because("there is no such click, or its link leads nowhere now")
+    UNKNOWN_CLICK.because("there is no such click, or its link no longer exists")
 }

@@ -12,29 +12,27 @@ use crate::Links;
 use crate::conversions::Conversions;
 use weir_origin_core::http::{Problem, ReadQuery};
 
-/// Orders that came of a link's clicks, as they stand now.
+/// Orders attributed to a link's clicks, in their current state.
 #[derive(Serialize, ToSchema)]
 #[schema(as = LinkConversions)]
 pub(super) struct ConversionsView {
-    /// From when orders were made, in milliseconds since the Unix epoch.
+    /// Start of the order period, in milliseconds since the Unix epoch.
     from_ms: u64,
     /// Before when.
     to_ms: u64,
-    /// The time zone of whose days this is.
+    /// Time zone of the days.
     tz: String,
     #[serde(flatten)]
     found: Conversions,
 }
 
-/// Orders that came of a link's clicks
-///
-/// Orders that came of a link's clicks, made in this time, as they stand now.
+/// Get orders attributed to a link's clicks
 #[utoipa::path(
     get,
     path = "/links/{code}/conversions",
     operation_id = "getLinkConversions",
     params(CodeParam, StatsQuery),
-    responses((status = 200, description = "As they stand", body = ConversionsView)),
+    responses((status = 200, description = "The current numbers", body = ConversionsView)),
 )]
 pub(super) async fn get(
     links: Links,
@@ -44,7 +42,8 @@ pub(super) async fn get(
     let range = asked.range()?;
     found(&links, &id).await?;
     let Some(orders) = links.conversions() else {
-        let detail = "nothing names clicks here: set WEIR_LINK_CLICK_SECRET, at gateways too";
+        let detail =
+            "click ids are not enabled: set WEIR_LINK_CLICK_SECRET here and at the gateways";
         return Err(CONVERSIONS_OFF.because(detail));
     };
     let (from_ms, until_ms) = (range.from_ms(), range.until_ms());

@@ -6,51 +6,51 @@ use axum::Json;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::within::Within;
+use super::within::CallerFilter;
 use crate::Links;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::Problem;
-use weir_origin_core::outbox::{Backlog, Waiting};
+use weir_origin_core::outbox::{Backlog, PendingSubject};
 use weir_origin_core::tenants::NameRange;
 
-/// What one receiver does not have yet.
+/// Undelivered changes of one receiver.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = LinkDeliveries)]
 pub(super) struct LinkBacklog {
-    /// How many links wait.
+    /// Number of waiting links.
     links: u64,
-    /// Since when the oldest has waited, in milliseconds since the Unix epoch.
+    /// Time since the oldest waits, in milliseconds since the Unix epoch.
     #[schema(required)]
     oldest_since_ms: Option<u64>,
-    /// Those that have waited longest.
+    /// Longest waiting entries.
     waiting: Vec<WaitingLink>,
 }
 
 /// A link whose changes wait for a receiver.
 #[derive(Debug, Serialize, ToSchema)]
 struct WaitingLink {
-    /// The link's name.
+    /// The link's domain and code.
     link: String,
     #[serde(flatten)]
-    waiting: Waiting,
+    waiting: PendingSubject,
 }
 
-/// What waits, by the name of the receiver.
+/// Undelivered changes by receiver.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = LinkDeliveriesByReceiver)]
 pub(super) struct LinkDeliveries(BTreeMap<&'static str, LinkBacklog>);
 
-/// What is tried again.
+/// Result of a retry.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = RetriedLinkDeliveries)]
 pub(super) struct RetriedLinks {
-    /// Links with changes that had waited for another try.
+    /// Links with changes that were waiting for a retry.
     links: u64,
 }
 
 impl LinkBacklog {
-    fn new(backlog: Backlog, waiting: Vec<Waiting>) -> Self {
-        let link = |waiting: Waiting| WaitingLink {
+    fn new(backlog: Backlog, waiting: Vec<PendingSubject>) -> Self {
+        let link = |waiting: PendingSubject| WaitingLink {
             link: waiting.subject.clone(),
             waiting,
         };
@@ -62,32 +62,34 @@ impl LinkBacklog {
     }
 }
 
-/// What waits for each receiver of changes of links
-///
-/// What waits for each receiver of changes of links, and why.
+/// List undelivered link changes of each receiver, with errors
 #[utoipa::path(
     get,
     path = "/link-deliveries",
     operation_id = "listLinkDeliveries",
-    responses((status = 200, description = "Those that have waited longest come first", body = LinkDeliveries)),
+    responses((status = 200, description = "Longest waiting first", body = LinkDeliveries)),
 )]
-pub(super) async fn list(links: Links, within: Within) -> Result<Json<LinkDeliveries>, Problem> {
+pub(super) async fn list(
+    links: Links,
+    within: CallerFilter,
+) -> Result<Json<LinkDeliveries>, Problem> {
     within.check_all()?;
     let (queue, all) = (links.store().outbox(), NameRange::default());
     let backlogs = queue.backlogs(&all, LinkBacklog::new).await?;
     Ok(Json(LinkDeliveries(backlogs)))
 }
 
-/// Try all again at once that wait for another try
-///
-/// Has all that waits for another try tried at once.
+/// Retry all waiting changes now
 #[utoipa::path(
     post,
     path = "/link-deliveries/retry",
     operation_id = "retryLinkDeliveries",
-    responses((status = 200, description = "How many", body = RetriedLinks)),
+    responses((status = 200, description = "The count", body = RetriedLinks)),
 )]
-pub(super) async fn retry(links: Links, within: Within) -> Result<Json<RetriedLinks>, Problem> {
+pub(super) async fn retry(
+    links: Links,
+    within: CallerFilter,
+) -> Result<Json<RetriedLinks>, Problem> {
     within.check_all()?;
     let queue = links.store().outbox();
     let links = queue.retry_all(&NameRange::default(), now_ms()).await?;

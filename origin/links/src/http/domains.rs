@@ -11,7 +11,7 @@ use super::links::if_match;
 use super::refusals::{
     DOMAIN_HAS_LINKS, DOMAINS_BUSY, INVALID_DOMAIN, UNKNOWN_DOMAIN, VERSION_CONFLICT,
 };
-use super::within::Within;
+use super::within::CallerFilter;
 use crate::Links;
 use crate::domains::ChangeError;
 use crate::store::StoredDomains;
@@ -20,34 +20,32 @@ use weir_origin_core::http::{Problem, TypedBody};
 /// The longest body: all domains, with their pages, files and lists.
 pub(super) const BODY_LEN_MAX: usize = 16 << 20;
 
-/// All domains of links, the default first
-///
-/// All domains of links in their order, the default first, with their version as ETag.
+/// List all link domains, default first, with their version as ETag
 #[utoipa::path(
     get,
     path = "/link-domains",
     operation_id = "listLinkDomains",
     responses(
-        (status = 200, description = "As it is", body = DomainsConfig, headers(("ETag" = String, description = "The version of all domains"))),
+        (status = 200, description = "The current state", body = DomainsConfig, headers(("ETag" = String, description = "The version of all domains"))),
     ),
 )]
-pub(super) async fn list(links: Links, within: Within) -> Response {
+pub(super) async fn list(links: Links, within: CallerFilter) -> Response {
     with_all(&links.domains(), |domain| {
         within.has_domain(domain.id.as_str())
     })
 }
 
-/// These domains in place of all, as from a file of --links
+/// Replace all link domains, like a --links file
 ///
-/// Puts these domains in place of all. Domains that have links cannot be left out.
+/// Domains that have links must be in the list.
 #[utoipa::path(
     put,
     path = "/link-domains",
     operation_id = "setLinkDomains",
-    params(("If-Match" = Option<String>, Header, description = "Only if the domains have this version.")),
+    params(("If-Match" = Option<String>, Header, description = "Version that the domains must have.")),
     request_body = DomainsConfig,
     responses(
-        (status = 200, description = "As it is", body = DomainsConfig, headers(("ETag" = String, description = "The version of all domains"))),
+        (status = 200, description = "The current state", body = DomainsConfig, headers(("ETag" = String, description = "The version of all domains"))),
     ),
 )]
 pub(super) async fn replace_all(
@@ -77,21 +75,19 @@ pub(super) async fn replace_all(
     Ok(with_all(&stored, |_| true))
 }
 
-/// A domain of links
-///
-/// A domain of links, with the version of all domains as ETag.
+/// Get a link domain, with the version of all domains as ETag
 #[utoipa::path(
     get,
     path = "/link-domains/{id}",
     operation_id = "getLinkDomain",
-    params(("id" = String, Path, description = "Its name.", max_length = 16)),
+    params(("id" = String, Path, description = "The domain's id.", max_length = 16)),
     responses(
-        (status = 200, description = "As it is", body = Domain, headers(("ETag" = String, description = "The version of all domains"))),
+        (status = 200, description = "The current state", body = Domain, headers(("ETag" = String, description = "The version of all domains"))),
     ),
 )]
 pub(super) async fn get(
     links: Links,
-    within: Within,
+    within: CallerFilter,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let stored = links.domains();
@@ -101,21 +97,19 @@ pub(super) async fn get(
     Ok(with_etag(&stored, Json(domain)))
 }
 
-/// Make or replace a domain of links; a new one comes after all others
-///
-/// Makes or replaces a domain of links. A new one comes after all others.
+/// Create or replace a link domain; a new one is added at the end
 #[utoipa::path(
     put,
     path = "/link-domains/{id}",
     operation_id = "setLinkDomain",
     params(
-        ("id" = String, Path, description = "Its name.", max_length = 16),
-        ("If-Match" = Option<String>, Header, description = "Only if the domains have this version."),
+        ("id" = String, Path, description = "The domain's id.", max_length = 16),
+        ("If-Match" = Option<String>, Header, description = "Version that the domains must have."),
     ),
     request_body = Domain,
     responses(
-        (status = 200, description = "As it is", body = Domain, headers(("ETag" = String, description = "The version of all domains"))),
-        (status = 201, description = "It is new", body = Domain, headers(("ETag" = String, description = "The version of all domains"))),
+        (status = 200, description = "The current state", body = Domain, headers(("ETag" = String, description = "The version of all domains"))),
+        (status = 201, description = "Created", body = Domain, headers(("ETag" = String, description = "The version of all domains"))),
     ),
 )]
 pub(super) async fn put(
@@ -125,7 +119,7 @@ pub(super) async fn put(
     TypedBody(domain): TypedBody<Domain>,
 ) -> Result<Response, Problem> {
     if domain.id.as_str() != id {
-        let detail = "id: is not the one in the path";
+        let detail = "id: must be the id in the path";
         return Err(INVALID_DOMAIN.because(detail));
     }
     let checked = links.shared_domains().check_case(&domain).await;
@@ -151,18 +145,16 @@ pub(super) async fn put(
     Ok((status, with_etag(&stored, Json(&domain))).into_response())
 }
 
-/// Take a domain away that has no links
-///
-/// Takes a domain away that has no links.
+/// Delete a domain without links
 #[utoipa::path(
     delete,
     path = "/link-domains/{id}",
     operation_id = "deleteLinkDomain",
     params(
-        ("id" = String, Path, description = "Its name.", max_length = 16),
-        ("If-Match" = Option<String>, Header, description = "Only if the domains have this version."),
+        ("id" = String, Path, description = "The domain's id.", max_length = 16),
+        ("If-Match" = Option<String>, Header, description = "Version that the domains must have."),
     ),
-    responses((status = 204, description = "It is gone")),
+    responses((status = 204, description = "Deleted")),
 )]
 pub(super) async fn delete(
     links: Links,
@@ -179,7 +171,7 @@ pub(super) async fn delete(
 /// Gateways follow at once; if Redis does not answer, as soon as it does.
 async fn publish(links: &Links) {
     if let Err(error) = links.publisher().publish_domains().await {
-        warn!(%error, "Redis has not followed a change of domains; it will");
+        warn!(%error, "cannot write the changed domains to Redis; retrying");
     }
 }
 

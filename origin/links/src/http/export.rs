@@ -11,10 +11,10 @@ use tokio::sync::mpsc;
 use tracing::error;
 
 use super::links::PageQuery;
-use super::within::Within;
+use super::within::CallerFilter;
 use crate::Links;
 use crate::model::view::LinkView;
-use crate::search::{Cursor, Wanted, search};
+use crate::search::{Cursor, LinkQuery, search};
 use weir_origin_core::http::csv::Csv;
 use weir_origin_core::http::{Problem, ReadQuery};
 use weir_origin_core::sql::SqlError;
@@ -70,9 +70,7 @@ impl hyper::body::Body for Chunks {
     }
 }
 
-/// All links that a search finds, as a table
-///
-/// All links that a search finds as one table, as a stream.
+/// Export matching links as CSV, streamed
 #[utoipa::path(
     get,
     path = "/links.csv",
@@ -82,25 +80,23 @@ impl hyper::body::Body for Chunks {
 )]
 pub(super) async fn csv(
     links: Links,
-    within: Within,
+    within: CallerFilter,
     ReadQuery(query): ReadQuery<PageQuery>,
 ) -> Result<Response, Problem> {
     export(links, within, &query, Format::Csv)
 }
 
-/// All links that a search finds, as lines of JSON
-///
-/// All links that a search finds as one stream, with a link as JSON in each line.
+/// Export matching links as NDJSON, streamed
 #[utoipa::path(
     get,
     path = "/links.ndjson",
     operation_id = "exportLinksNdjson",
     params(PageQuery),
-    responses((status = 200, description = "A link in each line", body = LinkView, content_type = "application/x-ndjson")),
+    responses((status = 200, description = "One link per line", body = LinkView, content_type = "application/x-ndjson")),
 )]
 pub(super) async fn ndjson(
     links: Links,
-    within: Within,
+    within: CallerFilter,
     ReadQuery(query): ReadQuery<PageQuery>,
 ) -> Result<Response, Problem> {
     export(links, within, &query, Format::Ndjson)
@@ -108,15 +104,15 @@ pub(super) async fn ndjson(
 
 fn export(
     links: Links,
-    within: Within,
+    within: CallerFilter,
     query: &PageQuery,
     format: Format,
 ) -> Result<Response, Problem> {
-    let (wanted, cursor) = (query.wanted(within), query.cursor()?);
+    let (wanted, cursor) = (query.link_query(within), query.cursor()?);
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
         if let Err(failure) = send(&links, &wanted, cursor, format, &sender).await {
-            error!(error = %failure, "an export of links was broken off");
+            error!(error = %failure, "link export interrupted");
             // The client sees that the body is not whole.
             let _ = sender.send(Err(failure)).await;
         }
@@ -132,7 +128,7 @@ fn export(
 /// Sends all pages; ends early when the client has gone.
 async fn send(
     links: &Links,
-    wanted: &Wanted,
+    wanted: &LinkQuery,
     cursor: Cursor,
     format: Format,
     to: &mpsc::Sender<Result<Bytes, SqlError>>,
@@ -149,7 +145,7 @@ async fn send(
         let standings = links.states().of(&page.links).await?;
         let known = links.domains();
         let found = page.links.into_iter().zip(standings);
-        let view = |(link, standing)| LinkView::of(link, &known.domains, standing);
+        let view = |(link, standing)| LinkView::from_stored(link, &known.domains, standing);
         let lines: String = found.map(view).map(|link| line(&link, format)).collect();
         if !lines.is_empty() && to.send(Ok(lines.into())).await.is_err() {
             return Ok(());
@@ -194,7 +190,7 @@ fn row(link: &LinkView) -> String {
         &fields.target,
         &tags,
         &link.clicks.to_string(),
-        link.state.word(),
+        link.state.label(),
         &link.created_at_ms.to_string(),
         &number(link.expires_at_ms),
         &number(fields.life_ms),

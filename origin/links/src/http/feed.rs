@@ -19,11 +19,11 @@ pub(super) struct Feeds {
     pub(super) maxima_in_objects: Option<String>,
 }
 
-/// What an edge asks for.
+/// Query of an edge.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct FeedQuery {
-    /// Where the edge stands: <source>.<next> of the last page. 410 if the feed has no such place: begin again.
+    /// The edge's position: <source>.<next> of the last page. 410: the feed has no such position; start again.
     #[param(value_type = Option<String>)]
     after: Option<Cursor>,
 }
@@ -34,17 +34,15 @@ impl Feeds {
     }
 }
 
-/// What has become of links, in the order of their last changes, deletions among them
-///
-/// What has become of links since a place in the feed, signed, for edges.
+/// Get link changes since a position, including deletions, signed, for edges
 #[utoipa::path(
     get,
     path = weir_base::feed::routes::LINKS,
     operation_id = "getLinkFeed",
     params(FeedQuery, EdgeHeaders),
     responses(
-        (status = 200, description = "A document: a line with its signature, and one of JSON", body = String, content_type = "application/vnd.weir.feed", headers(("etag" = String))),
-        (status = 304, description = "The edge has it: If-None-Match"),
+        (status = 200, description = "A document: one line with its signature, and one line of JSON", body = String, content_type = "application/vnd.weir.feed", headers(("etag" = String))),
+        (status = 304, description = "Not changed since If-None-Match"),
     ),
 )]
 pub(super) async fn links(
@@ -56,7 +54,7 @@ pub(super) async fn links(
     let at_ms = document_ms();
     let state = match feeds.maxima_in_objects {
         Some(_) => feed::State::with_objects,
-        None => feed::State::of,
+        None => feed::State::for_link,
     };
     let store = links.store();
     let page = store
@@ -67,17 +65,15 @@ pub(super) async fn links(
     feeds.edges.publish(&page, at_ms, &version, &headers)
 }
 
-/// The domains of links
-///
-/// All domains of links, signed, for edges.
+/// Get all link domains, signed, for edges
 #[utoipa::path(
     get,
     path = weir_base::feed::routes::DOMAINS,
     operation_id = "getDomainFeed",
     params(EdgeHeaders),
     responses(
-        (status = 200, description = "A document: a line with its signature, and one of JSON", body = String, content_type = "application/vnd.weir.feed", headers(("etag" = String))),
-        (status = 304, description = "The edge has it: If-None-Match"),
+        (status = 200, description = "A document: one line with its signature, and one line of JSON", body = String, content_type = "application/vnd.weir.feed", headers(("etag" = String))),
+        (status = 304, description = "Not changed since If-None-Match"),
     ),
 )]
 pub(super) async fn domains(
@@ -96,6 +92,6 @@ pub(super) async fn domains(
 }
 
 fn no_place() -> Problem {
-    let detail = "the feed has no such place: forget what you have read of it, and begin anew";
+    let detail = "the feed has no such position: discard your copy and start again";
     NO_SUCH_PLACE.because(detail)
 }

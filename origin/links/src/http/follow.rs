@@ -12,7 +12,7 @@ use serde::Deserialize;
 use tracing::{error, warn};
 use weir_base::agent::{PREFETCH_HEADERS, is_prefetch};
 use weir_base::headers::{LINK, LINK_UNKNOWN};
-use weir_link::answer::{Answer, Gone, Method, Reply, Visit, answer, ended};
+use weir_link::answer::{Answer, InactiveReason, Method, Reply, Visit, answer, ended};
 use weir_link::cache::LinkName;
 use weir_link::click::{client_address, referer_of};
 use weir_link::code::{Code, LinkId};
@@ -26,8 +26,8 @@ use weir_link::rule::point_of;
 use weir_link::site::{File, unavailable, unknown};
 
 use crate::Links;
-use crate::cold::{Clicker, ColdError, ColdLinks, Found};
-use crate::password::{Password, Tried};
+use crate::cold::{Clicker, ColdError, ColdLink, ColdLinks};
+use crate::password::{Password, PasswordOutcome};
 use weir_origin_core::http::{PUBLIC_LIMIT, Problem, RETRY_AFTER_S};
 
 /// The longest form with a password, in bytes: each byte of it may be written as three.
@@ -51,7 +51,7 @@ async fn answer_get(
         Ok(named) => named,
         Err(answer) => return *answer,
     };
-    let client = Client::of(&headers);
+    let client = Client::from_headers(&headers);
     let asked = client.visit(&links, &id, &uri, &method);
     let purpose = match asked.is_click() {
         true => Purpose::Click(ColdLinks::new_click()),
@@ -60,7 +60,7 @@ async fn answer_get(
     let found = match visit_in_time(&links, &id, purpose).await {
         Ok(Some(found)) => found,
         Ok(None) => return no_link(Some(domain)),
-        Err(Unanswered) => {
+        Err(TargetUnavailable) => {
             if let Some(click) = purpose.click() {
                 links.cold().give_back(&id, click);
             }
@@ -86,16 +86,16 @@ async fn answer_get(
     sent(answer.reply(domain))
 }
 
-/// The home of the domain that the host names, for a client whose request passed a gateway
+/// Redirect to the home page of the host's domain
 ///
-/// Leads to the home page of the domain that the host names. Gateways send here what they cannot answer themselves.
+/// Gateways send requests here that they cannot answer themselves.
 #[utoipa::path(
     get,
     path = "/l/",
     operation_id = "followHome",
     responses(
-        (status = 302, description = "Where it leads", headers(("Location" = String))),
-        (status = 404, description = "There is no such link: x-weir-link says `unknown`", body = String, content_type = "text/html"),
+        (status = 302, description = "Redirect to the target", headers(("Location" = String))),
+        (status = 404, description = "There is no such link: x-weir-link is `unknown`", body = String, content_type = "text/html"),
     ),
 )]
 pub(super) async fn home(
@@ -107,24 +107,24 @@ pub(super) async fn home(
     answer_get(links, method, uri, headers).await
 }
 
-/// Follow a link, for a client whose request passed a gateway; the host names the domain
+/// Follow a link of the host's domain
 ///
-/// Follows a link of the domain that the host names. Gateways send here what they cannot answer themselves.
+/// Gateways send requests here that they cannot answer themselves.
 #[utoipa::path(
     get,
     path = "/l/{*code}",
     operation_id = "followLink",
-    params(("code" = String, Path, description = "The code of the link, as the options of its domain let it be written.", max_length = 385)),
+    params(("code" = String, Path, description = "The link's code, in any spelling that the domain permits.", max_length = 385)),
     responses(
-        (status = 200, description = "A page that opens an app, or asks for a password; of `robots.txt` and `apple-app-site-association`, that file", body = String, content_type = "text/html"),
-        (status = 204, description = "Of `favicon.ico`: there is none"),
-        (status = 301, description = "Where it leads", headers(("Location" = String))),
-        (status = 302, description = "Where it leads", headers(("Location" = String))),
-        (status = 307, description = "Where it leads", headers(("Location" = String))),
-        (status = 308, description = "Where it leads", headers(("Location" = String))),
-        (status = 404, description = "There is no such link: x-weir-link says `unknown`", body = String, content_type = "text/html"),
-        (status = 410, description = "It has ended, is disabled, or its clicks are used up", body = String, content_type = "text/html"),
-        (status = 503, description = "The page of the domain for when nothing is known", body = String, content_type = "text/html", headers(("Retry-After" = u64))),
+        (status = 200, description = "A page that opens an app or asks for a password; for `robots.txt` and `apple-app-site-association`, the file", body = String, content_type = "text/html"),
+        (status = 204, description = "For `favicon.ico`: no content"),
+        (status = 301, description = "Redirect to the target", headers(("Location" = String))),
+        (status = 302, description = "Redirect to the target", headers(("Location" = String))),
+        (status = 307, description = "Redirect to the target", headers(("Location" = String))),
+        (status = 308, description = "Redirect to the target", headers(("Location" = String))),
+        (status = 404, description = "There is no such link: x-weir-link is `unknown`", body = String, content_type = "text/html"),
+        (status = 410, description = "The link has expired, is disabled, or has reached its click limit", body = String, content_type = "text/html"),
+        (status = 503, description = "The domain's page for unknown links", body = String, content_type = "text/html", headers(("Retry-After" = u64))),
     ),
 )]
 pub(super) async fn follow(
@@ -136,9 +136,9 @@ pub(super) async fn follow(
     answer_get(links, method, uri, headers).await
 }
 
-/// A file of the domain for apps, for a client whose request passed a gateway
+/// Get a domain's app file
 ///
-/// The file by which a domain names the apps that may open its links.
+/// The file lists the apps that may open the domain's links.
 #[utoipa::path(
     get,
     path = "/l/.well-known/{file}",
@@ -146,7 +146,7 @@ pub(super) async fn follow(
     params(FileParam),
     responses(
         (status = 200, description = "The file", body = AppAssociation),
-        (status = 404, description = "There is no such link: x-weir-link says `unknown`", body = String, content_type = "text/html"),
+        (status = 404, description = "There is no such link: x-weir-link is `unknown`", body = String, content_type = "text/html"),
     ),
 )]
 pub(super) async fn file(
@@ -158,43 +158,43 @@ pub(super) async fn file(
     answer_get(links, method, uri, headers).await
 }
 
-/// What the form of a link with a password sends.
+/// Form of a password-protected link.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[schema(as = LinkPassword)]
-pub(super) struct Entered {
+pub(super) struct PasswordForm {
     /// The password.
     #[schema(max_length = 128)]
     password: String,
 }
 
-/// Follow a link with its password, for a client whose request passed a gateway
+/// Follow a password-protected link
 ///
-/// What the page of a link with a password sends. Wrong passwords count for 15 minutes: 10 of an address, 1,000 of a link.
+/// Receives the form of the password page. Limits for wrong passwords in 15 minutes: 10 per address, 1,000 per link.
 #[utoipa::path(
     post,
     path = "/l/{*code}",
     operation_id = "unlockLink",
-    params(("code" = String, Path, description = "The code of the link, as the options of its domain let it be written.", max_length = 385)),
-    request_body(content = Entered, content_type = "application/x-www-form-urlencoded"),
+    params(("code" = String, Path, description = "The link's code, in any spelling that the domain permits.", max_length = 385)),
+    request_body(content = PasswordForm, content_type = "application/x-www-form-urlencoded"),
     responses(
         (status = 200, description = "A page that opens an app", body = String, content_type = "text/html"),
-        (status = 302, description = "Where it leads now that it has ended", headers(("Location" = String))),
-        (status = 303, description = "Where it leads", headers(("Location" = String))),
-        (status = 307, description = "Where it leads: it has no password", headers(("Location" = String))),
-        (status = 308, description = "Where it leads: it has no password", headers(("Location" = String))),
-        (status = 403, description = "The page again: the password is another one", body = String, content_type = "text/html"),
-        (status = 404, description = "There is no such link: x-weir-link says `unknown`", body = String, content_type = "text/html"),
-        (status = 405, description = "It has no password, and redirects no POST"),
-        (status = 410, description = "It has ended, or is disabled", body = String, content_type = "text/html"),
-        (status = 429, description = "The page again: too many were tried", body = String, content_type = "text/html", headers(("Retry-After" = u64))),
-        (status = 503, description = "The page again: too many are being tried; or the link cannot be looked up", body = String, content_type = "text/html", headers(("Retry-After" = u64))),
+        (status = 302, description = "Redirect to the target for expired links", headers(("Location" = String))),
+        (status = 303, description = "Redirect to the target", headers(("Location" = String))),
+        (status = 307, description = "Redirect to the target: the link has no password", headers(("Location" = String))),
+        (status = 308, description = "Redirect to the target: the link has no password", headers(("Location" = String))),
+        (status = 403, description = "The page again: wrong password", body = String, content_type = "text/html"),
+        (status = 404, description = "There is no such link: x-weir-link is `unknown`", body = String, content_type = "text/html"),
+        (status = 405, description = "The link has no password, and does not redirect POST"),
+        (status = 410, description = "The link has expired or is disabled", body = String, content_type = "text/html"),
+        (status = 429, description = "The page again: too many attempts", body = String, content_type = "text/html", headers(("Retry-After" = u64))),
+        (status = 503, description = "The page again: too many concurrent attempts, or the link cannot be looked up", body = String, content_type = "text/html", headers(("Retry-After" = u64))),
     ),
 )]
 pub(super) async fn unlock(
     links: Links,
     uri: Uri,
     headers: HeaderMap,
-    entered: Result<Form<Entered>, FormRejection>,
+    entered: Result<Form<PasswordForm>, FormRejection>,
 ) -> Response<Body> {
     let known = links.domains();
     let (domain, id) = match named(&known.domains, &uri, &headers) {
@@ -204,9 +204,9 @@ pub(super) async fn unlock(
     let found = match visit_in_time(&links, &id, Purpose::Look).await {
         Ok(Some(found)) => found,
         Ok(None) => return no_link(Some(domain)),
-        Err(Unanswered) => return sent(unavailable(domain, RETRY_AFTER_S)),
+        Err(TargetUnavailable) => return sent(unavailable(domain, RETRY_AFTER_S)),
     };
-    let client = Client::of(&headers);
+    let client = Client::from_headers(&headers);
     let visit = Visit {
         left_ms: found.left_ms,
         ..client.visit(&links, &id, &uri, &HttpMethod::POST)
@@ -229,12 +229,12 @@ pub(super) async fn unlock(
     let address = client_address(client.nearest);
     let tried = links.passwords().try_one(&id, address, guard, password);
     let refusal = match tried.await {
-        Tried::Right => return let_in(&links, &id, found, &visit, &client, domain),
-        Tried::Wrong => Refusal::Wrong,
-        Tried::TooMany { wait_ms } => Refusal::TooMany {
+        PasswordOutcome::Right => return let_in(&links, &id, found, &visit, &client, domain),
+        PasswordOutcome::Wrong => Refusal::Wrong,
+        PasswordOutcome::TooMany { wait_ms } => Refusal::TooMany {
             wait_s: wait_ms.div_ceil(1_000),
         },
-        Tried::Busy => Refusal::Busy {
+        PasswordOutcome::Busy => Refusal::Busy {
             wait_s: RETRY_AFTER_S,
         },
     };
@@ -245,7 +245,7 @@ pub(super) async fn unlock(
 fn let_in(
     links: &Links,
     id: &LinkId,
-    found: Found,
+    found: ColdLink,
     asked: &Visit<'_>,
     client: &Client<'_>,
     domain: &Domain,
@@ -320,7 +320,7 @@ struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    fn of(headers: &'a HeaderMap) -> Self {
+    fn from_headers(headers: &'a HeaderMap) -> Self {
         let forwarded = field(headers, header::HeaderName::from_static("x-forwarded-for"));
         let nearest = forwarded.rsplit(|byte| *byte == b',').next();
         Self {
@@ -359,7 +359,7 @@ fn field(headers: &HeaderMap, name: header::HeaderName) -> &[u8] {
     headers.get(name).map_or(&b""[..], |value| value.as_bytes())
 }
 
-/// Which file.
+/// Selects a file.
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Path)]
 struct FileParam {
@@ -369,7 +369,7 @@ struct FileParam {
     file: AppFile,
 }
 
-/// The files of a domain for apps.
+/// App files of a domain.
 #[derive(utoipa::ToSchema)]
 #[expect(dead_code, reason = "describes a parameter")]
 enum AppFile {
@@ -379,25 +379,24 @@ enum AppFile {
     Android,
 }
 
-/// What a domain says of the apps that may open its links: apple-app-site-association or assetlinks.json, as an operator has set
-/// it.
+/// Content of apple-app-site-association or assetlinks.json, as set by an operator.
 #[derive(utoipa::ToSchema)]
 struct AppAssociation(#[expect(dead_code, reason = "describes a body")] serde_json::Value);
 
-/// What a gateway asks for: see [`link_purpose`].
+/// Query of a gateway: see [`link_purpose`].
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 struct RecordQuery {
-    /// What it is for: a look, a renewed life, or a click that counts.
+    /// Purpose: a lookup, a renewal, or a counted click.
     #[param(rename = "for", inline)]
     #[expect(dead_code, reason = "describes a parameter")]
     purpose: RecordPurpose,
-    /// Of a click its name, so that it uses one of the link's clicks however often it is asked.
+    /// Click id: repeated requests for a click use only one of the link's clicks.
     #[expect(dead_code, reason = "describes a parameter")]
     click: Option<String>,
 }
 
-/// What the record of a link is for.
+/// Purpose of a lookup.
 #[derive(utoipa::ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[expect(dead_code, reason = "describes a parameter")]
@@ -408,29 +407,27 @@ enum RecordPurpose {
 }
 
 /// Nobody can say where the link leads. Why is in the log.
-struct Unanswered;
+struct TargetUnavailable;
 
 async fn visit_in_time(
     links: &Links,
     id: &LinkId,
     purpose: Purpose,
-) -> Result<Option<Found>, Unanswered> {
+) -> Result<Option<ColdLink>, TargetUnavailable> {
     let visit = links.cold().visit(id, purpose);
     match tokio::time::timeout(VISIT_LIMIT, visit).await {
         Ok(visited) => visited.map_err(|failure| {
             no_answer(failure);
-            Unanswered
+            TargetUnavailable
         }),
         Err(_elapsed) => {
-            warn!(link = %id, "not looked up within {VISIT_LIMIT:?}");
-            Err(Unanswered)
+            warn!(link = %id, "lookup timed out after {VISIT_LIMIT:?}");
+            Err(TargetUnavailable)
         }
     }
 }
 
-/// What a gateway is told of a link that Redis does not know. No gateway routes clients here
-///
-/// What a gateway is told of a link that Redis does not know. Gateways do not send clients here.
+/// Look up a link that is not in Redis; only for gateways
 #[utoipa::path(
     get,
     path = "/link-records/{domain}/{code}",
@@ -441,7 +438,7 @@ async fn visit_in_time(
         RecordQuery,
     ),
     responses(
-        (status = 200, description = "Milliseconds of life left and clicks left, - for none, and a line below the record", body = String, content_type = "application/octet-stream"),
+        (status = 200, description = "Remaining lifetime in milliseconds and remaining clicks, - for none; the next line is the record", body = String, content_type = "application/octet-stream"),
         (status = 404, description = "No such link", headers(("x-weir-link" = String))),
     ),
 )]
@@ -469,9 +466,9 @@ fn is_prefetched(headers: &HeaderMap) -> bool {
     values.any(|value| is_prefetch(value.as_bytes()))
 }
 
-fn decide<'a>(found: &'a Found, visit: &Visit<'_>) -> Answer<'a> {
+fn decide<'a>(found: &'a ColdLink, visit: &Visit<'_>) -> Answer<'a> {
     match found.is_used_up() {
-        true => ended(&found.link, Gone::UsedUp),
+        true => ended(&found.link, InactiveReason::UsedUp),
         false => answer(&found.link, visit),
     }
 }
@@ -500,7 +497,7 @@ fn no_answer(failure: ColdError) -> Problem {
         ColdError::Redis(error) => error.into(),
         ColdError::NotAsked => Problem::redis(),
         ColdError::Record(error) => {
-            error!(%error, "Redis holds what is no record");
+            error!(%error, "invalid link record in Redis");
             Problem::redis()
         }
     }

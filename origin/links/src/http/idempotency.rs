@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use ring::digest::{SHA256, digest};
 use tracing::warn;
 
-use super::links::Made;
+use super::links::CreateReply;
 use super::refusals::{IDEMPOTENCY_MISMATCH, IDEMPOTENCY_UNDER_WAY, INVALID_IDEMPOTENCY_KEY};
 use crate::records::LinkRecords;
 use weir_origin_core::http::Problem;
@@ -43,7 +43,7 @@ pub(super) fn key(headers: &HeaderMap) -> Result<Option<&[u8]>, Problem> {
     if (1..=KEY_LEN_MAX).contains(&key.len()) && is_visible {
         return Ok(Some(key));
     }
-    let detail = format!("Idempotency-Key is 1 to {KEY_LEN_MAX} visible characters");
+    let detail = format!("Idempotency-Key: must be 1 to {KEY_LEN_MAX} visible characters");
     Err(INVALID_IDEMPOTENCY_KEY.because(detail))
 }
 
@@ -53,7 +53,7 @@ pub(super) async fn once(
     tenant: Option<&TenantName>,
     key: &[u8],
     body: &[u8],
-    make: impl Future<Output = Result<Made, Problem>>,
+    make: impl Future<Output = Result<CreateReply, Problem>>,
 ) -> Result<Response, Problem> {
     // No key has a byte 0: none of one tenant's is another's, or the platform's.
     let whose = tenant.map_or_else(String::new, |tenant| format!("{tenant}\0"));
@@ -73,13 +73,13 @@ pub(super) async fn once(
         .map(|made| record(made, body_hash.as_ref()));
     let held = held.as_deref().map(|held| (held, KEPT_MS));
     if let Err(error) = records.set_idempotency(hash, held).await {
-        warn!(%error, "an answer was not kept for its Idempotency-Key");
+        warn!(%error, "cannot store an answer for its Idempotency-Key");
     }
     made.map(IntoResponse::into_response)
 }
 
 /// `<hash of the body> <status> <location, or nothing> <JSON>`, after the hash with line breaks between.
-fn record(made: &Made, body_hash: &[u8]) -> Vec<u8> {
+fn record(made: &CreateReply, body_hash: &[u8]) -> Vec<u8> {
     let location = made.location.as_deref().unwrap_or_default();
     let head = format!("{}\n{location}\n", made.status.as_u16());
     [body_hash, head.as_bytes(), &made.json].concat()
@@ -92,7 +92,7 @@ fn replay(held: &[u8], body_hash: &[u8]) -> Result<Response, Problem> {
         return Err(IDEMPOTENCY_MISMATCH.because(detail));
     }
     let Some(made) = answer(rest) else {
-        let detail = "a request with this Idempotency-Key is under way";
+        let detail = "a request with this Idempotency-Key is in progress";
         return Err(IDEMPOTENCY_UNDER_WAY.because(detail).retry());
     };
     let mut response = made.into_response();
@@ -101,11 +101,11 @@ fn replay(held: &[u8], body_hash: &[u8]) -> Result<Response, Problem> {
     Ok(response)
 }
 
-fn answer(rest: &[u8]) -> Option<Made> {
+fn answer(rest: &[u8]) -> Option<CreateReply> {
     let mut parts = rest.splitn(3, |byte| *byte == b'\n');
     let status = StatusCode::from_bytes(parts.next()?).ok()?;
     let location = str::from_utf8(parts.next()?).ok()?;
-    Some(Made {
+    Some(CreateReply {
         status,
         location: (!location.is_empty()).then(|| location.to_owned()),
         json: parts.next()?.to_vec(),

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 
 use super::links::{not_found, not_made};
-use super::within::Within;
+use super::within::CallerFilter;
 use crate::Links;
 use crate::import::format::Format;
 use crate::import::rows::FIRST_LINE;
@@ -23,39 +23,38 @@ pub(super) const REFUSALS: &[Refusal] = &[INVALID_BODY, INVALID_IMPORT];
 
 const INVALID_IMPORT: Refusal = Refusal::invalid(
     "invalid_import",
-    "Not such a file",
-    "Such a file cannot be imported",
+    "Invalid file",
+    "The file cannot be imported",
 );
 
-/// How a file is taken over.
+/// Options of an import.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ImportQuery {
-    /// Whose export it is: `csv` and `ndjson` are Weir's own.
+    /// Format of the file; `csv` and `ndjson` are Weir's own.
     #[param(inline)]
     format: Format,
-    /// Where links go whose host is none of ours; the first domain unless set.
+    /// Domain for links of unknown hosts. Default: the first domain.
     domain: Option<String>,
-    /// The life in days of links of which the file does not say it; unless set 0, for ever, and in Weir's own exports the
-    /// domain's.
+    /// Lifetime in days for rows without one. Default: 0 (never expires); in Weir's own exports, the domain's default.
     life_days: Option<u32>,
-    /// A tag that all get.
+    /// Tag added to every link.
     tag: Option<String>,
-    /// The line in the whole file of the first row behind the names of the columns, if the body is only a part of it.
+    /// If the body is a part of a file: line number of its first row after the header.
     #[param(minimum = 1)]
     first_line: Option<u64>,
-    /// Only says what would be.
+    /// Only report what the import would do.
     #[serde(default)]
     #[param(required = false, default = false)]
     dry_run: bool,
 }
 
-/// Take links over from an export of Weir, Bitly, Shlink, Dub or YOURLS
+/// Import links from an export of Weir, Bitly, Shlink, Dub or YOURLS
 ///
-/// Takes links over from a file, which is the body: an export of Weir's own, or of another shortener. Links keep their codes. A
-/// file may come again, whole or in part: what is there already and leads to the same is left as it is. Each row that is not taken
-/// over is told with its line and why; all others are.
+/// The body is the file. Links keep their codes. You can import a file again, completely or in part: existing links with
+/// the same target stay unchanged. The answer lists each refused row with its line and reason; all other rows are
+/// imported.
 #[utoipa::path(
     post,
     path = super::IMPORTS,
@@ -66,7 +65,7 @@ pub(super) struct ImportQuery {
 )]
 pub(super) async fn import(
     links: Links,
-    within: Within,
+    within: CallerFilter,
     ReadQuery(query): ReadQuery<ImportQuery>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Report>, Problem> {
@@ -74,9 +73,7 @@ pub(super) async fn import(
     if let Some(id) = &query.domain
         && (links.domains().domains.by_id(id).is_none() || !within.has_domain(id))
     {
-        return Err(Problem::invalid_query(
-            "domain: is none of the configured ones",
-        ));
+        return Err(Problem::invalid_query("domain: is not a configured domain"));
     }
     let least = match query.format {
         Format::Ndjson => 1,
@@ -104,8 +101,8 @@ pub(super) async fn import(
 fn unread(rejection: &BytesRejection) -> Problem {
     match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => BODY_TOO_LARGE.because(format!(
-            "a file has up to {BODY_LEN_MAX} bytes: send it in parts, as `weir-origin links import` does"
+            "the file is larger than {BODY_LEN_MAX} bytes: split it, or use `weir-origin links import`"
         )),
-        _ => Problem::invalid_body("the body could not be read"),
+        _ => Problem::invalid_body("cannot read the body"),
     }
 }

@@ -19,16 +19,16 @@ use super::refusals::{
     CODE_TAKEN, INVALID_IF_MATCH, INVALID_LINK, LINK_BUSY, LOG_UNAVAILABLE, NO_NUMBERS,
     UNKNOWN_LINK, VERSION_CONFLICT,
 };
-use super::within::Within;
+use super::within::CallerFilter;
 use super::{Enabled, idempotency};
 use crate::Links;
 use crate::create::CreateError;
-use crate::edit::{EditError, Edited};
+use crate::edit::{EditError, EditedLink};
 use crate::find::FindError;
 use crate::model::fields::LinkFields;
-use crate::model::request::{EditRequest, LinkRequest, Refused};
+use crate::model::request::{EditRequest, LinkFieldError, LinkRequest};
 use crate::model::view::{LinkView, PastView};
-use crate::search::{Cursor, Page, Wanted, search};
+use crate::search::{Cursor, LinkQuery, Page, search};
 use weir_origin_core::http::{
     Problem, ProblemBody, ReadQuery, TypedBody, page_len, read_typed, read_typed_value,
 };
@@ -51,11 +51,11 @@ const PAGE: usize = 50;
 /// The link that a path names, and its `?domain=`: the first domain unless set. It is one that the caller may see.
 pub(super) struct NamedLink(pub LinkId);
 
-/// Under which domain the link is.
+/// Selects a link's domain.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct DomainQuery {
-    /// The name of its domain; the first domain unless set.
+    /// The domain's id. Default: the first domain.
     domain: Option<String>,
 }
 
@@ -75,7 +75,7 @@ impl FromRequestParts<Enabled> for NamedLink {
         let code = links.domains().domains.read_code(&domain, code.as_bytes());
         let code = code.ok_or_else(unknown_link)?;
         let id = LinkId { domain, code };
-        let within = Within::from_request_parts(parts, enabled).await?;
+        let within = CallerFilter::from_request_parts(parts, enabled).await?;
         if within.is_narrow() {
             // To a key that is about other links there is none of this name.
             let link = links.finder().find(&id).await.map_err(not_found)?;
@@ -85,59 +85,62 @@ impl FromRequestParts<Enabled> for NamedLink {
     }
 }
 
-/// Make a link, or a list of up to 1,000
+/// Create a link, or a list of up to 1,000
 ///
-/// Makes one link, or a list of up to 1,000. A link is acknowledged when it is durable and Redis has it. With an `Idempotency-Key`
-/// the same request makes them once.
+/// The answer comes when the links are durable and in Redis. With an `Idempotency-Key`, repeating the request creates
+/// nothing twice.
 #[utoipa::path(
     post,
     path = "/links",
     operation_id = "createLinks",
     params(
-        ("Idempotency-Key" = Option<String>, Header, description = "Within a day, requests with one key count once.", max_length = 255),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key, valid for a day.", max_length = 255),
     ),
     request_body = NewLinks,
     responses(
-        (status = 201, description = "It is made, or all are", body = MadeLinks),
-        (status = 207, description = "Of a list, some were refused: one answer each, in their order", body = LinkAnswers),
+        (status = 201, description = "The link is created, or all links of the list", body = MadeLinks),
+        (status = 207, description = "Some links of a list were refused: one answer per link, in order", body = LinkAnswers),
     ),
 )]
 pub(super) async fn create(
     links: Links,
-    within: Within,
+    within: CallerFilter,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Problem> {
     let Some(key) = idempotency::key(&headers)? else {
-        return Ok(made(&links, &within, &body, false).await?.into_response());
+        return Ok(make(&links, &within, &body, false).await?.into_response());
     };
-    let make = made(&links, &within, &body, true);
+    let reply = make(&links, &within, &body, true);
     let tenant = within.tenant().map(|tenant| &tenant.name);
-    idempotency::once(links.records(), tenant, key, &body, make).await
+    idempotency::once(links.records(), tenant, key, &body, reply).await
 }
 
 /// What was made, as it is answered, now and to whoever asks with the same key.
-pub(super) struct Made {
+pub(super) struct CreateReply {
     pub(super) status: StatusCode,
     pub(super) location: Option<String>,
     pub(super) json: Vec<u8>,
 }
 
-impl IntoResponse for Made {
+impl IntoResponse for CreateReply {
     fn into_response(self) -> Response {
         let kind = HeaderValue::from_static("application/json");
         let mut response = (self.status, [(header::CONTENT_TYPE, kind)], self.json).into_response();
-        let location = self.location.map(HeaderValue::try_from);
-        if let Some(Ok(location)) = location {
+        if let Some(Ok(location)) = self.location.map(HeaderValue::try_from) {
             response.headers_mut().insert(header::LOCATION, location);
         }
         response
     }
 }
 
-async fn made(links: &Links, within: &Within, body: &[u8], is_kept: bool) -> Result<Made, Problem> {
-    let is_list = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
-    if is_list {
+async fn make(
+    links: &Links,
+    within: &CallerFilter,
+    body: &[u8],
+    is_kept: bool,
+) -> Result<CreateReply, Problem> {
+    if body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
         return made_all(links, within, body, is_kept).await;
     }
     let request: LinkRequest = read_typed(body)?;
@@ -146,9 +149,8 @@ async fn made(links: &Links, within: &Within, body: &[u8], is_kept: bool) -> Res
     let known = links.domains();
     within.check_new(&request, known.domains.default_domain().id.as_str())?;
     within.take(links, 1).await?;
-    let made = links.creator().create(request).await;
-    let link = made.map_err(not_made)?;
-    Ok(Made {
+    let link = links.creator().create(request).await.map_err(not_made)?;
+    Ok(CreateReply {
         status: StatusCode::CREATED,
         location: Some(format!("/links/{}?domain={}", link.code, link.domain)),
         json: to_json(&MadeLinks::One(Box::new(link)))?,
@@ -158,17 +160,15 @@ async fn made(links: &Links, within: &Within, body: &[u8], is_kept: bool) -> Res
 /// One answer each, in their order: a link, or a problem. 201 if all were made, else 207.
 async fn made_all(
     links: &Links,
-    within: &Within,
+    within: &CallerFilter,
     body: &[u8],
     is_kept: bool,
-) -> Result<Made, Problem> {
+) -> Result<CreateReply, Problem> {
     let all: Vec<Value> =
         serde_json::from_slice(body).map_err(|error| Problem::invalid_body(error.to_string()))?;
     if !(1..=BATCH_MAX).contains(&all.len()) {
-        let detail = format!(
-            "a list has 1 to {BATCH_MAX} links, this one has {}",
-            all.len()
-        );
+        let len = all.len();
+        let detail = format!("the list has {len} links, must have 1 to {BATCH_MAX}");
         return Err(Problem::invalid_body(detail));
     }
     let known = links.domains();
@@ -204,7 +204,7 @@ async fn made_all(
             },
         });
     }
-    Ok(Made {
+    Ok(CreateReply {
         status,
         location: None,
         json: to_json(&MadeLinks::All(LinkAnswers(answers)))?,
@@ -215,7 +215,7 @@ async fn made_all(
 fn check_conversion(links: &Links, wanted: Option<bool>) -> Result<(), Problem> {
     match wanted == Some(true) && links.conversions().is_none() {
         true => {
-            let detail = "conversion: nothing names clicks here: set WEIR_LINK_CLICK_SECRET, at gateways too";
+            let detail = "conversion: click ids are not enabled: set WEIR_LINK_CLICK_SECRET here and at the gateways";
             Err(INVALID_LINK.because(detail))
         }
         false => Ok(()),
@@ -228,11 +228,13 @@ fn check_passwords(requests: &[LinkRequest], is_kept: bool) -> Result<(), Proble
     match guarded.count() {
         0 => Ok(()),
         1.. if is_kept => {
-            let detail = "password: goes without an Idempotency-Key; choose a code, and making the link again tells you";
+            let detail =
+                "password: cannot be combined with an Idempotency-Key; use a custom code instead";
             Err(Problem::invalid_body(detail))
         }
         count if count > PASSWORDS_MAX => {
-            let detail = format!("password: up to {PASSWORDS_MAX} links of a request may have one");
+            let detail =
+                format!("password: at most {PASSWORDS_MAX} links of a request can have one");
             Err(Problem::invalid_body(detail))
         }
         _ => Ok(()),
@@ -248,11 +250,11 @@ enum Item {
     Problem(Box<ProblemBody>),
 }
 
-/// What became of each link of a list, in their order.
+/// Outcomes of a list, in order.
 #[derive(Serialize, ToSchema)]
 struct LinkAnswers(Vec<Item>);
 
-/// A link, or all of a list.
+/// A link, or a list of links.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 enum MadeLinks {
@@ -273,7 +275,7 @@ enum NewLinks {
     List(LinkList),
 }
 
-/// A list of links to be made.
+/// A list of new links.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = NewLinkList, min_items = 1, max_items = 1000)]
 #[expect(dead_code, reason = "describes a body")]
@@ -285,70 +287,70 @@ struct LinkList(Vec<LinkRequest>);
 pub(super) struct LinkPage {
     /// The links of this page.
     links: Vec<LinkView>,
-    /// `after` of the next page; null: this is the last one.
+    /// `after` of the next page; null: this is the last page.
     #[schema(required)]
     next: Option<String>,
 }
 
-/// What was done to a link.
+/// History of a link.
 #[derive(Serialize, ToSchema)]
 #[schema(as = LinkHistory)]
 pub(super) struct History {
-    /// Its states, the last first.
+    /// Its versions, newest first.
     history: Vec<PastView>,
 }
 
 fn to_json(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
     serde_json::to_vec(value).map_err(|error| {
-        error!(%error, "an answer is no JSON");
+        error!(%error, "a stored answer is not JSON");
         Problem::overloaded()
     })
 }
 
-/// Which page of links.
+/// Selects a page of links.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct PageQuery {
-    /// In the code, an address, a tag or the title of the preview.
+    /// Search text in the code, a URL, a tag or the preview title.
     q: Option<String>,
     /// Only links with this tag.
     tag: Option<String>,
-    /// Only of this domain.
+    /// Only links of this domain.
     domain: Option<String>,
-    /// In one of the addresses.
+    /// Search text in a target URL.
     target: Option<String>,
-    /// Made then or later, in milliseconds since the Unix epoch.
+    /// Created at or after this time, in milliseconds since the Unix epoch.
     from_ms: Option<u64>,
-    /// Made before.
+    /// Created before this time.
     to_ms: Option<u64>,
-    /// Which come first.
+    /// Sort order.
     #[serde(default)]
     #[param(required = false, inline, default = "created")]
     sort: Sort,
-    /// `next` of an earlier page.
+    /// The `next` of the previous page.
     after: Option<String>,
-    /// How many at most; an export has all.
+    /// Maximum number of links; an export has all.
     #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<usize>,
 }
 
-/// In which order.
+/// Sort order.
 #[derive(Clone, Copy, Default, Deserialize, ToSchema)]
 #[schema(as = LinkOrder)]
 #[serde(rename_all = "snake_case")]
 enum Sort {
-    /// Those that were made last first.
+    /// Newest first.
     #[default]
     Created,
-    /// Those that were clicked most first.
+    /// Most clicked first.
     Clicks,
 }
 
 impl PageQuery {
-    pub(super) fn wanted(&self, within: Within) -> Wanted {
+    pub(super) fn link_query(&self, within: CallerFilter) -> LinkQuery {
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-        Wanted {
+        LinkQuery {
             text: given(&self.q),
             tag: given(&self.tag),
             domain: given(&self.domain),
@@ -371,15 +373,13 @@ impl PageQuery {
         let after = Cursor::read_text(after);
         let is_of_order =
             |cursor: &Cursor| matches!(cursor, Cursor::Age(_)) == matches!(first, Cursor::Age(_));
-        let detail = "after is no `next` of an earlier page in this order";
+        let detail = "after: must be the `next` of an earlier page with this sort order";
         let after = after.filter(is_of_order);
         after.ok_or_else(|| Problem::invalid_query(detail))
     }
 }
 
 /// Search links, newest or most clicked first
-///
-/// Pages of links, newest first; with `tag`, only links that have it.
 #[utoipa::path(
     get,
     path = "/links",
@@ -389,32 +389,30 @@ impl PageQuery {
 )]
 pub(super) async fn list(
     links: Links,
-    within: Within,
+    within: CallerFilter,
     ReadQuery(query): ReadQuery<PageQuery>,
 ) -> Result<Json<LinkPage>, Problem> {
     let limit = page_len(query.limit, PAGE_MAX)?.unwrap_or(PAGE);
-    let wanted = query.wanted(within);
+    let wanted = query.link_query(within);
     let found = search(links.store(), &wanted, query.cursor()?, limit);
     let Page { links: found, next } = found.await?;
     let known = links.domains();
     let standings = links.states().of(&found).await?;
     let found = found.into_iter().zip(standings);
-    let view = |(link, standing)| LinkView::of(link, &known.domains, standing);
+    let view = |(link, standing)| LinkView::from_stored(link, &known.domains, standing);
     Ok(Json(LinkPage {
         links: found.map(view).collect(),
         next: next.map(|cursor| cursor.write()),
     }))
 }
 
-/// A link
-///
-/// A link as it stands, with its version as ETag.
+/// Get a link, with its version as ETag
 #[utoipa::path(
     get,
     path = "/links/{code}",
     operation_id = "getLink",
     params(("code" = String, Path, description = "The code of the link.", min_length = 3, max_length = 32), DomainQuery),
-    responses((status = 200, description = "It is", body = LinkView)),
+    responses((status = 200, description = "The link", body = LinkView)),
 )]
 pub(super) async fn get(links: Links, NamedLink(id): NamedLink) -> Result<Response, Problem> {
     Ok(with_etag(found(&links, &id).await?))
@@ -423,31 +421,31 @@ pub(super) async fn get(links: Links, NamedLink(id): NamedLink) -> Result<Respon
 /// The link of this name, as the API shows it.
 pub(super) async fn found(links: &Links, id: &LinkId) -> Result<LinkView, Problem> {
     let found = links.finder().find(id).await.map_err(not_found)?;
-    let standing = links.states().of_one(&found).await?;
-    Ok(LinkView::of(found, &links.domains().domains, standing))
+    let (standing, known) = (links.states().of_one(&found).await?, links.domains());
+    Ok(LinkView::from_stored(found, &known.domains, standing))
 }
 
-/// Change a link; what is not named stays
+/// Change a link; missing fields keep their values
 ///
-/// Changes the members that are given. With `If-Match` only that version is changed.
+/// With `If-Match`, changes only that version.
 #[utoipa::path(
     patch,
     path = "/links/{code}",
     operation_id = "changeLink",
     params(
         ("code" = String, Path, description = "The code of the link.", min_length = 3, max_length = 32),
-        ("If-Match" = Option<String>, Header, description = "A version in quotes: only if the link has it."),
+        ("If-Match" = Option<String>, Header, description = "Version, in quotes, that the link must have."),
         DomainQuery,
     ),
     request_body = EditRequest,
     responses(
-        (status = 200, description = "It is changed; gateways see it within a second", body = LinkView),
-        (status = 202, description = "It is changed; gateways see it when Redis answers again", body = LinkView),
+        (status = 200, description = "Changed; gateways apply it within a second", body = LinkView),
+        (status = 202, description = "Changed; gateways apply it when Redis answers again", body = LinkView),
     ),
 )]
 pub(super) async fn edit(
     links: Links,
-    within: Within,
+    within: CallerFilter,
     NamedLink(id): NamedLink,
     headers: HeaderMap,
     TypedBody(request): TypedBody<EditRequest>,
@@ -459,7 +457,7 @@ pub(super) async fn edit(
     check_conversion(&links, fields.conversion)?;
     let version = if_match(&headers)?;
     let edited = links.editor().edit(&id, version, &request).await;
-    let Edited { link, is_published } = edited.map_err(not_edited)?;
+    let EditedLink { link, is_published } = edited.map_err(not_edited)?;
     let mut response = with_etag(link);
     *response.status_mut() = followed(is_published, StatusCode::OK);
     Ok(response)
@@ -467,19 +465,19 @@ pub(super) async fn edit(
 
 /// Delete a link
 ///
-/// Deletes a link. Its code is free again after the quarantine.
+/// Its code can be reused after a cooldown (`--links-quarantine-s`).
 #[utoipa::path(
     delete,
     path = "/links/{code}",
     operation_id = "deleteLink",
     params(
         ("code" = String, Path, description = "The code of the link.", min_length = 3, max_length = 32),
-        ("If-Match" = Option<String>, Header, description = "A version in quotes: only if the link has it."),
+        ("If-Match" = Option<String>, Header, description = "Version, in quotes, that the link must have."),
         DomainQuery,
     ),
     responses(
-        (status = 202, description = "It is deleted; gateways see it when Redis answers again"),
-        (status = 204, description = "It is deleted"),
+        (status = 202, description = "Deleted; gateways apply it when Redis answers again"),
+        (status = 204, description = "Deleted"),
     ),
 )]
 pub(super) async fn delete(
@@ -501,13 +499,13 @@ fn followed(is_published: bool, status: StatusCode) -> StatusCode {
     }
 }
 
-/// What was done to a link, the last first
+/// List a link's changes, newest first
 #[utoipa::path(
     get,
     path = "/links/{code}/history",
     operation_id = "getLinkHistory",
     params(("code" = String, Path, description = "The code of the link.", min_length = 3, max_length = 32), DomainQuery),
-    responses((status = 200, description = "It is", body = History)),
+    responses((status = 200, description = "The link's history", body = History)),
 )]
 pub(super) async fn history(
     links: Links,
@@ -541,7 +539,7 @@ pub(super) fn if_match<V: FromStr>(headers: &HeaderMap) -> Result<Option<V>, Pro
         .and_then(|text| text.strip_suffix('"'));
     let version = digits.and_then(|digits| digits.parse().ok());
     version.map(Some).ok_or_else(|| {
-        let detail = "If-Match is a version in quotes, such as \"3\"";
+        let detail = "If-Match: must be a version in quotes, such as \"3\"";
         INVALID_IF_MATCH.because(detail)
     })
 }
@@ -550,7 +548,7 @@ fn unknown_link() -> Problem {
     UNKNOWN_LINK.because("there is no such link")
 }
 
-fn refusal(refused: &Refused) -> Problem {
+fn refusal(refused: &LinkFieldError) -> Problem {
     Problem::unprocessable(refused.word, "Invalid link", refused.to_string())
 }
 
@@ -559,18 +557,18 @@ pub(super) fn not_made(failure: CreateError) -> Problem {
         CreateError::Refused(refused) => refusal(&refused),
         CreateError::Busy(_) => Problem::overloaded(),
         CreateError::Taken => {
-            let detail = "there is a link of this code already, or there may soon be one";
+            let detail = "the code is already taken, or reserved";
             CODE_TAKEN.because(detail)
         }
         CreateError::Store(error) => error.into(),
         CreateError::Redis(error) => error.into(),
         CreateError::Log(error) => {
-            error!(%error, "a link was not made");
-            LOG_UNAVAILABLE.because("the link could not be kept; please try again")
+            error!(%error, "cannot create a link");
+            LOG_UNAVAILABLE.because("the link could not be stored; please try again")
         }
         CreateError::NoNumber(error) => {
-            error!(%error, "a link was not made");
-            NO_NUMBERS.because("there is no free code; please try again")
+            error!(%error, "cannot create a link");
+            NO_NUMBERS.because("no free code found; please try again")
         }
     }
 }

@@ -34,7 +34,7 @@ use refusals::{
 };
 use weir_origin_core::access::TENANT_LIMIT;
 use weir_origin_core::access::scope::Area;
-use weir_origin_core::api::{Api, Document, Noting, RouteRules};
+use weir_origin_core::api::{Api, AuditTiming, Document, RouteRules};
 use weir_origin_core::http::refusal::{
     BODY_TOO_LARGE, OVERLOADED, REDIS_UNAVAILABLE, SQL_UNAVAILABLE,
 };
@@ -46,7 +46,7 @@ pub use page::page;
 #[cfg(feature = "imports")]
 pub const IMPORTS: &str = "/link-imports";
 
-/// Which link.
+/// Selects a link.
 #[derive(utoipa::IntoParams)]
 #[into_params(names("code"), parameter_in = Path)]
 struct CodeParam(
@@ -163,15 +163,17 @@ pub fn admin() -> Api<Enabled> {
         // A link is made while SQL is away, and faster than a transaction of its own would let it.
         .route(
             routes!(links::create).layer(DefaultBodyLimit::max(links::BODY_LEN_MAX)),
-            made.noted(Noting::Behind).refuses(TARGETS).refuses(&[
-                INVALID_LINK,
-                NO_SUCH_DOMAIN,
-                CODE_TAKEN,
-                TENANT_LIMIT,
-                INVALID_IDEMPOTENCY_KEY,
-                IDEMPOTENCY_UNDER_WAY,
-                IDEMPOTENCY_MISMATCH,
-            ]),
+            made.audited_at(AuditTiming::Behind)
+                .refuses(TARGETS)
+                .refuses(&[
+                    INVALID_LINK,
+                    NO_SUCH_DOMAIN,
+                    CODE_TAKEN,
+                    TENANT_LIMIT,
+                    INVALID_IDEMPOTENCY_KEY,
+                    IDEMPOTENCY_UNDER_WAY,
+                    IDEMPOTENCY_MISMATCH,
+                ]),
         )
         .route(
             routes!(links::list),

@@ -7,7 +7,7 @@ use weir_origin_core::http::files::{CSS, HTML, JS, Page, SVG, files, policy};
 static PAGE: Page = Page {
     path: "/links/ui",
     id: "LinksPage",
-    title: "The page of links, for people",
+    title: "Page for short links",
     // And pictures that the page has fetched itself, with its session.
     policy: policy!("'self' blob:"),
     index: &files! {

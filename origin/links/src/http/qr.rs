@@ -17,22 +17,22 @@ use crate::model::qr::{self, Colour, Level, QrError, Style};
 use weir_origin_core::api::words;
 use weir_origin_core::http::{Problem, ReadQuery};
 
-/// How the code is to be drawn; `domain` belongs to the link's name.
+/// Options of the QR code; `domain` selects the link.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct QrQuery {
-    /// The domain's short name; the first domain unless given.
+    /// The domain's id. Default: the first domain.
     #[serde(rename = "domain")]
     #[param(pattern = "^[a-z0-9-]{1,16}$")]
     _domain: Option<String>,
-    /// Pixels of a side.
+    /// Side length in pixels.
     #[param(minimum = 64, maximum = 2048, default = 512)]
     size: Option<u32>,
-    /// Modules of the empty frame.
+    /// Margin in modules.
     #[param(maximum = 16, default = 4)]
     margin: Option<u32>,
-    /// How much may be lost: 7, 15, 25 or 30 %.
+    /// Error correction level: recovers 7, 15, 25 or 30 %.
     #[param(schema_with = levels)]
     level: Option<String>,
     /// The darker colour, RRGGBB.
@@ -41,13 +41,13 @@ pub(super) struct QrQuery {
     /// The lighter colour; the contrast must be 3 or more.
     #[param(pattern = "^[0-9A-Fa-f]{6}$", default = "ffffff")]
     light: Option<String>,
-    /// Whether the code has what tells scans apart.
+    /// Whether scans are counted separately, with a parameter in the URL.
     #[param(default = true)]
     scans: Option<bool>,
 }
 
 fn levels() -> Object {
-    let description = "How much may be lost: 7, 15, 25 or 30 %.";
+    let description = "Error correction level: recovers 7, 15, 25 or 30 %.";
     let mut levels = words(description, ["L", "M", "Q", "H"]);
     levels.default = Some("M".into());
     levels
@@ -73,9 +73,7 @@ impl QrQuery {
     }
 }
 
-/// The link as a QR code
-///
-/// The link's address as a QR code, as SVG.
+/// Get the link's QR code as SVG
 #[utoipa::path(
     get,
     path = "/links/{code}/qr.svg",
@@ -94,10 +92,9 @@ pub(super) async fn svg(
     svg_with(&links, named, asked, None).await
 }
 
-/// The link's QR code with a picture in the middle
+/// Get the link's QR code with a logo in the middle
 ///
-/// The link's QR code with a picture in the middle, which is the body: a PNG of up to 256 KiB and 1,024 pixels a side. The code is
-/// of level H. Nothing is changed or kept.
+/// The body is the logo: a PNG of at most 256 KiB and 1,024 pixels per side. The code uses level H. Weir stores nothing.
 #[utoipa::path(
     post,
     path = "/links/{code}/qr.svg",
@@ -132,9 +129,7 @@ async fn svg_with(
     Ok(([kind("image/svg+xml"), policy], image).into_response())
 }
 
-/// The link as a QR code
-///
-/// The link's address as a QR code, as PNG.
+/// Get the link's QR code as PNG
 #[utoipa::path(
     get,
     path = "/links/{code}/qr.png",
@@ -153,10 +148,9 @@ pub(super) async fn png(
     png_with(&links, named, asked, None).await
 }
 
-/// The link's QR code with a picture in the middle
+/// Get the link's QR code with a logo in the middle
 ///
-/// The link's QR code with a picture in the middle, which is the body: a PNG of up to 256 KiB and 1,024 pixels a side. The code is
-/// of level H. Nothing is changed or kept.
+/// The body is the logo: a PNG of at most 256 KiB and 1,024 pixels per side. The code uses level H. Weir stores nothing.
 #[utoipa::path(
     post,
     path = "/links/{code}/qr.png",
@@ -189,7 +183,7 @@ async fn png_with(
 }
 
 fn logo(body: Result<Bytes, BytesRejection>) -> Result<Logo, Problem> {
-    let file = body.map_err(|_| QrError::Logo("has more than 256 KiB"));
+    let file = body.map_err(|_| QrError::Logo("is larger than 256 KiB"));
     let logo = file.and_then(|file| Logo::read(&file));
     logo.map_err(|error| INVALID_PICTURE.because(error.to_string()))
 }

@@ -16,72 +16,72 @@ use crate::report::{Range, Report, ReportView};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::{Problem, ReadQuery};
 
-/// Which clicks; `domain` belongs to the link's name.
+/// Selects clicks; `domain` selects the link.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct StatsQuery {
-    /// The domain's short name; the first domain unless given.
+    /// The domain's id. Default: the first domain.
     #[serde(rename = "domain")]
     #[param(pattern = "^[a-z0-9-]{1,16}$")]
     _domain: Option<String>,
-    /// What the series has: hours, at most 744, or days of UTC, at most 400.
+    /// Resolution of the series: hours (at most 744) or UTC days (at most 400).
     #[param(inline, default = "day")]
-    by: Option<By>,
-    /// The hour or day that holds this instant is the first; 24 hours or 30 days back unless given.
+    by: Option<SeriesStep>,
+    /// Time in the first hour or day. Default: 24 hours or 30 days ago.
     from_ms: Option<u64>,
-    /// The hour or day before this instant is the last; the current one unless given.
+    /// Time after the last hour or day. Default: now.
     to_ms: Option<u64>,
-    /// The time zone whose days they are, such as `Europe/Berlin`; for the last 90 days.
+    /// Time zone of the days, such as `Europe/Berlin`; only for the last 90 days.
     #[param(default = "UTC")]
     tz: Option<String>,
 }
 
-/// Which clicks, by more than one thing.
+/// Filters for a cross-tab.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct CrossQuery {
-    /// The domain's short name; the first domain unless given.
+    /// The domain's id. Default: the first domain.
     #[serde(rename = "domain")]
     #[param(pattern = "^[a-z0-9-]{1,16}$")]
     _domain: Option<String>,
-    /// What the series has: hours, at most 744, or days of UTC, at most 400.
+    /// Resolution of the series: hours (at most 744) or UTC days (at most 400).
     #[param(inline, default = "day")]
-    by: Option<By>,
-    /// The hour or day that holds this instant is the first; 24 hours or 30 days back unless given.
+    by: Option<SeriesStep>,
+    /// Time in the first hour or day. Default: 24 hours or 30 days ago.
     from_ms: Option<u64>,
-    /// The hour or day before this instant is the last; the current one unless given.
+    /// Time after the last hour or day. Default: now.
     to_ms: Option<u64>,
-    /// The time zone whose days they are, such as `Europe/Berlin`; for the last 90 days.
+    /// Time zone of the days, such as `Europe/Berlin`; only for the last 90 days.
     #[param(default = "UTC")]
     tz: Option<String>,
-    /// From this country, by two letters, or `unknown`.
+    /// Two-letter country code, or `unknown`.
     country: Option<String>,
-    /// Of this kind: `desktop`, `mobile`, `tablet`, `script`.
+    /// Device type: `desktop`, `mobile`, `tablet` or `script`.
     device: Option<String>,
-    /// From this host, `direct` or `qr`.
+    /// Referrer host, `direct` or `qr`.
     referrer: Option<String>,
 }
 
-/// What a series has.
+/// Resolution of a series.
 #[derive(Clone, Copy, Debug, Deserialize, utoipa::ToSchema)]
 #[schema(as = LinkSeries)]
 #[serde(rename_all = "snake_case")]
-enum By {
+enum SeriesStep {
     Hour,
     Day,
 }
 
-/// The clicks on a link
+/// Get click statistics of a link
 ///
-/// Clicks, visitors and where they came from, by hour, day or minute.
+/// Clicks, visitors and their origin, by hour or day.
 #[utoipa::path(
     get,
     path = "/links/{code}/stats",
     operation_id = "getLinkStats",
     params(CodeParam, StatsQuery),
-    responses((status = 200, description = "Its clicks", body = ReportView<'static>)),
+    responses((status = 200, description = "The clicks", body = ReportView<'static>)),
 )]
 pub(super) async fn stats(
     links: Links,
@@ -92,15 +92,13 @@ pub(super) async fn stats(
     Ok(Json(report.view()).into_response())
 }
 
-/// The same as a table
-///
-/// The series of clicks as CSV.
+/// Get the click series of a link as CSV
 #[utoipa::path(
     get,
     path = "/links/{code}/stats.csv",
     operation_id = "getLinkStatsCsv",
     params(CodeParam, StatsQuery),
-    responses((status = 200, description = "RFC 4180; no cell is a formula", body = String, content_type = "text/csv")),
+    responses((status = 200, description = "CSV (RFC 4180); no cell starts a formula", body = String, content_type = "text/csv")),
 )]
 pub(super) async fn csv(
     links: Links,
@@ -138,26 +136,25 @@ async fn report(links: &Links, id: &LinkId, asked: &StatsQuery) -> Result<Report
 }
 
 fn range(
-    by: Option<By>,
+    by: Option<SeriesStep>,
     from_ms: Option<u64>,
     to_ms: Option<u64>,
     zone: Option<&str>,
 ) -> Result<Range, Problem> {
     let span = match by {
-        Some(By::Hour) => Span::Hour,
-        Some(By::Day) | None => Span::Day,
+        Some(SeriesStep::Hour) => Span::Hour,
+        Some(SeriesStep::Day) | None => Span::Day,
     };
-    let unknown = || Problem::invalid_query("tz: is no time zone such as Europe/Berlin");
-    let zone = zone.map(|name| Zone::of(name).ok_or_else(unknown));
+    let unknown = || Problem::invalid_query("tz: is not a time zone such as Europe/Berlin");
+    let zone = zone.map(|name| Zone::by_name(name).ok_or_else(unknown));
     let zone = zone.transpose()?.flatten();
     let range = Range::new(span, from_ms, to_ms, now_ms(), zone);
     range.map_err(|error| Problem::invalid_query(error.to_string()))
 }
 
-/// A link's clicks by country, device and referrer at once
+/// Get a cross-tab of a link's clicks by country, device and referrer
 ///
-/// A link's clicks over time, and by country, device and referrer, filtered by any of the three: each list passes the filters of
-/// the other two. For the last 31 days.
+/// Each list applies the filters of the other two. Covers the last 31 days.
 #[utoipa::path(
     get,
     path = "/links/{code}/cross",
@@ -172,7 +169,7 @@ pub(super) async fn cross(
 ) -> Result<Json<Cross>, Problem> {
     let range = range(asked.by, asked.from_ms, asked.to_ms, asked.tz.as_deref())?;
     if Cross::is_too_old(&range, now_ms()) {
-        let detail = "from_ms: clicks are told by more than one thing for the last 31 days";
+        let detail = "from_ms: cross-tabs are only available for the last 31 days";
         return Err(Problem::invalid_query(detail));
     }
     let filter = Filter {

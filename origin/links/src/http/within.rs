@@ -13,9 +13,9 @@ use weir_origin_core::http::refusal::FORBIDDEN;
 use weir_origin_core::tenants::Tenant;
 
 /// Who asks. A request that came by no key is about nothing.
-pub(super) struct Within(Caller);
+pub(super) struct CallerFilter(Caller);
 
-impl<S: Sync> FromRequestParts<S> for Within {
+impl<S: Sync> FromRequestParts<S> for CallerFilter {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
@@ -23,7 +23,7 @@ impl<S: Sync> FromRequestParts<S> for Within {
     }
 }
 
-impl Within {
+impl CallerFilter {
     /// Whether links must be looked at one by one.
     pub(super) fn is_narrow(&self) -> bool {
         self.0.is_narrow()
@@ -54,7 +54,7 @@ impl Within {
     pub(super) fn check_all(&self) -> Result<(), Problem> {
         match self.is_narrow() {
             true => Err(not_within(
-                "the key is about some links, and this is about all",
+                "the key is restricted to some links, but this covers all",
             )),
             false => Ok(()),
         }
@@ -74,7 +74,7 @@ impl Within {
     pub(super) fn check_new(&self, request: &LinkRequest, default: &str) -> Result<(), Problem> {
         let domain = request.domain.as_deref().unwrap_or(default);
         if !self.0.may_domain(domain) {
-            return Err(not_within("domain: the key is about other domains"));
+            return Err(not_within("domain: the key is restricted to other domains"));
         }
         self.check_tags(&request.fields.tags)
     }
@@ -83,7 +83,7 @@ impl Within {
     pub(super) fn check_tags(&self, tags: &[String]) -> Result<(), Problem> {
         match self.0.may_tags(tags) {
             true => Ok(()),
-            false => Err(not_within("tags: must have one that the key is about")),
+            false => Err(not_within("tags: must include a tag of the key")),
         }
     }
 }

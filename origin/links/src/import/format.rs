@@ -5,22 +5,22 @@
 use clap::ValueEnum;
 use serde::Deserialize;
 
-/// Whose export a file is.
+/// Format of an export file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = LinkFileFormat)]
 pub enum Format {
-    /// Weir's table: `GET /links.csv`
+    /// CSV from Weir: `GET /links.csv`
     Csv,
-    /// Weir's lines of JSON: `GET /links.ndjson`
+    /// NDJSON from Weir: `GET /links.ndjson`
     Ndjson,
-    /// The table of Bitly's "Export"
+    /// CSV from Bitly's "Export"
     Bitly,
-    /// The table that Shlink's web client exports, or one for `short-url:import`
+    /// CSV from Shlink's web client, or for its `short-url:import`
     Shlink,
-    /// The table of Dub's "Export links"
+    /// CSV from Dub's "Export links"
     Dub,
-    /// The table `yourls_url`, or the table of the plugin Import Export
+    /// The YOURLS table `yourls_url`, or CSV of the plugin Import Export
     Yourls,
 }
 
@@ -90,7 +90,7 @@ impl Format {
     }
 
     /// The word in the API and on the command line.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Csv => "csv",
             Self::Ndjson => "ndjson",

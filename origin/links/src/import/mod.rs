@@ -29,7 +29,7 @@ use weir_origin_core::access::Caller;
 use weir_origin_core::sql::SqlError;
 use weir_origin_core::tenants::Tenant;
 
-/// How a file is taken over.
+/// Options of an import.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// Whose export it is.
@@ -38,7 +38,7 @@ pub struct Order {
     pub domain: Option<String>,
     /// The life of links of which the file does not say it, in days. `None`: for ever, and in an export of Weir's the domain's.
     pub life_days: Option<u32>,
-    /// A tag that all get.
+    /// Tag added to every link.
     pub tag: Option<String>,
     /// The line of the file's first row, if it is only a part of one.
     pub first_line: u64,
@@ -50,41 +50,40 @@ pub struct Order {
     pub narrow_key: Option<Caller>,
 }
 
-/// Something that was not taken over.
+/// A refused row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = LinkImportFlaw)]
-pub struct Flaw {
+pub struct RowError {
     /// The line of the file.
     pub line: u64,
-    /// The code, as far as it is known.
+    /// The code, if known.
     #[schema(required)]
     pub code: Option<String>,
-    /// A word for programs: `invalid_row`, `link_ended`, `code_taken`, `forbidden`, or one that making a link may be refused
-    /// with.
+    /// Error code: `invalid_row`, `link_ended`, `code_taken`, `forbidden`, or a code of link creation.
     pub error: &'static str,
-    /// Why, for people.
+    /// Reason, for people.
     pub detail: String,
 }
 
-/// What has become of a file.
+/// Result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = LinkImport)]
 pub struct Report {
     /// Rows of the file.
     pub rows: u64,
-    /// Links that were made; a row of Bitly's with a custom link is two.
+    /// Links created; a Bitly row with a custom link counts as two.
     pub made: u64,
-    /// Links that were there already, and lead to the same.
+    /// Links that existed already with the same target.
     pub present: u64,
-    /// What was not taken over, in the order of the file.
-    pub refused: Vec<Flaw>,
-    /// Columns that nothing here is made of, such as titles and clicks.
+    /// Refused rows, in the order of the file.
+    pub refused: Vec<RowError>,
+    /// Ignored columns, such as titles and clicks.
     pub ignored_columns: Vec<String>,
 }
 
 /// A link of a file.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct ImportedLink {
     /// The host that served it.
     pub host: Option<String>,
     /// What it is to be. It has a code.
@@ -97,7 +96,7 @@ pub struct Wish {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
     /// It has no such column.
-    #[error("the first line names no column for {0}: is this an export of the named format?")]
+    #[error("the first line has no column for {0}: check the format")]
     NoColumn(&'static str),
     /// It is no text.
     #[error("the file is not UTF-8 or has no rows")]
@@ -164,7 +163,7 @@ impl Importer {
                 match self.take_over(order, wish).await? {
                     Outcome::Made => report.made += 1,
                     Outcome::Present => report.present += 1,
-                    Outcome::Refused(error, detail) => report.refused.push(Flaw {
+                    Outcome::Refused(error, detail) => report.refused.push(RowError {
                         line,
                         code,
                         error,
@@ -176,13 +175,13 @@ impl Importer {
         Ok(report)
     }
 
-    async fn take_over(&self, order: &Order, wish: Wish) -> Result<Outcome, ImportError> {
+    async fn take_over(&self, order: &Order, wish: ImportedLink) -> Result<Outcome, ImportError> {
         let known = self.domains.get();
         let is_disabled = wish.is_disabled;
         let request = order.completed(wish, &known.domains);
         let domain = request.domain.as_deref().unwrap_or_default();
         if !order.may_make(domain, &request.fields.tags) {
-            let detail = "the key is about other domains or tags".to_owned();
+            let detail = "the key is restricted to other domains or tags".to_owned();
             return Ok(Outcome::Refused("forbidden", detail));
         }
         let now_ms = (self.clock)();
@@ -229,7 +228,7 @@ impl Importer {
             Err(CreateError::Taken) => match self.finder.find(id).await {
                 Ok(found) => Ok(order.meet(&draft, &found)),
                 Err(FindError::Unknown | FindError::NotYet) => Ok(taken(
-                    "its number is kept for codes that are generated: by another origin, or of a link that was deleted lately",
+                    "its code is reserved: for generated codes of another origin, or after a recent deletion",
                 )),
                 Err(error) => Err(ImportError::Find(error)),
             },
@@ -240,7 +239,7 @@ impl Importer {
 
 impl Order {
     /// The request, with what the file does not say.
-    fn completed(&self, wish: Wish, domains: &Domains) -> LinkRequest {
+    fn completed(&self, wish: ImportedLink, domains: &Domains) -> LinkRequest {
         let mut request = wish.request;
         let is_known = |id: &String| domains.by_id(id).is_some();
         let by_host = || domains.by_host(wish.host.as_deref()?).map(|one| &one.id);
@@ -275,7 +274,7 @@ impl Order {
         let may_see = self.may_make(found.id.domain.as_str(), &found.tags);
         match found.link.target == draft.link.target && may_see {
             true => Outcome::Present,
-            false => taken("there is a link of this code that leads somewhere else"),
+            false => taken("another link with this code has a different target"),
         }
     }
 }

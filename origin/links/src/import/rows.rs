@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use weir_link::record::RedirectStatus;
 
 use super::format::{Columns, Format, plain, split, tags};
-use super::{FileError, Flaw, Wish};
+use super::{FileError, ImportedLink, RowError};
 use crate::model::fields::{AppRequest, LinkFields, PreviewRequest, RuleRequest};
 use crate::model::request::LinkRequest;
 use weir_origin_core::clock::parse_utc;
@@ -44,7 +44,7 @@ pub struct Row {
     /// Its line.
     pub line: u64,
     /// The links that it wants.
-    pub wishes: Result<Vec<Wish>, Flaw>,
+    pub wishes: Result<Vec<ImportedLink>, RowError>,
 }
 
 /// The rows of a file.
@@ -65,7 +65,7 @@ enum Source<'a> {
 /// A link as `GET /links/{code}` shows it, as far as it can be made again.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Exported {
+struct ExportedLink {
     domain: Option<String>,
     code: String,
     url: String,
@@ -154,7 +154,7 @@ impl<'a> Rows<'a> {
 
     fn row(&self, line: u64, cells: &csv::ByteRecord) -> Row {
         let Ok(cells) = StringRecord::from_byte_record(cells.clone()) else {
-            return broken(line, None, "is not UTF-8");
+            return broken_row(line, None, "is not UTF-8");
         };
         match self.format.columns() {
             Some(columns) => self.foreign(line, &cells, &columns),
@@ -171,10 +171,10 @@ impl<'a> Rows<'a> {
         let (short_host, short_code) = cell(columns.short).map_or((None, ""), split);
         let code = cell(columns.code).unwrap_or(short_code);
         if has_break(code) || cell(columns.target).is_some_and(has_break) {
-            return broken(
+            return broken_row(
                 line,
                 None,
-                "has a line break in a cell: is a quote not closed?",
+                "has a line break in a cell: check for an unclosed quotation mark",
             );
         }
         let host = cell(columns.host).or(short_host);
@@ -186,14 +186,14 @@ impl<'a> Rows<'a> {
             .filter(|text| !text.is_empty())
             .map(split);
         let Some(target) = cell(columns.target) else {
-            return broken(line, Some(code), "has no target");
+            return broken_row(line, Some(code), "has no target");
         };
         let ends = match cell(columns.ends).map(parse_utc) {
-            Some(None) => return broken(line, Some(code), "has an end that is no time"),
+            Some(None) => return broken_row(line, Some(code), "has an invalid expiry time"),
             Some(Some(ms)) => Some(ms),
             None => None,
         };
-        let wish = |(host, code): (Option<&str>, &str)| Wish {
+        let wish = |(host, code): (Option<&str>, &str)| ImportedLink {
             host: host.map(str::to_owned),
             request: LinkRequest {
                 code: Some(code.to_owned()),
@@ -210,7 +210,7 @@ impl<'a> Rows<'a> {
         let names = std::iter::once((host, code)).chain(custom);
         let names: Vec<_> = names.filter(|(_, code)| !code.is_empty()).collect();
         if names.is_empty() {
-            return broken(line, None, "has no code");
+            return broken_row(line, None, "has no code");
         }
         Row {
             line,
@@ -241,11 +241,13 @@ impl Iterator for Rows<'_> {
                 let behind = table.reader().position().line();
                 Some(match row {
                     Ok(cells) => {
-                        let place = cells.position().map(|position| place(self.file, position));
+                        let place = cells
+                            .position()
+                            .map(|position| row_start(self.file, position));
                         let line = place.map_or(behind, |(line, _)| line);
                         self.row(line + self.offset, &cells)
                     }
-                    Err(error) => broken(behind + self.offset, None, &error.to_string()),
+                    Err(error) => broken_row(behind + self.offset, None, &error.to_string()),
                 })
             }
             Source::Lines(lines) => loop {
@@ -255,7 +257,7 @@ impl Iterator for Rows<'_> {
                 }
                 let line = self.offset + n as u64 + 1;
                 let value = serde_json::from_str(text);
-                let refused = |error: serde_json::Error| broken(line, None, &error.to_string());
+                let refused = |error: serde_json::Error| broken_row(line, None, &error.to_string());
                 return Some(value.map_or_else(refused, |value| exported(line, value)));
             },
         }
@@ -271,7 +273,7 @@ impl Columns {
 }
 
 /// Where a row begins: its line, and its first byte. The reader counts line ends in front of it as the row's.
-pub fn place(file: &[u8], position: &csv::Position) -> (u64, usize) {
+pub fn row_start(file: &[u8], position: &csv::Position) -> (u64, usize) {
     let mut start = usize::try_from(position.byte()).unwrap_or(usize::MAX);
     let mut line = position.line();
     while let Some(byte @ (b'\r' | b'\n')) = file.get(start) {
@@ -316,8 +318,8 @@ fn member(name: &str, cell: &str) -> Value {
 
 fn exported(line: u64, value: Value) -> Row {
     let code = value.get("code").and_then(Value::as_str).map(str::to_owned);
-    let refused = |detail: &str| broken(line, code.as_deref(), detail);
-    let link: Exported = match serde_path_to_error::deserialize(&value) {
+    let refused = |detail: &str| broken_row(line, code.as_deref(), detail);
+    let link: ExportedLink = match serde_path_to_error::deserialize(&value) {
         Ok(link) => link,
         Err(error) => return refused(&error.to_string()),
     };
@@ -327,22 +329,22 @@ fn exported(line: u64, value: Value) -> Row {
             return refused(&format!("has no {name}"));
         }
         if has_break(text) {
-            return refused("has a line break in a cell: is a quote not closed?");
+            return refused("has a line break in a cell: check for an unclosed quotation mark");
         }
     }
     if ["ended", "used_up"].contains(&link.state.as_str()) {
-        let detail = format!("it is {} already", link.state.replace('_', " "));
-        let wishes = Err(flaw(line, code, "link_ended", detail));
+        let detail = format!("it is already {}", link.state.replace('_', " "));
+        let wishes = Err(row_error(line, code, "link_ended", detail));
         return Row { line, wishes };
     }
     if link.protected {
         // Without it anybody could follow the link.
-        let detail = "it has a password, which no export tells: make it anew";
-        let wishes = Err(flaw(line, code, "link_protected", detail.to_owned()));
+        let detail = "it has a password, which exports omit: create it again";
+        let wishes = Err(row_error(line, code, "link_protected", detail.to_owned()));
         return Row { line, wishes };
     }
     let (host, _) = split(&link.url);
-    let wish = Wish {
+    let wish = ImportedLink {
         host: host.map(str::to_owned),
         is_disabled: link.disabled || link.state == "disabled",
         request: LinkRequest {
@@ -377,8 +379,8 @@ fn has_break(text: &str) -> bool {
     text.contains(['\n', '\r'])
 }
 
-fn flaw(line: u64, code: Option<String>, error: &'static str, detail: String) -> Flaw {
-    Flaw {
+fn row_error(line: u64, code: Option<String>, error: &'static str, detail: String) -> RowError {
+    RowError {
         line,
         code,
         error,
@@ -386,11 +388,16 @@ fn flaw(line: u64, code: Option<String>, error: &'static str, detail: String) ->
     }
 }
 
-fn broken(line: u64, code: Option<&str>, detail: &str) -> Row {
+fn broken_row(line: u64, code: Option<&str>, detail: &str) -> Row {
     let code = code.filter(|code| !code.is_empty()).map(str::to_owned);
     Row {
         line,
-        wishes: Err(flaw(line, code, "invalid_row", format!("the row {detail}"))),
+        wishes: Err(row_error(
+            line,
+            code,
+            "invalid_row",
+            format!("the row {detail}"),
+        )),
     }
 }
 
@@ -404,7 +411,7 @@ mod tests {
             .collect()
     }
 
-    fn wishes(row: &Row) -> &[Wish] {
+    fn wishes(row: &Row) -> &[ImportedLink] {
         row.wishes.as_ref().unwrap()
     }
 

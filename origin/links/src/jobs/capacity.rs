@@ -14,7 +14,7 @@ use crate::domains::SharedDomains;
 use crate::metrics::LinkMetrics;
 use crate::numbers::{Allocator, Clock};
 use crate::store::LinkStore;
-use weir_origin_core::background::Rounds;
+use weir_origin_core::background::Interval;
 use weir_origin_core::sql::SqlError;
 
 /// The pause between two measurements.
@@ -75,10 +75,10 @@ impl CapacityGauge {
 
     /// Measures once a minute, until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "counting the numbers of links that are left", stop);
-        while rounds.next().await {
+        let mut interval = Interval::every(PERIOD, "counting free link numbers", stop);
+        while interval.next().await {
             let outcome = self.measure().await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
         }
     }
 }

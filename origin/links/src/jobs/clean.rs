@@ -15,8 +15,8 @@ use crate::domains::SharedDomains;
 use crate::metrics::LinkMetrics;
 use crate::numbers::{Allocator, Clock};
 use crate::records::{Life, LinkRecords};
-use crate::store::{Ended, LinkStore};
-use weir_origin_core::background::Rounds;
+use crate::store::{EndedLink, LinkStore};
+use weir_origin_core::background::Interval;
 use weir_origin_core::unavailable::Unavailable;
 
 /// The pause between two runs.
@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// What one run did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cleaned {
+pub struct CleanSummary {
     /// Links that were taken away.
     pub removed: u64,
     /// Links that Redis still has, and that got a later end.
@@ -55,9 +55,9 @@ impl Cleaner {
     ///
     /// # Errors
     /// When the cold store or Redis does not answer: then nothing more is taken away.
-    pub async fn clean(&self) -> Result<Cleaned, Unavailable> {
+    pub async fn clean(&self) -> Result<CleanSummary, Unavailable> {
         let before_ms = (self.clock)().saturating_sub(self.quarantine_ms);
-        let (mut from_ms, mut cleaned) = (0, Cleaned::default());
+        let (mut from_ms, mut cleaned) = (0, CleanSummary::default());
         loop {
             let ended = self.store.ends().ended(from_ms, before_ms, BATCH).await?;
             let Some(last) = ended.last() else {
@@ -75,11 +75,11 @@ impl Cleaner {
 
     async fn clean_batch(
         &self,
-        ended: Vec<Ended>,
-        cleaned: &mut Cleaned,
+        ended: Vec<EndedLink>,
+        cleaned: &mut CleanSummary,
     ) -> Result<(), Unavailable> {
         let ids: Vec<_> = ended.iter().map(|ended| &ended.id).collect();
-        let lives = self.records.lives(&ids).await?;
+        let lives = self.records.remaining_lives(&ids).await?;
         let (mut gone, mut alive) = (Vec::new(), Vec::new());
         for (ended, life) in ended.into_iter().zip(lives) {
             match life {
@@ -107,7 +107,7 @@ impl Cleaner {
 
     /// Lets the numbers of chosen codes be generated again. This comes before the links go: if the origin crashes in
     /// between, the next run repeats it, and a segment with a link in it is not handed out.
-    async fn free_numbers(&self, gone: &[Ended]) -> Result<(), Unavailable> {
+    async fn free_numbers(&self, gone: &[EndedLink]) -> Result<(), Unavailable> {
         let known = self.domains.get();
         let customs: Vec<_> = gone
             .iter()
@@ -123,14 +123,14 @@ impl Cleaner {
 
     /// Cleans up now and then, until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "removing links that have ended", stop).delayed();
-        while rounds.next().await {
+        let mut interval = Interval::every(PERIOD, "removing expired links", stop).delayed();
+        while interval.next().await {
             let outcome = self.clean().await;
-            rounds.ended(&outcome);
-            if let Ok(Cleaned { removed, alive }) = outcome
+            interval.ended(&outcome);
+            if let Ok(CleanSummary { removed, alive }) = outcome
                 && removed > 0
             {
-                info!(removed, alive, "links that ended are gone");
+                info!(removed, alive, "removed expired links");
             }
         }
     }

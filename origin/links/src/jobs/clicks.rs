@@ -25,10 +25,10 @@ use weir_link::redis::{keys, link_clicks};
 use super::stream::{Entry, StreamError, claimed, consumers, read};
 use crate::geo::Geo;
 use crate::metrics::LinkMetrics;
-use crate::model::stats::{Batch, Clicks, DAY_MS, Part};
+use crate::model::stats::{Batch, Breakdown, Clicks, DAY_MS};
 use crate::model::uniques::UniqueCounter;
 use crate::store::LinkStore;
-use weir_origin_core::background::{Backoff, Rounds};
+use weir_origin_core::background::{Backoff, Interval};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::{CallError, Redis};
 use weir_origin_core::sql::SqlError;
@@ -68,7 +68,7 @@ const REFUSED_LEN_MAX: usize = 64 * 1024;
 
 /// There is no name for a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the system gives no random numbers")]
+#[error("no random numbers from the operating system")]
 pub struct NoName;
 
 /// A name that no other consumer has.
@@ -147,13 +147,13 @@ impl ClickCounter {
 
     /// Works until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
-        let rounds = Rounds::every(PAUSE, "counting clicks", stop);
-        let mut rounds = rounds.backing_off(Backoff::constant(FAILED_PAUSE));
-        while rounds.next().await {
+        let interval = Interval::every(PAUSE, "counting clicks", stop);
+        let mut interval = interval.backing_off(Backoff::constant(FAILED_PAUSE));
+        while interval.next().await {
             let outcome = self.round().await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
             if outcome.is_ok_and(|batches| batches > 0) {
-                rounds.next_at_once();
+                interval.next_at_once();
             }
         }
         self.leave().await;
@@ -239,7 +239,7 @@ impl ClickCounter {
         if !entries.is_empty() {
             info!(
                 batches = entries.len(),
-                "taken over from an origin that has gone"
+                "took over click batches of a stopped origin"
             );
         }
         Ok(entries)
@@ -340,7 +340,7 @@ impl ClickCounter {
 
     /// Puts a malformed batch into the dead-letter stream.
     async fn put_aside(&self, entry: &Entry, error: &ClickError) -> Result<(), CallError> {
-        error!(entry = %entry.id, %error, "a batch of clicks cannot be read: put aside");
+        error!(entry = %entry.id, %error, "malformed click batch moved to the dead-letter stream");
         self.metrics.click_batches_refused();
         let stream = keys::link_clicks_refused(self.redis.prefix());
         let mut add = cmd("XADD");
@@ -412,15 +412,15 @@ fn is_bot(row: &Row) -> bool {
 
 fn clicks(row: &Row, region: Option<&str>, operator: Option<&str>) -> Clicks {
     let agent = row.agent;
-    let value = |part: Part| {
+    let value = |part: Breakdown| {
         part.value(match part {
-            Part::Device => agent.device.word(),
-            Part::System => agent.os.word(),
-            Part::Browser => agent.browser.word(),
-            Part::Referrer => &row.referrer,
-            Part::Region => region.unwrap_or_default(),
-            Part::Operator => operator.unwrap_or_default(),
-            Part::Language => row.language.as_str(),
+            Breakdown::Device => agent.device.label(),
+            Breakdown::System => agent.os.label(),
+            Breakdown::Browser => agent.browser.label(),
+            Breakdown::Referrer => &row.referrer,
+            Breakdown::Region => region.unwrap_or_default(),
+            Breakdown::Operator => operator.unwrap_or_default(),
+            Breakdown::Language => row.language.as_str(),
         })
     };
     Clicks {
@@ -428,6 +428,6 @@ fn clicks(row: &Row, region: Option<&str>, operator: Option<&str>) -> Clicks {
         at_ms: row.minute_ms,
         count: row.clicks,
         is_bot: is_bot(row),
-        values: Part::ALL.map(value),
+        values: Breakdown::ALL.map(value),
     }
 }

@@ -15,7 +15,7 @@ use crate::metrics::LinkMetrics;
 use crate::numbers::Clock;
 use crate::records::{ChangeId, LinkRecords, Record};
 use crate::store::{LinkStore, StoredLink};
-use weir_origin_core::background::Rounds;
+use weir_origin_core::background::Interval;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::unavailable::Unavailable;
 
@@ -52,12 +52,12 @@ pub struct Publisher {
     /// The mark that was written last; 0: none yet.
     pub(crate) mark_ms: Arc<AtomicU64>,
     /// What this origin wrote to Redis last, and told gateways of.
-    pub(crate) written: Arc<Mutex<BTreeMap<LinkId, Written>>>,
+    pub(crate) written: Arc<Mutex<BTreeMap<LinkId, PublishedLink>>>,
 }
 
 /// A link as it was written to Redis.
 #[derive(Clone, Debug)]
-pub(crate) struct Written {
+pub(crate) struct PublishedLink {
     /// The latest of all for a link that is no more.
     version: u32,
     at_ms: u64,
@@ -93,7 +93,7 @@ impl Publisher {
             }
             link = now;
         };
-        let written = Written {
+        let written = PublishedLink {
             version: link.map_or(u32::MAX, |link| link.link.version),
             at_ms: (self.clock)(),
             change,
@@ -102,7 +102,7 @@ impl Publisher {
         Ok(())
     }
 
-    fn written(&self) -> MutexGuard<'_, BTreeMap<LinkId, Written>> {
+    fn written(&self) -> MutexGuard<'_, BTreeMap<LinkId, PublishedLink>> {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -164,7 +164,8 @@ impl Publisher {
         before_ms: u64,
     ) -> Result<bool, Unavailable> {
         let written = self.written().get(id).cloned();
-        let is_it = |written: &Written| written.version >= version && written.at_ms < before_ms;
+        let is_it =
+            |written: &PublishedLink| written.version >= version && written.at_ms < before_ms;
         let Some(written) = written.filter(is_it) else {
             return Ok(false);
         };
@@ -196,7 +197,7 @@ impl Publisher {
         if written_ms > 0 {
             warn!(
                 edited,
-                "Redis came back from an old file: links that were edited since are written again"
+                "Redis restarted from an old snapshot; rewriting later edits"
             );
         }
         Ok(())
@@ -227,12 +228,12 @@ impl Publisher {
 
     /// Publishes domains and follows changes, until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "having Redis follow links", stop);
+        let mut interval = Interval::every(PERIOD, "writing link changes to Redis", stop);
         let mut looks = 0_u64;
-        while rounds.next().await {
-            let is_due = rounds.is_failing() || looks.is_multiple_of(DOMAINS_PERIOD.as_secs());
+        while interval.next().await {
+            let is_due = interval.is_failing() || looks.is_multiple_of(DOMAINS_PERIOD.as_secs());
             let outcome = self.round(is_due).await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
             looks += 1;
         }
     }

@@ -25,7 +25,7 @@ pub(crate) struct Consumer {
 
 /// A reply that is not what the command gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("Redis: the reply is not one that {0} gives")]
+#[error("Redis: unexpected reply of {0}")]
 pub struct StreamError(&'static str);
 
 /// The entries that `XREADGROUP` gave of one stream.

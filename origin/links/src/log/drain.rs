@@ -12,7 +12,7 @@ use weir_log::{Batch, LogError, Position, Record, Retention};
 use super::{LinkLog, Reader};
 use crate::metrics::LinkMetrics;
 use crate::store::{Entry, LinkStore};
-use weir_origin_core::background::{Backoff, Rounds};
+use weir_origin_core::background::{Backoff, Interval};
 
 /// The most entries of a batch: what one transaction takes.
 const BATCH: usize = 512;
@@ -47,20 +47,20 @@ struct Drainer {
 }
 
 impl Drainer {
-    fn rounds(&self, what: &'static str) -> Rounds {
-        let rounds = Rounds::every(PAUSE, what, self.stop.clone());
-        rounds.backing_off(BACKOFF)
+    fn interval(&self, what: &'static str) -> Interval {
+        let interval = Interval::every(PAUSE, what, self.stop.clone());
+        interval.backing_off(BACKOFF)
     }
 
     /// A reader from where the store is; `None` if the origin stops before the store says where.
     async fn open(&self) -> Option<Reader> {
-        let mut rounds = self.rounds("opening the log of links");
+        let mut interval = self.interval("opening the link log");
         loop {
             let reader = self.try_open().await;
-            rounds.ended(&reader);
+            interval.ended(&reader);
             match reader {
                 Ok(reader) => return Some(reader),
-                Err(_) if rounds.next().await => {}
+                Err(_) if interval.next().await => {}
                 Err(_) => return None,
             }
         }
@@ -75,7 +75,7 @@ impl Drainer {
 
     async fn drain(&self, mut reader: Reader) {
         let mut written = self.log.0.written();
-        let mut reads = self.rounds("reading the log of links");
+        let mut reads = self.interval("reading the link log");
         loop {
             written.mark_unchanged();
             let batch;
@@ -117,24 +117,24 @@ impl Drainer {
 
     /// False if the origin stops before the store takes it: then it stays in the log.
     async fn take(&self, batch: Batch) -> bool {
-        let mut rounds = self.rounds("draining the log of links");
+        let mut interval = self.interval("draining the link log");
         let entries: Vec<Entry> = batch.records.iter().filter_map(entry).collect();
         while !batch.records.is_empty() {
             let drained = self.store.log().drain(self.log.id(), batch.next, &entries);
             let drained = drained.await;
-            rounds.ended(&drained);
+            interval.ended(&drained);
             match drained {
                 Ok(taken) => {
                     self.metrics.drained(entries.len() as u64, taken);
                     break;
                 }
-                Err(_) if rounds.next().await => {}
+                Err(_) if interval.next().await => {}
                 Err(_) => return false,
             }
         }
         self.log.0.release(batch.next);
         if let Err(error) = self.log.0.retain(Retention::NONE, u64::MAX) {
-            error!(%error, "a file of the log of links cannot be deleted");
+            error!(%error, "cannot delete a link log file");
         }
         self.metrics.log_waiting(self.log.waiting_bytes());
         true
@@ -145,7 +145,7 @@ impl Drainer {
 fn entry(record: &Record) -> Option<Entry> {
     let entry = serde_json::from_slice(&record.payload);
     if let Err(error) = &entry {
-        error!(%error, at = ?record.position, "a record in the log of links is no link");
+        error!(%error, at = ?record.position, "invalid record in the link log");
     }
     entry.ok()
 }

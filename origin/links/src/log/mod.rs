@@ -25,10 +25,10 @@ const PARTITION: u16 = 0;
 /// When an entry counts as written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Sync {
-    /// When the operating system has it: survives the process, not the machine.
+    /// When the operating system has it: survives a crash of the process, not of the machine.
     #[default]
     Os,
-    /// When the disk says that it has it: survives the machine. Entries that come together share one wait.
+    /// When the disk has it: survives a crash of the machine. Concurrent entries share one wait.
     Disk,
 }
 

@@ -15,54 +15,53 @@ const END_IN_ANSWERS: &str = "ends_at_ms";
 /// The name of [`LinkFields::ends_at_ms`] in requests. Answers use this name for the end of an unclicked link.
 pub const END_IN_REQUESTS: &str = "expires_at_ms";
 
-/// What people set of a link. A request may leave out the optional fields. A new link then gets the default; an answer has
-/// a value where there is one.
+/// Editable fields of a link. A request may omit the optional fields: a new link then gets the defaults.
 ///
 /// Add a new field here, to [`Link`], and to the conversions between both: [`LinkFields::new`] and
 /// [`LinkRequest::draft`](crate::model::request::LinkRequest::draft).
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkFields {
-    /// Where it leads.
+    /// Target URL.
     #[schema(max_length = 2048)]
     pub target: String,
-    /// The language of the target; `None`: unknown.
+    /// Language of the target; null: unknown.
     #[schema(default = json!(null))]
     pub language: Option<String>,
-    /// The status of its redirects; the domain's default in a new link.
+    /// Redirect status. Default: the domain's.
     #[schema(nullable = false, default = json!(null))]
     pub status: Option<RedirectStatus>,
-    /// Whether the query string is passed on; the domain's default in a new link.
+    /// Whether to append the visitor's query string. Default: the domain's.
     #[schema(nullable = false, default = json!(null))]
     pub pass_query: Option<bool>,
-    /// How long it lives after its last click, in milliseconds; 0: without an end. The domain's default in a new link.
+    /// Lifetime after the last click, in milliseconds; 0: never expires. Default: the domain's.
     #[schema(nullable = false, default = json!(null))]
     pub life_ms: Option<u64>,
-    /// How many clicks it answers; `None`: any number.
+    /// Click limit; null: none.
     #[schema(minimum = 1, default = json!(null))]
     pub max_clicks: Option<u64>,
-    /// When it ends even if it is clicked, in milliseconds since the Unix epoch; `None`: never.
+    /// Fixed expiry time, in milliseconds since the Unix epoch; null: none.
     #[serde(rename(serialize = "ends_at_ms", deserialize = "expires_at_ms"))]
     #[schema(default = json!(null), extensions(("x-name-in-requests" = json!("expires_at_ms"))))]
     pub ends_at_ms: Option<u64>,
-    /// The apps that may open it, in order.
+    /// Apps that can open it, in order.
     #[serde(default)]
     #[schema(max_items = 8, default = json!([]))]
     pub apps: Vec<AppRequest>,
-    /// Other targets for some clients.
+    /// Rules with other targets for some visitors.
     #[serde(default)]
     #[schema(max_items = 16, default = json!([]))]
     pub rules: Vec<RuleRequest>,
-    /// Where visitors go after its end; `None`: to its domain's page.
+    /// Target after expiry; null: the domain's page.
     #[schema(default = json!(null))]
     pub ended_target: Option<String>,
-    /// What programs that preview links receive; `None`: the redirect.
+    /// Preview for preview bots; null: the redirect.
     #[schema(default = json!(null))]
     pub preview: Option<PreviewRequest>,
-    /// Whether its clicks are linked to orders; not in a new link by default.
+    /// Whether to attribute orders to its clicks. Default: false.
     #[schema(nullable = false, default = false)]
     pub conversion: Option<bool>,
-    /// Words to find it by.
+    /// Tags for searching.
     #[serde(default)]
     #[schema(schema_with = tags)]
     pub tags: Vec<String>,
@@ -73,11 +72,11 @@ pub struct LinkFields {
 #[serde(deny_unknown_fields)]
 #[schema(as = LinkApp)]
 pub struct AppRequest {
-    /// On which clients.
+    /// Platform.
     pub platform: Platform,
     /// An app scheme of the domain, or a universal link.
     pub url: String,
-    /// Where visitors without the app go.
+    /// Target for visitors without the app.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub fallback: Option<String>,
@@ -88,25 +87,25 @@ pub struct AppRequest {
 #[serde(deny_unknown_fields)]
 #[schema(as = LinkRule)]
 pub struct RuleRequest {
-    /// On which clients; empty: all.
+    /// Platforms; empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub platforms: Vec<Platform>,
-    /// The languages that clients prefer; empty: all.
+    /// Preferred languages of visitors; empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub languages: Vec<String>,
-    /// In which countries, by two letters; empty: all.
+    /// Two-letter country codes; empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(schema_with = countries)]
     pub countries: Vec<String>,
-    /// Parameters that the query string must have, all of them.
+    /// Required query parameters; all must match.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 8)]
     pub query: Vec<ParameterRequest>,
-    /// The share of the matching visitors; `None`: all.
+    /// Percentage of matching visitors; null: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 1, maximum = 99)]
     pub percent: Option<u8>,
-    /// Where they go.
+    /// Target URL.
     pub target: String,
 }
 
@@ -118,7 +117,7 @@ pub struct ParameterRequest {
     /// Its name.
     #[schema(min_length = 1, max_length = 128)]
     pub name: String,
-    /// Its value; `None`: any.
+    /// Its value; null: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, max_length = 128)]
     pub value: Option<String>,
@@ -136,7 +135,7 @@ pub struct PreviewRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, max_length = 2048)]
     pub text: Option<String>,
-    /// The address of a picture.
+    /// URL of a picture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, max_length = 2048)]
     pub image: Option<String>,
@@ -188,7 +187,7 @@ fn tags() -> Array {
     ArrayBuilder::new()
         .items(tag)
         .max_items(Some(TAGS_MAX))
-        .description(Some("Words to find it by."))
+        .description(Some("Tags for searching."))
         .default(Some(json!([])))
         .build()
 }
@@ -201,7 +200,7 @@ fn countries() -> Array {
         .items(country)
         .max_items(Some(COUNTRIES_MAX))
         .description(Some(
-            "In which countries, by two letters (ISO 3166-1); empty: all.",
+            "Two-letter country codes (ISO 3166-1); empty: all countries.",
         ))
         .build()
 }

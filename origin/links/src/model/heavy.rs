@@ -90,12 +90,12 @@ mod tests {
 
     /// A sketch, and what was seen in truth.
     #[derive(Default)]
-    struct Both {
+    struct SketchAndTruth {
         counters: BTreeMap<String, Count>,
         truth: BTreeMap<String, u64>,
     }
 
-    impl Both {
+    impl SketchAndTruth {
         fn add(&mut self, seen: &[(&str, u64)], counters_max: usize) {
             for (value, clicks) in seen {
                 *self.truth.entry((*value).to_owned()).or_default() += clicks;
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn small_numbers_of_values_are_exact() {
-        let mut both = Both::default();
+        let mut both = SketchAndTruth::default();
         both.add(&[("a", 3), ("b", 1)], 4);
         both.add(&[("a", 2), ("c", 9), ("d", 1)], 4);
         both.check(4);
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn who_comes_late_and_often_is_found_in_a_flood() {
-        let mut both = Both::default();
+        let mut both = SketchAndTruth::default();
         for n in 0..2_000 {
             let (a, b) = (format!("flood-{n}"), format!("more-{n}"));
             let mut seen = vec![(a.as_str(), 1), (b.as_str(), 1)];
@@ -171,7 +171,7 @@ mod tests {
             (state >> 33) % below
         };
         for _ in 0..50 {
-            let mut both = Both::default();
+            let mut both = SketchAndTruth::default();
             for _ in 0..40 {
                 let seen: BTreeMap<String, u64> = (0..next(8))
                     .map(|_| (next(30).to_string(), 1 + next(20)))

@@ -31,9 +31,9 @@ impl Logo {
     /// # Errors
     /// [`QrError::Logo`].
     pub fn read(file: &[u8]) -> Result<Self, QrError> {
-        const NO_PNG: QrError = QrError::Logo("is no PNG");
+        const NO_PNG: QrError = QrError::Logo("is not a PNG");
         if file.len() > FILE_LEN_MAX {
-            return Err(QrError::Logo("has more than 256 KiB"));
+            return Err(QrError::Logo("is larger than 256 KiB"));
         }
         let mut decoder = Decoder::new_with_limits(Cursor::new(file), Limits { bytes: MEMORY_MAX });
         let wanted = Transformations::EXPAND | Transformations::STRIP_16 | Transformations::ALPHA;
@@ -41,7 +41,7 @@ impl Logo {
         let mut reader = decoder.read_info().map_err(|_| NO_PNG)?;
         let (width, height) = (reader.info().width, reader.info().height);
         if width.max(height) > SIDE_MAX {
-            return Err(QrError::Logo("has more than 1,024 pixels on a side"));
+            return Err(QrError::Logo("is larger than 1,024 pixels on a side"));
         }
         let mut bytes = vec![0; reader.output_buffer_size().ok_or(NO_PNG)?];
         let frame = reader.next_frame(&mut bytes).map_err(|_| NO_PNG)?;
@@ -133,12 +133,12 @@ pub(crate) mod tests {
     #[test]
     fn what_is_no_small_png_is_refused() {
         let refused = |file: &[u8]| Logo::read(file).err();
-        assert_eq!(refused(b"GIF89a"), Some(QrError::Logo("is no PNG")));
+        assert_eq!(refused(b"GIF89a"), Some(QrError::Logo("is not a PNG")));
         let mut cut = picture(64, 64, [1, 2, 3, 255]);
         cut.truncate(60);
-        assert_eq!(refused(&cut), Some(QrError::Logo("is no PNG")));
+        assert_eq!(refused(&cut), Some(QrError::Logo("is not a PNG")));
         let wide = picture(1_025, 1, [0; 4]);
-        let problem = QrError::Logo("has more than 1,024 pixels on a side");
+        let problem = QrError::Logo("is larger than 1,024 pixels on a side");
         assert_eq!(refused(&wide), Some(problem));
         assert!(refused(&vec![0; FILE_LEN_MAX + 1]).is_some());
     }

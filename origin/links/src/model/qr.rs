@@ -85,10 +85,10 @@ pub enum QrError {
     #[error("level: must be L, M, Q or H")]
     Level,
     /// Not a colour.
-    #[error("{0}: must be a colour of six hexadecimal digits, such as 1a2b3c")]
+    #[error("{0}: must be a colour with six hexadecimal digits, such as 1a2b3c")]
     Colour(&'static str),
     /// A camera would not tell one from the other.
-    #[error("dark, light: dark must be the darker one, with a contrast of 3 or more between them")]
+    #[error("dark, light: dark must be darker than light, with a contrast of at least 3")]
     Contrast,
     /// The modules would be too small.
     #[error("size: must be at least {least_px} pixels for this link, level and margin")]

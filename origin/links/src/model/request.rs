@@ -36,27 +36,26 @@ pub const LIFE_MS_MIN: u64 = 1_000;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// A link to be made.
+/// A new link.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[schema(as = NewLink)]
 pub struct LinkRequest {
-    /// Parameters for the target's query that name the source of its visitors.
+    /// UTM parameters for the target's query.
     #[schema(nullable = false)]
     pub utm: Option<Utm>,
-    /// Its domain: the first one unless set.
+    /// Its domain. Default: the first one.
     #[schema(nullable = false)]
     pub domain: Option<String>,
-    /// How many digits its code has: the domain's default unless set.
+    /// Length of its generated code. Default: the domain's.
     #[schema(nullable = false, value_type = Option<u8>, minimum = 5, maximum = 8)]
     pub length: Option<Length>,
-    /// Its code, chosen: 3 to 32 of `0-9 A-Z a-z - _`, and what the options of the domain allow.
+    /// Custom code: 3 to 32 of `0-9 A-Z a-z - _`, and other characters that the domain allows.
     #[schema(nullable = false, min_length = 1, max_length = 32)]
     pub code: Option<String>,
-    /// Its life in days; 0: without an end.
+    /// Lifetime in days without a click; 0: never expires.
     #[schema(nullable = false, maximum = 3650)]
     pub life_days: Option<u32>,
-    /// The password that visitors must know, up to 128 bytes. It goes with no max_clicks and no Idempotency-Key, and is never
-    /// shown again.
+    /// Password for visitors, up to 128 bytes. It excludes max_clicks and an Idempotency-Key, and is never shown again.
     #[schema(nullable = false, value_type = Option<String>, min_length = 1, max_length = 128, write_only)]
     pub password: Option<Password>,
     /// All other fields.
@@ -64,24 +63,24 @@ pub struct LinkRequest {
     pub fields: LinkFields,
 }
 
-/// What changes of a link.
+/// Changes of a link.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[schema(as = LinkChanges)]
 pub struct EditRequest {
-    /// Parameters for the target's query that name the source of its visitors.
+    /// UTM parameters for the target's query.
     #[schema(nullable = false)]
     pub utm: Option<Utm>,
-    /// Its life in days; 0: without an end.
+    /// Lifetime in days without a click; 0: never expires.
     #[schema(nullable = false, maximum = 3650)]
     pub life_days: Option<u32>,
-    /// The password that visitors must know; null: none.
+    /// Password for visitors; null: none.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 128, write_only)]
     pub password: Option<Option<Password>>,
-    /// Whether it is out of use for now.
+    /// Whether the link is disabled.
     #[schema(nullable = false)]
     pub disabled: Option<bool>,
-    /// The fields of [`LinkFields`] that it names.
+    /// The changed fields of [`LinkFields`].
     #[serde(flatten, deserialize_with = "named")]
     #[schema(value_type = LinkFields)]
     pub fields: Map<String, Value>,
@@ -105,7 +104,7 @@ fn named<'de, D: Deserializer<'de>>(from: D) -> Result<Map<String, Value>, D::Er
 /// Why a request is refused: the field, a word for programs, and a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {problem}")]
-pub struct Refused {
+pub struct LinkFieldError {
     /// Such as `target`, or `apps[1].url`.
     pub field: Cow<'static, str>,
     /// Such as `target_scheme`; `invalid_link` for whatever has no word of its own.
@@ -131,7 +130,7 @@ pub struct Draft<'a> {
 
 /// What an edit makes of a link.
 #[derive(Clone, Debug)]
-pub struct Applied {
+pub struct AppliedEdit {
     /// As it is to be, with the version that it had.
     pub link: Link,
     /// The tags that it is to have.
@@ -147,17 +146,20 @@ pub enum Name {
     Custom(Code),
 }
 
-fn refused(field: impl Into<Cow<'static, str>>, problem: impl Into<Cow<'static, str>>) -> Refused {
-    Refused {
+fn refused(
+    field: impl Into<Cow<'static, str>>,
+    problem: impl Into<Cow<'static, str>>,
+) -> LinkFieldError {
+    LinkFieldError {
         field: field.into(),
         word: "invalid_link",
         problem: problem.into(),
     }
 }
 
-fn bad_target(field: impl Into<Cow<'static, str>>, error: &TargetError) -> Refused {
-    Refused {
-        word: error.word(),
+fn bad_target(field: impl Into<Cow<'static, str>>, error: &TargetError) -> LinkFieldError {
+    LinkFieldError {
+        word: error.label(),
         ..refused(field, error.to_string())
     }
 }
@@ -167,12 +169,12 @@ impl LinkRequest {
     ///
     /// # Errors
     /// Says which field is wrong.
-    pub fn draft(self, domains: &Domains, now_ms: u64) -> Result<Draft<'_>, Refused> {
+    pub fn draft(self, domains: &Domains, now_ms: u64) -> Result<Draft<'_>, LinkFieldError> {
         let domain = match &self.domain {
             None => domains.default_domain(),
-            Some(id) => domains.by_id(id).ok_or_else(|| Refused {
+            Some(id) => domains.by_id(id).ok_or_else(|| LinkFieldError {
                 word: "unknown_domain",
-                ..refused("domain", "is none of the configured ones")
+                ..refused("domain", "is not a configured domain")
             })?,
         };
         let name = name(self.code, self.length, domain)?;
@@ -184,7 +186,7 @@ impl LinkRequest {
             Name::Custom(_) => domain.life_ms(),
         };
         let site = Site { domains, domain };
-        let given = Given {
+        let given = RequestContext {
             utm: self.utm.as_ref(),
             life_days: self.life_days,
             names: None,
@@ -231,12 +233,12 @@ impl EditRequest {
         domains: &Domains,
         domain: &Domain,
         now_ms: u64,
-    ) -> Result<Applied, Refused> {
+    ) -> Result<AppliedEdit, LinkFieldError> {
         let mut link = before.link.clone();
         let fields = LinkFields::new(link.clone(), before.tags.clone());
         let fields = serde_json::from_value(fields.merged(&self.fields));
         let fields = fields.map_err(|error| refused("the link", error.to_string()))?;
-        let given = Given {
+        let given = RequestContext {
             utm: self.utm.as_ref(),
             life_days: self.life_days,
             names: Some(&self.fields),
@@ -244,12 +246,12 @@ impl EditRequest {
         };
         link.is_disabled = self.disabled.unwrap_or(link.is_disabled);
         let tags = Site { domains, domain }.set(&mut link, fields, given)?;
-        Ok(Applied { link, tags })
+        Ok(AppliedEdit { link, tags })
     }
 }
 
 /// What a request says besides the values of the fields.
-struct Given<'a> {
+struct RequestContext<'a> {
     utm: Option<&'a Utm>,
     life_days: Option<u32>,
     /// The fields that it names; `None`: all. Only these are checked, as an edit may leave what would be refused today.
@@ -261,7 +263,7 @@ struct Given<'a> {
 ///
 /// # Errors
 /// Says so.
-pub fn check_guarded(link: &Link) -> Result<(), Refused> {
+pub fn check_guarded(link: &Link) -> Result<(), LinkFieldError> {
     match link.guard.is_some() && link.max_clicks > 0 {
         true => Err(counts_and_guards()),
         false => Ok(()),
@@ -269,8 +271,8 @@ pub fn check_guarded(link: &Link) -> Result<(), Refused> {
 }
 
 /// Gateways count clicks, and the origin knows passwords: nobody could say which click is one.
-fn counts_and_guards() -> Refused {
-    refused("password", "goes with no max_clicks")
+fn counts_and_guards() -> LinkFieldError {
+    refused("password", "cannot be combined with max_clicks")
 }
 
 /// Where a link is, which says where it may lead.
@@ -285,8 +287,8 @@ impl Site<'_> {
         &self,
         link: &mut Link,
         fields: LinkFields,
-        given: Given<'_>,
-    ) -> Result<Vec<String>, Refused> {
+        given: RequestContext<'_>,
+    ) -> Result<Vec<String>, LinkFieldError> {
         let has = |name: &str| given.names.is_none_or(|names| names.contains_key(name));
         if has("target") || given.utm.is_some() {
             let target = with_utm(&fields.target, given.utm)?;
@@ -328,17 +330,21 @@ impl Site<'_> {
         }
     }
 
-    fn target(&self, field: impl Into<Cow<'static, str>>, text: &str) -> Result<Target, Refused> {
+    fn target(
+        &self,
+        field: impl Into<Cow<'static, str>>,
+        text: &str,
+    ) -> Result<Target, LinkFieldError> {
         check(text, self.domains, self.domain).map_err(|error| bad_target(field, &error))
     }
 
-    fn ended(&self, text: &str) -> Result<String, Refused> {
+    fn ended(&self, text: &str) -> Result<String, LinkFieldError> {
         let page = check_page(text, self.domains, self.domain);
         let page = page.map_err(|error| bad_target("ended_target", &error))?;
         Ok(page.url)
     }
 
-    fn preview(&self, preview: PreviewRequest) -> Result<Preview, Refused> {
+    fn preview(&self, preview: PreviewRequest) -> Result<Preview, LinkFieldError> {
         let image = preview.image.map(|text| {
             let image = check_page(&text, self.domains, self.domain);
             image.map_err(|error| bad_target("preview.image", &error))
@@ -357,7 +363,7 @@ impl Site<'_> {
         Ok(Preview { title, text, image })
     }
 
-    fn apps(&self, apps: Vec<AppRequest>) -> Result<Vec<App>, Refused> {
+    fn apps(&self, apps: Vec<AppRequest>) -> Result<Vec<App>, LinkFieldError> {
         let app = |(n, app): (usize, AppRequest)| {
             let fallback = app.fallback.map(|text| {
                 let page = check_page(&text, self.domains, self.domain);
@@ -374,7 +380,7 @@ impl Site<'_> {
         apps.into_iter().enumerate().map(app).collect()
     }
 
-    fn rules(&self, rules: Vec<RuleRequest>) -> Result<Vec<Rule>, Refused> {
+    fn rules(&self, rules: Vec<RuleRequest>) -> Result<Vec<Rule>, LinkFieldError> {
         let rule = |(n, rule): (usize, RuleRequest)| {
             let language = |tag: String| {
                 let known = language(tag);
@@ -404,25 +410,25 @@ impl Site<'_> {
     }
 }
 
-fn with_utm<'a>(target: &'a str, utm: Option<&Utm>) -> Result<Cow<'a, str>, Refused> {
+fn with_utm<'a>(target: &'a str, utm: Option<&Utm>) -> Result<Cow<'a, str>, LinkFieldError> {
     let Some(utm) = utm else {
         return Ok(Cow::Borrowed(target));
     };
     let composed = utm.compose(target);
     composed.map_err(|field| {
-        let problem = format!("is not 1 to {UTM_LEN_MAX} characters, none of them a control");
+        let problem = format!("must be 1 to {UTM_LEN_MAX} characters without control characters");
         refused(format!("utm.{field}"), problem)
     })
 }
 
-fn parameters(all: Vec<ParameterRequest>, n: usize) -> Result<Vec<Parameter>, Refused> {
+fn parameters(all: Vec<ParameterRequest>, n: usize) -> Result<Vec<Parameter>, LinkFieldError> {
     let is_sound = |part: &ParameterRequest| {
         let value = part.value.as_ref().map_or(0, String::len);
         !part.name.is_empty() && part.name.len().max(value) <= PARAMETER_LEN_MAX
     };
     if all.len() > PARAMETERS_MAX || !all.iter().all(is_sound) {
         let problem = format!(
-            "has up to {PARAMETERS_MAX} parameters, each with a name, of up to {PARAMETER_LEN_MAX} bytes"
+            "must have at most {PARAMETERS_MAX} named parameters of at most {PARAMETER_LEN_MAX} bytes"
         );
         return Err(refused(format!("rules[{n}].query"), problem));
     }
@@ -433,7 +439,7 @@ fn parameters(all: Vec<ParameterRequest>, n: usize) -> Result<Vec<Parameter>, Re
     Ok(all.into_iter().map(parameter).collect())
 }
 
-fn percent(percent: Option<u8>, n: usize) -> Result<u8, Refused> {
+fn percent(percent: Option<u8>, n: usize) -> Result<u8, LinkFieldError> {
     match percent {
         None => Ok(0),
         Some(percent @ 1..=99) => Ok(percent),
@@ -442,23 +448,27 @@ fn percent(percent: Option<u8>, n: usize) -> Result<u8, Refused> {
 }
 
 /// A language in its usual spelling.
-fn language(tag: String) -> Result<String, Refused> {
+fn language(tag: String) -> Result<String, LinkFieldError> {
     let known = Language::new(tag.as_bytes());
     let known = known.map(|language| language.as_str().to_owned());
-    known.ok_or_else(|| refused("language", "is no language such as zh, zh-TW or en"))
+    known.ok_or_else(|| refused("language", "is not a language tag such as zh, zh-TW or en"))
 }
 
-fn check_size(link: &Link) -> Result<(), Refused> {
+fn check_size(link: &Link) -> Result<(), LinkFieldError> {
     link.check()
         .map_err(|error| refused("the link", error.to_string()))?;
     if link.is_plain() || link.encode().len() <= RECORD_LEN_MAX {
         return Ok(());
     }
-    let problem = format!("has more than {RECORD_LEN_MAX} bytes with its apps and rules");
+    let problem = format!("is larger than {RECORD_LEN_MAX} bytes with its apps and rules");
     Err(refused("the link", problem))
 }
 
-fn name(code: Option<String>, length: Option<Length>, domain: &Domain) -> Result<Name, Refused> {
+fn name(
+    code: Option<String>,
+    length: Option<Length>,
+    domain: &Domain,
+) -> Result<Name, LinkFieldError> {
     match (code, length) {
         (None, length) => Ok(Name::Generated(length.unwrap_or(domain.length))),
         (Some(code), None) => {
@@ -466,49 +476,55 @@ fn name(code: Option<String>, length: Option<Length>, domain: &Domain) -> Result
             let code = code.map_err(|error| refused("code", error.to_string()))?;
             Ok(Name::Custom(code))
         }
-        (Some(_), Some(_)) => Err(refused("length", "goes with generated codes only")),
+        (Some(_), Some(_)) => Err(refused("length", "is only for generated codes")),
     }
 }
 
-fn life(days: Option<u32>, ms: Option<u64>) -> Result<Option<u64>, Refused> {
+fn life(days: Option<u32>, ms: Option<u64>) -> Result<Option<u64>, LinkFieldError> {
     let (field, ms) = match (days, ms) {
         (None, None) => return Ok(None),
-        (Some(_), Some(_)) => return Err(refused("life_ms", "and life_days are the same")),
+        (Some(_), Some(_)) => {
+            return Err(refused(
+                "life_ms",
+                "and life_days are exclusive: set only one",
+            ));
+        }
         (Some(days), None) => ("life_days", u64::from(days).saturating_mul(DAY_MS)),
         (None, Some(ms)) => ("life_ms", ms),
     };
     let max_ms = u64::from(LIFE_DAYS_MAX).saturating_mul(DAY_MS);
     if ms != 0 && !(LIFE_MS_MIN..=max_ms).contains(&ms) {
-        let problem = format!("is 0 (for ever), or from 1 s to {LIFE_DAYS_MAX} days");
+        let problem = format!("must be 0 (never expires), or 1 s to {LIFE_DAYS_MAX} days");
         return Err(refused(field, problem));
     }
     Ok(Some(ms))
 }
 
-fn max_clicks(clicks: u64) -> Result<u64, Refused> {
+fn max_clicks(clicks: u64) -> Result<u64, LinkFieldError> {
     let is_sound = (1..=MAX_CLICKS_MAX).contains(&clicks);
-    let problem = || refused("max_clicks", format!("is 1 to {MAX_CLICKS_MAX}"));
+    let problem = || refused("max_clicks", format!("must be 1 to {MAX_CLICKS_MAX}"));
     is_sound.then_some(clicks).ok_or_else(problem)
 }
 
-fn end(ms: u64, now_ms: u64) -> Result<u64, Refused> {
+fn end(ms: u64, now_ms: u64) -> Result<u64, LinkFieldError> {
     let is_sound = ms > now_ms && i64::try_from(ms).is_ok();
-    let problem = || refused("expires_at_ms", "is not in the future");
+    let problem = || refused("expires_at_ms", "must be in the future");
     is_sound.then_some(ms).ok_or_else(problem)
 }
 
-fn tags(tags: Vec<String>) -> Result<Vec<String>, Refused> {
+fn tags(tags: Vec<String>) -> Result<Vec<String>, LinkFieldError> {
     if tags.len() > TAGS_MAX {
         return Err(refused("tags", format!("has more than {TAGS_MAX}")));
     }
     for (n, tag) in tags.iter().enumerate() {
         let len = tag.chars().count();
         if !(1..=TAG_LEN_MAX).contains(&len) || tag.chars().any(char::is_control) {
-            let problem = format!("is not 1 to {TAG_LEN_MAX} characters, none of them a control");
+            let problem =
+                format!("must be 1 to {TAG_LEN_MAX} characters without control characters");
             return Err(refused(format!("tags[{n}]"), problem));
         }
         if tags.iter().take(n).any(|earlier| earlier == tag) {
-            return Err(refused(format!("tags[{n}]"), "is there already"));
+            return Err(refused(format!("tags[{n}]"), "already exists"));
         }
     }
     Ok(tags)

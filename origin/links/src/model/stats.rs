@@ -34,14 +34,14 @@ pub const BATCHES_KEPT_MS: u64 = 2 * DAY_MS;
 /// The most bytes of a value, such as a referrer's host.
 pub const VALUE_LEN_MAX: usize = 64;
 
-/// What time is divided into.
+/// Resolution of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = LinkSpan)]
 pub enum Span {
     /// Hours.
     Hour,
-    /// Days of UTC.
+    /// UTC days.
     Day,
 }
 
@@ -70,7 +70,7 @@ impl Span {
 
 /// What clicks are divided by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Part {
+pub enum Breakdown {
     /// Desktop, mobile, tablet, script.
     Device,
     /// The operating system.
@@ -87,7 +87,7 @@ pub enum Part {
     Language,
 }
 
-impl Part {
+impl Breakdown {
     /// All of them.
     pub const ALL: [Self; 7] = [
         Self::Device,
@@ -126,7 +126,7 @@ impl Part {
     }
 
     /// The one of this name.
-    pub fn of(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|part| part.as_str() == name)
     }
 
@@ -141,7 +141,7 @@ impl Part {
     }
 
     /// What an empty value means.
-    pub const fn none(self) -> &'static str {
+    pub const fn empty_label(self) -> &'static str {
         match self {
             Self::Referrer => "direct",
             _ => "unknown",
@@ -159,7 +159,7 @@ impl Part {
             kept.push(char);
         }
         match kept.trim() {
-            "" => self.none().to_owned(),
+            "" => self.empty_label().to_owned(),
             trimmed => trimmed.to_owned(),
         }
     }
@@ -217,26 +217,28 @@ pub struct Clicks {
     pub count: u32,
     /// Whether a program that comes by itself has clicked.
     pub is_bot: bool,
-    /// Their value in each part, in the order of [`Part::ALL`].
-    pub values: [String; Part::ALL.len()],
+    /// Their value in each part, in the order of [`Breakdown::ALL`].
+    pub values: [String; Breakdown::ALL.len()],
 }
 
 impl Clicks {
     /// Their value in one part.
-    pub fn value(&self, part: Part) -> &str {
-        let of_part = Part::ALL.into_iter().zip(&self.values);
+    pub fn value(&self, part: Breakdown) -> &str {
+        let of_part = Breakdown::ALL.into_iter().zip(&self.values);
         let mut of_part = of_part.filter(|(one, _)| *one == part);
-        of_part.next().map_or(part.none(), |(_, value)| value)
+        of_part
+            .next()
+            .map_or(part.empty_label(), |(_, value)| value)
     }
 
     /// What they can be filtered by.
     pub fn cell(&self) -> Cell {
-        let region = self.value(Part::Region);
+        let region = self.value(Breakdown::Region);
         let country = region.split('-').next().unwrap_or(region);
         Cell {
             country: country.replace(' ', "_"),
-            device: self.value(Part::Device).to_owned(),
-            referrer: self.value(Part::Referrer).to_owned(),
+            device: self.value(Breakdown::Device).to_owned(),
+            referrer: self.value(Breakdown::Referrer).to_owned(),
         }
     }
 }
@@ -250,12 +252,12 @@ pub struct Batch {
     pub clicks: Vec<Clicks>,
 }
 
-/// How many different visitors and addresses a link had in one span.
+/// Distinct visitors and addresses of a link in one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Uniques {
-    /// Addresses with a browser, about, told apart within a day; of several days they add up.
+    /// Approximate number of visitors (address and browser), distinct within a day; days add up.
     pub visitors: u64,
-    /// Addresses, about.
+    /// Approximate number of addresses.
     pub addresses: u64,
 }
 
@@ -277,7 +279,7 @@ pub struct Slot {
     pub link: LinkId,
     /// Hour or day.
     pub span: Span,
-    /// When it begins, in milliseconds since the Unix epoch.
+    /// Start time, in milliseconds since the Unix epoch.
     pub start_ms: u64,
 }
 
@@ -299,11 +301,11 @@ pub type UniquesBySlot = BTreeMap<Slot, Uniques>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = LinkStatsPoint)]
 pub struct Point {
-    /// When it begins, in milliseconds since the Unix epoch.
+    /// Start time, in milliseconds since the Unix epoch.
     pub at_ms: u64,
     /// Clicks.
     pub clicks: u64,
-    /// Clicks of programs that come by themselves, which are not among the others.
+    /// Clicks of bots, not included in the others.
     pub bots: u64,
     /// Visitors and addresses.
     #[serde(flatten)]
@@ -314,7 +316,7 @@ pub struct Point {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartCount {
     /// Of what.
-    pub part: Part,
+    pub part: Breakdown,
     /// The value.
     pub value: String,
     /// Clicks.
@@ -329,12 +331,12 @@ mod tests {
 
     #[test]
     fn a_value_is_short_clean_and_never_empty() {
-        assert_eq!(Part::Referrer.value(""), "direct");
-        assert_eq!(Part::Operator.value(" \t\n"), "unknown");
-        assert_eq!(Part::Operator.value(" Köln\u{0} Net \r"), "Köln Net");
-        let long = Part::Operator.value(&"ö".repeat(40));
+        assert_eq!(Breakdown::Referrer.value(""), "direct");
+        assert_eq!(Breakdown::Operator.value(" \t\n"), "unknown");
+        assert_eq!(Breakdown::Operator.value(" Köln\u{0} Net \r"), "Köln Net");
+        let long = Breakdown::Operator.value(&"ö".repeat(40));
         assert_eq!(long, "ö".repeat(32));
-        let blank = Part::Operator.value(&format!("{} x", "a".repeat(63)));
+        let blank = Breakdown::Operator.value(&format!("{} x", "a".repeat(63)));
         assert_eq!(blank, "a".repeat(63));
     }
 

@@ -219,12 +219,12 @@ fn cut(tag: &hmac::Tag) -> UniqueHash {
 fn random() -> Result<[u8; KEY_LEN], CallError> {
     let mut bytes = [0; KEY_LEN];
     let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| no_key("the system gives no random numbers"))?;
+    filled.map_err(|_| no_key("no random numbers from the operating system"))?;
     Ok(bytes)
 }
 
 fn no_key(why: &'static str) -> CallError {
-    CallError::unexpected("no key to hash addresses with", why.to_owned())
+    CallError::unexpected("no key for hashing addresses", why.to_owned())
 }
 
 #[cfg(test)]

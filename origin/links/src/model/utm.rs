@@ -9,24 +9,24 @@ use utoipa::ToSchema;
 /// The longest value, in characters.
 pub const UTM_LEN_MAX: usize = 128;
 
-/// What says in the target's query where visitors come from. What is named takes the place of what the target has.
+/// UTM parameters. They replace UTM parameters of the target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = LinkUtm)]
 pub struct Utm {
-    /// Whence, such as `newsletter`.
+    /// Source, such as `newsletter`.
     #[schema(nullable = false, min_length = 1, max_length = 128)]
     pub source: Option<String>,
-    /// In which way, such as `email`.
+    /// Medium, such as `email`.
     #[schema(nullable = false, min_length = 1, max_length = 128)]
     pub medium: Option<String>,
-    /// For what, such as `spring`.
+    /// Campaign, such as `spring`.
     #[schema(nullable = false, min_length = 1, max_length = 128)]
     pub campaign: Option<String>,
-    /// By which word of a search.
+    /// Search term.
     #[schema(nullable = false, min_length = 1, max_length = 128)]
     pub term: Option<String>,
-    /// By which of several pieces.
+    /// Content variant.
     #[schema(nullable = false, min_length = 1, max_length = 128)]
     pub content: Option<String>,
 }

@@ -8,8 +8,8 @@ use weir_link::record::Link;
 use weir_link::target::{Flag, flag_of};
 
 use super::fields::LinkFields;
-use crate::state::{Standing, State};
-use crate::store::{Action, Past, StoredLink};
+use crate::state::{LinkStatus, State};
+use crate::store::{Action, StoredLink, StoredLinkVersion};
 
 /// A link.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -21,26 +21,26 @@ pub struct LinkView {
     /// Its code.
     #[schema(value_type = String)]
     pub code: Code,
-    /// What people click.
+    /// The short URL.
     pub url: String,
-    /// Its last version.
+    /// The latest version.
     #[serde(flatten)]
     pub latest: LinkVersion,
-    /// How often it was clicked, as far as that was counted.
+    /// Number of counted clicks.
     pub clicks: u64,
-    /// When it was made, in milliseconds since the Unix epoch.
+    /// Creation time, in milliseconds since the Unix epoch.
     pub created_at_ms: u64,
-    /// When it was last edited, or made.
+    /// Time of the last change.
     pub changed_at_ms: u64,
-    /// When it ends if nobody clicks, as far as the cold store knows; null: never.
+    /// Expiry time without further clicks, as known to the cold store; null: never.
     #[schema(required)]
     pub expires_at_ms: Option<u64>,
-    /// The answer to a click at this moment.
+    /// Current state.
     pub state: State,
-    /// How many clicks it has left; null: as many as come.
+    /// Remaining clicks; null: unlimited.
     #[schema(required)]
     pub clicks_left: Option<u64>,
-    /// What people should know of where it leads.
+    /// Warning about the target.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub flag: Option<Flag>,
@@ -49,25 +49,25 @@ pub struct LinkView {
 /// A version of a link.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct LinkVersion {
-    /// 1, and one more with every edit.
+    /// 1, plus 1 per edit.
     #[schema(minimum = 1)]
     pub version: u32,
-    /// Whether it is out of use for now.
+    /// Whether the link is disabled.
     pub disabled: bool,
-    /// Whether a password is asked for.
+    /// Whether a password is required.
     pub protected: bool,
-    /// What people have set.
+    /// The editable fields.
     #[serde(flatten)]
     pub fields: LinkFields,
 }
 
-/// A link as it was from some instant on.
+/// A past version of a link.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = LinkHistoryHistoryItem)]
 pub struct PastView {
-    /// What was done.
+    /// The action.
     what: Action,
-    /// When, in milliseconds since the Unix epoch.
+    /// Time, in milliseconds since the Unix epoch.
     at_ms: u64,
     #[serde(flatten)]
     version: LinkVersion,
@@ -87,13 +87,13 @@ impl LinkVersion {
 
 impl LinkView {
     /// A link as the store has it.
-    pub fn of(stored: StoredLink, domains: &Domains, standing: Standing) -> Self {
+    pub fn from_stored(stored: StoredLink, domains: &Domains, standing: LinkStatus) -> Self {
         let domain = domains.by_id(stored.id.domain.as_str());
         Self::new(stored, domain, standing)
     }
 
     /// A link of `domain`; `None`: of one that is no longer configured, whose URL is not known.
-    pub fn new(stored: StoredLink, domain: Option<&Domain>, standing: Standing) -> Self {
+    pub fn new(stored: StoredLink, domain: Option<&Domain>, standing: LinkStatus) -> Self {
         let flag = flag_of(&stored.link);
         let url = domain.map(|domain| domain.url(&stored.id.code));
         Self {
@@ -112,8 +112,8 @@ impl LinkView {
     }
 }
 
-impl From<Past> for PastView {
-    fn from(past: Past) -> Self {
+impl From<StoredLinkVersion> for PastView {
+    fn from(past: StoredLinkVersion) -> Self {
         Self {
             what: past.action,
             at_ms: past.at_ms,

@@ -12,7 +12,7 @@ pub struct Zone(TimeZone);
 
 impl Zone {
     /// The one of this name, such as `Europe/Berlin`; `Some(None)`: UTC. `None`: there is none.
-    pub fn of(name: &str) -> Option<Option<Self>> {
+    pub fn by_name(name: &str) -> Option<Option<Self>> {
         if name.eq_ignore_ascii_case("UTC") {
             return Some(None);
         }
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn days_begin_at_midnight_of_the_zone_whatever_its_clocks_do() {
-        let berlin = Zone::of("Europe/Berlin").unwrap().unwrap();
+        let berlin = Zone::by_name("Europe/Berlin").unwrap().unwrap();
         let borders = berlin.borders(at("2026-03-28T12:00:00Z"), at("2026-03-30T12:00:00Z"));
         let expected = [
             "2026-03-28T00:00:00+01:00",
@@ -99,12 +99,12 @@ mod tests {
 
     #[test]
     fn zones_have_names_and_utc_is_none() {
-        assert_eq!(Zone::of("utc"), Some(None));
+        assert_eq!(Zone::by_name("utc"), Some(None));
         for name in ["Mars/Olympus", "", "+02:00", "../etc"] {
-            assert_eq!(Zone::of(name), None, "{name}");
+            assert_eq!(Zone::by_name(name), None, "{name}");
         }
         assert_eq!(
-            Zone::of("asia/shanghai").unwrap().unwrap().name(),
+            Zone::by_name("asia/shanghai").unwrap().unwrap().name(),
             "Asia/Shanghai"
         );
     }

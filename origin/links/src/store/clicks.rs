@@ -8,8 +8,8 @@ use weir_link::code::LinkId;
 use super::LinkStore;
 use crate::model::heavy::{self, Changes, Count};
 use crate::model::stats::{
-    BATCHES_KEPT_MS, Batch, CELLS_KEPT_MS, CELLS_MAX, Cell, CellCount, Clicks, DAYS_KEPT_MS,
-    HOURS_KEPT_MS, Part, PartCount, Point, Slot, Span, Uniques, UniquesBySlot,
+    BATCHES_KEPT_MS, Batch, Breakdown, CELLS_KEPT_MS, CELLS_MAX, Cell, CellCount, Clicks,
+    DAYS_KEPT_MS, HOURS_KEPT_MS, PartCount, Point, Slot, Span, Uniques, UniquesBySlot,
 };
 use weir_origin_core::sql::{Row, SqlError, Statement, Tx, damaged, retried, sql};
 
@@ -96,19 +96,19 @@ const CLEAN_PARTS: &str = "DELETE FROM link_click_parts WHERE day_ms < ?";
 /// transactions seldom wait for each other.
 #[derive(Default)]
 struct Sums<'a> {
-    slots: BTreeMap<Slot, Added>,
-    parts: BTreeMap<Slot, BTreeMap<(Part, &'a str), u64>>,
+    slots: BTreeMap<Slot, ClickCounts>,
+    parts: BTreeMap<Slot, BTreeMap<(Breakdown, &'a str), u64>>,
     cells: BTreeMap<Slot, BTreeMap<String, u64>>,
 }
 
 /// Clicks of people, and of programs that come by themselves.
 #[derive(Clone, Copy, Default)]
-struct Added {
+struct ClickCounts {
     clicks: u64,
     bots: u64,
 }
 
-impl Added {
+impl ClickCounts {
     fn add(&mut self, clicks: &Clicks) {
         let count = u64::from(clicks.count);
         match clicks.is_bot {
@@ -130,7 +130,7 @@ impl<'a> Sums<'a> {
                 continue;
             }
             let parts = self.parts.entry(day).or_default();
-            for (part, value) in Part::ALL.into_iter().zip(&clicks.values) {
+            for (part, value) in Breakdown::ALL.into_iter().zip(&clicks.values) {
                 *parts.entry((part, value)).or_default() += count;
             }
             let cells = self.cells.entry(hour).or_default();
@@ -288,7 +288,12 @@ impl ClickStore<'_> {
     }
 }
 
-async fn add_clicks(tx: &mut Tx, slot: &Slot, added: Added, seen: Uniques) -> Result<(), Error> {
+async fn add_clicks(
+    tx: &mut Tx,
+    slot: &Slot,
+    added: ClickCounts,
+    seen: Uniques,
+) -> Result<(), Error> {
     let add = || {
         let update = sql(ADD_CLICKS).number(added.clicks).number(added.bots);
         let update = update.number(seen.visitors).number(seen.visitors);
@@ -339,10 +344,10 @@ fn of_link<'a>(statement: Statement<'a>, link: &'a LinkId) -> Statement<'a> {
 async fn add_parts(
     tx: &mut Tx,
     day: &Slot,
-    parts: &BTreeMap<(Part, &str), u64>,
+    parts: &BTreeMap<(Breakdown, &str), u64>,
 ) -> Result<(), Error> {
     let select = of_link(sql(SELECT_VALUES), &day.link).number(day.start_ms);
-    let mut counters: BTreeMap<Part, BTreeMap<String, Count>> = BTreeMap::new();
+    let mut counters: BTreeMap<Breakdown, BTreeMap<String, Count>> = BTreeMap::new();
     for row in tx.all(select).await? {
         let count = Count {
             clicks: row.number("clicks")?,
@@ -351,7 +356,7 @@ async fn add_parts(
         let counters = counters.entry(part(&row)?).or_default();
         counters.insert(row.text("value")?, count);
     }
-    let mut seen: BTreeMap<Part, BTreeMap<&str, u64>> = BTreeMap::new();
+    let mut seen: BTreeMap<Breakdown, BTreeMap<&str, u64>> = BTreeMap::new();
     for ((part, value), clicks) in parts {
         seen.entry(*part).or_default().insert(value, *clicks);
     }
@@ -390,7 +395,12 @@ async fn add_cells(tx: &mut Tx, hour: &Slot, seen: &BTreeMap<String, u64>) -> Re
     Ok(())
 }
 
-async fn change_part(tx: &mut Tx, day: &Slot, part: Part, changes: &Changes) -> Result<(), Error> {
+async fn change_part(
+    tx: &mut Tx,
+    day: &Slot,
+    part: Breakdown,
+    changes: &Changes,
+) -> Result<(), Error> {
     let of_value = |statement, value| {
         let statement = of_link(statement, &day.link).number(day.start_ms);
         statement.text(part.as_str()).text(value)
@@ -409,9 +419,9 @@ async fn change_part(tx: &mut Tx, day: &Slot, part: Part, changes: &Changes) -> 
     Ok(())
 }
 
-fn part(row: &Row) -> Result<Part, Error> {
+fn part(row: &Row) -> Result<Breakdown, Error> {
     let name = row.text("part")?;
-    Part::of(&name).ok_or_else(|| damaged("part", format!("there is no {name}")))
+    Breakdown::from_name(&name).ok_or_else(|| damaged("part", format!("unknown {name}")))
 }
 
 fn point(row: &Row) -> Result<Point, Error> {

@@ -7,7 +7,7 @@ use weir_log::Position;
 
 use super::columns::LinkRow;
 use super::edits::named;
-use super::outbox::Telling;
+use super::outbox::LinkNotifications;
 use super::{Entry, LinkStore, NewLink, feed};
 use weir_origin_core::sql::{Columns, SqlError, Statement, Tx, insert_into, retried, sql};
 
@@ -90,7 +90,7 @@ async fn drain_once(
     // In their order: a void entry takes back one before it.
     for run in entries.chunk_by(|a, b| is_made(a) && is_made(b)) {
         match run {
-            [Entry::Void(link)] => void(&mut tx, telling, link).await?,
+            [Entry::Void(link)] => void_link(&mut tx, telling, link).await?,
             made => taken += insert_made(&mut tx, telling, made).await?,
         }
     }
@@ -103,7 +103,11 @@ fn is_made(entry: &Entry) -> bool {
     matches!(entry, Entry::Made(_))
 }
 
-async fn insert_made(tx: &mut Tx, telling: &Telling, run: &[Entry]) -> Result<u64, Error> {
+async fn insert_made(
+    tx: &mut Tx,
+    telling: &LinkNotifications,
+    run: &[Entry],
+) -> Result<u64, Error> {
     let made = |entry: &'_ Entry| match entry {
         Entry::Made(link) => Some(link.clone()),
         Entry::Void(_) => None,
@@ -117,7 +121,11 @@ async fn insert_made(tx: &mut Tx, telling: &Telling, run: &[Entry]) -> Result<u6
 }
 
 /// Tells how many were left out, since their names are taken.
-async fn insert_chunk(tx: &mut Tx, telling: &Telling, chunk: &[NewLink]) -> Result<u64, Error> {
+async fn insert_chunk(
+    tx: &mut Tx,
+    telling: &LinkNotifications,
+    chunk: &[NewLink],
+) -> Result<u64, Error> {
     let is_whole = chunk.len() == ROWS;
     if is_whole && insert_whole(tx, telling, chunk).await? {
         return Ok(0);
@@ -130,7 +138,11 @@ async fn insert_chunk(tx: &mut Tx, telling: &Telling, chunk: &[NewLink]) -> Resu
 }
 
 /// False if any name is taken; then none was written.
-async fn insert_whole(tx: &mut Tx, telling: &Telling, chunk: &[NewLink]) -> Result<bool, Error> {
+async fn insert_whole(
+    tx: &mut Tx,
+    telling: &LinkNotifications,
+    chunk: &[NewLink],
+) -> Result<bool, Error> {
     let rows: Vec<LinkRow> = chunk.iter().map(LinkRow::new).collect::<Result<_, _>>()?;
     let named_rows = rows.iter().zip(chunk);
     let statement = named_rows.fold(sql(&INSERT_MANY), |all, (row, link)| {
@@ -149,7 +161,11 @@ async fn insert_whole(tx: &mut Tx, telling: &Telling, chunk: &[NewLink]) -> Resu
 }
 
 /// False if the name is taken.
-async fn insert_in(tx: &mut Tx, telling: &Telling, link: &NewLink) -> Result<bool, Error> {
+async fn insert_in(
+    tx: &mut Tx,
+    telling: &LinkNotifications,
+    link: &NewLink,
+) -> Result<bool, Error> {
     let row = LinkRow::new(link)?;
     let insert = named(row.bind(sql(&INSERT_ONE)), &link.id);
     if !tx.insert(insert).await? {
@@ -171,7 +187,7 @@ async fn insert_tags(tx: &mut Tx, link: &NewLink) -> Result<(), Error> {
     Ok(())
 }
 
-async fn void(tx: &mut Tx, telling: &Telling, link: &NewLink) -> Result<(), Error> {
+async fn void_link(tx: &mut Tx, telling: &LinkNotifications, link: &NewLink) -> Result<(), Error> {
     let (domain, code) = (link.id.domain.as_str(), link.id.code.as_str());
     let delete = sql(DELETE_VOID).text(domain).text(code);
     let delete = delete.number(link.created_at_ms).text(&link.record);

@@ -8,7 +8,7 @@ use weir_link::record::Link;
 
 use super::columns::{LinkRow, record, tags_json};
 use super::drain::INSERT_TAG;
-use super::outbox::Telling;
+use super::outbox::LinkNotifications;
 use super::{Action, Change, LinkStore, StoredLink, feed, reads};
 use weir_origin_core::sql::{self, Columns, SqlError, Statement, Tx, retried, sql};
 
@@ -104,7 +104,11 @@ impl EditStore<'_> {
     }
 }
 
-async fn change_in(tx: &mut Tx, telling: &Telling, change: &Change<'_>) -> Result<bool, Error> {
+async fn change_in(
+    tx: &mut Tx,
+    telling: &LinkNotifications,
+    change: &Change<'_>,
+) -> Result<bool, Error> {
     if !update(tx, change).await? {
         return Ok(false);
     }
@@ -146,7 +150,7 @@ async fn insert_past(
 ) -> Result<(), Error> {
     let (record, tags) = (record(link)?, tags_json(tags)?);
     let insert = named(sql(INSERT_PAST), &of.id).number(link.version);
-    let insert = insert.text(action.word()).text(&record).text(&tags);
+    let insert = insert.text(action.label()).text(&record).text(&tags);
     tx.insert(insert.number(at_ms)).await.map(drop)
 }
 

@@ -6,7 +6,7 @@ use sqlx::Error;
 use weir_link::code::LinkId;
 
 use super::edits::named;
-use super::{Ended, LinkStore, feed, reads};
+use super::{EndedLink, LinkStore, feed, reads};
 use weir_origin_core::sql::{Database, MANY, Row, SqlError, Tx, filled, in_many, retried, sql};
 
 /// Rows of one transaction: what others wait for, so it stays short.
@@ -63,11 +63,11 @@ impl EndStore<'_> {
         from_ms: u64,
         before_ms: u64,
         limit: usize,
-    ) -> Result<Vec<Ended>, SqlError> {
+    ) -> Result<Vec<EndedLink>, SqlError> {
         let select = sql(ENDED).number(from_ms).number(before_ms).number(limit);
         let rows = self.0.db.all(select).await?;
         let read = |row: &Row| {
-            Ok(Ended {
+            Ok(EndedLink {
                 id: reads::id(row)?,
                 expires_at_ms: row.number("expires_at_ms")?,
                 is_deleted: row.flag("is_deleted")?,
@@ -77,7 +77,7 @@ impl EndStore<'_> {
     }
 
     /// Gives links a later end, unless somebody else has done so.
-    pub async fn prolong(self, ended: &[(Ended, u64)]) -> Result<(), SqlError> {
+    pub async fn prolong(self, ended: &[(EndedLink, u64)]) -> Result<(), SqlError> {
         for chunk in ended.chunks(BATCH) {
             retried(|| prolong_chunk(&self.0.db, chunk)).await?;
         }
@@ -85,7 +85,7 @@ impl EndStore<'_> {
     }
 
     /// Takes links and all that is known of them away, unless they have got a later end. Tells how many.
-    pub async fn remove(self, ended: &[Ended]) -> Result<u64, SqlError> {
+    pub async fn remove(self, ended: &[EndedLink]) -> Result<u64, SqlError> {
         let mut removed = 0;
         for chunk in ended.chunks(BATCH) {
             removed += retried(|| remove_chunk(self.0, chunk)).await?;
@@ -103,7 +103,7 @@ async fn touch_chunk(db: &Database, clicks: &[(LinkId, u64)]) -> Result<(), Erro
     tx.commit().await
 }
 
-async fn prolong_chunk(db: &Database, ended: &[(Ended, u64)]) -> Result<(), Error> {
+async fn prolong_chunk(db: &Database, ended: &[(EndedLink, u64)]) -> Result<(), Error> {
     let mut tx = db.begin().await?;
     for (link, until_ms) in ended {
         let update = named(sql(PROLONG).number(*until_ms), &link.id);
@@ -112,12 +112,12 @@ async fn prolong_chunk(db: &Database, ended: &[(Ended, u64)]) -> Result<(), Erro
     tx.commit().await
 }
 
-async fn remove_chunk(store: &LinkStore, ended: &[Ended]) -> Result<u64, Error> {
+async fn remove_chunk(store: &LinkStore, ended: &[EndedLink]) -> Result<u64, Error> {
     let mut tx = store.db.begin().await?;
     let mut removed = BTreeMap::<&str, Vec<&str>>::new();
     let mut gone = Vec::new();
     for one in ended {
-        let Ended {
+        let EndedLink {
             id, expires_at_ms, ..
         } = one;
         let delete = named(sql(REMOVE), id).number(*expires_at_ms);

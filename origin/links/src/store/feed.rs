@@ -134,7 +134,7 @@ async fn lock_head(tx: &mut Tx) -> Result<Head, Error> {
 fn new_name() -> Result<String, Error> {
     let mut bytes = [0; 8];
     let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| damaged("source", "the system gives no random numbers"))?;
+    filled.map_err(|_| damaged("source", "no random numbers from the operating system"))?;
     Ok(format!("{:016x}", u64::from_be_bytes(bytes)))
 }
 

@@ -31,7 +31,7 @@ use weir_link::record::Link;
 
 use weir_origin_core::sql::Database;
 
-use outbox::Telling;
+use outbox::LinkNotifications;
 
 pub use clicks::ClickStore;
 pub use domains::{DomainStore, StoredDomains};
@@ -49,7 +49,7 @@ pub use segments::SegmentStore;
 #[derive(Clone, Debug)]
 pub struct LinkStore {
     db: Database,
-    telling: Telling,
+    telling: LinkNotifications,
 }
 
 impl LinkStore {
@@ -57,7 +57,7 @@ impl LinkStore {
     pub fn new(db: Database) -> Self {
         Self {
             db,
-            telling: Telling::default(),
+            telling: LinkNotifications::default(),
         }
     }
 
@@ -100,7 +100,7 @@ impl LinkStore {
 /// A link as it is written first: into the log, then into the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewLink {
-    /// Its name.
+    /// Its id.
     #[serde(rename = "i")]
     pub id: LinkId,
     /// As in Redis, see [`Link::encode`].
@@ -115,7 +115,7 @@ pub struct NewLink {
     /// When it ends whatever is clicked, in milliseconds since the Unix epoch; 0: never.
     #[serde(rename = "e", default, skip_serializing_if = "is_zero")]
     pub ends_at_ms: u64,
-    /// When it was made, in milliseconds since the Unix epoch.
+    /// Creation time, in milliseconds since the Unix epoch.
     #[serde(rename = "m")]
     pub created_at_ms: u64,
 }
@@ -138,36 +138,36 @@ pub enum Entry {
 /// A link as the store has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredLink {
-    /// Its name.
+    /// Its id.
     pub id: LinkId,
     /// What it says.
     pub link: Link,
     /// For people, to find it again.
     pub tags: Vec<String>,
-    /// How often it was clicked, as far as that was counted.
+    /// Number of counted clicks.
     pub clicks: u64,
-    /// When it was made, in milliseconds since the Unix epoch.
+    /// Creation time, in milliseconds since the Unix epoch.
     pub created_at_ms: u64,
-    /// When it was last edited, or made.
+    /// Time of the last change.
     pub changed_at_ms: u64,
     /// When it ends if nobody clicks, as far as the store knows; `None`: never.
     pub expires_at_ms: Option<u64>,
 }
 
-/// What was done to a link.
+/// History of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = LinkAction)]
 pub enum Action {
-    /// It was made.
+    /// Created.
     Create,
-    /// Something of it was changed.
+    /// Edited.
     Edit,
-    /// It was put out of use for now.
+    /// Disabled.
     Disable,
-    /// It is in use again.
+    /// Enabled.
     Enable,
-    /// It is gone for good.
+    /// Deleted.
     Delete,
 }
 
@@ -182,7 +182,7 @@ impl Action {
     ];
 
     /// The word in SQL and JSON.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Create => "create",
             Self::Edit => "edit",
@@ -193,21 +193,21 @@ impl Action {
     }
 }
 
-/// A link as it was from some instant on.
+/// A past version of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Past {
-    /// What was done.
+pub struct StoredLinkVersion {
+    /// The action.
     pub action: Action,
     /// What it said from then on.
     pub link: Link,
     /// Its tags from then on.
     pub tags: Vec<String>,
-    /// When, in milliseconds since the Unix epoch.
+    /// Time, in milliseconds since the Unix epoch.
     pub at_ms: u64,
 }
 
 /// What it was in the beginning, of a link that was never edited.
-impl From<StoredLink> for Past {
+impl From<StoredLink> for StoredLinkVersion {
     fn from(link: StoredLink) -> Self {
         Self {
             action: Action::Create,
@@ -235,7 +235,7 @@ pub struct Change<'a> {
 
 /// Where in the list of links a page ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct LinkCursor {
     /// When the page's last link was made.
     pub created_at_ms: u64,
     /// The page's last link.
@@ -253,10 +253,10 @@ pub struct ClicksPlace {
 
 /// A link whose end has come, as far as the store knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// Which.
+pub struct EndedLink {
+    /// The link.
     pub id: LinkId,
-    /// When, in milliseconds since the Unix epoch.
+    /// Time, in milliseconds since the Unix epoch.
     pub expires_at_ms: u64,
     /// Whether it was deleted by hand.
     pub is_deleted: bool,

@@ -8,7 +8,7 @@ use sqlx::Error;
 use weir_link::code::LinkId;
 use weir_link::record::Link;
 
-use super::{Action, Change, Ended, LinkStore, NewLink};
+use super::{Action, Change, EndedLink, LinkStore, NewLink};
 use crate::model::view::LinkVersion;
 use weir_origin_core::outbox::{self, Queue, Sinks, Source, change_id, queue};
 use weir_origin_core::sql::{Tx, damaged};
@@ -21,12 +21,12 @@ pub type Urls = Arc<dyn Fn(&LinkId) -> Option<String> + Send + Sync>;
 
 /// Who is told of links, and what of them the store does not know.
 #[derive(Clone, Default)]
-pub(super) struct Telling {
+pub(super) struct LinkNotifications {
     sinks: Sinks,
     urls: Option<Urls>,
 }
 
-impl fmt::Debug for Telling {
+impl fmt::Debug for LinkNotifications {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Telling").field(&self.sinks).finish()
     }
@@ -37,7 +37,7 @@ impl LinkStore {
     #[must_use]
     pub fn telling(mut self, sinks: Sinks, urls: Urls) -> Self {
         let urls = Some(urls);
-        self.telling = Telling { sinks, urls };
+        self.telling = LinkNotifications { sinks, urls };
         self
     }
 
@@ -58,7 +58,7 @@ fn kind(action: Action) -> &'static str {
     }
 }
 
-impl Telling {
+impl LinkNotifications {
     /// A link is made in this transaction.
     pub(super) async fn created(&self, tx: &mut Tx, new: &NewLink) -> Result<(), Error> {
         if !self.sinks.has_any() {
@@ -91,7 +91,7 @@ impl Telling {
     }
 
     /// A link is removed in this transaction. Of one that somebody has deleted that was told.
-    pub(super) async fn ended(&self, tx: &mut Tx, ended: &Ended) -> Result<(), Error> {
+    pub(super) async fn ended(&self, tx: &mut Tx, ended: &EndedLink) -> Result<(), Error> {
         if !self.sinks.has_any() || ended.is_deleted {
             return Ok(());
         }

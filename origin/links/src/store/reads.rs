@@ -6,7 +6,7 @@ use sqlx::Error;
 use weir_link::code::{Code, DomainId, LinkId};
 
 use super::columns::{read_record, read_tags, select, stored};
-use super::{Action, ClicksPlace, LinkStore, Past, Place, StoredLink};
+use super::{Action, ClicksPlace, LinkCursor, LinkStore, StoredLink, StoredLinkVersion};
 use weir_origin_core::sql::{MANY, Row, SqlError, Statement, damaged, filled, in_many_then, sql};
 
 /// Codes that one statement looks for.
@@ -132,7 +132,7 @@ impl LinkStore {
     pub async fn list(
         &self,
         tag: Option<&str>,
-        after: Option<&Place>,
+        after: Option<&LinkCursor>,
         limit: usize,
     ) -> Result<Vec<StoredLink>, SqlError> {
         self.list_before(tag, u64::MAX, after, limit).await
@@ -143,7 +143,7 @@ impl LinkStore {
         &self,
         tag: Option<&str>,
         before_ms: u64,
-        after: Option<&Place>,
+        after: Option<&LinkCursor>,
         limit: usize,
     ) -> Result<Vec<StoredLink>, SqlError> {
         let (before_ms, domain, code) = begin(before_ms, after);
@@ -162,7 +162,7 @@ impl LinkStore {
         domains: &[&str],
         tag: Option<&str>,
         before_ms: u64,
-        after: Option<&Place>,
+        after: Option<&LinkCursor>,
         limit: usize,
     ) -> Result<Vec<StoredLink>, SqlError> {
         if domains.is_empty() {
@@ -218,14 +218,14 @@ impl LinkStore {
     }
 
     /// What was done to a link, the first first. Empty if it was never edited.
-    pub async fn history(&self, id: &LinkId) -> Result<Vec<Past>, SqlError> {
+    pub async fn history(&self, id: &LinkId) -> Result<Vec<StoredLinkVersion>, SqlError> {
         let select = sql(HISTORY).text(id.domain.as_str()).text(id.code.as_str());
         Ok(self
             .db
             .all(select)
             .await?
             .iter()
-            .map(past)
+            .map(link_version)
             .collect::<Result<_, _>>()?)
     }
 
@@ -252,7 +252,7 @@ impl LinkStore {
 }
 
 /// Where a list begins: behind a time, a domain and a code.
-fn begin(before_ms: u64, after: Option<&Place>) -> (u64, &str, &str) {
+fn begin(before_ms: u64, after: Option<&LinkCursor>) -> (u64, &str, &str) {
     after.map_or((before_ms, "", ""), |place| {
         let before_ms = place.created_at_ms.min(before_ms);
         (before_ms, place.id.domain.as_str(), place.id.code.as_str())
@@ -275,11 +275,11 @@ pub(super) fn id(row: &Row) -> Result<LinkId, Error> {
     Ok(LinkId { domain, code })
 }
 
-fn past(row: &Row) -> Result<Past, Error> {
+fn link_version(row: &Row) -> Result<StoredLinkVersion, Error> {
     let word = row.text("action")?;
     let mut actions = Action::ALL.into_iter();
-    let action = actions.find(|action| action.word() == word);
-    Ok(Past {
+    let action = actions.find(|action| action.label() == word);
+    Ok(StoredLinkVersion {
         action: action.ok_or_else(|| damaged("action", "is unknown"))?,
         link: read_record(&row.text("record")?)?,
         tags: read_tags(&row.text("tags")?)?,

@@ -9,22 +9,22 @@ use serde::Deserialize;
 
 use crate::model::draw_order::{ALGORITHM, commitment, is_ticket, list_hash, places};
 
-/// What is checked.
+/// Verify a draw from its published data. The command uses no network.
 #[derive(Clone, Debug, Args)]
 pub struct CheckDrawCommand {
-    /// What GET /sales/{id}/draw said at the end
+    /// File with the final answer of GET /sales/{id}/draw
     #[arg(long, value_name = "FILE")]
     pub draw: PathBuf,
 
-    /// All tickets, one a line: the pages of GET /sales/{id}/draw/entries, one after another
+    /// File with all tickets, one per line: the concatenated pages of GET /sales/{id}/draw/entries
     #[arg(long, value_name = "FILE")]
     pub entries: PathBuf,
 
-    /// What was noted of the commitment before reservations opened
+    /// The commitment that was published before reservations opened
     #[arg(long, value_name = "HEX")]
     pub commitment: Option<String>,
 
-    /// Tells the place of this ticket, too; may be given more than once
+    /// Also print the rank of this ticket; repeatable
     #[arg(long, value_name = "TICKET")]
     pub ticket: Vec<String>,
 }
@@ -47,12 +47,16 @@ struct PublishedDraw {
 pub fn run(command: &CheckDrawCommand) -> Result<String> {
     let told = read(&command.draw)?;
     let entries = read(&command.entries)?;
-    let told: PublishedDraw = serde_json::from_str(&told)
-        .with_context(|| format!("{} is no draw", command.draw.display()))?;
+    let told: PublishedDraw = serde_json::from_str(&told).with_context(|| {
+        format!(
+            "\"{}\" is not the answer of GET /sales/{{id}}/draw",
+            command.draw.display()
+        )
+    })?;
     if let Some(noted) = &command.commitment {
         ensure!(
             *noted == told.commitment,
-            "the commitment is another one than was noted: {}",
+            "the commitment differs from the given one: {}",
             told.commitment
         );
     }
@@ -60,20 +64,23 @@ pub fn run(command: &CheckDrawCommand) -> Result<String> {
 }
 
 fn read(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+    std::fs::read_to_string(path).with_context(|| format!("cannot read \"{}\"", path.display()))
 }
 
 fn check(told: &PublishedDraw, entries: &str, asked: &[String]) -> Result<String> {
     ensure!(
         told.algorithm == ALGORITHM,
-        "this program knows {ALGORITHM}, not {}",
+        "unsupported algorithm \"{}\", expected \"{ALGORITHM}\"",
         told.algorithm
     );
-    let seed = told.seed.as_ref().context("the seed is not told yet")?;
+    let seed = told
+        .seed
+        .as_ref()
+        .context("the seed is not published yet")?;
     let seed = hex::decode(seed).context("the seed is not hex")?;
     ensure!(
         commitment(&seed) == told.commitment,
-        "the seed is not the one that was committed to"
+        "the seed does not match the commitment"
     );
     let mut tickets: Vec<&str> = entries.lines().collect();
     tickets.sort_unstable();
@@ -83,17 +90,17 @@ fn check(told: &PublishedDraw, entries: &str, asked: &[String]) -> Result<String
     let count = tickets.len() as u64;
     ensure!(
         told.entries == Some(count),
-        "there are {count} tickets, and {:?} were told",
+        "the file has {count} tickets, but {:?} were published",
         told.entries
     );
     let hash = list_hash(tickets.iter().copied());
     ensure!(
         told.list_sha256.as_ref() == Some(&hash),
-        "the list is not the one that was told: its hash is {hash}"
+        "the list does not match the published hash: its hash is {hash}"
     );
     let places = places(&seed, &hash, &tickets);
     let mut says = format!(
-        "the seed is the one that was committed to, the list the one that was told: of {count} tickets {} have won\n",
+        "the seed matches the commitment, and the list matches its hash: {} of {count} tickets have won\n",
         told.winners.min(count)
     );
     for ticket in asked {
@@ -105,7 +112,7 @@ fn check(told: &PublishedDraw, entries: &str, asked: &[String]) -> Result<String
             "not won"
         };
         // A String takes all.
-        let _ = writeln!(says, "{ticket}: place {place}, {has_won}");
+        let _ = writeln!(says, "{ticket}: rank {place}, {has_won}");
     }
     Ok(says)
 }
@@ -150,11 +157,8 @@ mod tests {
             let error = check(&told, &entries, &[]).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         };
-        fails(
-            |told| told.seed = Some(hex::encode([8; 32])),
-            "committed to",
-        );
-        fails(|told| told.seed = None, "not told yet");
+        fails(|told| told.seed = Some(hex::encode([8; 32])), "commitment");
+        fails(|told| told.seed = None, "not published yet");
         fails(|told| told.entries = Some(6), "were told");
         fails(|told| told.algorithm = "weir-draw-2".to_owned(), "knows");
         fails(

@@ -37,7 +37,7 @@ impl Drawer {
     pub async fn draw_all(&self) -> Result<(), SqlError> {
         for sale in self.store.draws().draws_due(now_ms()).await? {
             if let Err(error) = self.draw(&sale).await {
-                warn!(%sale, %error, "a draw is not done yet");
+                warn!(%sale, %error, "draw not completed yet");
             }
         }
         Ok(())
@@ -78,7 +78,7 @@ impl Drawer {
         let noted = self.store.draws().set_draw_list(sale, count, &hash).await?;
         let noted = noted.and_then(|draw| draw.list);
         if noted.as_ref() != Some(&(count, hash.clone())) {
-            error!(%sale, ?noted, count, hash, "the list of a draw is not the one that was told: nobody is drawn");
+            error!(%sale, ?noted, count, hash, "draw stopped: its list does not match the published hash");
             return Ok(false);
         }
         let places = draw_order::places(draw.seed.bytes(), &hash, &tickets);

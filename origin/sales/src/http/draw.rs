@@ -19,32 +19,32 @@ use weir_origin_core::http::{Problem, ReadQuery, page_len};
 const LIMIT_DEFAULT: usize = 1_000;
 const LIMIT_MAX: usize = 10_000;
 
-/// A draw, as anybody may see it.
+/// Public data of a draw.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Draw)]
 pub(super) struct DrawView {
-    /// The sale's name.
+    /// The sale's id.
     #[schema(value_type = String)]
     sale: SaleId,
-    /// How it is drawn: `weir-draw-1`.
+    /// Algorithm: `weir-draw-1`.
     algorithm: &'static str,
-    /// SHA-256 of the seed, in hex: there from the beginning.
+    /// SHA-256 of the seed, in hex; public from the beginning.
     commitment: String,
-    /// How many win.
+    /// Number of winners.
     winners: u64,
-    /// When the list was closed, in milliseconds since the Unix epoch; null: it is open.
+    /// Closing time of the list, in milliseconds since the Unix epoch; null: the list is open.
     #[schema(required)]
     closed_at_ms: Option<u64>,
-    /// How many have entered; null: the list is open.
+    /// Number of entries; null: the list is open.
     #[schema(required)]
     entries: Option<u64>,
     /// SHA-256 of the sorted tickets, each ended by a line feed, in hex; null: the list is open.
     #[schema(required)]
     list_sha256: Option<String>,
-    /// Since when the winners stand, in milliseconds since the Unix epoch; null: they do not yet.
+    /// Time of the draw, in milliseconds since the Unix epoch; null: not drawn yet.
     #[schema(required)]
     drawn_at_ms: Option<u64>,
-    /// null until the winners are written down.
+    /// The seed; null before the winners are stored.
     #[schema(required)]
     seed: Option<String>,
 }
@@ -66,30 +66,30 @@ impl From<StoredDraw> for DrawView {
     }
 }
 
-/// Which page of tickets.
+/// Selects a page of tickets.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Page {
-    /// The last ticket of an earlier page.
+    /// The last ticket of the previous page.
     #[serde(default)]
     #[param(required = false)]
     after: String,
-    /// How many at most.
+    /// Maximum number of entries.
     #[param(minimum = 1, maximum = 10_000, default = 1000)]
     limit: Option<usize>,
 }
 
-/// A draw, before and after it
+/// Get a draw's public data
 ///
-/// What is told of a draw: the commitment from the beginning, the hash of the list when reservations have ended, the seed when the
-/// winners stand. `weir-origin check-draw` computes it again.
+/// The commitment is public from the beginning, the hash of the list when reservations have ended, and the seed after the
+/// draw. `weir-origin check-draw` verifies it.
 #[utoipa::path(
     get,
     path = "/sales/{id}/draw",
     operation_id = "getDraw",
-    params(("id" = String, Path, description = "Its name.")),
-    responses((status = 200, description = "It is", body = DrawView)),
+    params(("id" = String, Path, description = "The sale's id.")),
+    responses((status = 200, description = "The draw", body = DrawView)),
 )]
 pub(super) async fn get(
     State(sales): State<Sales>,
@@ -99,15 +99,15 @@ pub(super) async fn get(
     draw.map(|draw| Json(draw.into())).ok_or_else(no_draw)
 }
 
-/// The tickets of a draw
+/// List the tickets of a draw
 ///
-/// The sorted tickets of a draw whose list is closed, one a line. A page that is shorter than its limit is the last.
+/// Returns the sorted tickets of a closed list, one per line. A page shorter than its limit is the last.
 #[utoipa::path(
     get,
     path = "/sales/{id}/draw/entries",
     operation_id = "listDrawEntries",
-    params(("id" = String, Path, description = "Its name."), Page),
-    responses((status = 200, description = "They are", body = String, content_type = "text/plain")),
+    params(("id" = String, Path, description = "The sale's id."), Page),
+    responses((status = 200, description = "The tickets", body = String, content_type = "text/plain")),
 )]
 pub(super) async fn entries(
     State(sales): State<Sales>,
@@ -116,11 +116,11 @@ pub(super) async fn entries(
 ) -> Result<Response, Problem> {
     let limit = page_len(page.limit, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
     if !page.after.is_empty() && !is_ticket(&page.after) {
-        return Err(Problem::invalid_query("after: is no ticket"));
+        return Err(Problem::invalid_query("after: must be a ticket"));
     }
     let draw = sales.orders.sql(sales.store.draws().draw(&id)).await?;
     if draw.ok_or_else(no_draw)?.list.is_none() {
-        let detail = "reservations have not ended: the list is not closed";
+        let detail = "reservations are still open, so the list is not final";
         return Err(DRAW_OPEN.because(detail));
     }
     let tickets = sales.store.draws().draw_tickets(&id, &page.after, limit);
@@ -136,6 +136,6 @@ pub(super) async fn entries(
 }
 
 fn no_draw() -> Problem {
-    let detail = "there is no such sale, or it draws nobody";
+    let detail = "there is no such sale, or it has no draw";
     NO_DRAW.because(detail)
 }

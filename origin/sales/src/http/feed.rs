@@ -21,17 +21,17 @@ pub(super) struct Feeds {
     pub(super) stock_in_objects: Option<String>,
 }
 
-/// The catalogue of sales, in which those without stock are sold out; it counts for a few seconds
+/// Get the catalogue with sold-out sales marked, signed, for edges
 ///
-/// The catalogue of sales in which those without stock are sold out, signed, for edges. It counts for a few seconds.
+/// The answer is valid for a few seconds.
 #[utoipa::path(
     get,
     path = weir_base::feed::routes::SOLD_OUT,
     operation_id = "getSoldOutFeed",
     params(EdgeHeaders),
     responses(
-        (status = 200, description = "A document: a line with its signature, and one of JSON", body = String, content_type = "application/vnd.weir.feed", headers(("etag" = String))),
-        (status = 304, description = "The edge has it: If-None-Match"),
+        (status = 200, description = "A document: one line with its signature, and one line of JSON", body = String, content_type = "application/vnd.weir.feed", headers(("etag" = String))),
+        (status = 304, description = "Not changed since If-None-Match"),
     ),
 )]
 pub(super) async fn sold_out(
@@ -40,10 +40,10 @@ pub(super) async fn sold_out(
 ) -> Result<Response<Body>, Problem> {
     let at_ms = document_ms();
     let json = feeds.sales.ledger().published().await?;
-    let json =
-        json.ok_or_else(|| NO_CATALOGUE.because("no sale was published yet; please try again"))?;
+    let json = json
+        .ok_or_else(|| NO_CATALOGUE.because("no sale has been published yet; please try again"))?;
     let catalogue = catalogue::read(&json).map_err(|error| {
-        error!(%error, "Redis holds what is no catalogue");
+        error!(%error, "invalid catalogue in Redis");
         Problem::redis()
     })?;
     // Edges sign no claims.

@@ -13,8 +13,8 @@ use weir_sale::message::message;
 use weir_origin_core::http::Problem;
 
 /// Puts the `message` of a problem into the language that the client likes best, if there is a sentence for its code.
-pub(super) async fn speak(request: Request, next: Next) -> Response {
-    let language = wanted(request.headers());
+pub(super) async fn localize(request: Request, next: Next) -> Response {
+    let language = preferred_language(request.headers());
     let response = next.run(request).await;
     // English says what is special this time, too.
     let problem = response.extensions().get::<Problem>();
@@ -28,18 +28,18 @@ pub(super) async fn speak(request: Request, next: Next) -> Response {
     if let Some(members) = body.as_object_mut() {
         members.insert("message".to_owned(), json!(said));
     }
-    say(response, &body, language)
+    with_message(response, &body, language)
 }
 
 /// All that the client has sent of the header: it may be there more than once.
-fn wanted(headers: &HeaderMap) -> Language {
+fn preferred_language(headers: &HeaderMap) -> Language {
     let values = headers.get_all(ACCEPT_LANGUAGE).iter();
     let all: Vec<&[u8]> = values.map(HeaderValue::as_bytes).collect();
     Language::accepted(&all.join(&b','))
 }
 
 /// The same response with another body.
-fn say(response: Response, body: &serde_json::Value, language: Language) -> Response {
+fn with_message(response: Response, body: &serde_json::Value, language: Language) -> Response {
     let (mut parts, _) = response.into_parts();
     parts.headers.remove(CONTENT_LENGTH);
     let language = HeaderValue::from_static(language.tag());

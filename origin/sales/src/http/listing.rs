@@ -22,19 +22,19 @@ const LIMIT_MAX: usize = 1_000;
 const CACHED: HeaderValue =
     HeaderValue::from_static("public, max-age=2, stale-while-revalidate=10, stale-if-error=60");
 
-/// Which page.
+/// Selects a page.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Page {
-    /// `next` of an earlier page.
+    /// The `next` of the previous page.
     after: Option<String>,
-    /// How many at most.
+    /// Maximum number of entries.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<usize>,
-    /// Whose sales; `None`: everybody's.
+    /// Only sales of this tenant. Default: all.
     tenant: Option<String>,
-    /// Only sales that sell what the shop calls so.
+    /// Only sales of this SKU.
     sku: Option<String>,
 }
 
@@ -44,29 +44,29 @@ pub(super) struct Page {
 pub(super) struct PageView {
     /// The sales of this page, earliest start first.
     sales: Vec<ListedSale>,
-    /// `after` of the next page; null: this is the last one.
+    /// `after` of the next page; null: this is the last page.
     #[schema(required)]
     next: Option<String>,
-    /// The origin's time, for countdowns: clients' clocks are off.
+    /// The origin's time, for countdowns; client clocks can be wrong.
     now_ms: u64,
 }
 
-/// The sales that a shop shows
+/// List the public sales
 ///
-/// The sales that operators have listed, those that start first first, page by page, until an hour after their end. It says the
-/// same to anybody and may be cached; the origin itself asks SQL once a second at most.
+/// Pages of listed sales by start time, until an hour after their end. The answer is the same for everyone and cacheable;
+/// the origin queries SQL at most once per second.
 #[utoipa::path(
     get,
     path = "/sale-list",
     operation_id = "listListedSales",
     params(Page),
-    responses((status = 200, description = "They are", body = PageView)),
+    responses((status = 200, description = "A page", body = PageView)),
 )]
 pub(super) async fn list(
     State(sales): State<Sales>,
     ReadQuery(page): ReadQuery<Page>,
 ) -> Result<([(HeaderName, HeaderValue); 1], Json<PageView>), Problem> {
-    let after = page.after.as_deref().map(place).transpose()?;
+    let after = page.after.as_deref().map(parse_cursor).transpose()?;
     let after = after.as_ref().map(|(starts_at_ms, id)| (*starts_at_ms, id));
     let limit = page_len(page.limit, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
     let now_ms = now_ms();
@@ -93,8 +93,8 @@ fn tenant(name: &str) -> Result<TenantName, Problem> {
 }
 
 /// Where a page begins: `<starts_at_ms>.<id>` of the last sale of the page before it.
-fn place(after: &str) -> Result<(u64, SaleId), Problem> {
+fn parse_cursor(after: &str) -> Result<(u64, SaleId), Problem> {
     let parts = after.split_once('.');
     let place = parts.and_then(|(at_ms, id)| Some((at_ms.parse().ok()?, SaleId::new(id).ok()?)));
-    place.ok_or_else(|| Problem::invalid_query("after: is no `next` of an earlier page"))
+    place.ok_or_else(|| Problem::invalid_query("after: must be the `next` of an earlier page"))
 }

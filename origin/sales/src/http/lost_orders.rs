@@ -25,50 +25,50 @@ pub(super) struct LostOrdersView {
     /// The sale's id.
     #[schema(value_type = String)]
     id: SaleId,
-    /// Since when the sale is paused, in milliseconds since the Unix epoch; null: it is not.
+    /// Time of the pause, in milliseconds since the Unix epoch; null: not paused.
     #[schema(required)]
     paused_at_ms: Option<u64>,
-    /// How many changes of orders SQL has lost, as far as Redis was told of them: an order made is one, an order ended is another.
+    /// Number of lost order changes in Redis: a created order is one, an ended order another.
     changes_lost: u64,
-    /// How many of the lost orders Redis still knows. Orders that were made and ended are not among them.
+    /// Number of lost orders that Redis still has, without orders that ended.
     count: usize,
     /// These orders, at most 1,000.
     orders: Vec<LostOrder>,
 }
 
-/// What to do with the lost orders.
+/// Decision about lost orders.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = LostOrdersDecided)]
 pub(super) struct NewDecision {
-    /// `accept`: SQL is right. `restore`: the orders are placed again, as far as stock and caps allow.
+    /// `accept`: SQL is right. `restore`: the orders are created again, as far as stock and limits allow.
     decision: Decision,
 }
 
-/// What was done with the lost orders.
+/// Result of the decision.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = LostOrdersOutcome)]
 pub(super) struct OutcomeView {
     /// The sale's id.
     #[schema(value_type = String)]
     id: SaleId,
-    /// What was decided.
+    /// The decision.
     decision: Decision,
-    /// How many orders that was about.
+    /// Number of affected orders.
     count: usize,
     /// These orders, at most 1,000. The origin's log has all.
     orders: Vec<DecidedOrder>,
 }
 
-/// Orders that buyers were told of and SQL has lost
+/// List confirmed orders that SQL has lost
 ///
-/// Lists the orders that Redis knows and SQL does not have. It goes through all orders of the sale.
+/// Lists orders that Redis has and SQL does not. It reads all orders of the sale.
 #[utoipa::path(
     get,
     path = "/sales/{id}/lost-orders",
     operation_id = "listLostOrders",
     params(("id" = String, Path, description = "The name of the sale.")),
-    responses((status = 200, description = "They are", body = LostOrdersView)),
+    responses((status = 200, description = "The lost orders", body = LostOrdersView)),
 )]
 pub(super) async fn list(
     State(sales): State<Sales>,
@@ -89,17 +89,17 @@ pub(super) async fn list(
     }))
 }
 
-/// Decide about lost orders, and let the sale go on
+/// Accept or restore lost orders, and resume the sale
 ///
-/// Gives the lost orders up or places them again. Then Redis is rebuilt from SQL, and the sale goes on. If it does not answer in
-/// time, send it again.
+/// Drops the lost orders or creates them again. Then the origin rebuilds Redis from SQL, and the sale resumes. After a
+/// timeout, send the request again.
 #[utoipa::path(
     post,
     path = "/sales/{id}/lost-orders",
     operation_id = "decideLostOrders",
     params(("id" = String, Path, description = "The name of the sale.")),
     request_body = NewDecision,
-    responses((status = 200, description = "The sale goes on", body = OutcomeView)),
+    responses((status = 200, description = "The sale resumes", body = OutcomeView)),
 )]
 pub(super) async fn decide(
     State(sales): State<Sales>,
@@ -125,11 +125,11 @@ fn undecided(id: &SaleId, failure: DecideError) -> Problem {
     match failure {
         DecideError::UnknownSale => unknown_sale(),
         DecideError::NotPaused => SALE_NOT_PAUSED
-            .because("SQL has lost no orders of the sale, or somebody has decided already"),
+            .because("the sale has no lost orders, or another operator has already decided"),
         DecideError::ClaimsOpen(_) => CLAIMS_OPEN.because(failure.to_string()).retry(),
         DecideError::Unavailable(error) => error.into(),
         DecideError::Publish(failure) => {
-            error!(error = %failure, sale = %id, "the sale goes on, and gateways do not know it yet");
+            error!(error = %failure, sale = %id, "the sale resumes, but cannot update the catalogue yet; retrying");
             match failure {
                 PublishError::Ledger(_) => Problem::redis(),
                 _ => Problem::sql(),

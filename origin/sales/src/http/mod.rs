@@ -1,11 +1,11 @@
 //! The routes of sales: requests in, answers out. What they ask for is decided elsewhere.
 
-mod desk;
 mod draw;
 mod feed;
 mod language;
 mod listing;
 mod lost_orders;
+mod order_admin;
 mod orders;
 mod payments;
 mod refusals;
@@ -42,13 +42,15 @@ use refusals::{
 };
 use weir_origin_core::access::TENANT_LIMIT;
 use weir_origin_core::access::scope::Area;
-use weir_origin_core::access::tenancy::{Thing, UNKNOWN_ORDER, UNKNOWN_PAYMENT, UNKNOWN_SALE};
+use weir_origin_core::access::tenancy::{
+    ResourceKind, UNKNOWN_ORDER, UNKNOWN_PAYMENT, UNKNOWN_SALE,
+};
 use weir_origin_core::api::{Api, Document, RouteRules};
 use weir_origin_core::http::refusal::{
     BODY_TOO_LARGE, OVERLOADED, REDIS_UNAVAILABLE, SQL_UNAVAILABLE, USER_INVALID, USER_MISSING,
 };
 use weir_origin_core::http::{
-    EDGE_REFUSALS, Edges, Fault, Problem, TOO_MANY_STREAMS, UserReader, with_stamp,
+    EDGE_REFUSALS, Edges, Problem, TOO_MANY_STREAMS, UserReader, ValidationError, with_stamp,
 };
 
 /// The routes for gateways, for buyers whose requests passed one, and for the payment provider.
@@ -130,7 +132,7 @@ pub fn public() -> Api<Sales> {
 
 /// The same routes, whose refusals speak the language of buyers.
 pub fn in_buyers_language(routes: Router) -> Router {
-    routes.layer(from_fn(language::speak))
+    routes.layer(from_fn(language::localize))
 }
 
 /// The route for edges. [`feed_routes`] mounts it.
@@ -170,8 +172,8 @@ pub fn users(sales: Sales) -> UserReader {
 /// the list of users are the platform's.
 pub fn admin() -> Api<Sales> {
     let heeds = RouteRules::HEEDS;
-    let sale = RouteRules::own(Thing::Sale);
-    let order = RouteRules::own(Thing::Order);
+    let sale = RouteRules::for_resource(ResourceKind::Sale);
+    let order = RouteRules::for_resource(ResourceKind::Order);
     let platform = RouteRules::PLATFORM;
     let switched = sale.refuses(&[NOT_PUBLISHED]);
     let blocked = sale.refuses(&[SALE_ARCHIVED, INVALID_USER, REDIS_UNAVAILABLE]);
@@ -223,31 +225,32 @@ pub fn admin() -> Api<Sales> {
         .route(routes!(switches::set), switched.refuses(&[BODY_TOO_LARGE]))
         .route(routes!(switches::close), switched)
         .route(routes!(switches::block, switches::unblock), blocked)
-        .route(routes!(desk::list), heeds)
-        .route(routes!(desk::csv), heeds)
-        .route(routes!(desk::get), order)
-        .route(routes!(desk::changes), order)
+        .route(routes!(order_admin::list), heeds)
+        .route(routes!(order_admin::csv), heeds)
+        .route(routes!(order_admin::get), order)
+        .route(routes!(order_admin::changes), order)
         .route(
-            routes!(desk::cancel),
+            routes!(order_admin::cancel),
             order.refuses(&[ORDER_PAID, ORDER_EXPIRED]),
         )
         .route(
-            routes!(desk::refund),
+            routes!(order_admin::refund),
             order.refuses(&[ORDER_NOT_PAID, ORDER_SETTLING, REDIS_UNAVAILABLE]),
         )
         .route(routes!(user_list::list), platform)
         .route(routes!(user_list::get), user)
         .route(routes!(user_list::put, user_list::delete), changed_user)
         .route(
-            routes!(desk::act),
+            routes!(order_admin::act),
             heeds.refuses(&[BODY_TOO_LARGE, INVALID_ORDERS]),
         )
-        .route(routes!(desk::deliveries), heeds)
-        .route(routes!(desk::retry), heeds)
+        .route(routes!(order_admin::deliveries), heeds)
+        .route(routes!(order_admin::retry), heeds)
         .route(routes!(payments::list), heeds)
         .route(
             routes!(payments::refunded),
-            RouteRules::own(Thing::Payment).refuses(&[NO_REFUND_DUE, INVALID_REFERENCE]),
+            RouteRules::for_resource(ResourceKind::Payment)
+                .refuses(&[NO_REFUND_DUE, INVALID_REFERENCE]),
         )
         .route(routes!(switches::global), platform)
         .route(
@@ -311,9 +314,9 @@ fn unknown_sale() -> Problem {
 fn invalid_sale(errors: &[NewSaleError]) -> Problem {
     let details: Vec<String> = errors.iter().map(ToString::to_string).collect();
     let problem = INVALID_SALE.because(details.join("; "));
-    let fault = |(error, detail): (&NewSaleError, String)| Fault {
+    let fault = |(error, detail): (&NewSaleError, String)| ValidationError {
         pointer: format!("/{}", error.field()),
         detail,
     };
-    problem.with_faults(errors.iter().zip(details).map(fault).collect())
+    problem.with_validation_errors(errors.iter().zip(details).map(fault).collect())
 }

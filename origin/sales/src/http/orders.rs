@@ -32,34 +32,35 @@ use crate::model::payload::{PAYLOAD_LEN_MAX, Payloads};
 use crate::model::price::OrderPrice;
 use crate::orders::ClaimOutcome;
 use crate::store::{Attempt, OrderRequest, OrderStatus, Shortage, StoredOrder};
-use weir_origin_core::http::{Fault, Problem};
+use weir_origin_core::http::{Problem, ValidationError};
 
-/// An order, as its buyer sees it.
+/// An order for its buyer.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Order)]
 pub(super) struct OrderView {
-    /// The order's name.
+    /// The order's id.
     order: String,
-    /// The sale's name.
+    /// The sale's id.
     sale: String,
-    /// The user's name.
+    /// The user's id.
     user: String,
-    /// How many units.
+    /// Number of units.
     quantity: u32,
-    /// What the shop calls what is sold; null: the sale does not say.
+    /// The SKU; null: the sale has none.
     #[schema(required)]
     sku: Option<String>,
-    /// What it costs; null: the sale does not say.
+    /// Price; null: the sale has none.
     #[schema(required)]
     price: Option<OrderPrice>,
-    /// Where it stands.
+    /// Its state.
     status: OrderStatus,
-    /// Until when it must be paid; null: no limit, or decided.
+    /// Payment deadline; null: none, or already decided.
     #[schema(required)]
     pay_by_ms: Option<u64>,
 }
 
-/// What the sale's payload_schema says: a contact, an address, a variant. A sale without one takes anything and keeps nothing.
+/// Data that matches the sale's payload_schema, such as a contact, an address or a variant. A sale without a schema
+/// accepts any body and does not store it.
 #[derive(ToSchema)]
 struct OrderPayload(#[expect(dead_code, reason = "describes a body")] serde_json::Value);
 
@@ -69,22 +70,21 @@ const BODY_LEN_MAX: usize = 64 * 1024;
 /// How long such a body may take. Its claim is held meanwhile.
 const BODY_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// A signed claim becomes an order
+/// Turn a signed claim into an order
 ///
-/// Turns a claim that a gateway has signed into an order. The same claim, or the same `Idempotency-Key` of one user, gives the same
-/// order however often it is sent.
+/// Repeating the same claim, or the same `Idempotency-Key` of a user, returns the same order.
 #[utoipa::path(
     post,
     path = "/orders",
     operation_id = "createOrder",
     params(
-        ("Idempotency-Key" = Option<String>, Header, description = "Which attempt to buy this is: the same key gives the same order."),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: the same key returns the same order."),
     ),
-    request_body(content = Option<OrderPayload>, description = "What the sale's payload_schema wants, at most 8 KiB. A sale without one takes anything and keeps nothing of it."),
+    request_body(content = Option<OrderPayload>, description = "JSON that matches the sale's payload_schema, at most 8 KiB. A sale without a schema accepts any body and does not store it."),
     security(("claim" = [], "claimSignature" = [])),
     responses(
-        (status = 200, description = "It was an order before", body = OrderView),
-        (status = 201, description = "It is an order now", body = OrderView),
+        (status = 200, description = "The order existed already", body = OrderView),
+        (status = 201, description = "The order is created", body = OrderView),
     ),
 )]
 pub(super) async fn post(
@@ -109,7 +109,7 @@ pub(super) async fn post(
         ClaimOutcome::Short(Shortage::GroupCap) => Err(group_cap()),
         ClaimOutcome::Short(Shortage::CoolingDown { wait_ms }) => Err(cooling_down(wait_ms)),
         ClaimOutcome::Short(Shortage::UnpaidHolds) => Err(unpaid_holds()),
-        ClaimOutcome::Short(Shortage::Barred) => Err(barred()),
+        ClaimOutcome::Short(Shortage::Barred) => Err(blocked_problem()),
         ClaimOutcome::Short(Shortage::UnknownSale) => {
             Err(SALE_GONE.because("there is no such sale"))
         }
@@ -158,11 +158,11 @@ fn shadow_refusal(headers: &HeaderMap) -> Option<Problem> {
         return None;
     }
     let mut verdicts = Verdict::ALL.into_iter();
-    let verdict = verdicts.find(|verdict| verdict.word().as_bytes() == word)?;
+    let verdict = verdicts.find(|verdict| verdict.label().as_bytes() == word)?;
     let status = StatusCode::from_u16(verdict.status()?).ok()?;
     let refusal = Problem::new(
         status,
-        verdict.word(),
+        verdict.label(),
         "Refused",
         verdict.message(Language::English),
     );
@@ -210,17 +210,22 @@ fn read_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Problem> {
         return Ok(None);
     }
     let missing = || invalid_key("is missing");
-    let twice = || invalid_key("is there more than once");
+    let twice = || invalid_key("appears more than once");
     let key = only(headers, headers::IDEMPOTENCY_KEY, missing, twice)?;
     let key = IdempotencyKey::read(key).map_err(invalid_key)?;
     Ok(Some(key))
 }
 
-fn invalid_payload(faults: Vec<Fault>) -> Problem {
-    let told = |fault: &Fault| format!("{}: {}", fault.pointer, fault.detail);
-    let told: Vec<String> = faults.iter().map(told).collect();
-    let detail = format!("the body is not what the sale wants: {}", told.join("; "));
-    INVALID_PAYLOAD.because(detail).with_faults(faults)
+fn invalid_payload(validation_errors: Vec<ValidationError>) -> Problem {
+    let told = |fault: &ValidationError| format!("{}: {}", fault.pointer, fault.detail);
+    let told: Vec<String> = validation_errors.iter().map(told).collect();
+    let detail = format!(
+        "the body does not match the sale's payload_schema: {}",
+        told.join("; ")
+    );
+    INVALID_PAYLOAD
+        .because(detail)
+        .with_validation_errors(validation_errors)
 }
 
 fn invalid_key(reason: impl fmt::Display) -> Problem {
@@ -230,7 +235,7 @@ fn invalid_key(reason: impl fmt::Display) -> Problem {
 
 fn unread_body(len_max: usize) -> Problem {
     let detail = format!(
-        "the body of this request may have {len_max} bytes, and take {} s",
+        "the body is longer than {len_max} bytes, or took longer than {} s",
         BODY_TIME_MAX.as_secs()
     );
     Problem::invalid_body(detail)
@@ -238,38 +243,38 @@ fn unread_body(len_max: usize) -> Problem {
 
 /// draft-ietf-httpapi-idempotency-key-header, section 2.7.
 fn key_reused() -> Problem {
-    let detail =
-        "this Idempotency-Key came with another request before; use a new one for a new request";
+    let detail = "this Idempotency-Key was used for a different request; use a new one";
     IDEMPOTENCY_KEY_REUSED.because(detail)
 }
 
 /// Redis has lost orders of this user and let the user claim again.
 fn user_cap() -> Problem {
-    let detail = "you have all units that one user may have";
+    let detail = "you have reached the limit per user";
     USER_CAP.because(detail)
 }
 
 /// Only SQL knows what a user has in other sales.
 fn group_cap() -> Problem {
-    let detail = "you would have more units of these sales together than one user may have";
+    let detail = "this order would exceed the limit per user for these sales together";
     GROUP_CAP.because(detail)
 }
 
 /// Gateways refuse such users, unless Redis has forgotten them.
 fn cooling_down(wait_ms: u64) -> Problem {
-    let detail = "you did not pay an order in time; please wait before you buy again";
+    let detail = "an order of yours was not paid in time; please wait before you buy again";
     let wait_s = wait_ms.div_ceil(1_000).max(1);
     COOLING_DOWN.because(detail).retry_after(wait_s)
 }
 
 fn unpaid_holds() -> Problem {
-    let detail = "you did not pay several orders in time, and may not buy in this sale again";
+    let detail =
+        "several orders of yours were not paid in time; you can no longer buy in this sale";
     UNPAID_HOLDS.because(detail)
 }
 
 /// Redis has forgotten that this user is blocked, or let one buy who has not reserved.
-fn barred() -> Problem {
-    let detail = "you may not buy from this sale: you are blocked, or have not reserved";
+fn blocked_problem() -> Problem {
+    let detail = "you cannot buy in this sale: you are blocked or have no reservation";
     BARRED.because(detail)
 }
 
@@ -279,7 +284,7 @@ fn read_ticket(headers: &HeaderMap, keys: &KeyRing) -> Result<Ticket, Problem> {
     let signature = headers::CLAIM_SIGNATURE;
     let signature = only(headers, signature, claim_missing, claim_invalid)?;
     check(claim, signature, keys).map_err(|error| {
-        warn!(%error, "a claim is refused");
+        warn!(%error, "claim refused");
         claim_invalid()
     })
 }
@@ -308,18 +313,18 @@ pub(super) fn only<'a>(
 }
 
 fn claim_missing() -> Problem {
-    let detail = "orders come with a gateway's signed claim";
+    let detail = "the claim is missing: order through a gateway";
     CLAIM_MISSING.because(detail).challenge("Weir-Claim")
 }
 
 /// One answer to every wrong claim: which part of it is wrong is in the log.
 fn claim_invalid() -> Problem {
-    let detail = "the claim is not one that this origin's gateways signed";
+    let detail = "the claim is not signed by a known gateway";
     CLAIM_INVALID.because(detail)
 }
 
 fn claim_released() -> Problem {
-    let detail = "the claim has ended and never becomes an order; please try again";
+    let detail = "the claim has expired; please try again";
     CLAIM_RELEASED.because(detail).retry()
 }
 

@@ -38,24 +38,24 @@ const REFERENCE_LEN_MAX: usize = 128;
 /// The longest name of an event, in bytes.
 const EVENT_LEN_MAX: usize = 128;
 
-/// A payment, as its buyer sees it.
+/// A payment.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Payment)]
 pub(super) struct PaymentView {
-    /// By this name the provider speaks of it.
+    /// Payment id, as sent to the provider.
     payment: String,
-    /// The order's name.
+    /// The order's id.
     order: String,
-    /// Where it stands.
+    /// Its state.
     state: PaymentState,
-    /// Why money must be given back; null: it must not.
+    /// Reason of the refund; null: none.
     #[schema(required)]
     reason: Option<String>,
-    /// What the operator who gave it back wrote down.
+    /// Refund reference from the operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     reference: Option<String>,
-    /// Where the buyer pays; null: the site's own page knows.
+    /// Payment page; null: your site provides it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pay_url: Option<String>,
@@ -74,18 +74,17 @@ impl From<StoredPayment> for PaymentView {
     }
 }
 
-/// Start to pay it: the order is paid when the provider says so
+/// Start a payment
 ///
-/// Starts a payment of an unpaid order, or names the one that has started or paid before. Only the provider's callback makes an
-/// order paid.
+/// Starts a payment of an unpaid order, or returns the existing one. Only the provider's callback marks an order as paid.
 #[utoipa::path(
     post,
     path = "/orders/{id}/pay",
     operation_id = "startPayment",
-    params(("id" = String, Path, description = "Its name.")),
+    params(("id" = String, Path, description = "The order's id.")),
     security(("user" = [], "userSignature" = [])),
     responses(
-        (status = 200, description = "The payment that was started, or has paid, before", body = PaymentView),
+        (status = 200, description = "The payment existed already", body = PaymentView),
         (status = 201, description = "A new payment", body = PaymentView),
     ),
 )]
@@ -120,20 +119,20 @@ pub(super) async fn start(
     Ok((status, Json(view)))
 }
 
-/// What a provider says.
+/// Callback of a payment provider.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = PaymentCallback)]
 struct Callback {
-    /// The event's name: the same for each try to deliver it.
+    /// Event id, the same for each delivery attempt.
     #[schema(max_length = 128)]
     event: String,
-    /// The payment's name.
+    /// The payment's id.
     payment: String,
-    /// Where it stands.
+    /// Its state.
     state: CallbackState,
-    /// How much was paid, in the currency's smallest unit. It goes with `currency`.
+    /// Paid amount, in the currency's smallest unit; requires `currency`.
     amount: Option<u64>,
-    /// By ISO 4217.
+    /// ISO 4217 code.
     #[schema(value_type = Option<String>, pattern = "^[A-Z]{3}$")]
     currency: Option<Currency>,
 }
@@ -147,10 +146,9 @@ enum CallbackState {
     Failed,
 }
 
-/// What the payment provider says of a payment
+/// Receive a payment callback
 ///
-/// Notes what the payment provider says of a payment. Each event counts once, by its name; the body is signed with
-/// WEIR_PAYMENT_SECRET.
+/// Records the state of a payment. Each event id counts once; the body is signed with WEIR_PAYMENT_SECRET.
 #[utoipa::path(
     post,
     path = "/payments/callback",
@@ -160,7 +158,7 @@ enum CallbackState {
         ("x-weir-payment-signature" = String, Header, description = "<key id>;<HMAC-SHA256 of \"<timestamp>.<body>\", in hex>."),
     ),
     request_body = Callback,
-    responses((status = 200, description = "The payment as it stands now", body = PaymentView)),
+    responses((status = 200, description = "The current state of the payment", body = PaymentView)),
 )]
 pub(super) async fn callback(
     State(sales): State<Sales>,
@@ -174,14 +172,14 @@ pub(super) async fn callback(
         PaymentNoted::Noted(payment, _) => *payment,
         PaymentNoted::Unknown => return Err(unknown_payment()),
         PaymentNoted::EventReused => {
-            let detail = "another event of this name was noted before";
+            let detail = "the payment has another event with this name";
             return Err(EVENT_REUSED.because(detail));
         }
     };
-    sales.metrics.payment(payment.state.word());
+    sales.metrics.payment(payment.state.label());
     if payment.state == PaymentState::RefundDue {
         let (id, reason) = (&payment.id, &payment.reason);
-        warn!(payment = %id, %reason, "paid, and nothing to be had for it: a refund is due");
+        warn!(payment = %id, %reason, "paid, but the order has no unit: refund due");
     }
     Ok(Json(payment.into()))
 }
@@ -196,7 +194,7 @@ fn read_callback(
     let signature = headers::PAYMENT_SIGNATURE;
     let signature = only(headers, signature, signature_missing, signature_invalid)?;
     callback::verify(payments.keys(), timestamp, signature, body, now_ms()).map_err(|error| {
-        warn!(%error, "a payment callback is refused");
+        warn!(%error, "payment callback refused");
         match error {
             CallbackError::Signature(_) | CallbackError::Malformed => signature_invalid(),
             CallbackError::Age => out_of_window(),
@@ -209,7 +207,7 @@ fn read_callback(
         return Err(Problem::invalid_body(detail));
     }
     if callback.amount.is_some() != callback.currency.is_some() {
-        let detail = "amount, currency: one goes with the other";
+        let detail = "amount, currency: set both or none";
         return Err(Problem::invalid_body(detail));
     }
     let money = callback.amount.zip(callback.currency);
@@ -222,7 +220,7 @@ fn read_callback(
     })
 }
 
-/// What is asked of the list of payments.
+/// Filters of the payment list.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -230,34 +228,34 @@ pub(super) struct ListQuery {
     /// Only payments in this state.
     #[param(required, schema_with = states)]
     state: String,
-    /// `next` of an earlier page.
+    /// The `next` of the previous page.
     after: Option<String>,
-    /// How many at most.
+    /// Maximum number of entries.
     #[param(minimum = 1, maximum = 1000, default = 1000)]
     limit: Option<usize>,
 }
 
-/// Payments in a state, such as refund_due
+/// List payments in a state, such as refund_due
 ///
-/// Payments in one state, page by page, those first that have been in it for longest.
+/// Longest in this state first.
 #[utoipa::path(
     get,
     path = "/payments",
     operation_id = "listPayments",
     params(ListQuery),
-    responses((status = 200, description = "Those that have been in it for longest come first", body = PaymentList)),
+    responses((status = 200, description = "Longest in this state first", body = PaymentList)),
 )]
 pub(super) async fn list(
     State(sales): State<Sales>,
     caller: Caller,
     ReadQuery(query): ReadQuery<ListQuery>,
 ) -> Result<Json<PaymentList>, Problem> {
-    let words = PaymentState::ALL.map(PaymentState::word).join(", ");
+    let words = PaymentState::ALL.map(PaymentState::label).join(", ");
     let must_be = || Problem::invalid_query(format!("state: must be one of {words}"));
     let mut states = PaymentState::ALL.into_iter();
-    let state = states.find(|state| state.word() == query.state);
+    let state = states.find(|state| state.label() == query.state);
     let state = state.ok_or_else(must_be)?;
-    let after = query.after.as_deref().map(place).transpose()?;
+    let after = query.after.as_deref().map(parse_cursor).transpose()?;
     let limit = page_len(query.limit, PAGE_MAX)?.unwrap_or(PAGE_MAX);
     // One more tells whether there is another page.
     let (orders, after) = (caller.names(), after.unwrap_or((0, "")));
@@ -277,7 +275,7 @@ pub(super) async fn list(
 fn states() -> Object {
     words(
         "Only payments in this state.",
-        PaymentState::ALL.map(PaymentState::word),
+        PaymentState::ALL.map(PaymentState::label),
     )
 }
 
@@ -286,40 +284,40 @@ fn states() -> Object {
 pub(super) struct PaymentList {
     /// The payments of this page.
     payments: Vec<PaymentView>,
-    /// `after` of the next page; null: this is the last one.
+    /// `after` of the next page; null: this is the last page.
     #[schema(required)]
     next: Option<String>,
 }
 
 /// Where a page begins: since when the last payment of the page before it was in its state, and its name.
-fn place(after: &str) -> Result<(u64, &str), Problem> {
+fn parse_cursor(after: &str) -> Result<(u64, &str), Problem> {
     let parts = after.split_once('.');
     let place = parts.and_then(|(at_ms, id)| Some((at_ms.parse().ok()?, id)));
     // SQL's numbers end there.
     let place = place.filter(|(at_ms, _): &(u64, &str)| i64::try_from(*at_ms).is_ok());
-    place.ok_or_else(|| Problem::invalid_query("after: is no `next` of an earlier page"))
+    place.ok_or_else(|| Problem::invalid_query("after: must be the `next` of an earlier page"))
 }
 
-/// What an operator writes down of a refund.
+/// Operator's note about a refund.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct RefundNote {
-    /// Such as the provider's name of it.
+    /// Reference, such as the provider's refund id.
     #[serde(default)]
     #[schema(max_length = 128)]
     reference: String,
 }
 
-/// Note that the money was given back
+/// Mark a due refund as done
 ///
-/// Notes that the money of a payment whose refund was due was given back. Again changes nothing.
+/// Repeating it changes nothing.
 #[utoipa::path(
     post,
     path = "/payments/{id}/refunded",
     operation_id = "noteRefund",
-    params(("id" = String, Path, description = "Its name.")),
+    params(("id" = String, Path, description = "The payment's id.")),
     request_body = Option<RefundNote>,
-    responses((status = 200, description = "It is noted", body = PaymentView)),
+    responses((status = 200, description = "The refund is recorded", body = PaymentView)),
 )]
 pub(super) async fn refunded(
     State(sales): State<Sales>,
@@ -350,7 +348,7 @@ pub(super) async fn refunded(
 
 fn configured(sales: &Sales) -> Result<&Payments, Problem> {
     sales.payments.as_deref().ok_or_else(|| {
-        let detail = "this origin has no payment provider: see WEIR_PAYMENT_SECRET";
+        let detail = "this origin has no payment provider: set WEIR_PAYMENT_SECRET";
         PAYMENTS_NOT_CONFIGURED.because(detail)
     })
 }
@@ -361,16 +359,16 @@ fn unknown_payment() -> Problem {
 }
 
 fn signature_missing() -> Problem {
-    let detail = "callbacks are signed by the provider";
+    let detail = "the callback has no signature";
     SIGNATURE_MISSING.because(detail).challenge("Weir-Payment")
 }
 
 fn signature_invalid() -> Problem {
-    let detail = "the callback is not one that the provider signed";
+    let detail = "the callback's signature is invalid";
     SIGNATURE_INVALID.because(detail)
 }
 
 fn out_of_window() -> Problem {
-    let detail = "the callback was signed too long ago, or in the future; sign it anew";
+    let detail = "the callback was signed too long ago, or in the future; sign it again";
     TIMESTAMP_OUT_OF_WINDOW.because(detail)
 }

@@ -9,7 +9,7 @@ pub(super) const BARRED: Refusal = Refusal::new(
     StatusCode::FORBIDDEN,
     "barred",
     "Barred",
-    "The user is blocked, or has not reserved",
+    "The user is blocked or has no reservation",
 );
 
 pub(super) const BLOCKED: Refusal = Refusal::new(
@@ -22,89 +22,86 @@ pub(super) const BLOCKED: Refusal = Refusal::new(
 pub(super) const CATALOGUE_FULL: Refusal = Refusal::conflict(
     "catalogue_full",
     "Not changed",
-    "There are as many running sales as gateways hold",
+    "Gateways already have the maximum number of running sales",
 );
 
 pub(super) const CHANGE_UNDER_WAY: Refusal = Refusal::conflict(
     "change_under_way",
     "Not changed",
-    "Another change of the sale's stock is under way",
+    "Another stock change of the sale is in progress",
 );
 
 pub(super) const CLAIM_INVALID: Refusal = Refusal::new(
     StatusCode::FORBIDDEN,
     "claim_invalid",
     "Invalid claim",
-    "No gateway of this origin has signed the claim",
+    "The claim is not signed by a known gateway",
 );
 
 pub(super) const CLAIM_MISSING: Refusal = Refusal::new(
     StatusCode::UNAUTHORIZED,
     "claim_missing",
     "No claim",
-    "The request has no claim: it did not pass a gateway",
+    "The request has no claim: it did not come through a gateway",
 );
 
 pub(super) const CLAIM_RELEASED: Refusal = Refusal::conflict(
     "claim_released",
     "Claim released",
-    "The claim's time has passed and its units went back; buy again",
+    "The claim has expired and its units are released; order again",
 );
 
 pub(super) const COOLING_DOWN: Refusal = Refusal::new(
     StatusCode::TOO_MANY_REQUESTS,
     "cooling_down",
     "Please wait",
-    "The user did not pay in time and has to wait",
+    "The user did not pay an order in time and has to wait",
 );
 
 pub(super) const DRAW_OPEN: Refusal = Refusal::conflict(
     "draw_open",
     "Too early",
-    "Reservations have not ended, so the list of the draw is not closed",
+    "Reservations are still open, so the list of the draw is not final",
 );
 
-pub(super) const DUPLICATE_SALE: Refusal = Refusal::conflict(
-    "duplicate_sale",
-    "Duplicate",
-    "There is a sale of this id already",
-);
+pub(super) const DUPLICATE_SALE: Refusal =
+    Refusal::conflict("duplicate_sale", "Duplicate", "A sale with this id exists");
 
 pub(super) const EVENT_REUSED: Refusal = Refusal::invalid(
     "event_reused",
     "Not new",
-    "Another event of this name was noted before",
+    "The payment has another event with this name",
 );
 
 pub(super) const GROUP_CAP: Refusal = Refusal::conflict(
     "group_cap",
     "Cap reached",
-    "The user would have more units of a group's sales than one may have",
+    "The order would exceed the limit per user of the sale's group",
 );
 
 pub(super) const IDEMPOTENCY_KEY_REUSED: Refusal = Refusal::invalid(
     "idempotency_key_reused",
     "Key used before",
-    "The Idempotency-Key came with another request before",
+    "The Idempotency-Key was used for a different request",
 );
 
 pub(super) const INVALID_IDEMPOTENCY_KEY: Refusal = Refusal::new(
     StatusCode::BAD_REQUEST,
     "invalid_idempotency_key",
     "Invalid key",
-    "The Idempotency-Key is none",
+    "The Idempotency-Key is invalid",
 );
 
 pub(super) const INVALID_ORDERS: Refusal = Refusal::invalid(
     "invalid_orders",
-    "Not so many",
-    "There are too few or too many orders",
+    "Wrong number",
+    "The list has too few or too many orders",
 );
 
 pub(super) const INVALID_PAYLOAD: Refusal = Refusal::invalid(
     "invalid_payload",
-    "Not what the sale wants",
-    "The body of the order is not what the sale wants; `errors` lists the mistakes",
+    "Invalid payload",
+    "The order's body does not match the sale's payload_schema; `errors` lists all mistakes",
 );
 
 pub(super) const INVALID_REASON: Refusal = Refusal::invalid(
@@ -119,33 +116,33 @@ pub(super) const INVALID_REFERENCE: Refusal =
 pub(super) const INVALID_SALE: Refusal = Refusal::invalid(
     "invalid_sale",
     "Invalid sale",
-    "A sale may not be like that; `errors` lists all mistakes",
+    "The sale is invalid; `errors` lists all mistakes",
 );
 
 pub(super) const INVALID_STOCK_CHANGE: Refusal = Refusal::invalid(
     "invalid_stock_change",
     "Invalid change",
-    "A change of the stock may not be like that",
+    "The stock change is invalid",
 );
 
 pub(super) const INVALID_USER: Refusal =
-    Refusal::invalid("invalid_user", "Invalid user", "This is no user's name");
+    Refusal::invalid("invalid_user", "Invalid user", "The user id is invalid");
 
 pub(super) const NOT_PUBLISHED: Refusal = Refusal::unavailable(
     "not_published",
-    "It is noted, but gateways do not know of it yet",
+    "The change is stored, but not yet published to gateways",
 );
 
 pub(super) const NOT_WARMED: Refusal =
     Refusal::conflict("not_warmed", "Not warmed", "The sale was never warmed");
 
 pub(super) const NO_CATALOGUE: Refusal =
-    Refusal::unavailable("no_catalogue", "No catalogue of sales was published yet");
+    Refusal::unavailable("no_catalogue", "No catalogue has been published yet");
 
 pub(super) const NO_DRAW: Refusal = Refusal::not_found(
     "no_draw",
     "No draw",
-    "There is no such sale, or it draws nobody",
+    "There is no such sale, or it has no draw",
 );
 
 pub(super) const NO_REFUND_DUE: Refusal = Refusal::conflict(
@@ -157,7 +154,7 @@ pub(super) const NO_REFUND_DUE: Refusal = Refusal::conflict(
 pub(super) const NO_RESERVATION: Refusal = Refusal::conflict(
     "no_reservation",
     "Not possible",
-    "Nobody needs to reserve for this sale",
+    "The sale needs no reservation",
 );
 
 pub(super) const ORDER_CANCELLED: Refusal =
@@ -180,7 +177,7 @@ pub(super) const ORDER_PAID: Refusal =
 
 pub(super) const ORDER_SETTLING: Refusal = Refusal::unavailable(
     "order_settling",
-    "Redis has not followed the order's payment yet; try again",
+    "The order's payment is not in Redis yet; try again",
 );
 
 pub(super) const PAYMENTS_NOT_CONFIGURED: Refusal = Refusal::new(
@@ -193,7 +190,7 @@ pub(super) const PAYMENTS_NOT_CONFIGURED: Refusal = Refusal::new(
 pub(super) const REDIS_NOT_EMPTY: Refusal = Refusal::conflict(
     "redis_not_empty",
     "Not warmed",
-    "Redis holds stock of this sale that is not of this origin",
+    "Redis has stock of another sale with this id",
 );
 
 pub(super) const RESERVATION_CLOSED: Refusal = Refusal::conflict(
@@ -205,7 +202,7 @@ pub(super) const RESERVATION_CLOSED: Refusal = Refusal::conflict(
 pub(super) const RESERVATION_NOT_OPEN: Refusal = Refusal::conflict(
     "reservation_not_open",
     "Too early",
-    "Reservations have not begun",
+    "Reservations have not started yet",
 );
 
 pub(super) const SALE_ARCHIVED: Refusal =
@@ -214,7 +211,7 @@ pub(super) const SALE_ARCHIVED: Refusal =
 pub(super) const SALE_DRAWING: Refusal = Refusal::conflict(
     "sale_drawing",
     "Not changed",
-    "Reservations for the draw have opened: neither they nor the draw can change",
+    "Reservations for the draw have opened: they and the draw cannot change",
 );
 
 pub(super) const SALE_ENDED: Refusal =
@@ -223,17 +220,17 @@ pub(super) const SALE_ENDED: Refusal =
 pub(super) const CLAIMS_OPEN: Refusal = Refusal::conflict(
     "claims_open",
     "Not yet",
-    "Claims of the sale are open: try again in half a minute",
+    "The sale has open claims: try again in half a minute",
 );
 
 pub(super) const SALE_NOT_PAUSED: Refusal = Refusal::conflict(
     "sale_not_paused",
     "Nothing to decide",
-    "SQL has lost no orders of the sale, or somebody has decided already",
+    "the sale has no lost orders, or another operator has already decided",
 );
 
 pub(super) const SALE_STARTED: Refusal =
-    Refusal::conflict("sale_started", "Not changed", "The sale has begun");
+    Refusal::conflict("sale_started", "Not changed", "The sale has started");
 
 pub(super) const SALE_WARMED: Refusal =
     Refusal::conflict("sale_warmed", "Not changed", "The sale is warm");
@@ -242,14 +239,14 @@ pub(super) const SIGNATURE_INVALID: Refusal = Refusal::new(
     StatusCode::FORBIDDEN,
     "signature_invalid",
     "Invalid signature",
-    "The payment provider did not sign this",
+    "The signature is not the payment provider's",
 );
 
 pub(super) const SIGNATURE_MISSING: Refusal = Refusal::new(
     StatusCode::UNAUTHORIZED,
     "signature_missing",
     "No signature",
-    "Callbacks are signed by the payment provider",
+    "The callback has no signature of the payment provider",
 );
 
 pub(super) const SOLD_OUT: Refusal =
@@ -258,7 +255,7 @@ pub(super) const SOLD_OUT: Refusal =
 pub(super) const STOCK_LOST: Refusal = Refusal::conflict(
     "stock_lost",
     "Not warmed",
-    "Redis has lost stock of this sale; the origin is rebuilding it",
+    "Redis has lost this sale's stock; the origin is rebuilding it",
 );
 
 pub(super) const TIMESTAMP_OUT_OF_WINDOW: Refusal = Refusal::new(
@@ -271,7 +268,7 @@ pub(super) const TIMESTAMP_OUT_OF_WINDOW: Refusal = Refusal::new(
 pub(super) const TOO_MANY_UNITS: Refusal = Refusal::conflict(
     "too_many_units",
     "Not changed",
-    "The sale would have more units than a sale may have",
+    "The sale would exceed the maximum number of units",
 );
 
 pub(super) const UNKNOWN_RESERVATION: Refusal = Refusal::not_found(
@@ -290,7 +287,7 @@ pub(super) const UNPAID_HOLDS: Refusal = Refusal::new(
 pub(super) const USER_CAP: Refusal = Refusal::conflict(
     "user_cap",
     "Cap reached",
-    "The user has all units that one user may have",
+    "The user has reached the limit per user",
 );
 
 /// An order names a sale that SQL does not have.
@@ -319,60 +316,60 @@ pub(super) const VERDICTS: &[Refusal] = &[
     verdict(
         "invalid_user",
         StatusCode::UNAUTHORIZED,
-        "This is no user's name",
+        "The user id is invalid",
     ),
     verdict(
         "not_started",
         StatusCode::FORBIDDEN,
-        "The sale has not begun",
+        "The sale has not started yet",
     ),
     verdict("ended", StatusCode::GONE, "The sale is over"),
     verdict("closed", StatusCode::FORBIDDEN, "The sale is closed"),
     verdict(
         "draining",
         StatusCode::FORBIDDEN,
-        "The sale takes no new buyers",
+        "The sale accepts no new buyers",
     ),
     verdict(
         "static_page",
         StatusCode::SERVICE_UNAVAILABLE,
-        "The sale shows its static page only",
+        "The sale shows only its static page",
     ),
     verdict(
         "paused",
         StatusCode::SERVICE_UNAVAILABLE,
-        "SQL has lost orders of the sale, and an operator has yet to decide",
+        "SQL has lost orders of the sale, and no operator has decided yet",
     ),
     verdict("sold_out", StatusCode::CONFLICT, "There are no units left"),
     verdict(
         "invalid_token",
         StatusCode::FORBIDDEN,
-        "The order token is missing or not valid",
+        "The order token is missing or invalid",
     ),
     verdict(
         "token_too_young",
         StatusCode::FORBIDDEN,
-        "The order token is good, and does not count yet",
+        "The order token is not valid yet",
     ),
     verdict(
         "challenge_required",
         StatusCode::FORBIDDEN,
-        "The sale wants a challenge solved first",
+        "The sale requires a solved challenge",
     ),
     verdict(
         "invalid_idempotency_key",
         StatusCode::BAD_REQUEST,
-        "The Idempotency-Key is none",
+        "The Idempotency-Key is invalid",
     ),
     verdict(
         "invalid_quantity",
         StatusCode::BAD_REQUEST,
-        "The header x-weir-quantity is not a whole number of at least 1",
+        "The header x-weir-quantity is not an integer of at least 1",
     ),
     verdict(
         "in_progress",
         StatusCode::CONFLICT,
-        "A request of this buyer is under way",
+        "Another request of this buyer is in progress",
     ),
     verdict(
         "rate_limited",
@@ -387,42 +384,42 @@ pub(super) const VERDICTS: &[Refusal] = &[
     verdict(
         "not_reserved",
         StatusCode::FORBIDDEN,
-        "The user has not reserved",
+        "The user has no reservation",
     ),
     verdict(
         "cap_reached",
         StatusCode::CONFLICT,
-        "The user has all units that one user may have",
+        "The user has reached the limit per user",
     ),
     verdict(
         "sku_in_sale",
         StatusCode::CONFLICT,
-        "A sale sells what the normal order asks for",
+        "The ordered SKU is part of a sale",
     ),
     verdict(
         "too_few",
         StatusCode::CONFLICT,
-        "Fewer units are left than the request wants",
+        "Fewer units are left than requested",
     ),
     verdict(
         "all_reserved",
         StatusCode::CONFLICT,
-        "No unit is free now; one may come back",
+        "All units are reserved; one may become free",
     ),
     verdict(
         "overloaded",
         StatusCode::SERVICE_UNAVAILABLE,
-        "Too much is waiting already; nothing was done",
+        "Too many requests are waiting; nothing was done",
     ),
     verdict(
         "unavailable",
         StatusCode::SERVICE_UNAVAILABLE,
-        "What the gate needs did not answer",
+        "Redis or the origin did not answer",
     ),
     verdict(
         "misconfigured",
         StatusCode::SERVICE_UNAVAILABLE,
-        "The gateway signs claims with a key that the origin does not know",
+        "The gateway's claim key is not known to the origin",
     ),
 ];
 
@@ -434,7 +431,7 @@ mod tests {
     #[test]
     fn refusals_are_those_of_the_verdicts() {
         let verdicts = Verdict::ALL.into_iter();
-        let verdicts = verdicts.filter_map(|one| Some((one.word(), one.status()?)));
+        let verdicts = verdicts.filter_map(|one| Some((one.label(), one.status()?)));
         let mut verdicts: Vec<(&str, u16)> =
             verdicts.filter(|(_, status)| *status >= 400).collect();
         let listed = VERDICTS.iter();

@@ -16,7 +16,7 @@ use super::user_orders::SignedUser;
 use super::{SalePath, unknown_sale};
 use crate::Sales;
 use crate::ledger::UserList;
-use crate::store::{Reserved, StoredReservation, TakenBack, Visitor};
+use crate::store::{ReservationOutcome, StoredReservation, Visitor, WithdrawOutcome};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::Problem;
 
@@ -26,8 +26,8 @@ const AGENT_LEN_MAX: usize = 512;
 
 const NO_RESERVATION_YET: &str = "you have no reservation for this sale";
 
-/// Where a reservation stands: `checking`: it counts once the risk check has passed the user; `entered`: the draw is not made yet;
-/// `not_drawn`: it has chosen others; `cancelled`: there is none, or none any more.
+/// State of a reservation: `checking`: valid after the risk check; `entered`: not drawn yet; `not_drawn`: the draw chose
+/// others; `cancelled`: no reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum ReservationState {
@@ -38,40 +38,40 @@ enum ReservationState {
     Cancelled,
 }
 
-/// A reservation, as its user sees it.
+/// A reservation for its user.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Reservation)]
 pub(super) struct ReservationView {
-    /// The sale's name.
+    /// The sale's id.
     #[schema(value_type = String)]
     sale: SaleId,
-    /// The user's name.
+    /// The user's id.
     user: String,
-    /// `checking`: it counts once the risk check has passed the user; `entered`: the draw is not made yet; `not_drawn`: it has
-    /// chosen others; `cancelled`: there is none, or none any more.
+    /// `checking`: valid after the risk check; `entered`: not drawn yet; `not_drawn`: the draw chose others; `cancelled`:
+    /// no reservation.
     state: ReservationState,
-    /// When it was made; null: there is none.
+    /// Creation time; null: no reservation.
     #[schema(required)]
     at_ms: Option<u64>,
-    /// The name under which the user stands in the list of the sale's draw.
+    /// The user's ticket in the sale's draw.
     #[schema(required)]
     ticket: Option<String>,
-    /// Of a winner: 1, 2, 3 …
+    /// A winner's rank: 1, 2, 3 …
     #[schema(required)]
     place: Option<u64>,
 }
 
 /// Reserve
 ///
-/// Notes the signed user for a sale that wants reservations. Again changes nothing.
+/// Creates a reservation of the signed-in user for a sale with reservations. Repeating it changes nothing.
 #[utoipa::path(
     post,
     path = "/sales/{id}/reservations",
     operation_id = "createReservation",
-    params(("id" = String, Path, description = "Its name.")),
+    params(("id" = String, Path, description = "The sale's id.")),
     security(("user" = [], "userSignature" = [])),
     responses(
-        (status = 200, description = "Reserved before", body = ReservationView),
+        (status = 200, description = "The reservation existed already", body = ReservationView),
         (status = 201, description = "Reserved", body = ReservationView),
     ),
 )]
@@ -88,8 +88,8 @@ pub(super) async fn reserve(
         .reservations()
         .reserve_from(&id, &user, &visitor, at_ms);
     let status = match sales.orders.sql(call).await? {
-        Reserved::Now => StatusCode::CREATED,
-        Reserved::Again => StatusCode::OK,
+        ReservationOutcome::Now => StatusCode::CREATED,
+        ReservationOutcome::Again => StatusCode::OK,
         refused => return Err(not_reserved(refused)),
     };
     let call = sales.store.reservations().reservation(&id, &user);
@@ -106,24 +106,24 @@ pub(super) async fn reserve(
     // After SQL has it, so that a warm-up under way finds it there; and whether or not the sale is
     // warm, so that none falls between.
     let sale = sales.store.sale(&id).await?;
-    let sale = sale.ok_or_else(|| not_reserved(Reserved::Unknown))?.sale;
+    let sale = sale
+        .ok_or_else(|| not_reserved(ReservationOutcome::Unknown))?
+        .sale;
     let users = std::slice::from_ref(&user);
     let added = sales.ledger.add_users(&sale, UserList::Reserved, users);
     added.await.map_err(|error| {
-        warn!(%error, sale = %id, "a reservation is not in Redis");
+        warn!(%error, sale = %id, "cannot write a reservation to Redis");
         Problem::redis()
     })?;
     Ok((status, Json(view)))
 }
 
-/// See one's reservation
-///
-/// What the signed user has reserved in this sale.
+/// Get the signed-in user's reservation
 #[utoipa::path(
     get,
     path = "/sales/{id}/reservations",
     operation_id = "getReservation",
-    params(("id" = String, Path, description = "Its name.")),
+    params(("id" = String, Path, description = "The sale's id.")),
     security(("user" = [], "userSignature" = [])),
     responses((status = 200, description = "The reservation", body = ReservationView)),
 )]
@@ -140,18 +140,18 @@ pub(super) async fn get(
     }
 }
 
-/// Give one's reservation up
+/// Cancel a reservation
 ///
-/// Takes the signed user's reservation back. From then on no claim of the user becomes an order, if the sale wants reservations;
-/// orders that were made stay. While reservations are open the user may reserve again. Again, or without a reservation, changes
-/// nothing.
+/// Cancels the signed-in user's reservation. If the sale requires reservations, none of the user's claims can become an
+/// order from then on; existing orders stay. While reservations are open, the user can reserve again. Repeating it
+/// changes nothing.
 #[utoipa::path(
     delete,
     path = "/sales/{id}/reservations",
     operation_id = "cancelReservation",
-    params(("id" = String, Path, description = "Its name.")),
+    params(("id" = String, Path, description = "The sale's id.")),
     security(("user" = [], "userSignature" = [])),
-    responses((status = 200, description = "There is none any more", body = ReservationView)),
+    responses((status = 200, description = "The reservation is removed", body = ReservationView)),
 )]
 pub(super) async fn cancel(
     State(sales): State<Sales>,
@@ -164,16 +164,16 @@ pub(super) async fn cancel(
         .orders
         .sql(sales.store.reservations().cancel_reservation(&id, &user));
     match cancelled.await? {
-        TakenBack::Now => info!(sale = %id, "a reservation is taken back"),
-        TakenBack::Again => {}
-        TakenBack::Closed => {
-            let detail = "the list of the draw is closed, and stays as it is";
+        WithdrawOutcome::Now => info!(sale = %id, "reservation cancelled"),
+        WithdrawOutcome::Again => {}
+        WithdrawOutcome::Closed => {
+            let detail = "the list of the draw is final";
             return Err(RESERVATION_CLOSED.because(detail));
         }
     }
     let removed = sales.ledger.remove_user(&sale, UserList::Reserved, &user);
     removed.await.map_err(|error| {
-        warn!(%error, sale = %id, "a reservation is still in Redis");
+        warn!(%error, sale = %id, "cannot remove a reservation from Redis");
         Problem::redis()
     })?;
     Ok(Json(ReservationView {
@@ -230,15 +230,17 @@ fn visitor(headers: &HeaderMap) -> Visitor {
     }
 }
 
-fn not_reserved(refused: Reserved) -> Problem {
+fn not_reserved(refused: ReservationOutcome) -> Problem {
     match refused {
-        Reserved::NotOpen { wait_ms } => {
+        ReservationOutcome::NotOpen { wait_ms } => {
             let detail = format!("reservations open in {wait_ms} ms");
             RESERVATION_NOT_OPEN.because(detail)
         }
-        Reserved::Closed => RESERVATION_CLOSED.because("reservations have ended"),
-        Reserved::Blocked => BLOCKED.because("you may not reserve or buy"),
-        Reserved::NoReservation => NO_RESERVATION.because("nobody needs to reserve for this sale"),
+        ReservationOutcome::Closed => RESERVATION_CLOSED.because("reservations have ended"),
+        ReservationOutcome::Blocked => BLOCKED.because("you cannot reserve or buy"),
+        ReservationOutcome::NoReservation => {
+            NO_RESERVATION.because("this sale needs no reservation")
+        }
         _ => unknown_sale(),
     }
 }

@@ -16,16 +16,16 @@ use super::refusals::{CATALOGUE_FULL, DUPLICATE_SALE, NOT_WARMED, REDIS_NOT_EMPT
 use super::switches::{running, stored, summary};
 use super::{SalePath, invalid_sale, unknown_sale};
 use crate::Sales;
-use crate::books::{Books, BooksView};
 use crate::jobs::catalogue::PublishError;
 use crate::model::sale::NewSale;
 use crate::status::{SaleStatus, SaleSummary};
+use crate::stock_balance::{BooksView, StockBalance};
 use crate::store::{CreateError, OrderCounts};
 use crate::verdicts::Verdicts;
 use crate::warm::WarmError;
 use weir_origin_core::access::{Caller, over_limit};
 use weir_origin_core::clock::now_ms;
-use weir_origin_core::http::{Live, Problem, ReadQuery, TypedBody, page_len};
+use weir_origin_core::http::{LiveAnswers, Problem, ReadQuery, TypedBody, page_len};
 
 /// The most sales on one page.
 const PAGE_MAX: usize = 1_000;
@@ -35,9 +35,9 @@ const PAGE_MAX: usize = 1_000;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Page {
-    /// `next` of an earlier page.
+    /// The `next` of the previous page.
     after: Option<String>,
-    /// How many at most.
+    /// Maximum number of entries.
     #[param(minimum = 1, maximum = 1000, default = 1000)]
     limit: Option<usize>,
 }
@@ -48,30 +48,30 @@ pub(super) struct Page {
 pub(super) struct SalePage {
     /// The sales of this page.
     sales: Vec<SaleSummary>,
-    /// `after` of the next page; null: this is the last one.
+    /// `after` of the next page; null: this is the last page.
     #[schema(required)]
     next: Option<String>,
 }
 
 /// A new sale, with the path at which it is found.
-type Created = (StatusCode, [(HeaderName, String); 1], Json<SaleSummary>);
+type CreatedSale = (StatusCode, [(HeaderName, String); 1], Json<SaleSummary>);
 
-/// Make a sale
+/// Create a sale
 ///
-/// Makes a sale. Gateways know it within a second, and sell when it is warm: by itself `warm_before_ms` before its start, or by
+/// Gateways list it within a second, and sell when it is warm: automatically `warm_before_ms` before its start, or after
 /// POST /sales/{id}/warm. A refusal lists all mistakes in `errors`.
 #[utoipa::path(
     post,
     path = "/sales",
     operation_id = "createSale",
     request_body = NewSale,
-    responses((status = 201, description = "It is made", body = SaleSummary)),
+    responses((status = 201, description = "The sale is created", body = SaleSummary)),
 )]
 pub(super) async fn create(
     State(sales): State<Sales>,
     caller: Caller,
     TypedBody(sale): TypedBody<NewSale>,
-) -> Result<Created, Problem> {
+) -> Result<CreatedSale, Problem> {
     sale.check().map_err(|error| invalid_sale(&error))?;
     caller.check_new_name("id", sale.id.as_str())?;
     let made = sales.store.create_sale(&sale, now_ms()).await;
@@ -80,31 +80,29 @@ pub(super) async fn create(
         CreateError::Over(over) => over_limit(over),
     })?;
     if !made {
-        let detail = "there is a sale of this id already";
+        let detail = "a sale with this id exists";
         return Err(DUPLICATE_SALE.because(detail));
     }
-    info!(sale = %sale.id, total = sale.fields.total, shards = sale.shards, "sale made");
+    info!(sale = %sale.id, total = sale.fields.total, shards = sale.shards, "sale created");
     let made = summary(&sales, stored(&sales, &sale.id).await?).await?;
     let location = [(header::LOCATION, format!("/sales/{}", sale.id))];
     Ok((StatusCode::CREATED, location, made))
 }
 
-/// Sales, latest end first
-///
-/// Pages of sales, latest end first, without their state in Redis.
+/// List sales, latest end first, without their state in Redis
 #[utoipa::path(
     get,
     path = "/sales",
     operation_id = "listSales",
     params(Page),
-    responses((status = 200, description = "They are", body = SalePage)),
+    responses((status = 200, description = "A page of sales", body = SalePage)),
 )]
 pub(super) async fn list(
     State(sales): State<Sales>,
     caller: Caller,
     ReadQuery(page): ReadQuery<Page>,
 ) -> Result<Json<SalePage>, Problem> {
-    let after = page.after.as_deref().map(place).transpose()?;
+    let after = page.after.as_deref().map(parse_cursor).transpose()?;
     let after = after.as_ref().map(|(ends_at_ms, id)| (*ends_at_ms, id));
     let limit = page_len(page.limit, PAGE_MAX)?.unwrap_or(PAGE_MAX);
     // One more tells whether there is another page.
@@ -125,22 +123,20 @@ pub(super) async fn list(
 }
 
 /// Where a page begins: `<ends_at_ms>.<id>` of the last sale of the page before it.
-fn place(after: &str) -> Result<(u64, SaleId), Problem> {
+fn parse_cursor(after: &str) -> Result<(u64, SaleId), Problem> {
     let parts = after.split_once('.');
     let place =
         parts.and_then(|(ends_at_ms, id)| Some((ends_at_ms.parse().ok()?, SaleId::new(id).ok()?)));
-    place.ok_or_else(|| Problem::invalid_query("after: is no `next` of an earlier page"))
+    place.ok_or_else(|| Problem::invalid_query("after: must be the `next` of an earlier page"))
 }
 
-/// What SQL and Redis hold of a sale
-///
-/// What SQL and Redis hold of a sale, each shard's stock among it.
+/// Get a sale's status in SQL and Redis, including the stock of each shard
 #[utoipa::path(
     get,
     path = "/sales/{id}",
     operation_id = "getSale",
-    params(("id" = String, Path, description = "Its name.")),
-    responses((status = 200, description = "It is", body = SaleStatus)),
+    params(("id" = String, Path, description = "The sale's id.")),
+    responses((status = 200, description = "The sale's status", body = SaleStatus)),
 )]
 pub(super) async fn status(
     State(sales): State<Sales>,
@@ -154,28 +150,28 @@ pub(super) async fn status(
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Warmed)]
 pub(super) struct WarmView {
-    /// Its name.
+    /// Its id.
     #[schema(value_type = String)]
     id: SaleId,
-    /// Over how many shards of Redis the stock is spread.
+    /// Number of stock shards in Redis.
     shard_count: u32,
-    /// Shards that got their stock just now; the others held it already.
+    /// Shards loaded just now; the others already had their stock.
     shards_filled: u32,
 }
 
 /// How long until gateways have read a new catalogue: a poll each 250 ms, and some time for its answer.
 const GATEWAYS_LEARN: Duration = Duration::from_millis(300);
 
-/// Put its stock on Redis
+/// Load a sale's stock into Redis
 ///
-/// Puts a sale's stock on Redis and tells gateways of it. Again changes nothing. If the sale has started, the answer comes
-/// when gateways sell, at their usual poll interval.
+/// Loads the stock and publishes the sale to gateways. Repeating it changes nothing. If the sale has started, the answer
+/// comes when gateways sell, at their default poll interval.
 #[utoipa::path(
     post,
     path = "/sales/{id}/warm",
     operation_id = "warmSale",
-    params(("id" = String, Path, description = "Its name.")),
-    responses((status = 200, description = "It is warm", body = WarmView)),
+    params(("id" = String, Path, description = "The sale's id.")),
+    responses((status = 200, description = "The sale is warm", body = WarmView)),
 )]
 pub(super) async fn warm(
     State(sales): State<Sales>,
@@ -195,26 +191,26 @@ pub(super) async fn warm(
     }))
 }
 
-/// The answer to a rebuilding.
+/// The answer to a rebuild.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Rewarmed)]
 pub(super) struct RewarmView {
-    /// Its name.
+    /// Its id.
     #[schema(value_type = String)]
     id: SaleId,
-    /// Shards that had lost their data and were rebuilt just now.
+    /// Shards rebuilt just now.
     shards_rebuilt: u32,
 }
 
 /// Rebuild shards that have lost their data
 ///
-/// Rebuilds shards whose data Redis has lost. The origin does this by itself, too.
+/// The origin also does this automatically.
 #[utoipa::path(
     post,
     path = "/sales/{id}/rewarm",
     operation_id = "rewarmSale",
-    params(("id" = String, Path, description = "Its name.")),
-    responses((status = 200, description = "They are rebuilt", body = RewarmView)),
+    params(("id" = String, Path, description = "The sale's id.")),
+    responses((status = 200, description = "The shards are rebuilt", body = RewarmView)),
 )]
 pub(super) async fn rewarm(
     State(sales): State<Sales>,
@@ -231,25 +227,23 @@ pub(super) async fn rewarm(
     Ok(Json(RewarmView { id, shards_rebuilt }))
 }
 
-/// Each term of stock + transfers + claims + orders = total
-///
-/// Reads each term of stock + transfers + claims + orders = total, and whether they agree.
+/// Run the balance check: stock + transfers + claims + orders = total
 #[utoipa::path(
     get,
     path = "/sales/{id}/audit",
     operation_id = "auditSale",
-    params(("id" = String, Path, description = "Its name.")),
-    responses((status = 200, description = "They are", body = BooksView)),
+    params(("id" = String, Path, description = "The sale's id.")),
+    responses((status = 200, description = "The balance", body = BooksView)),
 )]
 pub(super) async fn audit(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
 ) -> Result<Json<BooksView>, Problem> {
-    let books = Books::read(&sales.store, &sales.ledger, &id).await?;
+    let books = StockBalance::read(&sales.store, &sales.ledger, &id).await?;
     Ok(Json(books.ok_or_else(unknown_sale)?.view(id)))
 }
 
-/// A sale as it is this second.
+/// Live status of a sale.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = LiveSale)]
 struct LiveView {
@@ -274,22 +268,22 @@ impl LiveView {
     }
 }
 
-/// A sale's status and orders now; every second, as server-sent events, for clients that accept these
+/// Get a sale's live status and orders, once or as server-sent events
 ///
-/// One JSON document. With `accept: text/event-stream` one every second, as server-sent events; it ends after a minute, and browsers
-/// ask again.
+/// One JSON document. With `accept: text/event-stream`, one event per second; the stream ends after a minute, and
+/// browsers reconnect.
 #[utoipa::path(
     get,
     path = "/sales/{id}/live",
     operation_id = "watchSale",
-    params(("id" = String, Path, description = "Its name.")),
+    params(("id" = String, Path, description = "The sale's id.")),
     responses(
         (status = 200, description = "`LiveSale`, or events: `LiveSale` each, or `problem`", content((LiveView = "application/json"), (LiveView = "text/event-stream"))),
     ),
 )]
 pub(super) async fn live(
     State(sales): State<Sales>,
-    Extension(live): Extension<Live>,
+    Extension(live): Extension<LiveAnswers>,
     caller: Caller,
     SalePath(id): SalePath,
     headers: HeaderMap,
@@ -311,7 +305,7 @@ fn not_warm(id: &SaleId, failure: &WarmError) -> Problem {
     if let Some(refusal) = refusal {
         return refusal.because(failure.to_string());
     }
-    error!(error = %failure, sale = %id, "not warmed");
+    error!(error = %failure, sale = %id, "cannot warm the sale");
     match failure {
         WarmError::Ledger(_) | WarmError::Publish(PublishError::Ledger(_)) => Problem::redis(),
         _ => Problem::sql(),

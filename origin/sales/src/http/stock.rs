@@ -27,34 +27,34 @@ const KEY_HEADER: &str = "idempotency-key";
 /// The most changes in one list: the last ones.
 const LIST_LEN_MAX: usize = 100;
 
-/// By how much a stock is to change.
+/// A stock change.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewStockChange)]
 pub(super) struct NewChange {
-    /// Units that are added; below 0: that are withdrawn, as far as nobody holds them.
+    /// Units to add; below 0: free units to withdraw.
     units: i64,
 }
 
-/// A change of a sale's stock.
+/// A stock change of a sale.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = StockChange)]
 pub(super) struct ChangeView {
     /// The sale's id.
     #[schema(value_type = String)]
     sale: SaleId,
-    /// By which the operator named it.
+    /// Idempotency key of the change.
     key: String,
-    /// Units to be added; below 0: to be withdrawn.
+    /// Units to add; below 0: to withdraw.
     wanted: i64,
     /// `under_way` until every shard has answered, then `done`.
     state: ChangeState,
-    /// Units that were added, or below 0 withdrawn; null as long as that is not known.
+    /// Units actually added, or below 0 withdrawn; null: not known yet.
     #[schema(required)]
     units: Option<i64>,
-    /// When it was asked for, in milliseconds since the Unix epoch.
+    /// Request time, in milliseconds since the Unix epoch.
     asked_at_ms: u64,
-    /// When it was done, in milliseconds since the Unix epoch.
+    /// Completion time, in milliseconds since the Unix epoch.
     #[schema(required)]
     done_at_ms: Option<u64>,
 }
@@ -85,7 +85,7 @@ impl From<StoredChange> for ChangeView {
     }
 }
 
-/// A sale's stock and how it came to be.
+/// A sale's stock and its changes.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Stock)]
 pub(super) struct StockView {
@@ -94,34 +94,33 @@ pub(super) struct StockView {
     id: SaleId,
     /// `initial + topped_up - withdrawn`.
     total: u64,
-    /// Units that it began with.
+    /// Initial units.
     initial: u64,
-    /// Units that were added.
+    /// Units added.
     topped_up: u64,
-    /// Units that were withdrawn.
+    /// Units withdrawn.
     withdrawn: u64,
-    /// Units that SQL has not sold.
+    /// Units not sold according to SQL.
     remaining: u64,
-    /// The last first.
+    /// Newest first.
     changes: Vec<ChangeView>,
 }
 
 /// Add units to a running sale, or withdraw free ones
 ///
-/// Adds units to a running sale, or withdraws some that nobody holds. It happens once for each Idempotency-Key, whoever dies in the
-/// middle.
+/// Each Idempotency-Key is applied exactly once, even after a crash.
 #[utoipa::path(
     post,
     path = "/sales/{id}/stock",
     operation_id = "changeStock",
     params(
         ("id" = String, Path, description = "The name of the sale."),
-        ("Idempotency-Key" = String, Header, description = "Names the change: the same key again changes nothing, and says what came of it.", max_length = 128),
+        ("Idempotency-Key" = String, Header, description = "Idempotency key of the change: repeating the key returns the earlier outcome.", max_length = 128),
     ),
     request_body = NewChange,
     responses(
-        (status = 200, description = "It is done", body = ChangeView),
-        (status = 202, description = "It is noted, and not every shard has answered: it goes on by itself", body = ChangeView),
+        (status = 200, description = "Done", body = ChangeView),
+        (status = 202, description = "The change is stored, but not every shard has answered: the origin retries", body = ChangeView),
     ),
 )]
 pub(super) async fn change(
@@ -136,7 +135,10 @@ pub(super) async fn change(
         ChangeBegun::Refused(refusal) => return Err(refused(refusal)),
     };
     if change.wanted != new.units {
-        let detail = format!("the change of this key is one of {} units", change.wanted);
+        let detail = format!(
+            "this Idempotency-Key was used for a change of {} units",
+            change.wanted
+        );
         return Err(IDEMPOTENCY_KEY_REUSED.because(detail));
     }
     if change.done_at_ms.is_some() {
@@ -146,18 +148,18 @@ pub(super) async fn change(
     match sales.changer().finish(&change).await {
         Ok(Some(done)) => return Ok((StatusCode::OK, Json(done.into()))),
         Ok(None) => {}
-        Err(error) => warn!(sale = %id, %error, "a change of the stock goes on later"),
+        Err(error) => warn!(sale = %id, %error, "stock change continues in the background"),
     }
     Ok((StatusCode::ACCEPTED, Json(change.into())))
 }
 
-/// How a sale's stock came to be, with its last 100 changes
+/// Get a sale's stock, with its last 100 changes
 #[utoipa::path(
     get,
     path = "/sales/{id}/stock",
     operation_id = "getStock",
     params(("id" = String, Path, description = "The name of the sale.")),
-    responses((status = 200, description = "It is", body = StockView)),
+    responses((status = 200, description = "The sale's stock", body = StockView)),
 )]
 pub(super) async fn list(
     State(sales): State<Sales>,
@@ -186,10 +188,11 @@ fn checked(headers: &HeaderMap, new: &NewChange) -> Result<IdempotencyKey, Probl
     let key = match headers.get(KEY_HEADER) {
         Some(value) => IdempotencyKey::read(value.as_bytes())
             .map_err(|error| format!("Idempotency-Key: {error}")),
-        None => Err("Idempotency-Key: must name the change, so that it counts once".to_owned()),
+        None => Err("Idempotency-Key: is required".to_owned()),
     };
     let is_right = (1..=TOTAL_MAX).contains(&new.units.unsigned_abs());
-    let units = (!is_right).then(|| format!("units: must be 1 to {TOTAL_MAX}, or as many below 0"));
+    let units =
+        (!is_right).then(|| format!("units: must be 1 to {TOTAL_MAX}, or -{TOTAL_MAX} to -1"));
     match (key, units) {
         (Ok(key), None) => Ok(key),
         (key, units) => {

@@ -20,13 +20,13 @@ use crate::jobs::catalogue::ended_after_ms;
 use crate::ledger::UserList;
 use crate::model::sale::{DrawRules, INSTANT_MS_MAX, NewSale, NewSaleError};
 use crate::status::SaleSummary;
-use crate::store::{EditRefusal, StoredSale, SwitchChange, Updated};
+use crate::store::{EditRefusal, StoredSale, SwitchChange, UpdateOutcome};
 use crate::warm::WarmError;
 use weir_origin_core::access::TENANT_LIMIT;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::{Problem, TypedBody, read_typed_value};
 
-/// A sale's switch: what is not given stays.
+/// A sale's switch. Missing fields keep their values.
 #[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Switch {
@@ -43,18 +43,18 @@ pub(super) struct Switch {
 #[serde(deny_unknown_fields)]
 #[schema(as = DegradeChange)]
 struct DegradeChange {
-    /// Whether risk checks are left out.
+    /// Whether to skip risk checks.
     #[schema(nullable = false)]
     skip_risk: Option<bool>,
-    /// Whether users without a reservation may buy.
+    /// Whether users without a reservation can buy.
     #[schema(nullable = false)]
     skip_reservation: Option<bool>,
-    /// Whether gateways answer with the static page only.
+    /// Whether gateways answer only with the static page.
     #[schema(nullable = false)]
     static_page: Option<bool>,
 }
 
-/// What changes of a sale.
+/// Changes of a sale.
 #[derive(Deserialize, ToSchema)]
 pub(super) struct SaleChanges {
     #[serde(flatten)]
@@ -62,13 +62,13 @@ pub(super) struct SaleChanges {
     changes: serde_json::Map<String, Value>,
 }
 
-/// What a sale wants of the bodies of orders.
+/// Schema of a sale's order bodies.
 #[derive(Serialize, ToSchema)]
 pub(super) struct PayloadSchema {
-    /// The name of the sale.
+    /// The sale's id.
     #[schema(value_type = String)]
     sale: SaleId,
-    /// What a buyer must say with an order, in JSON Schema; null: nothing.
+    /// JSON Schema of the order body; null: none.
     #[schema(required, value_type = Option<Object>)]
     payload_schema: Option<Value>,
 }
@@ -77,21 +77,21 @@ pub(super) struct PayloadSchema {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GlobalSwitch {
-    /// Where it stands.
+    /// Its state.
     state: SaleState,
 }
 
 /// Set a sale's switch
 ///
-/// Opens, drains, closes or shadows one sale, and sets its degraded modes. Gateways follow within a second. The stricter of this
-/// and the switch of all sales counts.
+/// Opens, drains or closes a sale, or sets it to dry run (`shadow`), and sets its degraded modes. Gateways follow within
+/// a second. The stricter of this switch and the global switch applies.
 #[utoipa::path(
     put,
     path = "/sales/{id}/switch",
     operation_id = "setSaleSwitch",
-    params(("id" = String, Path, description = "Its name.")),
+    params(("id" = String, Path, description = "The sale's id.")),
     request_body = Switch,
-    responses((status = 200, description = "It is set", body = SaleSummary)),
+    responses((status = 200, description = "The switch is set", body = SaleSummary)),
 )]
 pub(super) async fn set(
     State(sales): State<Sales>,
@@ -103,13 +103,13 @@ pub(super) async fn set(
 
 /// Close a sale
 ///
-/// Sets a sale's switch to `closed`; its degraded modes stay.
+/// Sets the switch to `closed`; degraded modes stay unchanged.
 #[utoipa::path(
     post,
     path = "/sales/{id}/close",
     operation_id = "closeSale",
-    params(("id" = String, Path, description = "Its name.")),
-    responses((status = 200, description = "It is closed", body = SaleSummary)),
+    params(("id" = String, Path, description = "The sale's id.")),
+    responses((status = 200, description = "The sale is closed", body = SaleSummary)),
 )]
 pub(super) async fn close(
     State(sales): State<Sales>,
@@ -141,34 +141,32 @@ async fn switch_to(
     summary(sales, stored(sales, id).await?).await
 }
 
-/// Set the switch of all sales
+/// Set the global switch of all sales
 ///
-/// Sets the switch of all sales. The stricter of this and a sale's own counts.
+/// The stricter of this switch and a sale's own applies.
 #[utoipa::path(
     put,
     path = "/switch",
     operation_id = "setSwitch",
     request_body = GlobalSwitch,
-    responses((status = 200, description = "It is set", body = GlobalSwitch)),
+    responses((status = 200, description = "The switch is set", body = GlobalSwitch)),
 )]
 pub(super) async fn set_global(
     State(sales): State<Sales>,
     TypedBody(switch): TypedBody<GlobalSwitch>,
 ) -> Result<Json<GlobalSwitch>, Problem> {
     sales.store.set_global_switch(switch.state).await?;
-    info!(?switch, "all sales switched");
+    info!(?switch, "switched all sales");
     publish(&sales).await?;
     Ok(Json(switch))
 }
 
-/// The switch of all sales
-///
-/// The switch that all sales have beside their own.
+/// Get the global switch of all sales
 #[utoipa::path(
     get,
     path = "/switch",
     operation_id = "getSwitch",
-    responses((status = 200, description = "It is set", body = GlobalSwitch)),
+    responses((status = 200, description = "The switch is set", body = GlobalSwitch)),
 )]
 pub(super) async fn global(State(sales): State<Sales>) -> Result<Json<GlobalSwitch>, Problem> {
     let state = sales.store.global_switch().await?;
@@ -179,23 +177,23 @@ pub(super) async fn global(State(sales): State<Sales>) -> Result<Json<GlobalSwit
 /// gateways do not know of it yet.
 async fn publish(sales: &Sales) -> Result<(), Problem> {
     sales.publisher.publish().await.map_err(|error| {
-        error!(%error, "the catalogue is not published");
-        let detail = "noted, but gateways do not know of it yet: Redis or SQL did not answer";
+        error!(%error, "cannot publish the catalogue");
+        let detail = "stored, but not yet published to gateways: Redis or SQL did not answer";
         NOT_PUBLISHED.because(detail)
     })
 }
 
-/// Change a sale before it starts; after that its end, and whether it is listed
+/// Change a sale
 ///
-/// Changes the members that are given, of a sale that has neither started nor been warmed. Of one that has started, `ends_at_ms`
-/// alone; `listed` alone at any time.
+/// Changes the given fields of a sale that is neither started nor warm. After the start, only `ends_at_ms` can change;
+/// `listed` can change at any time.
 #[utoipa::path(
     patch,
     path = "/sales/{id}",
     operation_id = "changeSale",
-    params(("id" = String, Path, description = "Its name.")),
+    params(("id" = String, Path, description = "The sale's id.")),
     request_body = SaleChanges,
-    responses((status = 200, description = "It is changed", body = SaleSummary)),
+    responses((status = 200, description = "The sale is changed", body = SaleSummary)),
 )]
 pub(super) async fn edit(
     State(sales): State<Sales>,
@@ -217,9 +215,9 @@ pub(super) async fn edit(
     });
     let edited = edited(&stored_sale, schema, draw, changes)?;
     match sales.store.update_sale(&edited, now_ms()).await? {
-        Updated::Done => {}
-        Updated::Unknown => return Err(unknown_sale()),
-        Updated::Refused(refusal) => return Err(not_edited(refusal)),
+        UpdateOutcome::Done => {}
+        UpdateOutcome::Unknown => return Err(unknown_sale()),
+        UpdateOutcome::Refused(refusal) => return Err(not_edited(refusal)),
     }
     info!(sale = %id, "sale changed");
     publish(&sales).await?;
@@ -237,7 +235,7 @@ async fn list(sales: &Sales, id: &SaleId, listed: &Value) -> Result<Json<SaleSum
         return Err(Problem::invalid_body("listed: must be true or false"));
     };
     sales.store.set_listed(id, listed).await?;
-    info!(sale = %id, listed, "in the list of sales");
+    info!(sale = %id, listed, "changed the listing of a sale");
     summary(sales, stored(sales, id).await?).await
 }
 
@@ -249,7 +247,7 @@ async fn move_end(
     end: &Value,
 ) -> Result<Json<SaleSummary>, Problem> {
     let Some(wanted_ms) = end.as_u64() else {
-        let detail = "ends_at_ms: must be an instant in milliseconds since the Unix epoch";
+        let detail = "ends_at_ms: must be a time in milliseconds since the Unix epoch";
         return Err(Problem::invalid_body(detail));
     };
     if wanted_ms > INSTANT_MS_MAX {
@@ -270,7 +268,7 @@ async fn move_end(
         running(sales, &sale.id).await?;
         return Err(Problem::sql());
     }
-    info!(sale = %sale.id, ends_at_ms, "the sale's end is moved");
+    info!(sale = %sale.id, ends_at_ms, "end of sale changed");
     publish(sales).await?;
     summary(sales, stored(sales, &sale.id).await?).await
 }
@@ -293,7 +291,7 @@ fn edited(
 ) -> Result<NewSale, Problem> {
     let sale = &stored.sale;
     if let Some(name) = changes.get("id").filter(|name| **name != sale.id.as_str()) {
-        let detail = format!("id: a sale cannot be renamed; it is {name}");
+        let detail = format!("id: cannot change the id \"{name}\" of a sale");
         return Err(Problem::invalid_body(detail));
     }
     let mut whole = json!(NewSale {
@@ -311,14 +309,12 @@ fn edited(
     Ok(edited)
 }
 
-/// What buyers must say with an order
-///
-/// The JSON Schema that bodies of POST /orders are held to, as it was given with the sale.
+/// Get the JSON Schema for bodies of POST /orders
 #[utoipa::path(
     get,
     path = "/sales/{id}/payload-schema",
     operation_id = "getPayloadSchema",
-    params(("id" = String, Path, description = "Its name.")),
+    params(("id" = String, Path, description = "The sale's id.")),
     responses((status = 200, description = "The schema, or null", body = PayloadSchema)),
 )]
 pub(super) async fn payload_schema(
@@ -343,14 +339,12 @@ fn not_edited(refusal: EditRefusal) -> Problem {
     kind.because(refusal.to_string())
 }
 
-/// Block a user
-///
-/// Keeps a user from buying in a sale, from now on.
+/// Block a user from buying in a sale
 #[utoipa::path(
     put,
     path = "/sales/{id}/blocked/{user}",
     operation_id = "blockUser",
-    params(("id" = String, Path, description = "Its name."), ("user" = String, Path, description = "The user.")),
+    params(("id" = String, Path, description = "The sale's id."), ("user" = String, Path, description = "The user.")),
     responses((status = 204, description = "Blocked")),
 )]
 pub(super) async fn block(
@@ -366,18 +360,16 @@ pub(super) async fn block(
         .await?;
     let list = UserList::Blocked;
     sales.ledger.add_users(sale, list, users).await?;
-    info!(sale = %stored.sale.id, "a user is blocked");
+    info!(sale = %stored.sale.id, "user blocked");
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Unblock a user
-///
-/// Lets a blocked user buy again.
+/// Unblock a user in a sale
 #[utoipa::path(
     delete,
     path = "/sales/{id}/blocked/{user}",
     operation_id = "unblockUser",
-    params(("id" = String, Path, description = "Its name."), ("user" = String, Path, description = "The user.")),
+    params(("id" = String, Path, description = "The sale's id."), ("user" = String, Path, description = "The user.")),
     responses((status = 204, description = "Not blocked")),
 )]
 pub(super) async fn unblock(
@@ -388,7 +380,7 @@ pub(super) async fn unblock(
     let (sale, list) = (&stored.sale, UserList::Blocked);
     sales.store.reservations().unblock(&sale.id, &user).await?;
     sales.ledger.remove_user(sale, list, &user).await?;
-    info!(sale = %stored.sale.id, "a user is no longer blocked");
+    info!(sale = %stored.sale.id, "user unblocked");
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -417,7 +409,7 @@ pub(super) async fn running(sales: &Sales, id: &SaleId) -> Result<StoredSale, Pr
     match stored.archived_at_ms {
         None => Ok(stored),
         Some(_) => {
-            let detail = "the sale is archived: nothing of it changes any more";
+            let detail = "the sale is archived and cannot change";
             Err(SALE_ARCHIVED.because(detail))
         }
     }

@@ -12,7 +12,7 @@ use weir_sale::sale::SALES_MAX;
 use super::refusals::{INVALID_REASON, INVALID_USER};
 use crate::Sales;
 use crate::model::user_list::UserList;
-use crate::store::{ListedUser, Remark, Standing};
+use crate::store::{ListedUser, Remark, UserListStatus};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::{Problem, ReadQuery, TypedBody, read_typed};
 
@@ -26,75 +26,75 @@ const LOG_LEN_MAX: usize = 100;
 /// The longest reason and the longest name of an operator, in characters.
 const TEXT_LEN_MAX: usize = 200;
 
-/// What is asked of the list.
+/// Filters of the user list.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
-    /// Which.
+    /// Only users with this status.
     #[param(inline)]
-    standing: StandingWord,
-    /// The last user of the page before.
+    standing: UserStatusLabel,
+    /// The last user of the previous page.
     after: Option<String>,
-    /// The users of a page.
+    /// Page size.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<usize>,
 }
 
-/// Blocked: may not buy. Allowed: may buy, and the risk check does not apply.
+/// Blocked: cannot buy. Allowed: can buy, exempt from the risk check.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = Standing)]
 #[serde(rename_all = "snake_case")]
-enum StandingWord {
+enum UserStatusLabel {
     Blocked,
     Allowed,
 }
 
-/// Blocked: may not buy. Allowed: may buy, and the risk check does not apply. None: like any other user.
+/// Blocked: cannot buy. Allowed: can buy, exempt from the risk check. None: like any other user.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[schema(as = AnyStanding)]
 #[serde(rename_all = "snake_case")]
-enum AnyStanding {
+enum OptionalUserStatus {
     Blocked,
     Allowed,
     None,
 }
 
-impl From<Option<Standing>> for AnyStanding {
-    fn from(standing: Option<Standing>) -> Self {
+impl From<Option<UserListStatus>> for OptionalUserStatus {
+    fn from(standing: Option<UserListStatus>) -> Self {
         match standing {
-            Some(Standing::Blocked) => Self::Blocked,
-            Some(Standing::Allowed) => Self::Allowed,
+            Some(UserListStatus::Blocked) => Self::Blocked,
+            Some(UserListStatus::Allowed) => Self::Allowed,
             None => Self::None,
         }
     }
 }
 
-/// How a user stands, or stood from a time on, in every sale.
+/// A user's status for all sales, from a time on.
 #[derive(Serialize, ToSchema)]
 #[schema(as = StandingChange)]
-struct StandingView {
-    /// How the user stands.
-    standing: AnyStanding,
-    /// Why; null: as anybody.
+struct UserStatusView {
+    /// The user's status.
+    standing: OptionalUserStatus,
+    /// Reason; null: not listed.
     #[schema(required)]
     reason: Option<String>,
-    /// The operator who set it, as given; null: not given.
+    /// The operator who set it; null: not given.
     #[schema(required)]
     operator: Option<String>,
-    /// Since when, in milliseconds since the Unix epoch; null: always.
+    /// Since this time, in milliseconds since the Unix epoch; null: always.
     #[schema(required)]
     at_ms: Option<u64>,
 }
 
-/// A user, and how the user stands in every sale.
+/// A user and the user's status for all sales.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ListedUser)]
 struct UserView {
-    /// The user's name.
+    /// The user's id.
     user: String,
     #[serde(flatten)]
-    standing: StandingView,
+    standing: UserStatusView,
 }
 
 /// A page of users.
@@ -104,55 +104,53 @@ pub(super) struct ListedUsers {
     users: Vec<UserView>,
 }
 
-/// How a user stands in every sale, with what has changed before.
+/// A user's status for all sales, with its history.
 #[derive(Serialize, ToSchema)]
-pub(super) struct UserStanding {
+pub(super) struct UserListEntry {
     #[serde(flatten)]
     user: UserView,
-    /// The last change first, at most 100.
-    log: Vec<StandingView>,
+    /// Newest change first, at most 100.
+    log: Vec<UserStatusView>,
 }
 
-impl From<StandingWord> for Standing {
-    fn from(word: StandingWord) -> Self {
+impl From<UserStatusLabel> for UserListStatus {
+    fn from(word: UserStatusLabel) -> Self {
         match word {
-            StandingWord::Blocked => Self::Blocked,
-            StandingWord::Allowed => Self::Allowed,
+            UserStatusLabel::Blocked => Self::Blocked,
+            UserStatusLabel::Allowed => Self::Allowed,
         }
     }
 }
 
-/// How a user is to stand.
+/// New status of a user.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NewStanding {
-    /// Blocked: may not buy. Allowed: the risk check does not apply.
-    standing: StandingWord,
-    /// Why.
+pub(super) struct NewUserStatus {
+    /// Blocked: cannot buy. Allowed: exempt from the risk check.
+    standing: UserStatusLabel,
+    /// Reason.
     #[schema(min_length = 1, max_length = 200)]
     reason: String,
-    /// Who says so, as they name themselves.
+    /// Operator, as given.
     #[schema(min_length = 1, max_length = 200)]
     operator: String,
 }
 
-/// Why a user is taken off the list.
+/// Reason for removing a user from the list.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Removal {
-    /// Why.
+    /// Reason.
     #[serde(default)]
     #[schema(max_length = 200)]
     reason: String,
-    /// Who says so.
+    /// Operator, as given.
     #[serde(default)]
     #[schema(max_length = 200)]
     operator: String,
 }
 
-/// Users who are blocked in every sale, or whom no risk check blocks
-///
-/// Users who are blocked in every sale, or whom no risk check blocks, page by page.
+/// List users who are blocked in all sales, or exempt from risk checks
 #[utoipa::path(
     get,
     path = "/user-list",
@@ -180,72 +178,69 @@ pub(super) async fn list(
     Ok(Json(ListedUsers { users }))
 }
 
-/// How a user stands in every sale
-///
-/// How a user stands in every sale, with what has changed before.
+/// Get a user's status for all sales, with its history
 #[utoipa::path(
     get,
     path = "/user-list/{user}",
     operation_id = "getUserStanding",
     params(("user" = String, Path, description = "The user's name.")),
-    responses((status = 200, description = "With what was before", body = UserStanding)),
+    responses((status = 200, description = "The user's entry, with its history", body = UserListEntry)),
 )]
 pub(super) async fn get(
     State(sales): State<Sales>,
     Path(user): Path<String>,
-) -> Result<Json<UserStanding>, Problem> {
+) -> Result<Json<UserListEntry>, Problem> {
     let user = read_user(user)?;
-    stands(&sales, &user).await
+    user_entry(&sales, &user).await
 }
 
-/// Block a user in every sale, or exempt the user from the risk check
+/// Block a user in all sales, or exempt the user from risk checks
 ///
-/// Blocks a user in every sale, or lets the user buy whatever a risk check says. SQL decides at once; gateways follow before this
-/// answers.
+/// It takes effect in SQL immediately, and at gateways before the answer.
 #[utoipa::path(
     put,
     path = "/user-list/{user}",
     operation_id = "setUserStanding",
     params(("user" = String, Path, description = "The user's name.")),
-    request_body = NewStanding,
-    responses((status = 200, description = "It is so, and gateways know it", body = UserStanding)),
+    request_body = NewUserStatus,
+    responses((status = 200, description = "Done, and published to gateways", body = UserListEntry)),
 )]
 pub(super) async fn put(
     State(sales): State<Sales>,
     Path(user): Path<String>,
-    TypedBody(new): TypedBody<NewStanding>,
-) -> Result<Json<UserStanding>, Problem> {
+    TypedBody(new): TypedBody<NewUserStatus>,
+) -> Result<Json<UserListEntry>, Problem> {
     let user = read_user(user)?;
-    let said = said(new.reason, new.operator)?;
+    let said = remark(new.reason, new.operator)?;
     if said.reason.is_empty() || said.operator.is_empty() {
-        let detail = "reason, operator: must be there";
+        let detail = "reason, operator: both are required";
         return Err(INVALID_REASON.because(detail));
     }
     change(&sales, &user, Some(new.standing.into()), &said).await
 }
 
-/// Have a user stand as anybody
+/// Remove a user from the list
 ///
-/// Has a user stand as anybody. Asked again, it changes nothing.
+/// Repeating it changes nothing.
 #[utoipa::path(
     delete,
     path = "/user-list/{user}",
     operation_id = "clearUserStanding",
     params(("user" = String, Path, description = "The user's name.")),
     request_body = Option<Removal>,
-    responses((status = 200, description = "It is so, and gateways know it", body = UserStanding)),
+    responses((status = 200, description = "Done, and published to gateways", body = UserListEntry)),
 )]
 pub(super) async fn delete(
     State(sales): State<Sales>,
     Path(user): Path<String>,
     body: Bytes,
-) -> Result<Json<UserStanding>, Problem> {
+) -> Result<Json<UserListEntry>, Problem> {
     let user = read_user(user)?;
     let removal: Removal = match body.trim_ascii() {
         b"" | b"null" => Removal::default(),
         body => read_typed(body)?,
     };
-    let said = said(removal.reason, removal.operator)?;
+    let said = remark(removal.reason, removal.operator)?;
     change(&sales, &user, None, &said).await
 }
 
@@ -254,17 +249,17 @@ pub(super) async fn delete(
 async fn change(
     sales: &Sales,
     user: &UserId,
-    standing: Option<Standing>,
+    standing: Option<UserListStatus>,
     said: &Remark,
-) -> Result<Json<UserStanding>, Problem> {
+) -> Result<Json<UserListEntry>, Problem> {
     let now_ms = now_ms();
     let changed = sales
         .store
         .user_list()
         .set_standing(user, standing, said, now_ms);
     if changed.await? {
-        let standing = standing.map_or("none", Standing::word);
-        info!(%standing, operator = said.operator, "how a user stands in every sale has changed");
+        let standing = standing.map_or("none", UserListStatus::label);
+        info!(%standing, operator = said.operator, "changed a user's list entry for all sales");
     }
     for stored in sales.store.catalogue(now_ms, SALES_MAX).await? {
         let (sale, list) = (&stored.sale, UserList::Blocked);
@@ -281,32 +276,32 @@ async fn change(
             false => sales.ledger.remove_user(sale, list, user).await?,
         }
     }
-    stands(sales, user).await
+    user_entry(sales, user).await
 }
 
-async fn stands(sales: &Sales, user: &UserId) -> Result<Json<UserStanding>, Problem> {
+async fn user_entry(sales: &Sales, user: &UserId) -> Result<Json<UserListEntry>, Problem> {
     let listed = sales.store.user_list().listed_user(user).await?;
     let log = sales.store.user_list().list_log(user, LOG_LEN_MAX).await?;
     let unlisted = || UserView {
         user: user.to_string(),
-        standing: StandingView {
-            standing: AnyStanding::None,
+        standing: UserStatusView {
+            standing: OptionalUserStatus::None,
             reason: None,
             operator: None,
             at_ms: None,
         },
     };
-    Ok(Json(UserStanding {
+    Ok(Json(UserListEntry {
         user: listed.map_or_else(unlisted, UserView::from),
         log: log
             .into_iter()
-            .map(|entry| StandingView::new(entry.standing, entry.said, entry.at_ms))
+            .map(|entry| UserStatusView::new(entry.standing, entry.said, entry.at_ms))
             .collect(),
     }))
 }
 
-impl StandingView {
-    fn new(standing: Option<Standing>, said: Remark, at_ms: u64) -> Self {
+impl UserStatusView {
+    fn new(standing: Option<UserListStatus>, said: Remark, at_ms: u64) -> Self {
         Self {
             standing: standing.into(),
             reason: Some(said.reason),
@@ -320,7 +315,7 @@ impl From<ListedUser> for UserView {
     fn from(listed: ListedUser) -> Self {
         Self {
             user: listed.user.to_string(),
-            standing: StandingView::new(Some(listed.standing), listed.said, listed.at_ms),
+            standing: UserStatusView::new(Some(listed.standing), listed.said, listed.at_ms),
         }
     }
 }
@@ -329,7 +324,7 @@ fn read_user(user: String) -> Result<UserId, Problem> {
     UserId::new(user).map_err(|error| INVALID_USER.because(error.to_string()))
 }
 
-fn said(reason: String, operator: String) -> Result<Remark, Problem> {
+fn remark(reason: String, operator: String) -> Result<Remark, Problem> {
     for (name, text) in [("reason", &reason), ("operator", &operator)] {
         if text.chars().count() > TEXT_LEN_MAX {
             let detail = format!("{name}: must have at most {TEXT_LEN_MAX} characters");

@@ -12,13 +12,13 @@ use weir_base::headers;
 use weir_base::id::UserId;
 use weir_sale::identity;
 
-use super::desk::DeskView;
+use super::order_admin::DeskView;
 use super::orders::{OrderView, only};
 use super::payments::PaymentView;
 use super::refusals::{ORDER_EXPIRED, ORDER_PAID};
 use crate::Sales;
 use crate::model::payload::Payload;
-use crate::store::Cancelled;
+use crate::store::CancelOutcome;
 use weir_origin_core::access::tenancy::UNKNOWN_ORDER;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::Problem;
@@ -43,7 +43,7 @@ pub(super) fn signed_user(sales: &Sales, headers: &HeaderMap) -> Result<UserId, 
     let signature = only(headers, signature, user_missing, user_invalid)?;
     let user = identity::verify(&sales.keys, value, signature, now_ms());
     user.map_err(|error| {
-        warn!(%error, "a user is refused");
+        warn!(%error, "user refused");
         user_invalid()
     })
 }
@@ -54,15 +54,15 @@ pub(super) fn signed_user(sales: &Sales, headers: &HeaderMap) -> Result<UserId, 
 pub(super) struct PaidOrderView {
     #[serde(flatten)]
     order: OrderView,
-    /// null: nobody has started to pay.
+    /// The last payment; null: none.
     #[schema(required)]
     payment: Option<PaymentView>,
-    /// What the user has said with it; null: the sale wants nothing.
+    /// The buyer's data; null: the sale has no payload_schema.
     #[schema(required, value_type = Option<serde_json::Value>)]
     payload: Option<Payload>,
 }
 
-/// An order: to its user with its last payment, on the admin port as operators see it.
+/// An order: for its user with its last payment; on the admin port, for operators.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 pub(super) enum AnyOrder {
@@ -70,15 +70,14 @@ pub(super) enum AnyOrder {
     Desk(Box<DeskView>),
 }
 
-/// An order of this user
+/// Get an order with its last payment
 ///
-/// An order of the signed user with its last payment. Orders of others are unknown. On the admin port: whosever it is, as
-/// DeskOrder.
+/// The signed-in user gets only their own orders. On the admin port: any order, as DeskOrder.
 #[utoipa::path(
     get,
     path = "/orders/{id}",
     operation_id = "getOrder",
-    params(("id" = String, Path, description = "Its name.")),
+    params(("id" = String, Path, description = "The order's id.")),
     security(("user" = [], "userSignature" = [])),
     responses((status = 200, description = "The order, with its last payment", body = AnyOrder)),
 )]
@@ -103,17 +102,17 @@ pub(super) async fn get(
     }))))
 }
 
-/// Take an unpaid order back
+/// Cancel an unpaid order
 ///
-/// Takes an unpaid order back; its units are sold again. A cancelled order stays cancelled when this is asked again. On the admin
-/// port: whosever it is, and nothing is held against its user.
+/// Its units return to stock. Repeating it changes nothing. On the admin port: any order, and it does not count against
+/// the user.
 #[utoipa::path(
     post,
     path = "/orders/{id}/cancel",
     operation_id = "cancelOrder",
-    params(("id" = String, Path, description = "Its name.")),
+    params(("id" = String, Path, description = "The order's id.")),
     security(("user" = [], "userSignature" = [])),
-    responses((status = 200, description = "It is cancelled", body = OrderView)),
+    responses((status = 200, description = "The order is cancelled", body = OrderView)),
 )]
 pub(super) async fn cancel(
     State(sales): State<Sales>,
@@ -122,10 +121,14 @@ pub(super) async fn cancel(
 ) -> Result<Json<OrderView>, Problem> {
     let cancelled = sales.orders.cancel(id, user).await;
     match ended(cancelled)? {
-        Cancelled::Now(order) | Cancelled::Again(order) => Ok(Json(OrderView::from(&order))),
-        Cancelled::Expired(_) => Err(ORDER_EXPIRED.because("the order has expired before")),
-        Cancelled::Paid(_) => Err(ORDER_PAID.because("the order is paid, and stays")),
-        Cancelled::Unknown => Err(unknown_order()),
+        CancelOutcome::Now(order) | CancelOutcome::Again(order) => {
+            Ok(Json(OrderView::from(&order)))
+        }
+        CancelOutcome::Expired(_) => Err(ORDER_EXPIRED.because("the order has already expired")),
+        CancelOutcome::Paid(_) => {
+            Err(ORDER_PAID.because("the order is paid and cannot be changed"))
+        }
+        CancelOutcome::Unknown => Err(unknown_order()),
     }
 }
 
@@ -135,7 +138,7 @@ type Ended<T> = Result<Result<T, SqlError>, JoinError>;
 pub(super) fn ended<T>(outcome: Ended<T>) -> Result<T, Problem> {
     let answer = outcome.map_err(|error| {
         // A panic in the task: a fault of ours, with the outcome unknown.
-        error!(%error, "an order's task ended early");
+        error!(%error, "order task failed");
         Problem::sql()
     })?;
     Ok(answer?)
@@ -146,11 +149,11 @@ pub(super) fn unknown_order() -> Problem {
 }
 
 fn user_missing() -> Problem {
-    let detail = "requests come with a user that a gateway signed";
+    let detail = "the user is missing: send the request through a gateway";
     USER_MISSING.because(detail).challenge("Weir-User")
 }
 
 fn user_invalid() -> Problem {
-    let detail = "the user is not one that this origin's gateways signed";
+    let detail = "the user is not signed by a known gateway";
     USER_INVALID.because(detail)
 }

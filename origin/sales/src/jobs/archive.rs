@@ -15,7 +15,7 @@ use tracing::info;
 
 use crate::ledger::Ledger;
 use crate::store::{EndedSale, SaleStore};
-use weir_origin_core::background::Rounds;
+use weir_origin_core::background::Interval;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::unavailable::Unavailable;
 
@@ -72,10 +72,10 @@ pub enum Progress {
 impl Archiver {
     /// Works until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "archiving ended sales", stop);
-        while rounds.next().await {
+        let mut interval = Interval::every(PERIOD, "archiving ended sales", stop);
+        while interval.next().await {
             let outcome = self.round().await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
         }
     }
 

@@ -13,7 +13,7 @@ use weir_sale::sale::{Catalogue, CatalogueError, ClaimKey, SALES_MAX};
 
 use crate::ledger::Ledger;
 use crate::store::{SaleStore, StoredSale};
-use weir_origin_core::background::{Backoff, Rounds};
+use weir_origin_core::background::{Backoff, Interval};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
@@ -56,10 +56,10 @@ pub struct Publisher {
 /// The sales whose orders have changed since they were looked at: the last unit may have gone, or one may have come back.
 /// Cloning it is cheap: clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ChangedSales(Arc<Changed>);
+pub(crate) struct ChangedSales(Arc<PendingSales>);
 
 #[derive(Debug, Default)]
-struct Changed {
+struct PendingSales {
     ids: std::sync::Mutex<BTreeSet<SaleId>>,
     notify: Notify,
 }
@@ -96,7 +96,7 @@ pub enum PublishError {
     #[error("the catalogue {0}")]
     Catalogue(#[from] CatalogueError),
     /// It could not be written as JSON.
-    #[error("the catalogue as JSON: {0}")]
+    #[error("cannot encode the catalogue as JSON: {0}")]
     Json(#[from] serde_json::Error),
 }
 
@@ -227,23 +227,23 @@ impl Publisher {
 
     /// Keeps the catalogue in Redis up to date until `stop`: when it changes, and when Redis has lost it.
     pub async fn run(self, stop: CancellationToken) {
-        let rounds = Rounds::every(self.period, "publishing the catalogue", stop);
-        let mut rounds = rounds.backing_off(BACKOFF);
+        let interval = Interval::every(self.period, "publishing the catalogue", stop);
+        let mut interval = interval.backing_off(BACKOFF);
         let (mut due, mut checked) = (Instant::now(), Instant::now());
         loop {
             let outcome = tokio::select! {
-                goes_on = rounds.next() => {
+                goes_on = interval.next() => {
                     if !goes_on {
                         return;
                     }
                     due = Instant::now() + self.period;
                     self.round(&mut checked).await
                 }
-                ids = self.changed.next(), if !rounds.is_failing() => self.write_moved(&ids).await,
+                ids = self.changed.next(), if !interval.is_failing() => self.write_moved(&ids).await,
             };
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
             if outcome.is_ok() {
-                rounds.next_after(due.saturating_duration_since(Instant::now()));
+                interval.next_after(due.saturating_duration_since(Instant::now()));
             }
         }
     }

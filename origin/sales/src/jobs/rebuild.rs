@@ -74,7 +74,7 @@ impl Rebuilder {
             }
         }
         // The lists once for all shards: a sale may have a million users, and 64 shards.
-        self.add_lists(sale, &mut Wanted::Rebuild(&mut rebuild))
+        self.add_lists(sale, &mut UserSelection::Rebuild(&mut rebuild))
             .await?;
         // Before the orders: what ends or is made after this count, Redis may be told of once the shard is in use.
         let counts = self.store.counters().counts(&sale.id).await?;
@@ -92,14 +92,15 @@ impl Rebuilder {
                 let mark = in_sql.map_or(0, |counts| counts.orders.changes());
                 let seen = self.ledger.audit(&sale.id, shard).await?;
                 self.ledger.raise_mark(&sale.id, shard, mark, &seen).await?;
-                info!(sale = %sale.id, shard, users, "a shard is rebuilt");
+                info!(sale = %sale.id, shard, users, "shard rebuilt from SQL");
                 rebuilt.push(shard);
             }
         }
         if !rebuilt.is_empty() {
             // Once more, now that they are in use: Redis may have lost the first writing, and nothing but their absence
             // would tell.
-            self.add_lists(sale, &mut Wanted::Shards(&rebuilt)).await?;
+            self.add_lists(sale, &mut UserSelection::Shards(&rebuilt))
+                .await?;
         }
         Ok(rebuilt)
     }
@@ -183,10 +184,14 @@ impl Rebuilder {
     /// # Errors
     /// When SQL or Redis does not answer.
     pub async fn add_users(&self, sale: &Sale) -> Result<(), Unavailable> {
-        self.add_lists(sale, &mut Wanted::All).await
+        self.add_lists(sale, &mut UserSelection::All).await
     }
 
-    async fn add_lists(&self, sale: &Sale, wanted: &mut Wanted<'_, '_>) -> Result<(), Unavailable> {
+    async fn add_lists(
+        &self,
+        sale: &Sale,
+        wanted: &mut UserSelection<'_, '_>,
+    ) -> Result<(), Unavailable> {
         for list in [UserList::Blocked, UserList::Reserved] {
             self.add_list(sale, list, wanted).await?;
         }
@@ -197,11 +202,11 @@ impl Rebuilder {
         &self,
         sale: &Sale,
         list: UserList,
-        wanted: &mut Wanted<'_, '_>,
+        wanted: &mut UserSelection<'_, '_>,
     ) -> Result<(), Unavailable> {
         let mut last = None;
         loop {
-            if let Wanted::Rebuild(rebuild) = wanted {
+            if let UserSelection::Rebuild(rebuild) = wanted {
                 self.renew(rebuild).await?;
                 if rebuild.shards.is_empty() {
                     return Ok(());
@@ -233,7 +238,7 @@ impl Rebuilder {
 }
 
 /// Whose users are written.
-enum Wanted<'a, 'b> {
+enum UserSelection<'a, 'b> {
     /// Those of all shards.
     All,
     /// Those of the shards that are being rebuilt.
@@ -242,7 +247,7 @@ enum Wanted<'a, 'b> {
     Shards(&'a [u32]),
 }
 
-impl Wanted<'_, '_> {
+impl UserSelection<'_, '_> {
     fn shards(&self) -> Option<&[u32]> {
         match self {
             Self::All => None,

@@ -27,15 +27,15 @@ use weir_sale::sale::Sale;
 
 use super::catalogue::{PublishError, Publisher};
 use super::rebuild::Rebuilder;
-use crate::books::Books;
 use crate::by_sale::SaleNumbers;
 use crate::ledger::Ledger;
 use crate::lost_orders::LostOrders;
 use crate::metrics::{CLAIM_AGES, SaleMetrics};
 use crate::orders::Orders;
+use crate::stock_balance::StockBalance;
 use crate::store::{SaleStore, StoredSale};
 use crate::verify::Verifier;
-use weir_origin_core::background::{Pulse, Rounds};
+use weir_origin_core::background::{Heartbeat, Interval};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
@@ -68,15 +68,15 @@ const SALES_AT_ONCE: usize = 16;
 #[derive(Debug)]
 pub struct Reconciler {
     worker: Arc<Worker>,
-    turns: HashMap<SaleId, Turn>,
-    pulse: Pulse,
+    turns: HashMap<SaleId, ReconcileRound>,
+    heartbeat: Heartbeat,
 }
 
 /// The last round of a sale.
 #[derive(Debug)]
-struct Turn {
+struct ReconcileRound {
     /// What was found. It is locked as long as the sale is worked on.
-    last: Arc<Mutex<Option<Last>>>,
+    last: Arc<Mutex<Option<ReconcileFindings>>>,
     begun: Instant,
 }
 
@@ -97,7 +97,7 @@ struct Worker {
 
 /// What was found of a sale.
 #[derive(Debug)]
-struct Last {
+struct ReconcileFindings {
     shards: Vec<Audit>,
     in_sql: InSql,
     drift: Option<i64>,
@@ -109,7 +109,7 @@ struct Last {
 /// What SQL had left, and the versions of its orders.
 type InSql = (u64, [u64; 2]);
 
-impl Last {
+impl ReconcileFindings {
     /// Whether all was right then, and nothing has changed since.
     fn still_right(&self, shards: &[Audit], in_sql: InSql) -> bool {
         self.drift == Some(0)
@@ -139,10 +139,10 @@ pub enum ReconcileError {
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
     /// A task that worked on a sale ended early.
-    #[error("a task broke off: {0}")]
+    #[error("a task failed: {0}")]
     Task(#[from] JoinError),
     /// Nothing has come of the work on a sale for too long.
-    #[error("sale {0}: worked on for more than {TURN_MAX:?}")]
+    #[error("sale {0}: not reconciled within {TURN_MAX:?}")]
     Stuck(SaleId),
 }
 
@@ -154,7 +154,7 @@ impl Reconciler {
         publisher: Publisher,
         rebuilder: Rebuilder,
         metrics: SaleMetrics,
-        pulse: Pulse,
+        heartbeat: Heartbeat,
     ) -> Self {
         let worker = Worker {
             verifier: Verifier::new(store.clone(), ledger.clone()),
@@ -176,24 +176,24 @@ impl Reconciler {
         Self {
             worker: Arc::new(worker),
             turns: HashMap::new(),
-            pulse,
+            heartbeat,
         }
     }
 
     /// Works until `stop`. A sale that takes long does not keep others from their turn.
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "reconciling", stop);
+        let mut interval = Interval::every(PERIOD, "reconciling", stop);
         let mut tasks = Tasks::new();
-        while rounds.next().await {
+        while interval.next().await {
             let mut outcome = self.begin(&mut tasks).await;
             // Those that have ended by now; the others go on.
             while let Ok(Some(ended)) = tokio::time::timeout(PERIOD, tasks.join_next()).await {
                 outcome = outcome.and(flat(ended));
             }
             if !matches!(outcome, Err(ReconcileError::Stuck(_))) {
-                self.pulse.beat();
+                self.heartbeat.beat();
             }
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
         }
     }
 
@@ -222,10 +222,13 @@ impl Reconciler {
         let mut stuck = Ok(());
         for (stored, versions) in sales {
             let id = &stored.sale.id;
-            let turn = self.turns.entry(id.clone()).or_insert_with(|| Turn {
-                last: Arc::default(),
-                begun: Instant::now(),
-            });
+            let turn = self
+                .turns
+                .entry(id.clone())
+                .or_insert_with(|| ReconcileRound {
+                    last: Arc::default(),
+                    begun: Instant::now(),
+                });
             if let Ok(mut last) = Arc::clone(&turn.last).try_lock_owned() {
                 turn.begun = Instant::now();
                 let worker = Arc::clone(&self.worker);
@@ -250,7 +253,7 @@ impl Worker {
         &self,
         stored: &StoredSale,
         versions: [u64; 2],
-        last: &mut Option<Last>,
+        last: &mut Option<ReconcileFindings>,
     ) -> Result<(), ReconcileError> {
         let sale = &stored.sale;
         let mut shards = self.ledger.audits(&sale.id, sale.shards).await?;
@@ -269,7 +272,7 @@ impl Worker {
             }
             if seen.stock.is_some() && !seen.is_sound() {
                 let done = self.ledger.recount(&sale.id, shard, seen).await?;
-                error!(sale = %sale.id, shard, done, "Redis was made to forget a key of a shard");
+                error!(sale = %sale.id, shard, done, "deleted a stale shard key in Redis");
             }
         }
         if is_paused {
@@ -355,7 +358,7 @@ impl Worker {
                 .overdue_seconds
                 .observe(late_ms as f64 / 1_000.0);
             let outcome = self.orders.end_overdue(&ticket).await?;
-            info!(claim = %ticket.claim_id(), ?outcome, "a claim past its deadline is ended");
+            info!(claim = %ticket.claim_id(), ?outcome, "ended an overdue claim");
         }
         Ok(())
     }
@@ -388,7 +391,7 @@ impl Worker {
         self.move_units(id, from_shard, to_shard, transfer).await?;
         let units = transfer.units;
         self.metrics.units_moved.inc_by(units);
-        info!(sale = %id, from_shard, to_shard, units, "a transfer is finished");
+        info!(sale = %id, from_shard, to_shard, units, "finished a stock transfer");
         Ok(())
     }
 
@@ -442,7 +445,7 @@ impl Worker {
         stored: &StoredSale,
         shards: Vec<Audit>,
         in_sql: InSql,
-        last: &mut Option<Last>,
+        last: &mut Option<ReconcileFindings>,
     ) -> Result<(), ReconcileError> {
         if let Some(last) = last.as_mut()
             && last.still_right(&shards, in_sql)
@@ -451,7 +454,7 @@ impl Worker {
             return Ok(());
         }
         let (sale, before) = (&stored.sale, last.take());
-        let Some(books) = Books::read(&self.store, &self.ledger, &sale.id).await? else {
+        let Some(books) = StockBalance::read(&self.store, &self.ledger, &sale.id).await? else {
             return Ok(());
         };
         if books.changes_lost > 0 {
@@ -469,7 +472,7 @@ impl Worker {
         }
         for &shard in &other_orders {
             // Once more, since an order may just be on its way from SQL to Redis.
-            let is_known = |last: &Last| last.other_orders.contains(&shard);
+            let is_known = |last: &ReconcileFindings| last.other_orders.contains(&shard);
             if before.as_ref().is_some_and(is_known) {
                 let lost = self.verifier.verify(&sale.id, shard).await?.lost;
                 if lost > 0 {
@@ -486,7 +489,7 @@ impl Worker {
                 self.ledger.raise_mark(&sale.id, shard, mark, seen).await?;
             }
         }
-        *last = Some(Last {
+        *last = Some(ReconcileFindings {
             shards: books.shards,
             // As it was before the books were read: what has changed since is a reason to read them again.
             in_sql,
@@ -497,8 +500,8 @@ impl Worker {
         Ok(())
     }
 
-    async fn repair(&self, id: &SaleId, books: &Books, drift: i64) -> Result<(), CallError> {
-        error!(sale = %id, drift, "the books do not add up: Redis has lost data; repairing");
+    async fn repair(&self, id: &SaleId, books: &StockBalance, drift: i64) -> Result<(), CallError> {
+        error!(sale = %id, drift, "stock drift: Redis has lost data; repairing");
         for (shard, units) in repairs(&books.shards, drift) {
             let Some(seen) = books.shards.get(shard as usize) else {
                 continue;
@@ -507,7 +510,7 @@ impl Worker {
             if done {
                 self.metrics.units_repaired.inc_by(units.unsigned_abs());
             }
-            info!(sale = %id, shard, units, done, "stock is put right");
+            info!(sale = %id, shard, units, done, "stock repaired");
         }
         Ok(())
     }

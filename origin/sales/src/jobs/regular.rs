@@ -19,7 +19,7 @@ use crate::metrics::SaleMetrics;
 use crate::orders::Orders;
 use crate::store::{HoldRules, SaleStore};
 use crate::warm::Warmer;
-use weir_origin_core::background::Rounds;
+use weir_origin_core::background::Interval;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::sql::SqlError;
 
@@ -46,10 +46,14 @@ pub struct Jobs {
 impl Jobs {
     /// Works until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "expiring, following and warming", stop);
-        while rounds.next().await {
+        let mut interval = Interval::every(
+            PERIOD,
+            "expiring orders, updating Redis and warming sales",
+            stop,
+        );
+        while interval.next().await {
             let outcome = self.round().await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
         }
     }
 
@@ -79,7 +83,7 @@ impl Jobs {
                 .await?;
             for order in &expired {
                 self.metrics.expired.inc();
-                info!(order = %order.id, units = order.units, "not paid in time: expired");
+                info!(order = %order.id, units = order.units, "order expired: not paid in time");
                 self.orders.follow(order).await;
             }
             if expired.len() < ORDERS_MAX {
@@ -97,7 +101,7 @@ impl Jobs {
             .await?
         {
             if let Err(error) = self.orders.end_cooldown(&over).await {
-                warn!(sale = %over.sale, %error, "a cooldown is over, and Redis does not know it yet");
+                warn!(sale = %over.sale, %error, "cannot end a cooldown in Redis; retrying");
             }
         }
         Ok(())
@@ -116,7 +120,7 @@ impl Jobs {
             match ended {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => outcome = Err(error),
-                Err(error) => error!(%error, "following broke off"),
+                Err(error) => error!(%error, "updating Redis was interrupted"),
             }
         }
         outcome
@@ -130,7 +134,7 @@ impl Jobs {
                 continue;
             }
             if let Err(error) = self.orders.try_follow(&order).await {
-                warn!(order = %order.id, %error, "Redis did not follow");
+                warn!(order = %order.id, %error, "cannot update Redis; retrying");
                 failed.insert(order.shard);
             }
         }
@@ -153,7 +157,7 @@ impl Jobs {
                 .await?;
             let written = self.orders.write_list(&stored.sale, *list, user, is_listed);
             if let Err(error) = written.await {
-                warn!(%sale, %error, "a change of a list is not written again");
+                warn!(%sale, %error, "cannot write a changed user list to Redis again");
             }
         }
         Ok(())
@@ -167,7 +171,7 @@ impl Jobs {
         told.retain(|id| cold.contains(id));
         for id in cold {
             if !told.contains(&id) {
-                warn!(sale = %id, "has begun and was never warmed, so gateways answer 503: POST /sales/{id}/warm at the admin port");
+                warn!(sale = %id, "the sale has started but was never warmed, so gateways answer 503: POST /sales/{id}/warm at the admin port");
                 told.insert(id);
             }
         }
@@ -184,7 +188,7 @@ impl Jobs {
     async fn warm(&self) -> Result<(), SqlError> {
         for id in self.store.warming().due_to_warm(now_ms()).await? {
             if let Err(error) = self.warmer.warm(&id).await {
-                error!(sale = %id, %error, "not warmed before its start");
+                error!(sale = %id, %error, "sale not warmed before its start");
             }
         }
         Ok(())

@@ -20,35 +20,35 @@ const ADMIN_TOKEN: &str = "WEIR_ADMIN_TOKEN";
 /// The longest answer that is kept in memory: a thousand orders.
 const ANSWER_LEN_MAX: usize = 1 << 20;
 
-/// Shows the orders of a sale that SQL has lost, and decides about them, by the admin port of a running origin
+/// Show orders that SQL has lost, and accept or restore them, through the admin port of a running origin
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "The key comes by WEIR_API_KEY, or as the path of a file by WEIR_API_KEY_FILE; without either, WEIR_ADMIN_TOKEN counts. docs/runbook.md says how to decide."
+    after_help = "Set the API key in WEIR_API_KEY, or its file path in WEIR_API_KEY_FILE. Without either, the command uses WEIR_ADMIN_TOKEN. docs/runbook.md explains the decision."
 )]
 pub struct LostOrdersCommand {
-    /// The sale
+    /// The sale's id
     #[arg(value_parser = parse_sale)]
     sale: SaleId,
 
-    /// SQL is right: the lost orders are given up, and their units are sold again
+    /// SQL is right: drop the lost orders and put their units back on sale
     #[arg(long, conflicts_with = "restore")]
     accept: bool,
 
-    /// The lost orders are placed again, as far as stock and caps allow
+    /// Create the lost orders again, as far as stock and per-user limits allow
     #[arg(long)]
     restore: bool,
 
-    /// The admin port of an origin
+    /// Admin URL of an origin
     #[arg(long, env = "WEIR_ADMIN_URL", default_value = "http://127.0.0.1:8081")]
     url: String,
 
-    /// The authorities that count for https; the system's unless set
+    /// PEM file with the CA of an https admin URL; unset: the system's CAs
     #[arg(long, env = "WEIR_ADMIN_CA")]
     ca: Option<PathBuf>,
 }
 
 fn parse_sale(id: &str) -> Result<SaleId, &'static str> {
-    SaleId::new(id).map_err(|_| "no sale can have this id")
+    SaleId::new(id).map_err(|_| "not a valid sale id")
 }
 
 impl LostOrdersCommand {
@@ -71,7 +71,7 @@ pub async fn run(command: &LostOrdersCommand, variables: Variables<'_>) -> Resul
         false => ADMIN_TOKEN,
     };
     let key = format!("Bearer {}", secret::read(variables, name)?);
-    let mut key = HeaderValue::try_from(key).map_err(|_| anyhow!("{name} cannot be a key"))?;
+    let mut key = HeaderValue::try_from(key).map_err(|_| anyhow!("{name} is not a valid key"))?;
     key.set_sensitive(true);
     let client = HttpClient::new(&command.url, command.ca.as_deref())
         .with_context(|| format!("--url {}", command.url))?;
@@ -87,8 +87,8 @@ pub async fn run(command: &LostOrdersCommand, variables: Variables<'_>) -> Resul
     let kind = HeaderValue::from_static("application/json");
     let headers = [(header::AUTHORIZATION, key), (header::CONTENT_TYPE, kind)];
     let sent = client.send(method, &path, &headers, body, ANSWER_LEN_MAX);
-    let (status, answer) = sent.await.context("the origin does not answer")?;
-    let answer: Value = serde_json::from_slice(&answer).context("the answer is no JSON")?;
+    let (status, answer) = sent.await.context("no answer from the origin")?;
+    let answer: Value = serde_json::from_slice(&answer).context("the answer is not JSON")?;
     if !status.is_success() {
         let part = |name: &str| answer.get(name).and_then(Value::as_str).unwrap_or_default();
         bail!("{} {}: {}", status.as_u16(), part("error"), part("detail"));

@@ -26,7 +26,7 @@ use weir_sale::sale::Sale;
 use crate::jobs::catalogue::{PublishError, Publisher};
 use crate::jobs::rebuild::Rebuilder;
 use crate::ledger::Ledger;
-use crate::store::{Placed, SaleStore, Shortage, StoredSale};
+use crate::store::{OrderOutcome, SaleStore, Shortage, StoredSale};
 use crate::verify::Verifier;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::CallError;
@@ -38,27 +38,27 @@ use weir_origin_core::unavailable::Unavailable;
 #[serde(rename_all = "snake_case")]
 #[schema(as = LostOrdersDecision)]
 pub enum Decision {
-    /// SQL is right: they are given up, and their units are sold again.
+    /// SQL is right: drop them and put their units back on sale.
     Accept,
-    /// They are placed again, under the same ids, as far as stock and caps allow.
+    /// Create them again with the same ids, as far as stock and limits allow.
     Restore,
 }
 
-/// An order that buyers were told of and SQL does not have, as Redis knows it.
+/// A confirmed order that SQL has lost, as Redis has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct LostOrder {
-    /// Its id, which the buyer was told.
+    /// Its id, as confirmed to the buyer.
     pub id: String,
     /// The buyer.
     #[schema(value_type = String)]
     pub user: UserId,
-    /// The shard of the claim that it came of.
+    /// Shard of its claim.
     pub shard: u32,
     /// The claim's generation.
     pub generation: u64,
     /// Its units.
     pub units: u64,
-    /// Whether its units have left the stock. Where orders take them at payment, it was paid.
+    /// Whether its units are deducted. If orders are deducted at payment, it was paid.
     pub deducted: bool,
 }
 
@@ -83,7 +83,7 @@ pub enum DecideError {
     #[error("the sale is not paused")]
     NotPaused,
     /// Redis does not list the orders of a user who holds a claim.
-    #[error("{0} claims are open; they end within their time, about half a minute")]
+    #[error("the sale has {0} open claims; try again in about half a minute")]
     ClaimsOpen(u64),
     /// SQL or Redis did not answer. The same decision again goes on from there.
     #[error(transparent)]
@@ -140,7 +140,7 @@ impl LostOrders {
             error!(
                 sale = %seen.sale.id,
                 lost,
-                "SQL has lost changes of orders that buyers were told of, so the sale is paused: read GET /sales/{{id}}/lost-orders at the admin port, then decide"
+                "SQL has lost confirmed order changes, so the sale is paused: see GET /sales/{{id}}/lost-orders at the admin port, then decide"
             );
         }
         self.publisher.publish().await
@@ -186,7 +186,7 @@ impl LostOrders {
                 Decision::Accept => "given_up",
                 Decision::Restore => self.restore(id, &order).await?,
             };
-            warn!(order = %order.id, user = %order.user, units = order.units, outcome, "a lost order is decided");
+            warn!(order = %order.id, user = %order.user, units = order.units, outcome, "lost order resolved");
             decided.push(DecidedOrder { order, outcome });
         }
         // Somebody else may have decided meanwhile: then gateways sell from these shards.
@@ -199,7 +199,7 @@ impl LostOrders {
         }
         self.rebuilder.rebuild(&stored.sale, &shards).await?;
         self.store.pauses().resume(&stored).await?;
-        info!(sale = %id, ?decision, "the sale goes on");
+        info!(sale = %id, ?decision, "sale resumed");
         self.publisher.publish().await?;
         Ok(decided)
     }
@@ -226,14 +226,20 @@ impl LostOrders {
         };
         let placed = self.store.claims().place(&ticket, now_ms()).await?;
         Ok(match placed {
-            Placed::New(_) | Placed::Again(_) | Placed::Elsewhere(_) => "restored",
-            Placed::Released { .. } | Placed::NameTaken | Placed::KeyReused { .. } => "released",
-            Placed::Short(Shortage::SoldOut) => "sold_out",
-            Placed::Short(Shortage::UserCap) => "user_cap",
-            Placed::Short(Shortage::GroupCap) => "group_cap",
-            Placed::Short(Shortage::Barred) => "barred",
-            Placed::Short(Shortage::CoolingDown { .. } | Shortage::UnpaidHolds) => "cooling_down",
-            Placed::Short(Shortage::UnknownSale) => "unknown_sale",
+            OrderOutcome::New(_) | OrderOutcome::Again(_) | OrderOutcome::Elsewhere(_) => {
+                "restored"
+            }
+            OrderOutcome::Released { .. }
+            | OrderOutcome::NameTaken
+            | OrderOutcome::KeyReused { .. } => "released",
+            OrderOutcome::Short(Shortage::SoldOut) => "sold_out",
+            OrderOutcome::Short(Shortage::UserCap) => "user_cap",
+            OrderOutcome::Short(Shortage::GroupCap) => "group_cap",
+            OrderOutcome::Short(Shortage::Barred) => "barred",
+            OrderOutcome::Short(Shortage::CoolingDown { .. } | Shortage::UnpaidHolds) => {
+                "cooling_down"
+            }
+            OrderOutcome::Short(Shortage::UnknownSale) => "unknown_sale",
         })
     }
 }

@@ -19,13 +19,13 @@ pub const AGE_S_MAX: u64 = 300;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallbackError {
     /// A header or the body is not text, or the timestamp no number.
-    #[error("the callback is not well formed")]
+    #[error("the callback is malformed")]
     Malformed,
     /// It is not signed by one of the keys.
     #[error(transparent)]
     Signature(#[from] SignatureError),
     /// It was signed more than [`AGE_S_MAX`] from now.
-    #[error("the callback was signed at another time")]
+    #[error("the callback's signature time is wrong")]
     Age,
 }
 

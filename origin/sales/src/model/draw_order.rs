@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn each_ticket_has_one_place_and_the_order_of_the_list_is_of_no_matter() {
+    fn each_ticket_has_one_position_whatever_the_list_order() {
         let tickets = tickets(500);
         let order = drawn(1, &tickets);
         assert_eq!(order.iter().collect::<BTreeSet<_>>().len(), 500);

@@ -14,8 +14,8 @@ use serde_json::value::RawValue;
 use weir_base::id::SaleId;
 
 use crate::store::SaleStore;
-use weir_origin_core::http::Fault;
-use weir_origin_core::json_schema::{compile, faults};
+use weir_origin_core::http::ValidationError;
+use weir_origin_core::json_schema::{compile, validation_errors};
 use weir_origin_core::sql::SqlError;
 
 /// The longest payload, in bytes of JSON.
@@ -84,28 +84,28 @@ impl PayloadRules {
     ///
     /// # Errors
     /// All that is wrong with it, by place, without what it says.
-    pub fn read(&self, body: &[u8]) -> Result<Payload, Vec<Fault>> {
+    pub fn read(&self, body: &[u8]) -> Result<Payload, Vec<ValidationError>> {
         let value: Value = serde_json::from_slice(body).map_err(|_| {
             let detail = "must be JSON".to_owned();
             let pointer = String::new();
-            vec![Fault { pointer, detail }]
+            vec![ValidationError { pointer, detail }]
         })?;
-        let faults = faults(&self.0, &value);
-        match faults.is_empty() {
+        let validation_errors = validation_errors(&self.0, &value);
+        match validation_errors.is_empty() {
             true => Ok(Payload(value.to_string())),
-            false => Err(faults),
+            false => Err(validation_errors),
         }
     }
 }
 
 /// What SQL said last of a sale: when, and what it wants; `None`: nothing.
-type Known = (Instant, Option<PayloadRules>);
+type CachedRules = (Instant, Option<PayloadRules>);
 
 /// What sales want of payloads. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct Payloads {
     store: SaleStore,
-    known: Arc<Mutex<HashMap<SaleId, Known>>>,
+    known: Arc<Mutex<HashMap<SaleId, CachedRules>>>,
     /// Whose turn it is to ask SQL: when a sale starts, many want to know at once.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
@@ -124,11 +124,11 @@ impl Payloads {
     /// # Errors
     /// When SQL does not answer, or has what is no schema.
     pub async fn of(&self, sale: &SaleId) -> Result<Option<PayloadRules>, SqlError> {
-        if let Some((_, rules)) = self.known(sale) {
+        if let Some((_, rules)) = self.cached_schema(sale) {
             return Ok(rules);
         }
         let _turn = self.turn.lock().await;
-        if let Some((_, rules)) = self.known(sale) {
+        if let Some((_, rules)) = self.cached_schema(sale) {
             return Ok(rules);
         }
         let now = Instant::now();
@@ -146,12 +146,12 @@ impl Payloads {
     }
 
     /// What SQL said of a sale not long ago.
-    fn known(&self, sale: &SaleId) -> Option<Known> {
+    fn cached_schema(&self, sale: &SaleId) -> Option<CachedRules> {
         let known = self.lock().get(sale).cloned();
         known.filter(|(at, _)| at.elapsed() < KNOWN_FOR)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<SaleId, Known>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<SaleId, CachedRules>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_is_held_to_its_schema_and_tells_no_log_what_it_says() {
+    fn payload_is_validated_by_schema_and_never_logged() {
         let schema = json!({
             "type": "object", "required": ["mail"], "additionalProperties": false,
             "properties": {"mail": {"type": "string", "pattern": "@"}, "size": {"enum": ["M", "L"]}},
@@ -188,13 +188,16 @@ mod tests {
         assert_eq!(taken.as_str(), r#"{"mail":"a@b","size":"M"}"#);
         assert_eq!(format!("{taken:?}"), "Payload(25 bytes)");
         assert_eq!(serde_json::to_string(&taken).unwrap(), taken.as_str());
-        let faults = rules
+        let validation_errors = rules
             .read(br#"{"mail":"Secret","size":"Huge","x":1}"#)
             .unwrap_err();
-        let places: Vec<&str> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
-        assert_eq!(places.len(), 3, "{faults:?}");
+        let places: Vec<&str> = validation_errors
+            .iter()
+            .map(|fault| fault.pointer.as_str())
+            .collect();
+        assert_eq!(places.len(), 3, "{validation_errors:?}");
         assert!(places.contains(&"/mail") && places.contains(&"/size"));
-        let told = format!("{faults:?}");
+        let told = format!("{validation_errors:?}");
         assert!(!told.contains("Secret") && !told.contains("Huge"), "{told}");
         assert_eq!(rules.read(b"").unwrap_err()[0].detail, "must be JSON");
         assert_eq!(rules.read(b"{").unwrap_err()[0].detail, "must be JSON");

@@ -51,21 +51,21 @@ impl fmt::Display for Currency {
     }
 }
 
-/// What one unit costs.
+/// Price per unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
     /// In the currency's smallest unit, such as cents. 0 is free.
     #[schema(maximum = 1_000_000_000_000_u64)]
     pub unit_amount: u64,
-    /// Of what money, by ISO 4217, such as EUR.
+    /// ISO 4217 code, such as EUR.
     #[schema(value_type = String, pattern = "^[A-Z]{3}$")]
     pub currency: Currency,
 }
 
 impl Price {
     /// What so many units cost together.
-    pub fn of(self, units: u32) -> Money {
+    pub fn times(self, units: u32) -> Money {
         Money {
             amount: self.unit_amount.saturating_mul(units.into()),
             currency: self.currency,
@@ -82,14 +82,14 @@ pub struct Money {
     pub currency: Currency,
 }
 
-/// What an order costs, as it is shown.
+/// Price of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct OrderPrice {
-    /// What one unit cost when the order was made, in the currency's smallest unit.
+    /// Price per unit at the time of the order, in the currency's smallest unit.
     unit_amount: u64,
-    /// What all its units cost.
+    /// Total price.
     amount: u64,
-    /// By ISO 4217, such as EUR.
+    /// ISO 4217 code, such as EUR.
     #[schema(value_type = String, pattern = "^[A-Z]{3}$")]
     currency: Currency,
 }
@@ -99,7 +99,7 @@ impl OrderPrice {
     pub fn new(price: Price, units: u32) -> Self {
         Self {
             unit_amount: price.unit_amount,
-            amount: price.of(units).amount,
+            amount: price.times(units).amount,
             currency: price.currency,
         }
     }
@@ -125,7 +125,7 @@ mod tests {
             unit_amount: UNIT_AMOUNT_MAX,
             currency,
         };
-        let dearest = price.of(weir_sale::sale::USER_CAP_MAX).amount;
+        let dearest = price.times(weir_sale::sale::USER_CAP_MAX).amount;
         assert_eq!(dearest, UNIT_AMOUNT_MAX * 1_000);
         assert!(dearest < 1 << 53);
     }

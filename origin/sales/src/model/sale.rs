@@ -46,95 +46,93 @@ fn warm_before_ms() -> Option<u64> {
     Some(WARM_BEFORE_MS)
 }
 
-/// A sale to be made.
+/// A new sale.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NewSale {
-    /// Its name, permanently.
+    /// Permanent id.
     #[schema(value_type = String, min_length = 1, max_length = 64)]
     pub id: SaleId,
-    /// Over how many shards of Redis the stock is spread.
+    /// Number of stock shards in Redis.
     #[schema(minimum = 1, maximum = 64)]
     pub shards: u32,
-    /// All else that a request, SQL and every view have in common.
+    /// Fields shared by requests, SQL and views.
     #[serde(flatten, deserialize_with = "shared_members")]
     pub fields: SaleFields,
-    /// Whether only a random choice of those who have reserved may buy; reservations must end by `starts_at_ms` then. null: all of
-    /// them.
+    /// Draw of winners among the reservations, which must then end by `starts_at_ms`; null: everyone with a reservation
+    /// can buy.
     #[serde(default)]
     pub draw: Option<DrawRules>,
-    /// What a buyer must say with an order, in JSON Schema of at most 8 KiB without references to elsewhere; null: nothing.
+    /// JSON Schema of the order body, at most 8 KiB, without external references; null: none.
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     pub payload_schema: Option<Value>,
 }
 
-/// What an operator sets of a sale: the same in a request, in SQL and in what is shown. A new field goes here, and into
-/// `store/columns.rs`.
+/// Fields of a sale, shared by requests, SQL and views. Add a new field here and in `store/columns.rs`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SaleFields {
-    /// What people call it: no control characters.
+    /// Display name, without control characters.
     #[schema(min_length = 1, max_length = 200)]
     pub title: String,
-    /// Units to sell. 0 is a sale that is sold out from the start. Of a stored sale: those of the start, with what was topped
-    /// up since, without what was withdrawn.
+    /// Units to sell; 0: sold out from the start. For a stored sale: initial units, plus added, minus withdrawn ones.
     #[schema(maximum = 1_000_000_000)]
     pub total: u64,
-    /// The most units one user may have.
+    /// Limit of units per user.
     #[schema(minimum = 1, maximum = 1000)]
     pub user_cap: u32,
-    /// First instant at which claims are taken, in milliseconds since the Unix epoch.
+    /// Start time, in milliseconds since the Unix epoch.
     #[schema(maximum = 253_402_300_799_999_u64)]
     pub starts_at_ms: u64,
-    /// First instant at which they are taken no more, in milliseconds since the Unix epoch.
+    /// End time (exclusive), in milliseconds since the Unix epoch.
     #[schema(minimum = 1, maximum = 253_402_300_799_999_u64)]
     pub ends_at_ms: u64,
-    /// Whether only buyers with an order token may buy.
+    /// Whether orders need an order token.
     #[serde(default)]
     #[schema(default = false)]
     pub token: bool,
-    /// What users must do before they get an order token, which needs `token`; null: nothing.
+    /// Challenge before users get an order token; requires `token`. null: none.
     #[serde(default)]
     #[schema(default = json!(null))]
     pub challenge: Option<Challenge>,
-    /// What the shop calls what is sold: no control characters; null: not given.
+    /// SKU, without control characters; null: none.
     #[serde(default)]
     #[schema(min_length = 1, max_length = 64, default = json!(null))]
     pub sku: Option<String>,
-    /// What one unit costs; orders keep it. null: not given.
+    /// Price per unit, stored with each order; null: none.
     #[serde(default)]
     #[schema(default = json!(null))]
     pub price: Option<Price>,
-    /// Which sales it belongs together with; null: it stands alone.
+    /// Group of sales with a shared limit; null: none.
     #[serde(default)]
     #[schema(default = json!(null))]
     pub group: Option<SaleGroup>,
-    /// When users may reserve. Only users with a reservation may then buy; null: no reservation is needed.
+    /// Reservation period; then only users with a reservation can buy. null: no reservation is needed.
     #[serde(default)]
     #[schema(default = json!(null))]
     pub reservation: Option<Window>,
-    /// When an order takes its units, and for how long.
+    /// When units are deducted, and how long they are held.
     #[serde(default)]
     #[schema(default = json!("at_order"))]
     pub payment: Payment,
-    /// Whether anybody may see it in the list of sales.
+    /// Whether the public sale list shows it.
     #[serde(default)]
     #[schema(default = false)]
     pub listed: bool,
-    /// How long before its start it is warmed by itself, in milliseconds; null: by hand only.
+    /// Automatic warm-up before the start, in milliseconds; null: only manual.
     #[serde(default = "warm_before_ms")]
     #[schema(default = 300_000)]
     pub warm_before_ms: Option<u64>,
 }
 
-/// Sales that belong together, such as the sizes of one shoe: a user may have only so many units of all of them.
+/// A group of sales with a shared limit per user, such as the sizes of one shoe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SaleGroup {
-    /// What the group is called: all sales that name it are in it.
+    /// Group id; all sales with this id belong to the group.
     #[schema(value_type = String, pattern = "^[a-z0-9-]{1,64}$")]
     pub id: SaleId,
-    /// The most units one user may have of its sales together, for an order in this one.
+    /// Limit of units per user over all sales of the group, for an order in this sale.
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub user_cap: u32,
 }
@@ -142,23 +140,23 @@ pub struct SaleGroup {
 /// The most units that a group may allow a user.
 pub const GROUP_CAP_MAX: u32 = 1_000_000;
 
-/// A span of time: its start is in it, its end is not.
+/// A period, including its start and excluding its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
-    /// First instant, in milliseconds since the Unix epoch.
+    /// Start, in milliseconds since the Unix epoch.
     #[schema(maximum = 253_402_300_799_999_u64)]
     pub from_ms: u64,
-    /// First instant after it, in milliseconds since the Unix epoch.
+    /// End (exclusive), in milliseconds since the Unix epoch.
     #[schema(maximum = 253_402_300_799_999_u64)]
     pub until_ms: u64,
 }
 
-/// A draw among those who have reserved.
+/// A draw among the reservations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DrawRules {
-    /// How many of them may buy.
+    /// Number of winners.
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub winners: u64,
 }
@@ -187,8 +185,7 @@ impl PartialSchema for Payment {
             .item(Ref::from_schema_name("PayTime"))
             .item(Ref::from_schema_name("PayHold"))
             .description(Some(
-                "When an order takes its units: `at_order` when it is made, for as long as it is neither paid nor cancelled; \
-                 `at_payment` when it is paid; `hold` when it is made, until the time to pay is over.",
+                "When an order takes its units: `at_order`: when it is created, until it is cancelled; `at_payment`: when it is paid; `hold`: when it is created, until the payment deadline.",
             ))
             .into()
     }
@@ -213,17 +210,11 @@ impl ToSchema for Payment {
             .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
             .minimum(Some(1))
             .maximum(Some(PAY_WITHIN_MS_MAX))
-            .description(Some(
-                "How long a buyer has to pay, from the order on, in milliseconds.",
-            ));
-        let hold_time = object(
-            "For how long units are kept.",
-            "pay_within_ms",
-            within.into(),
-        );
+            .description(Some("Time to pay after the order, in milliseconds."));
+        let hold_time = object("How long units are held.", "pay_within_ms", within.into());
         let hold = Ref::from_schema_name("PayHoldTime");
         let hold = object(
-            "An order takes its units when it is made, and expires if it is not paid in time.",
+            "An order takes its units when it is created, and expires if it is not paid in time.",
             "hold",
             hold.into(),
         );
@@ -239,15 +230,13 @@ impl ToSchema for Payment {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NewSaleError {
     /// The title is empty, too long, or has control characters.
-    #[error("title: must be 1 to {TITLE_LEN_MAX} characters, none of them a control character")]
+    #[error("title: must be 1 to {TITLE_LEN_MAX} characters without control characters")]
     Title,
     /// More units than [`TOTAL_MAX`].
     #[error("total: must be at most {TOTAL_MAX}")]
     Total,
     /// The window ends after [`INSTANT_MS_MAX`].
-    #[error(
-        "ends_at_ms: lies after the year 9999; instants are in milliseconds since the Unix epoch"
-    )]
+    #[error("ends_at_ms: must be before the year 10000, in milliseconds since the Unix epoch")]
     TooLate,
     /// The window of reservations is empty, ends after the sale, or after [`INSTANT_MS_MAX`].
     #[error("reservation: until_ms must be after from_ms and not after the sale's ends_at_ms")]
@@ -256,10 +245,10 @@ pub enum NewSaleError {
     #[error("payment: pay_within_ms must be 1 to {PAY_WITHIN_MS_MAX}")]
     PayWithin,
     /// A challenge comes before an order token, and the sale wants none.
-    #[error("challenge: needs token, as it is set to those who ask for an order token")]
+    #[error("challenge: needs token, because the challenge guards order tokens")]
     Challenge,
     /// The name of what is sold is empty, too long, or has control characters.
-    #[error("sku: must be 1 to {SKU_LEN_MAX} characters, none of them a control character")]
+    #[error("sku: must be 1 to {SKU_LEN_MAX} characters without control characters")]
     Sku,
     /// The price is above [`UNIT_AMOUNT_MAX`].
     #[error("price: unit_amount must be at most {UNIT_AMOUNT_MAX}")]
@@ -268,7 +257,7 @@ pub enum NewSaleError {
     #[error("group: user_cap must be 1 to {GROUP_CAP_MAX}")]
     GroupCap,
     /// The group bears the name of another tenant than the sale, or of one where the sale bears none.
-    #[error("group: must be the same tenant's as the sale: up to -- their names must agree")]
+    #[error("group: must belong to the sale's tenant: both names must be equal up to --")]
     GroupOfOthers,
     /// A draw without reservations that end before the sale starts, without winners or with too many.
     #[error("draw: winners must be 1 to {WINNERS_MAX}, and reservations must end by starts_at_ms")]
@@ -348,7 +337,7 @@ impl NewSale {
         let group = self.fields.group.as_ref();
         let has_cap = group.is_none_or(|group| (1..=GROUP_CAP_MAX).contains(&group.user_cap));
         let is_own = group.is_none_or(|group| {
-            TenantName::of(group.id.as_str()) == TenantName::of(self.id.as_str())
+            TenantName::owner_of(group.id.as_str()) == TenantName::owner_of(self.id.as_str())
         });
         let rules = [
             (has_cap, NewSaleError::GroupCap),
@@ -477,7 +466,7 @@ mod tests {
         check(|s| s.fields.title = "ä".repeat(201), "title: must be");
         check(|s| s.fields.title = "a\nb".to_owned(), "title: must be");
         check(|s| s.fields.total += 1, "total: must be at most 1000000000");
-        check(|s| s.fields.ends_at_ms += 1, "ends_at_ms: lies after");
+        check(|s| s.fields.ends_at_ms += 1, "ends_at_ms: must be before");
         check(
             |s| {
                 s.fields.reservation = Some(Window {
@@ -531,7 +520,7 @@ mod tests {
         );
         check(
             |s| s.fields.group = group("acme--g", 1),
-            "group: must be the same tenant's",
+            "group: must belong to the sale's tenant",
         );
         check(
             |s| s.fields.challenge = Some(Challenge::Captcha {}),

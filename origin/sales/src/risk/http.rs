@@ -12,7 +12,7 @@ use serde_json::json;
 use weir_base::breaker::{Breaker, Outcome, Permit, Settings};
 
 use super::{RiskScorer, ScoreError, ScoreFuture};
-use crate::store::Unscored;
+use crate::store::UnscoredReservation;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::client::{ClientError, HttpClient};
 
@@ -70,7 +70,7 @@ impl HttpScorer {
         })
     }
 
-    async fn ask(&self, who: &Unscored) -> Result<u32, ScoreError> {
+    async fn ask(&self, who: &UnscoredReservation) -> Result<u32, ScoreError> {
         let mut tries = 0;
         loop {
             let failure = match self.try_once(who).await {
@@ -89,7 +89,7 @@ impl HttpScorer {
     }
 
     /// One try, if the breaker lets it.
-    async fn try_once(&self, who: &Unscored) -> Result<u32, ScoreError> {
+    async fn try_once(&self, who: &UnscoredReservation) -> Result<u32, ScoreError> {
         // A panic while it was held has left it whole: it is changed in one call.
         let breaker = || self.breaker.lock().unwrap_or_else(PoisonError::into_inner);
         let permit = breaker().permit(now_ms());
@@ -106,7 +106,7 @@ impl HttpScorer {
         answer
     }
 
-    async fn exchange(&self, who: &Unscored) -> Result<u32, ScoreError> {
+    async fn exchange(&self, who: &UnscoredReservation) -> Result<u32, ScoreError> {
         let body = json!({
             "sale": who.sale, "user": who.user.as_str(),
             "address": who.visitor.address, "agent": who.visitor.agent,
@@ -143,7 +143,7 @@ fn with_jitter(pause: Duration) -> Duration {
 }
 
 impl RiskScorer for HttpScorer {
-    fn score<'a>(&'a self, who: &'a Unscored) -> ScoreFuture<'a> {
+    fn score<'a>(&'a self, who: &'a UnscoredReservation) -> ScoreFuture<'a> {
         Box::pin(self.ask(who))
     }
 }

@@ -18,8 +18,8 @@ use tracing::{debug, info, warn};
 
 use crate::ledger::{Ledger, UserList};
 use crate::metrics::SaleMetrics;
-use crate::store::{SaleStore, Score, Standing, Unscored};
-use weir_origin_core::background::Rounds;
+use crate::store::{SaleStore, Score, UnscoredReservation, UserListStatus};
+use weir_origin_core::background::Interval;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
@@ -48,29 +48,29 @@ pub type ScoreFuture<'a> = Pin<Box<dyn Future<Output = Result<u32, ScoreError>> 
 /// Says how much a user looks like a bot.
 pub trait RiskScorer: fmt::Debug + Send + Sync {
     /// The higher, the worse.
-    fn score<'a>(&'a self, who: &'a Unscored) -> ScoreFuture<'a>;
+    fn score<'a>(&'a self, who: &'a UnscoredReservation) -> ScoreFuture<'a>;
 }
 
 /// There is no score yet; ask again.
 #[derive(Debug, thiserror::Error)]
 pub enum ScoreError {
     /// The service failed too often of late, and is not asked for now.
-    #[error("the risk service is left alone for {retry_after_ms} ms")]
+    #[error("risk service circuit open for {retry_after_ms} ms")]
     Open {
         /// After which time it is asked again.
         retry_after_ms: u64,
     },
     /// The service did not answer in time.
-    #[error("the risk service did not answer in time")]
+    #[error("timeout waiting for the risk service")]
     Timeout,
     /// The service answered with this status.
     #[error("the risk service answered {0}")]
     Status(u16),
     /// The service's answer is no score.
-    #[error("the risk service's answer is no score: {0}")]
+    #[error("the risk service's answer is not a score: {0}")]
     Answer(#[from] serde_json::Error),
     /// The connection failed.
-    #[error("the risk service: {0}")]
+    #[error("cannot call the risk service: {0}")]
     Connection(String),
 }
 
@@ -113,19 +113,19 @@ impl RiskWorker {
 
     /// Works until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "checking risks", stop);
+        let mut interval = Interval::every(PERIOD, "checking risks", stop);
         let mut counted = None::<Instant>;
-        while rounds.next().await {
+        while interval.next().await {
             // All of them are counted for it: not in each round.
             if counted.is_none_or(|at| at.elapsed() >= COUNT_PERIOD) {
                 counted = Some(Instant::now());
                 self.count_pending().await;
             }
             let outcome = self.round().await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
             if outcome.is_ok_and(|round| round.scored > 0 && round.failed == 0) {
                 // More may be waiting.
-                rounds.next_at_once();
+                interval.next_at_once();
             }
         }
     }
@@ -162,7 +162,7 @@ impl RiskWorker {
                 }
                 Err(error) => {
                     round.failed += 1;
-                    warn!(%error, "a risk check broke off");
+                    warn!(%error, "risk check interrupted");
                 }
             }
         }
@@ -171,7 +171,7 @@ impl RiskWorker {
 
     /// Scores a user. If that fails the user goes behind the others: one that the service never scores must not block
     /// the queue.
-    async fn turn(&self, waiting: &Unscored) -> Result<(), WorkError> {
+    async fn turn(&self, waiting: &UnscoredReservation) -> Result<(), WorkError> {
         let scored = self.score(waiting).await;
         // With the breaker open nobody was asked, which says nothing about this user.
         let is_asked = !matches!(scored, Err(WorkError::Score(ScoreError::Open { .. })));
@@ -187,11 +187,11 @@ impl RiskWorker {
     }
 
     /// Redis first: SQL's note ends the work, so after a crash before it everything is done again.
-    async fn score(&self, waiting: &Unscored) -> Result<(), WorkError> {
+    async fn score(&self, waiting: &UnscoredReservation) -> Result<(), WorkError> {
         let (id, user) = (&waiting.sale, &waiting.user);
         let score = self.scorer.score(waiting).await?;
         let listed = self.store.user_list().listed_user(user).await?;
-        let is_allowed = listed.is_some_and(|listed| listed.standing == Standing::Allowed);
+        let is_allowed = listed.is_some_and(|listed| listed.standing == UserListStatus::Allowed);
         let block = score >= self.threshold && !is_allowed;
         let list = match block {
             true => Some(UserList::Blocked),
@@ -209,7 +209,7 @@ impl RiskWorker {
             self.ledger.add_users(&stored.sale, list, users).await?;
         }
         if block {
-            info!(sale = %id, score, "a user is blocked for risk");
+            info!(sale = %id, score, "user blocked by the risk check");
         }
         let score = Score { score, block };
         self.store
@@ -225,8 +225,8 @@ impl RiskWorker {
 /// A user who was not asked about, since the breaker is open, is no news: what opened it was logged.
 fn note_failure(error: &WorkError) {
     match error {
-        WorkError::Score(ScoreError::Open { .. }) => debug!(%error, "no score yet"),
-        _ => warn!(%error, "no score yet; trying again"),
+        WorkError::Score(ScoreError::Open { .. }) => debug!(%error, "risk check failed"),
+        _ => warn!(%error, "risk check failed; retrying"),
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::{RiskScorer, ScoreFuture};
-use crate::store::{Unscored, Visitor};
+use crate::store::{UnscoredReservation, Visitor};
 
 /// Rules about users' names, addresses and agents, as JSON:
 /// `{"rules": [{"users": ["mallory"], "score": 100}, {"glob": "bot-*", "agent": "curl/*", "score": 90}]}`.
@@ -105,7 +105,7 @@ fn fits(glob: &str, text: &str) -> bool {
 }
 
 impl RiskScorer for Rules {
-    fn score<'a>(&'a self, who: &'a Unscored) -> ScoreFuture<'a> {
+    fn score<'a>(&'a self, who: &'a UnscoredReservation) -> ScoreFuture<'a> {
         Box::pin(async move { Ok(self.score_of(who.user.as_str(), &who.visitor)) })
     }
 }

@@ -6,7 +6,7 @@ use weir_sale::claim::Ticket;
 use weir_sale::idempotency::IdempotencyKey;
 
 use super::orders::user_id;
-use super::{Attempt, Placed, SaleStore, orders};
+use super::{Attempt, OrderOutcome, SaleStore, orders};
 use weir_origin_core::sql::{Row, SqlError, Tx, damaged, sql};
 
 const INSERT_KEY: &str = "
@@ -71,7 +71,7 @@ pub(super) async fn bind(
     tx: &mut Tx,
     ticket: &Ticket,
     attempt: &Attempt,
-) -> Result<Option<Placed>, Error> {
+) -> Result<Option<OrderOutcome>, Error> {
     let id = ticket.claim_id();
     let of_attempt = |statement| {
         sql(statement)
@@ -91,11 +91,13 @@ pub(super) async fn bind(
     let order_id = row.text("order_id")?;
     let is_spare = order_id != id.as_str();
     if row.text("body_sha256")? != attempt.body_sha256 {
-        return Ok(Some(Placed::KeyReused { is_spare }));
+        return Ok(Some(OrderOutcome::KeyReused { is_spare }));
     }
     if !is_spare {
         return Ok(None);
     }
     let order = orders::select(tx, &order_id).await?;
-    Ok(Some(Placed::Elsewhere(order.ok_or(Error::RowNotFound)?)))
+    Ok(Some(OrderOutcome::Elsewhere(
+        order.ok_or(Error::RowNotFound)?,
+    )))
 }

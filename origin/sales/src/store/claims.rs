@@ -7,7 +7,9 @@ use super::counts::Changes;
 use super::outbox;
 use super::payments::take_stock;
 use super::reservations::is_barred;
-use super::{OrderRequest, OrderStatus, Placed, SaleStore, Shortage, StoredOrder, StoredSale};
+use super::{
+    OrderOutcome, OrderRequest, OrderStatus, SaleStore, Shortage, StoredOrder, StoredSale,
+};
 use super::{attempts, cooldowns, groups, orders, payloads, sales};
 use crate::model::sale::Payment;
 use weir_origin_core::outbox::Sinks;
@@ -52,19 +54,19 @@ impl ClaimStore<'_> {
     /// Makes a claim an order, in one transaction: its outcome, the order, the change log, and the
     /// stock last, so that the row that all orders of a sale share is locked shortest. A sale that
     /// is paid `at_payment` takes no stock yet.
-    pub async fn place(self, ticket: &Ticket, now_ms: u64) -> Result<Placed, SqlError> {
+    pub async fn place(self, ticket: &Ticket, now_ms: u64) -> Result<OrderOutcome, SqlError> {
         let asked = OrderRequest::default();
         self.place_asked(ticket, &asked, now_ms).await
     }
 
     /// As `ClaimStore::place`, with what the request says. An attempt with a key becomes an order once: see
-    /// [`Placed::Elsewhere`] and [`Placed::KeyReused`]. What was said with an order that is there already stays.
+    /// [`OrderOutcome::Elsewhere`] and [`OrderOutcome::KeyReused`]. What was said with an order that is there already stays.
     pub async fn place_asked(
         self,
         ticket: &Ticket,
         asked: &OrderRequest,
         now_ms: u64,
-    ) -> Result<Placed, SqlError> {
+    ) -> Result<OrderOutcome, SqlError> {
         Ok(retried(|| place_once(self.0, ticket, asked, now_ms)).await?)
     }
 
@@ -82,7 +84,11 @@ impl ClaimStore<'_> {
 
     /// Decides that a claim never becomes an order, unless its outcome was decided before: then that is
     /// told.
-    pub async fn release(self, ticket: &Ticket, now_ms: u64) -> Result<Option<Placed>, SqlError> {
+    pub async fn release(
+        self,
+        ticket: &Ticket,
+        now_ms: u64,
+    ) -> Result<Option<OrderOutcome>, SqlError> {
         let once = || async {
             let mut tx = self.0.db.begin().await?;
             if insert_outcome(&mut tx, ticket, Outcome::Released, now_ms).await? {
@@ -102,13 +108,13 @@ async fn place_once(
     ticket: &Ticket,
     asked: &OrderRequest,
     now_ms: u64,
-) -> Result<Placed, Error> {
+) -> Result<OrderOutcome, Error> {
     let mut tx = store.db.begin().await?;
     let placed = place_in(&mut tx, store.sinks, ticket, asked, now_ms).await?;
     let is_kept = match placed {
-        Placed::New(_) => true,
+        OrderOutcome::New(_) => true,
         // The claim came with another attempt before, or without a key: this attempt has become its order, too.
-        Placed::Again(_) => asked.attempt.is_some(),
+        OrderOutcome::Again(_) => asked.attempt.is_some(),
         _ => false,
     };
     if is_kept {
@@ -126,7 +132,7 @@ async fn place_in(
     ticket: &Ticket,
     asked: &OrderRequest,
     now_ms: u64,
-) -> Result<Placed, Error> {
+) -> Result<OrderOutcome, Error> {
     if let Some(attempt) = &asked.attempt
         && let Some(bound) = attempts::bind(tx, ticket, attempt).await?
     {
@@ -136,23 +142,23 @@ async fn place_in(
         return known_outcome(tx, ticket).await;
     }
     let Some(sale) = sales::select_one(tx, &ticket.sale).await? else {
-        return Ok(Placed::Short(Shortage::UnknownSale));
+        return Ok(OrderOutcome::Short(Shortage::UnknownSale));
     };
     if sale.archived_at_ms.is_some() {
         // Whatever became of the claim was decided long ago, and is forgotten.
-        return Ok(Placed::Released { void: false });
+        return Ok(OrderOutcome::Released { void: false });
     }
     if is_barred(tx, &sale.sale, &ticket.user).await? {
-        return Ok(Placed::Short(Shortage::Barred));
+        return Ok(OrderOutcome::Short(Shortage::Barred));
     }
     if !add_to_buyer(tx, ticket, sale.sale.user_cap, now_ms).await? {
         let shortage = cooldowns::shortage(tx, &ticket.sale, &ticket.user, now_ms);
-        return Ok(Placed::Short(shortage.await?));
+        return Ok(OrderOutcome::Short(shortage.await?));
     }
     if let Some(group) = &sale.fields.group
         && !groups::add(tx, ticket, group).await?
     {
-        return Ok(Placed::Short(Shortage::GroupCap));
+        return Ok(OrderOutcome::Short(Shortage::GroupCap));
     }
     let order = StoredOrder {
         click: asked.click.clone(),
@@ -165,11 +171,11 @@ async fn place_in(
     outbox::note_created(tx, sinks, &order).await?;
     let taken = if order.deducted { order.units } else { 0 };
     insert_change(tx, &order, -i64::from(taken), "order", now_ms).await?;
-    Changes::of(None, &order).write(tx).await?;
+    Changes::between(None, &order).write(tx).await?;
     if order.deducted && !take_stock(tx, &order).await? {
-        return Ok(Placed::Short(Shortage::SoldOut));
+        return Ok(OrderOutcome::Short(Shortage::SoldOut));
     }
-    Ok(Placed::New(order))
+    Ok(OrderOutcome::New(order))
 }
 
 /// Of these open claims, the units that no order has taken from the stock, and no void claim has.
@@ -194,10 +200,12 @@ pub(super) async fn held_units(tx: &mut Tx, open: &[Ticket]) -> Result<u64, Erro
 
 /// Whether a claim that is open in Redis has units there that SQL counts among those that are left. One whose name
 /// another has taken never becomes an order: its units come back.
-fn is_held(outcome: Placed) -> bool {
+fn is_held(outcome: OrderOutcome) -> bool {
     match outcome {
-        Placed::New(order) | Placed::Again(order) => !(order.deducted && order.status.is_active()),
-        Placed::Released { void } => !void,
+        OrderOutcome::New(order) | OrderOutcome::Again(order) => {
+            !(order.deducted && order.status.is_active())
+        }
+        OrderOutcome::Released { void } => !void,
         _ => true,
     }
 }
@@ -225,20 +233,20 @@ async fn insert_outcome(
 }
 
 /// The outcome that was decided before.
-async fn known_outcome(tx: &mut Tx, ticket: &Ticket) -> Result<Placed, Error> {
+async fn known_outcome(tx: &mut Tx, ticket: &Ticket) -> Result<OrderOutcome, Error> {
     let id = ticket.claim_id();
     let row = tx.one(sql(SELECT_OUTCOME).text(id.as_str())).await?;
     let row = row.ok_or(Error::RowNotFound)?;
     if row.text("user_id")? != ticket.user.as_str() {
-        return Ok(Placed::NameTaken);
+        return Ok(OrderOutcome::NameTaken);
     }
     // The column's CHECK leaves no third.
     if row.text("outcome")? != "ordered" {
         let void = row.flag("void")?;
-        return Ok(Placed::Released { void });
+        return Ok(OrderOutcome::Released { void });
     }
     let order = orders::select(tx, id.as_str()).await?;
-    Ok(Placed::Again(order.ok_or(Error::RowNotFound)?))
+    Ok(OrderOutcome::Again(order.ok_or(Error::RowNotFound)?))
 }
 
 /// Counts the units as the user's; false if that is more than one user may have, or the user may not buy for a while.
@@ -297,7 +305,7 @@ async fn insert_order(tx: &mut Tx, order: &StoredOrder) -> Result<(), Error> {
         .number(order.generation)
         .text(order.user.as_str())
         .number(order.units)
-        .text(order.status.word())
+        .text(order.status.label())
         .number(order.deducted)
         .maybe(order.pay_by_ms)
         .number(order.created_at_ms)

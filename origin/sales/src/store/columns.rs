@@ -105,7 +105,7 @@ impl Codec<Payment> for PaymentColumns {
             ("at_order", None) => Ok(Payment::AtOrder),
             ("hold", Some(pay_within_ms)) => Ok(Payment::Hold { pay_within_ms }),
             ("at_payment", None) => Ok(Payment::AtPayment),
-            _ => Err(damaged("payment", "names no way to pay")),
+            _ => Err(damaged("payment", "is not a payment method")),
         }
     }
 }

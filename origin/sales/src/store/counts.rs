@@ -17,11 +17,11 @@ use weir_origin_core::sql::{Row, SqlError, Tx, sql};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = OrdersByState)]
 pub struct OrderCounts {
-    /// Made and not paid.
+    /// Not paid.
     pub unpaid: u64,
     /// Paid.
     pub paid: u64,
-    /// Taken back by their users.
+    /// Cancelled.
     pub cancelled: u64,
     /// Not paid in time.
     pub expired: u64,
@@ -84,7 +84,7 @@ pub(super) struct Changes(BTreeMap<(SaleId, u32), Change>);
 
 impl Changes {
     /// Those of one order, which was as `before`, if it was, and is as `after`.
-    pub(super) fn of(before: Option<&StoredOrder>, after: &StoredOrder) -> Self {
+    pub(super) fn between(before: Option<&StoredOrder>, after: &StoredOrder) -> Self {
         let mut changes = Self::default();
         changes.add(before, after);
         changes

@@ -221,7 +221,10 @@ impl DrawStore<'_> {
     }
 
     /// Reserves for a user in a sale with a draw. `None`: the list is closed; false: the user has entered before.
-    pub(super) async fn enter(self, new: &reservations::New<'_>) -> Result<Option<bool>, SqlError> {
+    pub(super) async fn enter(
+        self,
+        new: &reservations::NewReservation<'_>,
+    ) -> Result<Option<bool>, SqlError> {
         let ticket = random(TICKET_LEN / 2)?;
         let ticket = hex::encode(ticket);
         let once = || async {
@@ -244,7 +247,10 @@ pub(super) async fn lock_open(tx: &mut Tx, sale: &SaleId) -> Result<bool, Error>
 }
 
 /// A sale's draw, within a transaction.
-pub(super) async fn of(tx: &mut Tx, sale: &SaleId) -> Result<Option<StoredDraw>, Error> {
+pub(super) async fn in_transaction(
+    tx: &mut Tx,
+    sale: &SaleId,
+) -> Result<Option<StoredDraw>, Error> {
     let row = tx.one(sql(SELECT).text(sale.as_str())).await?;
     row.as_ref().map(stored).transpose()
 }
@@ -272,7 +278,7 @@ pub(super) async fn set(tx: &mut Tx, sale: &SaleId, rules: Option<DrawRules>) ->
 fn random(len: usize) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0; len];
     let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| damaged("seed", "the system gives no random numbers"))?;
+    filled.map_err(|_| damaged("seed", "no random numbers from the operating system"))?;
     Ok(bytes)
 }
 

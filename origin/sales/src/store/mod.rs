@@ -31,9 +31,9 @@ mod clicks;
 mod columns;
 mod cooldowns;
 mod counts;
-mod desk;
 mod draws;
 mod groups;
+mod order_admin;
 mod order_change;
 mod orders;
 mod outbox;
@@ -59,8 +59,8 @@ pub use claims::ClaimStore;
 pub use clicks::{ClickOrders, ClickStore};
 pub use cooldowns::{Cooldown, CooldownStore, FOR_GOOD_MS};
 pub use counts::{CountStore, OrderCounts};
-pub use desk::{OrderAdminStore, Refund};
 pub use draws::{DrawStore, Entry, Seed, StoredDraw};
+pub use order_admin::{OrderAdminStore, Refund};
 pub use order_change::{ChangeKind, OrderChange};
 pub use pauses::PauseStore;
 pub use payloads::PayloadStore;
@@ -70,14 +70,15 @@ pub use provider::{
 };
 pub use reservations::ReservationStore;
 pub use rows::{
-    Attempt, Balance, Cancelled, CreateError, EditRefusal, HoldRules, OrderRequest, OrderStatus,
-    Paid, Placed, Reserved, SaleTotals, Score, ShardCounts, Shortage, StoredOrder,
-    StoredReservation, StoredSale, SwitchChange, TakenBack, Unscored, Updated, Visitor,
+    Attempt, Balance, CancelOutcome, CreateError, EditRefusal, HoldRules, OrderOutcome,
+    OrderRequest, OrderStatus, PaymentOutcome, ReservationOutcome, SaleTotals, Score, ShardCounts,
+    Shortage, StoredOrder, StoredReservation, StoredSale, SwitchChange, UnscoredReservation,
+    UpdateOutcome, Visitor, WithdrawOutcome,
 };
 pub use search::{FoundOrder, OrderCursor, OrderFilter, OrdersOf, SearchStore, Sorting};
 pub use stock_changes::{ChangeBegun, ChangeRefusal, StockChangeStore, StoredChange};
 pub use tenants::{TENANTS_SALES, TENANTS_UNITS, TenantStore};
-pub use user_list::{ListEntry, ListedUser, Remark, Standing, UserListStore};
+pub use user_list::{ListEntry, ListedUser, Remark, UserListStatus, UserListStore};
 pub use warming::WarmingStore;
 
 /// Sales and orders in SQL. Cloning it is cheap.

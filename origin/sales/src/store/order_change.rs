@@ -43,7 +43,7 @@ impl ChangeKind {
     ];
 
     /// The word in SQL and JSON.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Created => "order.created",
             Self::Paid => "order.paid",
@@ -71,75 +71,75 @@ pub(super) struct NewChange<'a> {
 /// The body of the webhook `order.…`.
 #[derive(Serialize, ToSchema)]
 pub struct OrderChange<'a> {
-    /// The same at every try.
+    /// Id of the change, the same for every attempt.
     id: String,
-    /// What has happened.
+    /// Kind of change.
     #[serde(rename = "type")]
     #[schema(schema_with = kinds)]
     kind: &'static str,
-    /// 1, 2, 3 … of each order.
+    /// 1, 2, 3 … per order.
     sequence: u64,
-    /// When, in milliseconds since the Unix epoch.
+    /// Time, in milliseconds since the Unix epoch.
     at_ms: u64,
-    /// Who or what ended it; null unless it ended.
+    /// Cause of the end; null: not ended.
     #[schema(required)]
     cause: Option<&'a str>,
-    /// The order as it stands after the change.
+    /// The order after the change.
     order: ChangedOrder<'a>,
-    /// The payment that the change is about, as it stands after the change; null: none.
+    /// The payment after the change; null: none.
     #[schema(required)]
     payment: Option<ChangedPayment<'a>>,
 }
 
-/// An order as it stands after a change.
+/// An order after a change.
 #[derive(Serialize, ToSchema)]
 struct ChangedOrder<'a> {
-    /// The order's name.
+    /// The order's id.
     order: &'a str,
-    /// The sale's name.
+    /// The sale's id.
     sale: &'a str,
-    /// The user's name.
+    /// The user's id.
     user: &'a str,
-    /// How many units.
+    /// Number of units.
     quantity: u32,
-    /// What the shop calls what is sold; null: not given.
+    /// The SKU; null: none.
     #[schema(required)]
     sku: Option<&'a str>,
-    /// What it costs; null: the sale does not say.
+    /// Price; null: the sale has none.
     #[schema(required)]
     price: Option<OrderPrice>,
-    /// Where it stands.
+    /// Its state.
     status: OrderStatus,
-    /// Until when it may be paid, in milliseconds since the Unix epoch; null: without an end, or it is not to be paid.
+    /// Payment deadline, in milliseconds since the Unix epoch; null: none.
     #[schema(required)]
     pay_by_ms: Option<u64>,
-    /// When it was made, in milliseconds since the Unix epoch.
+    /// Creation time, in milliseconds since the Unix epoch.
     created_at_ms: u64,
-    /// What the buyer has said with the order, as the sale's payload_schema wants it; null: the sale wants nothing.
+    /// The buyer's data, as required by the sale's payload_schema; null: the sale has none.
     #[schema(required, value_type = Option<serde_json::Value>)]
     payload: Option<&'a Payload>,
-    /// The link whose click it came of, by domain and code; null: none that is known.
+    /// The attributed link, by domain and code; null: none.
     #[schema(required)]
     link: Option<&'a str>,
 }
 
-/// A payment as it stands after a change.
+/// A payment after a change.
 #[derive(Serialize, ToSchema)]
 struct ChangedPayment<'a> {
-    /// The payment's name.
+    /// The payment's id.
     payment: &'a str,
-    /// Where it stands.
+    /// Its state.
     state: PaymentState,
-    /// Why money must be, or was, given back; null: it is not.
+    /// Reason of the refund; null: none.
     #[schema(required)]
     reason: Option<&'a str>,
-    /// What the operator who gave it back wrote down; null: nothing.
+    /// Refund reference from the operator; null: none.
     #[schema(required)]
     reference: Option<&'a str>,
 }
 
 fn kinds() -> Object {
-    words("What has happened.", ChangeKind::ALL.map(ChangeKind::word))
+    words("Kind of change.", ChangeKind::ALL.map(ChangeKind::label))
 }
 
 impl<'a> NewChange<'a> {
@@ -160,7 +160,7 @@ impl<'a> NewChange<'a> {
         });
         let change = OrderChange {
             id: change_id(&order.id, seq),
-            kind: kind.word(),
+            kind: kind.label(),
             sequence: seq,
             at_ms: now_ms,
             cause: unless_empty(cause),

@@ -137,7 +137,7 @@ impl SaleStore {
             sql(DELETE_UNFOLLOWED)
                 .text(order_id)
                 .text(order_id)
-                .text(status.word())
+                .text(status.label())
         };
         retried(|| self.db.execute(delete())).await?;
         Ok(())
@@ -203,8 +203,8 @@ fn click(row: &Row) -> Result<Option<OrderClick>, Error> {
 pub(super) fn status(row: &Row) -> Result<OrderStatus, Error> {
     let word = row.text("status")?;
     let mut all = OrderStatus::ALL.into_iter();
-    all.find(|status| status.word() == word)
-        .ok_or_else(|| damaged("status", "names no status"))
+    all.find(|status| status.label() == word)
+        .ok_or_else(|| damaged("status", "is not a status"))
 }
 
 pub(super) fn user_id(row: &Row) -> Result<UserId, Error> {
@@ -217,7 +217,7 @@ mod tests {
     use weir_origin_core::sql::plan::plan;
 
     #[tokio::test]
-    async fn what_is_unfollowed_is_found_without_a_walk_through_all_orders() {
+    async fn pending_orders_are_found_without_a_full_scan() {
         for statement in [
             SELECT_UNFOLLOWED,
             SELECT_UNFOLLOWED_SALES,

@@ -23,7 +23,10 @@ pub(super) async fn note_created(
         payment: None,
         cause: "",
     };
-    let (payload, at_ms) = (payloads::of(tx, &order.id).await?, order.created_at_ms);
+    let (payload, at_ms) = (
+        payloads::in_transaction(tx, &order.id).await?,
+        order.created_at_ms,
+    );
     let body = |seq| change.body(payload.as_ref(), seq, at_ms);
     queue::note_first(tx, Source::Order, sinks, written(change, &body, at_ms)).await
 }
@@ -38,7 +41,7 @@ pub(super) async fn note(
     if !sinks.has_any() {
         return Ok(());
     }
-    let payload: Option<Payload> = payloads::of(tx, &change.order.id).await?;
+    let payload: Option<Payload> = payloads::in_transaction(tx, &change.order.id).await?;
     let body = |seq| change.body(payload.as_ref(), seq, now_ms);
     queue::note(tx, Source::Order, sinks, written(change, &body, now_ms)).await
 }
@@ -51,7 +54,7 @@ fn written<'a>(
     outbox::NewChange {
         subject: &change.order.id,
         belongs_to: change.order.sale.as_str(),
-        kind: change.kind.word(),
+        kind: change.kind.label(),
         at_ms,
         body,
     }

@@ -94,7 +94,7 @@ pub(super) async fn insert(tx: &mut Tx, order_id: &str, payload: &Payload) -> Re
 }
 
 /// The payload of an order, within a transaction.
-pub(super) async fn of(tx: &mut Tx, order_id: &str) -> Result<Option<Payload>, Error> {
+pub(super) async fn in_transaction(tx: &mut Tx, order_id: &str) -> Result<Option<Payload>, Error> {
     let row = tx.one(sql(SELECT_PAYLOAD).text(order_id)).await?;
     let payload = row.map(|row| row.text("payload")).transpose()?;
     Ok(payload.map(Payload::of_sql))

@@ -11,7 +11,8 @@ use super::counts::Changes;
 use super::order_change::{ChangeKind, NewChange};
 use super::outbox;
 use super::{
-    Cancelled, HoldRules, OrderStatus, Paid, SaleStore, StoredOrder, cooldowns, groups, orders,
+    CancelOutcome, HoldRules, OrderStatus, PaymentOutcome, SaleStore, StoredOrder, cooldowns,
+    groups, orders,
 };
 use weir_origin_core::sql::{SqlError, Tx, retried, sql};
 
@@ -49,7 +50,12 @@ pub struct PaymentStore<'a>(pub(super) &'a SaleStore);
 
 impl PaymentStore<'_> {
     /// Pays an order, in one transaction. An order that has no units yet takes them now.
-    pub async fn pay(self, order_id: &str, user: &UserId, now_ms: u64) -> Result<Paid, SqlError> {
+    pub async fn pay(
+        self,
+        order_id: &str,
+        user: &UserId,
+        now_ms: u64,
+    ) -> Result<PaymentOutcome, SqlError> {
         Ok(retried(|| pay_once(self.0, order_id, user, now_ms)).await?)
     }
 
@@ -61,13 +67,13 @@ impl PaymentStore<'_> {
         user: &UserId,
         rules: HoldRules,
         now_ms: u64,
-    ) -> Result<Cancelled, SqlError> {
+    ) -> Result<CancelOutcome, SqlError> {
         let by = Canceller::Buyer(user, rules);
         Ok(retried(|| cancel_once(self.0, order_id, by, now_ms)).await?)
     }
 
     /// The same for an operator, whosever the order is. Nothing is held against its user for it.
-    pub async fn cancel_any(self, order_id: &str, now_ms: u64) -> Result<Cancelled, SqlError> {
+    pub async fn cancel_any(self, order_id: &str, now_ms: u64) -> Result<CancelOutcome, SqlError> {
         let by = Canceller::Operator;
         Ok(retried(|| cancel_once(self.0, order_id, by, now_ms)).await?)
     }
@@ -99,10 +105,10 @@ async fn pay_once(
     order_id: &str,
     user: &UserId,
     now_ms: u64,
-) -> Result<Paid, Error> {
+) -> Result<PaymentOutcome, Error> {
     let mut tx = store.db.begin().await?;
     let paid = pay_in(&mut tx, order_id, user, now_ms).await?;
-    if let Paid::Now(order) = &paid {
+    if let PaymentOutcome::Now(order) = &paid {
         let change = change(ChangeKind::Paid, order, "");
         outbox::note(&mut tx, store.sinks, change, now_ms).await?;
         tx.commit().await?;
@@ -112,16 +118,16 @@ async fn pay_once(
     Ok(paid)
 }
 
-/// Pays the order; its caller writes down that it did. Whatever but [`Paid::Now`] comes of it is to be rolled back, if it is [`Paid::SoldOut`].
+/// Pays the order; its caller writes down that it did. Whatever but [`PaymentOutcome::Now`] comes of it is to be rolled back, if it is [`PaymentOutcome::SoldOut`].
 pub(super) async fn pay_in(
     tx: &mut Tx,
     order_id: &str,
     user: &UserId,
     now_ms: u64,
-) -> Result<Paid, Error> {
+) -> Result<PaymentOutcome, Error> {
     // As it was before: it tells whether the units are taken now. That never changes but here.
     let Some(before) = own(tx, order_id, user).await? else {
-        return Ok(Paid::Unknown);
+        return Ok(PaymentOutcome::Unknown);
     };
     let pay = sql(PAY)
         .number(now_ms)
@@ -132,9 +138,9 @@ pub(super) async fn pay_in(
     let order = own(tx, order_id, user).await?.ok_or(Error::RowNotFound)?;
     if !changed {
         return Ok(match order.status {
-            OrderStatus::Paid => Paid::Again(order),
-            OrderStatus::Cancelled => Paid::Cancelled,
-            OrderStatus::Unpaid | OrderStatus::Expired => Paid::Expired,
+            OrderStatus::Paid => PaymentOutcome::Again(order),
+            OrderStatus::Cancelled => PaymentOutcome::Cancelled,
+            OrderStatus::Unpaid | OrderStatus::Expired => PaymentOutcome::Expired,
         });
     }
     if !before.deducted {
@@ -142,11 +148,11 @@ pub(super) async fn pay_in(
     }
     let taken = if before.deducted { 0 } else { order.units };
     insert_change(tx, &order, -i64::from(taken), "pay", now_ms).await?;
-    Changes::of(Some(&before), &order).write(tx).await?;
+    Changes::between(Some(&before), &order).write(tx).await?;
     if !before.deducted && !take_stock(tx, &order).await? {
-        return Ok(Paid::SoldOut);
+        return Ok(PaymentOutcome::SoldOut);
     }
-    Ok(Paid::Now(order))
+    Ok(PaymentOutcome::Now(order))
 }
 
 /// Who takes an order back.
@@ -157,7 +163,7 @@ enum Canceller<'a> {
 }
 
 impl Canceller<'_> {
-    fn word(self) -> &'static str {
+    fn label(self) -> &'static str {
         match self {
             Self::Buyer(..) => "buyer",
             Self::Operator => "operator",
@@ -178,11 +184,11 @@ async fn cancel_once(
     order_id: &str,
     by: Canceller<'_>,
     now_ms: u64,
-) -> Result<Cancelled, Error> {
+) -> Result<CancelOutcome, Error> {
     let mut tx = store.db.begin().await?;
     // As it was before: it tells how long its units were held. If it is unpaid still, nothing else of it has changed.
     let Some(before) = by.order(&mut tx, order_id).await? else {
-        return Ok(Cancelled::Unknown);
+        return Ok(CancelOutcome::Unknown);
     };
     let cancel = sql(CANCEL).number(now_ms).text(order_id);
     let changed = tx.execute(cancel.text(before.user.as_str())).await? == 1;
@@ -193,19 +199,21 @@ async fn cancel_once(
         if let Canceller::Buyer(_, rules) = by {
             cooldowns::count_cancelled(&mut tx, &before, rules, now_ms).await?;
         }
-        Changes::of(Some(&before), &order).write(&mut tx).await?;
-        let cancelled = change(ChangeKind::Cancelled, &order, by.word());
+        Changes::between(Some(&before), &order)
+            .write(&mut tx)
+            .await?;
+        let cancelled = change(ChangeKind::Cancelled, &order, by.label());
         outbox::note(&mut tx, store.sinks, cancelled, now_ms).await?;
         return_stock(&mut tx, &order.sale, order_units(&order)).await?;
         tx.commit().await?;
-        return Ok(Cancelled::Now(order));
+        return Ok(CancelOutcome::Now(order));
     }
     tx.rollback().await?;
     Ok(match order.status {
-        OrderStatus::Cancelled => Cancelled::Again(order),
-        OrderStatus::Expired => Cancelled::Expired(order),
+        OrderStatus::Cancelled => CancelOutcome::Again(order),
+        OrderStatus::Expired => CancelOutcome::Expired(order),
         // Unpaid: it cannot be, since it was not changed; that it stays is the safe answer.
-        OrderStatus::Paid | OrderStatus::Unpaid => Cancelled::Paid(order),
+        OrderStatus::Paid | OrderStatus::Unpaid => CancelOutcome::Paid(order),
     })
 }
 

@@ -8,7 +8,7 @@ use weir_base::id::UserId;
 use super::order_change::{ChangeKind, NewChange};
 use super::outbox;
 use super::payments::pay_in;
-use super::{OrderStatus, Paid, SaleStore, StoredOrder, orders, sales};
+use super::{OrderStatus, PaymentOutcome, SaleStore, StoredOrder, orders, sales};
 use crate::model::price::Money;
 use weir_origin_core::outbox::Sinks;
 use weir_origin_core::sql::{Database, Row, SqlError, Tx, damaged, retried, sql};
@@ -42,19 +42,19 @@ const INSERT_EVENT: &str = "
 
 const SELECT_EVENT: &str = "SELECT payment_id, body_sha256 FROM payment_events WHERE event_id = ?";
 
-/// Where a payment stands.
+/// State of a payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PaymentState {
-    /// The provider has said nothing of it.
+    /// The provider has not reported yet.
     Started,
-    /// Its order is paid with it: for ever.
+    /// The order is paid; final.
     Paid,
-    /// The provider could not take the money. It may say later that it could.
+    /// The payment failed; a later callback may still succeed.
     Failed,
-    /// The provider has the money, and there is nothing to be had for it: it must be given back.
+    /// The provider has the money, but the order has no unit: refund it.
     RefundDue,
-    /// An operator has noted that it was given back.
+    /// An operator has marked it as refunded.
     Refunded,
 }
 
@@ -69,7 +69,7 @@ impl PaymentState {
     ];
 
     /// The word in SQL and JSON.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Started => "started",
             Self::Paid => "paid",
@@ -89,9 +89,9 @@ pub struct StoredPayment {
     pub order: String,
     /// Whose order that is.
     pub user: UserId,
-    /// Where it stands.
+    /// Its state.
     pub state: PaymentState,
-    /// Why money must be given back: see [`Paid`]; empty otherwise.
+    /// Why money must be given back: see [`PaymentOutcome`]; empty otherwise.
     pub reason: String,
     /// What the operator who gave it back wrote down; empty otherwise.
     pub reference: String,
@@ -195,7 +195,7 @@ impl ProviderStore<'_> {
         limit: usize,
     ) -> Result<Vec<StoredPayment>, SqlError> {
         let (at_ms, id) = after;
-        let select = sql(SELECT_IN_STATE).text(state.word());
+        let select = sql(SELECT_IN_STATE).text(state.label());
         let select = select.number(at_ms).number(at_ms).text(id);
         let select = select.text(orders.first()).text(orders.first());
         let rows = self
@@ -244,7 +244,7 @@ async fn refunded(
     let payment = select(tx, &payment.id).await?.ok_or(Error::RowNotFound)?;
     let order = orders::select(tx, &payment.order).await?;
     let order = order.ok_or(Error::RowNotFound)?;
-    tell(tx, sinks, &order, &payment, now_ms).await
+    apply_payment_state(tx, sinks, &order, &payment, now_ms).await
 }
 
 /// Which of its order's payments it is.
@@ -370,7 +370,7 @@ async fn note_in(
     let order = orders::select(tx, &payment.order).await?;
     let order = order.ok_or(Error::RowNotFound)?;
     if payment.state != before {
-        tell(tx, sinks, &order, &payment, now_ms).await?;
+        apply_payment_state(tx, sinks, &order, &payment, now_ms).await?;
     }
     Ok(Some(PaymentNoted::Noted(
         Box::new(payment),
@@ -398,12 +398,12 @@ async fn follow_event(
         true => "sold_out",
         false if !is_right(tx, event, payment).await? => "wrong_amount",
         false => match pay_in(tx, &payment.order, &payment.user, now_ms).await? {
-            Paid::Now(_) => "",
-            Paid::SoldOut => return Ok(false),
-            Paid::Again(_) => "order_paid",
-            Paid::Expired => "order_expired",
-            Paid::Cancelled => "order_cancelled",
-            Paid::Unknown => return Err(Error::RowNotFound),
+            PaymentOutcome::Now(_) => "",
+            PaymentOutcome::SoldOut => return Ok(false),
+            PaymentOutcome::Again(_) => "order_paid",
+            PaymentOutcome::Expired => "order_expired",
+            PaymentOutcome::Cancelled => "order_cancelled",
+            PaymentOutcome::Unknown => return Err(Error::RowNotFound),
         },
     };
     let state = match refusal {
@@ -422,7 +422,7 @@ async fn is_right(
 ) -> Result<bool, Error> {
     let order = orders::select(tx, &payment.order).await?;
     let order = order.ok_or(Error::RowNotFound)?;
-    let cost = order.price.map(|price| price.of(order.units));
+    let cost = order.price.map(|price| price.times(order.units));
     Ok(event
         .money
         .zip(cost)
@@ -430,7 +430,7 @@ async fn is_right(
 }
 
 /// Writes down what a payment's new state means for its order.
-pub(super) async fn tell(
+pub(super) async fn apply_payment_state(
     tx: &mut Tx,
     sinks: Sinks,
     order: &StoredOrder,
@@ -470,11 +470,11 @@ pub(super) async fn decide(
     now_ms: u64,
 ) -> Result<(), Error> {
     let decide = sql(DECIDE)
-        .text(state.word())
+        .text(state.label())
         .text(reason)
         .number(now_ms)
         .text(&payment.id)
-        .text(payment.state.word());
+        .text(payment.state.label());
     match tx.execute(decide).await? {
         1 => Ok(()),
         // Only without the lock: the provider is told to send it again.
@@ -495,12 +495,12 @@ pub(super) async fn of_order(tx: &mut Tx, order_id: &str) -> Result<Vec<StoredPa
 pub(super) fn stored(row: &Row) -> Result<StoredPayment, Error> {
     let word = row.text("state")?;
     let mut states = PaymentState::ALL.into_iter();
-    let state = states.find(|state| state.word() == word);
+    let state = states.find(|state| state.label() == word);
     Ok(StoredPayment {
         id: row.text("id")?,
         order: row.text("order_id")?,
         user: orders::user_id(row)?,
-        state: state.ok_or_else(|| damaged("state", "names no state"))?,
+        state: state.ok_or_else(|| damaged("state", "is not a state"))?,
         reason: row.text("reason")?,
         reference: row.text("reference")?,
         decided_at_ms: row.maybe("decided_at_ms")?.unwrap_or(0),

@@ -7,8 +7,8 @@ use weir_sale::sale::Sale;
 use super::orders::user_id;
 use super::sales::sale_id;
 use super::{
-    Reserved, SaleStore, Score, Standing, StoredReservation, TakenBack, Unscored, Visitor, draws,
-    user_list,
+    ReservationOutcome, SaleStore, Score, StoredReservation, UnscoredReservation, UserListStatus,
+    Visitor, WithdrawOutcome, draws, user_list,
 };
 use crate::model::user_list::UserList;
 use weir_origin_core::sql::{Database, Row, SqlError, Statement, Tx, retried, sql};
@@ -87,7 +87,7 @@ impl ReservationStore<'_> {
         id: &SaleId,
         user: &UserId,
         now_ms: u64,
-    ) -> Result<Reserved, SqlError> {
+    ) -> Result<ReservationOutcome, SqlError> {
         let visitor = Visitor::default();
         self.reserve_from(id, user, &visitor, now_ms).await
     }
@@ -99,25 +99,25 @@ impl ReservationStore<'_> {
         user: &UserId,
         visitor: &Visitor,
         now_ms: u64,
-    ) -> Result<Reserved, SqlError> {
+    ) -> Result<ReservationOutcome, SqlError> {
         let Some(sale) = self.0.sale(id).await? else {
-            return Ok(Reserved::Unknown);
+            return Ok(ReservationOutcome::Unknown);
         };
         let Some(window) = sale.fields.reservation else {
-            return Ok(Reserved::NoReservation);
+            return Ok(ReservationOutcome::NoReservation);
         };
         if now_ms < window.from_ms {
             let wait_ms = window.from_ms - now_ms;
-            return Ok(Reserved::NotOpen { wait_ms });
+            return Ok(ReservationOutcome::NotOpen { wait_ms });
         }
         if now_ms >= window.until_ms {
-            return Ok(Reserved::Closed);
+            return Ok(ReservationOutcome::Closed);
         }
         let listed = self.0.user_list().listed_user(user).await?;
-        if listed.is_some_and(|listed| listed.standing == Standing::Blocked) {
-            return Ok(Reserved::Blocked);
+        if listed.is_some_and(|listed| listed.standing == UserListStatus::Blocked) {
+            return Ok(ReservationOutcome::Blocked);
         }
-        let new = New {
+        let new = NewReservation {
             sale: id,
             user,
             visitor,
@@ -126,14 +126,14 @@ impl ReservationStore<'_> {
         let is_new = match self.0.draws().draw(id).await? {
             None => retried(|| self.0.db.insert(new.insert("", true))).await?,
             Some(_) => match self.0.draws().enter(&new).await? {
-                None => return Ok(Reserved::Closed),
+                None => return Ok(ReservationOutcome::Closed),
                 Some(is_new) => is_new,
             },
         };
         Ok(if is_new {
-            Reserved::Now
+            ReservationOutcome::Now
         } else {
-            Reserved::Again
+            ReservationOutcome::Again
         })
     }
 
@@ -154,19 +154,21 @@ impl ReservationStore<'_> {
         self,
         id: &SaleId,
         user: &UserId,
-    ) -> Result<TakenBack, SqlError> {
+    ) -> Result<WithdrawOutcome, SqlError> {
         let once = || async {
             let mut tx = self.0.db.begin().await?;
-            if !draws::lock_open(&mut tx, id).await? && draws::of(&mut tx, id).await?.is_some() {
+            if !draws::lock_open(&mut tx, id).await?
+                && draws::in_transaction(&mut tx, id).await?.is_some()
+            {
                 tx.rollback().await?;
-                return Ok(TakenBack::Closed);
+                return Ok(WithdrawOutcome::Closed);
             }
             let delete = of_user(sql(DELETE_RESERVATION), id, user);
             let deleted = tx.execute(delete).await?;
             tx.commit().await?;
             Ok(match deleted {
-                0 => TakenBack::Again,
-                _ => TakenBack::Now,
+                0 => WithdrawOutcome::Again,
+                _ => WithdrawOutcome::Now,
             })
         };
         Ok(retried(once).await?)
@@ -178,7 +180,7 @@ impl ReservationStore<'_> {
         self,
         now_ms: u64,
         limit: usize,
-    ) -> Result<Vec<Unscored>, SqlError> {
+    ) -> Result<Vec<UnscoredReservation>, SqlError> {
         let select = sql(SELECT_UNSCORED).number(now_ms).number(limit);
         let rows = self.0.db.all(select).await?;
         Ok(rows.iter().map(unscored).collect::<Result<_, _>>()?)
@@ -301,14 +303,14 @@ impl ReservationStore<'_> {
 }
 
 /// A reservation that is to be made.
-pub(super) struct New<'a> {
+pub(super) struct NewReservation<'a> {
     pub(super) sale: &'a SaleId,
     user: &'a UserId,
     visitor: &'a Visitor,
     now_ms: u64,
 }
 
-impl<'a> New<'a> {
+impl<'a> NewReservation<'a> {
     /// With this ticket of a draw; without a draw everybody is admitted.
     pub(super) fn insert(&self, ticket: &'a str, is_admitted: bool) -> Statement<'a> {
         of_user(sql(INSERT_RESERVATION), self.sale, self.user)
@@ -333,10 +335,10 @@ fn select_listed<'a>(id: &'a SaleId, list: UserList, user: &'a UserId) -> Statem
 /// reserved.
 pub(super) async fn is_barred(tx: &mut Tx, sale: &Sale, user: &UserId) -> Result<bool, Error> {
     let degrade = sale.degrade;
-    let blocked = match user_list::standing(tx, user).await? {
+    let blocked = match user_list::user_status(tx, user).await? {
         // No switch of a sale lets them in.
-        Some(Standing::Blocked) => return Ok(true),
-        Some(Standing::Allowed) => SELECT_ONE_BLOCKED_BY_OPERATORS,
+        Some(UserListStatus::Blocked) => return Ok(true),
+        Some(UserListStatus::Allowed) => SELECT_ONE_BLOCKED_BY_OPERATORS,
         None => SELECT_ONE_BLOCKED,
     };
     if !degrade.skip_risk {
@@ -362,8 +364,8 @@ fn reservation(row: &Row) -> Result<StoredReservation, Error> {
     })
 }
 
-fn unscored(row: &Row) -> Result<Unscored, Error> {
-    Ok(Unscored {
+fn unscored(row: &Row) -> Result<UnscoredReservation, Error> {
+    Ok(UnscoredReservation {
         sale: sale_id(row, "sale_id")?,
         user: user_id(row)?,
         at_ms: row.number("at_ms")?,

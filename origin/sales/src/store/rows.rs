@@ -9,7 +9,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use weir_base::id::{SaleId, UserId};
 use weir_origin_core::sql::SqlError;
-use weir_origin_core::tenants::Over;
+use weir_origin_core::tenants::LimitExceeded;
 use weir_sale::idempotency::IdempotencyKey;
 use weir_sale::ledger::StockChange;
 use weir_sale::sale::{Sale, SaleState};
@@ -19,7 +19,7 @@ use weir_sale::sale::{Sale, SaleState};
 pub struct StoredSale {
     /// What gateways see of it; the band is that of the units that are left in SQL.
     pub sale: Sale,
-    /// What its operator has set.
+    /// Fields set by operators.
     pub fields: SaleFields,
     /// Units that were added to it since it was warmed.
     pub topped_up: u64,
@@ -27,7 +27,7 @@ pub struct StoredSale {
     pub withdrawn: u64,
     /// Units not ordered.
     pub remaining: u64,
-    /// When it was made, in milliseconds since the Unix epoch.
+    /// Creation time, in milliseconds since the Unix epoch.
     pub created_at_ms: u64,
     /// When its stock was first put on Redis.
     pub warmed_at_ms: Option<u64>,
@@ -98,17 +98,17 @@ pub struct ShardCounts {
     pub checksum: u64,
 }
 
-/// Where an order stands.
+/// Status of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OrderStatus {
-    /// Made and not paid.
+    /// Not paid.
     Unpaid,
-    /// Paid: for ever.
+    /// Paid; final.
     Paid,
-    /// Taken back by its user: for ever.
+    /// Cancelled; final.
     Cancelled,
-    /// Not paid in time: for ever.
+    /// Not paid in time; final.
     Expired,
 }
 
@@ -117,7 +117,7 @@ impl OrderStatus {
     pub const ALL: [Self; 4] = [Self::Unpaid, Self::Paid, Self::Cancelled, Self::Expired];
 
     /// The word in SQL and JSON.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Unpaid => "unpaid",
             Self::Paid => "paid",
@@ -145,15 +145,15 @@ pub struct StoredOrder {
     pub generation: u64,
     /// Whose it is.
     pub user: UserId,
-    /// How many units.
+    /// Number of units.
     pub units: u32,
-    /// Where it stands.
+    /// Its state.
     pub status: OrderStatus,
     /// Whether its units were taken from stock (and given back, if it was cancelled or expired).
     pub deducted: bool,
     /// Until when it must be paid; `None`: no limit, or decided.
     pub pay_by_ms: Option<u64>,
-    /// When it was made, in milliseconds since the Unix epoch.
+    /// Creation time, in milliseconds since the Unix epoch.
     pub created_at_ms: u64,
     /// What the shop called what was sold when it was made, if it said.
     pub sku: Option<String>,
@@ -192,7 +192,7 @@ pub struct OrderRequest {
 
 /// The outcome of a claim that asked to be an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Placed {
+pub enum OrderOutcome {
     /// It is an order now.
     New(StoredOrder),
     /// It was an order already, which may have ended meanwhile.
@@ -274,7 +274,7 @@ impl Shortage {
 
 /// The answer to a payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Paid {
+pub enum PaymentOutcome {
     /// It is paid now.
     Now(StoredOrder),
     /// It was paid before.
@@ -291,12 +291,12 @@ pub enum Paid {
 
 /// The answer to a user who takes an order back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cancelled {
+pub enum CancelOutcome {
     /// It is cancelled now; its units are in stock again.
     Now(StoredOrder),
     /// It was cancelled before.
     Again(StoredOrder),
-    /// It has expired before.
+    /// The order has already expired.
     Expired(StoredOrder),
     /// It is paid, and stays.
     Paid(StoredOrder),
@@ -306,7 +306,7 @@ pub enum Cancelled {
 
 /// The answer to a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reserved {
+pub enum ReservationOutcome {
     /// The user has reserved now.
     Now,
     /// The user had reserved before.
@@ -320,7 +320,7 @@ pub enum Reserved {
     Closed,
     /// Operators have blocked the user in every sale.
     Blocked,
-    /// Nobody needs to reserve for this sale.
+    /// The sale needs no reservation.
     NoReservation,
     /// SQL has no such sale.
     Unknown,
@@ -343,7 +343,7 @@ pub struct StoredReservation {
 
 /// The answer to a user who takes a reservation back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TakenBack {
+pub enum WithdrawOutcome {
     /// There is none any more.
     Now,
     /// There was none.
@@ -360,12 +360,12 @@ pub enum CreateError {
     Sql(#[from] SqlError),
     /// Its tenant would have more than it may.
     #[error(transparent)]
-    Over(#[from] Over),
+    Over(#[from] LimitExceeded),
 }
 
 /// The answer to a changed sale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Updated {
+pub enum UpdateOutcome {
     /// It is as given now.
     Done,
     /// SQL has no such sale.
@@ -392,25 +392,23 @@ pub struct SwitchChange {
 pub enum EditRefusal {
     /// Its rules hold from its start on, or from its first order.
     #[error(
-        "the sale has started: only its ends_at_ms can change, and its stock with POST /sales/{{id}}/stock"
+        "the sale has started: only ends_at_ms can change, and the stock with POST /sales/{{id}}/stock"
     )]
     Started,
     /// Stock, shards, or whether one must reserve cannot change once they are on Redis.
-    #[error(
-        "the sale is warmed: its total, its shards, and whether users must reserve cannot change"
-    )]
+    #[error("the sale is warmed: total, shards and reservation cannot change")]
     Warmed,
     /// Who has entered a draw relies on what was told of it.
-    #[error("reservations for the draw have opened: neither they nor the draw can change")]
+    #[error("reservations for the draw have opened: they and the draw cannot change")]
     Drawing,
     /// Its tenant would have more units than it may.
     #[error(transparent)]
-    Over(#[from] Over),
+    Over(#[from] LimitExceeded),
 }
 
 /// A user who has reserved and whom nobody has judged yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unscored {
+pub struct UnscoredReservation {
     /// The sale.
     pub sale: SaleId,
     /// Who.

@@ -9,13 +9,13 @@ use weir_sale::sale::{Band, Catalogue, Degrade, Sale, SaleState};
 
 use super::{
     Balance, CreateError, EditRefusal, OrderCounts, SaleStore, SaleTotals, ShardCounts, StoredSale,
-    SwitchChange, Updated, claims, counts, draws, orders, payloads, stock_changes, tenants,
+    SwitchChange, UpdateOutcome, claims, counts, draws, orders, payloads, stock_changes, tenants,
 };
 use crate::model::sale::{INSTANT_MS_MAX, NewSale, Payment, SaleFields, Window};
 use weir_origin_core::sql::{
     Columns, Database, Row, SqlError, Tx, damaged, insert_into, retried, sql, update,
 };
-use weir_origin_core::tenants::{Over, held_by};
+use weir_origin_core::tenants::{LimitExceeded, held_by};
 
 static INSERT_SALE: LazyLock<String> = LazyLock::new(|| {
     let others = [
@@ -130,15 +130,15 @@ impl SaleStore {
     /// Makes a sale, open, with all its units remaining. False if there is one of that id.
     pub async fn create_sale(&self, new: &NewSale, now_ms: u64) -> Result<bool, CreateError> {
         match retried(|| create_once(&self.db, new, now_ms)).await {
-            Ok(Created::New) => Ok(true),
-            Ok(Created::Exists) => Ok(false),
-            Ok(Created::OverLimit(over)) => Err(over.into()),
+            Ok(CreateOutcome::New) => Ok(true),
+            Ok(CreateOutcome::Exists) => Ok(false),
+            Ok(CreateOutcome::OverLimit(over)) => Err(over.into()),
             Err(error) => Err(SqlError::from(error).into()),
         }
     }
 
     /// Changes the sale of that id, before it starts, to what `sale` says; its state stays.
-    pub async fn update_sale(&self, new: &NewSale, now_ms: u64) -> Result<Updated, SqlError> {
+    pub async fn update_sale(&self, new: &NewSale, now_ms: u64) -> Result<UpdateOutcome, SqlError> {
         Ok(retried(|| update_once(&self.db, new, now_ms)).await?)
     }
 
@@ -151,7 +151,7 @@ impl SaleStore {
     ) -> Result<bool, SqlError> {
         let set = || {
             sql(SET_STATE)
-                .text(state.word())
+                .text(state.label())
                 .number(degrade.skip_risk)
                 .number(degrade.skip_reservation)
                 .number(degrade.static_page)
@@ -170,7 +170,7 @@ impl SaleStore {
         let set = || {
             let statement = sql(CHANGE_SWITCH);
             let statement = match change.state {
-                Some(state) => statement.text(state.word()),
+                Some(state) => statement.text(state.label()),
                 None => statement.maybe(None),
             };
             statement
@@ -193,7 +193,7 @@ impl SaleStore {
 
     /// Sets it.
     pub async fn set_global_switch(&self, state: SaleState) -> Result<(), SqlError> {
-        let with = |statement: &'static str| sql(statement).text(state.word()).text(GLOBAL_SWITCH);
+        let with = |statement: &'static str| sql(statement).text(state.label()).text(GLOBAL_SWITCH);
         if self.db.execute(with(UPDATE_SETTING)).await? == 0
             && !self.db.insert(with(INSERT_SETTING)).await?
         {
@@ -385,30 +385,30 @@ async fn next_version(tx: &mut Tx, now_ms: u64) -> Result<u64, Error> {
 }
 
 /// The outcome of one attempt to create a sale.
-enum Created {
+enum CreateOutcome {
     New,
     /// A sale of that ID exists already.
     Exists,
     /// Its tenant would exceed a limit.
-    OverLimit(Over),
+    OverLimit(LimitExceeded),
 }
 
-async fn create_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<Created, Error> {
+async fn create_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<CreateOutcome, Error> {
     let mut tx = db.begin().await?;
     let tenant = held_by(&mut tx, new.id.as_str()).await?;
     let insert = new.fields.bind(sql(&INSERT_SALE)).text(new.id.as_str());
-    let insert = insert.number(new.shards).text(SaleState::Open.word());
+    let insert = insert.number(new.shards).text(SaleState::Open.label());
     let insert = insert.number(false).number(false).number(false);
     let insert = insert.number(now_ms);
     if !tx.insert(insert).await? {
         tx.rollback().await?;
-        return Ok(Created::Exists);
+        return Ok(CreateOutcome::Exists);
     }
     if let Some(over) =
         tenants::over(&mut tx, tenant.as_ref(), &new.id, new.fields.total, true).await?
     {
         tx.rollback().await?;
-        return Ok(Created::OverLimit(over));
+        return Ok(CreateOutcome::OverLimit(over));
     }
     let stock = sql(INSERT_STOCK)
         .text(new.id.as_str())
@@ -417,23 +417,23 @@ async fn create_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<Create
     payloads::set_schema(&mut tx, &new.id, new.payload_schema.as_ref()).await?;
     draws::set(&mut tx, &new.id, new.draw).await?;
     tx.commit().await?;
-    Ok(Created::New)
+    Ok(CreateOutcome::New)
 }
 
-async fn update_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<Updated, Error> {
+async fn update_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<UpdateOutcome, Error> {
     let mut tx = db.begin().await?;
     let tenant = held_by(&mut tx, new.id.as_str()).await?;
     let Some(old) = select_one(&mut tx, &new.id).await? else {
-        return Ok(Updated::Unknown);
+        return Ok(UpdateOutcome::Unknown);
     };
     if let Some(refusal) = refusal(&mut tx, &old, new, now_ms).await? {
-        return Ok(Updated::Refused(refusal));
+        return Ok(UpdateOutcome::Refused(refusal));
     }
     let tenant = tenant
         .as_ref()
         .filter(|_| new.fields.total > old.fields.total);
     if let Some(over) = tenants::over(&mut tx, tenant, &new.id, new.fields.total, false).await? {
-        return Ok(Updated::Refused(over.into()));
+        return Ok(UpdateOutcome::Refused(over.into()));
     }
     let changed = new.fields.bind(sql(&UPDATE_SALE)).number(new.shards);
     tx.execute(changed.text(new.id.as_str())).await?;
@@ -444,7 +444,7 @@ async fn update_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<Update
     payloads::set_schema(&mut tx, &new.id, new.payload_schema.as_ref()).await?;
     draws::set(&mut tx, &new.id, new.draw).await?;
     tx.commit().await?;
-    Ok(Updated::Done)
+    Ok(UpdateOutcome::Done)
 }
 
 /// A sale may be changed only while no order of it can be, and what is on Redis only before it is
@@ -478,7 +478,7 @@ async fn is_drawing(
     new: &NewSale,
     now_ms: u64,
 ) -> Result<bool, Error> {
-    let draw = draws::of(tx, &new.id).await?;
+    let draw = draws::in_transaction(tx, &new.id).await?;
     let winners = draw.as_ref().map(|draw| draw.winners);
     let stays = winners == new.draw.map(|draw| draw.winners)
         && old.fields.reservation == new.fields.reservation;
@@ -523,7 +523,7 @@ pub(super) fn stored(row: &Row) -> Result<StoredSale, Error> {
 /// The units of an unpaid hold may come back, so a sale with such holds is not sold out.
 fn band(row: &Row, fields: &SaleFields, remaining: u64) -> Result<Band, Error> {
     let holds = matches!(fields.payment, Payment::Hold { .. });
-    Ok(match Band::of(remaining, fields.total) {
+    Ok(match Band::from_remaining(remaining, fields.total) {
         Band::None if holds && row.flag("is_unpaid")? => Band::Reserved,
         band => band,
     })
@@ -556,8 +556,8 @@ fn parse_state(row: &Row, column: &str) -> Result<SaleState, Error> {
     let word = row.text(column)?;
     let mut states = SaleState::ALL.into_iter();
     states
-        .find(|state| state.word() == word)
-        .ok_or_else(|| damaged(column, "names no state"))
+        .find(|state| state.label() == word)
+        .ok_or_else(|| damaged(column, "is not a state"))
 }
 
 pub(super) fn sale_id(row: &Row, column: &str) -> Result<SaleId, Error> {

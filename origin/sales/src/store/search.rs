@@ -166,7 +166,7 @@ impl SearchStore<'_> {
             (OrdersOf::User(user), Sorting::Newest) => (USER_NEWEST, user.as_str(), "", ""),
             (OrdersOf::User(user), Sorting::Oldest) => (USER_OLDEST, user.as_str(), "", ""),
         };
-        let status = filter.status.map_or("", OrderStatus::word);
+        let status = filter.status.map_or("", OrderStatus::label);
         let (cursor_ms, cursor_id) = match (after, filter.sorting) {
             (Some(after), _) => (after.created_at_ms, after.id.as_str()),
             (None, Sorting::Newest) => (u64::MAX, ""),

@@ -9,7 +9,7 @@ use super::sales::{sale_id, select_one};
 use super::{SaleStore, StoredSale, tenants};
 use crate::model::sale::TOTAL_MAX;
 use weir_origin_core::sql::{Database, Row, SqlError, Tx, damaged, retried, sql};
-use weir_origin_core::tenants::{Limits, NameRange, Over, held_by};
+use weir_origin_core::tenants::{LimitExceeded, Limits, NameRange, held_by};
 
 // Takes the row's lock, so that changes of one sale take turns.
 const LOCK_SALE: &str = "UPDATE sales SET total = total WHERE id = ?";
@@ -91,20 +91,20 @@ pub enum ChangeRefusal {
     #[error("the sale was never warmed: PATCH its total before it starts, or warm it first")]
     NotWarmed,
     /// It is over.
-    #[error("the sale has ended: move its end first, with PATCH /sales/{{id}}")]
+    #[error("the sale has ended: first extend it with PATCH /sales/{{id}}")]
     Ended,
     /// It is archived.
-    #[error("the sale is archived: nothing of it changes any more")]
+    #[error("the sale is archived and cannot change")]
     Archived,
     /// Another change is not done.
-    #[error("another change of the sale's stock is under way")]
+    #[error("another stock change of the sale is in progress")]
     UnderWay,
     /// It would have more units than a sale may have.
     #[error("the sale would have more than {TOTAL_MAX} units")]
     TooMany,
     /// Its tenant would have more units than it may.
     #[error(transparent)]
-    Over(#[from] Over),
+    Over(#[from] LimitExceeded),
 }
 
 impl StoredChange {
@@ -287,7 +287,7 @@ async fn end_once(
     }
     let select = sql(SELECT_BY_KEY).text(id).text(&open.key);
     let row = tx.one(select).await?;
-    let row = row.ok_or_else(|| damaged("stock_changes", "has lost a row"))?;
+    let row = row.ok_or_else(|| damaged("stock_changes", "misses a row"))?;
     let ended = change(&row)?;
     tx.commit().await?;
     Ok(ended)

@@ -7,7 +7,7 @@ use super::sales::{select_sales, stored};
 use super::{SaleStore, StoredSale};
 use crate::model::sale::INSTANT_MS_MAX;
 use weir_origin_core::sql::{SqlError, Tx, sql};
-use weir_origin_core::tenants::{Count, Limits, NameRange, Over};
+use weir_origin_core::tenants::{Count, LimitExceeded, Limits, NameRange};
 
 const NAMED: &str = "SELECT COUNT(*) AS n FROM sales WHERE id >= ? AND id < ?";
 
@@ -72,7 +72,7 @@ pub(super) async fn over(
     sale: &SaleId,
     total: u64,
     is_new: bool,
-) -> Result<Option<Over>, Error> {
+) -> Result<Option<LimitExceeded>, Error> {
     let Some((names, limits)) = tenant else {
         return Ok(None);
     };
@@ -81,7 +81,7 @@ pub(super) async fn over(
         return Ok(None);
     };
     let (sales, units): (u64, u64) = (row.number("sales")?, row.number("units")?);
-    let sales = Over::check("sales", sales + 1, limits.sales).filter(|_| is_new);
-    let units = Over::check("units", units.saturating_add(total), limits.units);
+    let sales = LimitExceeded::check("sales", sales + 1, limits.sales).filter(|_| is_new);
+    let units = LimitExceeded::check("units", units.saturating_add(total), limits.units);
     Ok(sales.or(units))
 }

@@ -31,19 +31,19 @@ const NONE: &str = "none";
 
 /// How a user stands, in every sale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum UserListStatus {
     /// May not buy.
     Blocked,
     /// May buy, whatever a risk check says.
     Allowed,
 }
 
-impl Standing {
+impl UserListStatus {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Blocked, Self::Allowed];
 
     /// The word in SQL and JSON.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Blocked => "blocked",
             Self::Allowed => "allowed",
@@ -52,8 +52,8 @@ impl Standing {
 
     fn read(word: &str) -> Result<Self, Error> {
         let mut all = Self::ALL.into_iter();
-        all.find(|standing| standing.word() == word)
-            .ok_or_else(|| damaged("standing", "is no word for one"))
+        all.find(|standing| standing.label() == word)
+            .ok_or_else(|| damaged("standing", "is not a list entry"))
     }
 }
 
@@ -72,7 +72,7 @@ pub struct ListedUser {
     /// Who.
     pub user: UserId,
     /// How the user stands.
-    pub standing: Standing,
+    pub standing: UserListStatus,
     /// Why.
     pub said: Remark,
     /// Since when, in milliseconds since the Unix epoch.
@@ -83,7 +83,7 @@ pub struct ListedUser {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListEntry {
     /// How the user stood from then on; `None`: as anybody.
-    pub standing: Option<Standing>,
+    pub standing: Option<UserListStatus>,
     /// Why.
     pub said: Remark,
     /// When, in milliseconds since the Unix epoch.
@@ -104,12 +104,12 @@ impl UserListStore<'_> {
     /// At most `limit` users who stand so, after `after`, sorted by the bytes of their names.
     pub async fn listed_users(
         self,
-        standing: Standing,
+        standing: UserListStatus,
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<ListedUser>, SqlError> {
         let after = after.map_or("", UserId::as_str);
-        let select = sql(SELECT_PAGE).text(standing.word()).text(after);
+        let select = sql(SELECT_PAGE).text(standing.label()).text(after);
         let rows = self.0.db.all(select.number(limit)).await?;
         Ok(rows.iter().map(listed).collect::<Result<_, _>>()?)
     }
@@ -125,7 +125,7 @@ impl UserListStore<'_> {
     pub async fn set_standing(
         self,
         user: &UserId,
-        standing: Option<Standing>,
+        standing: Option<UserListStatus>,
         said: &Remark,
         now_ms: u64,
     ) -> Result<bool, SqlError> {
@@ -155,16 +155,16 @@ impl UserListStore<'_> {
 async fn set(
     tx: &mut Tx,
     user: &UserId,
-    standing: Option<Standing>,
+    standing: Option<UserListStatus>,
     said: &Remark,
     now_ms: u64,
 ) -> Result<(), Error> {
     tx.execute(sql(DELETE).text(user.as_str())).await?;
     if let Some(standing) = standing {
-        tx.execute(row(INSERT, user, standing.word(), said, now_ms))
+        tx.execute(row(INSERT, user, standing.label(), said, now_ms))
             .await?;
     }
-    let word = standing.map_or(NONE, Standing::word);
+    let word = standing.map_or(NONE, UserListStatus::label);
     tx.execute(row(INSERT_LOG, user, word, said, now_ms))
         .await?;
     Ok(())
@@ -186,17 +186,20 @@ fn row<'a>(
 }
 
 /// How a user stands, within a transaction: one look at one key.
-pub(super) async fn standing(tx: &mut Tx, user: &UserId) -> Result<Option<Standing>, Error> {
+pub(super) async fn user_status(
+    tx: &mut Tx,
+    user: &UserId,
+) -> Result<Option<UserListStatus>, Error> {
     let row = tx.one(sql(SELECT).text(user.as_str())).await?;
-    row.map(|row| Standing::read(&row.text("standing")?))
+    row.map(|row| UserListStatus::read(&row.text("standing")?))
         .transpose()
 }
 
 fn listed(row: &Row) -> Result<ListedUser, Error> {
     Ok(ListedUser {
         user: user_id(row)?,
-        standing: Standing::read(&row.text("standing")?)?,
-        said: said(row)?,
+        standing: UserListStatus::read(&row.text("standing")?)?,
+        said: read_remark(row)?,
         at_ms: row.number("at_ms")?,
     })
 }
@@ -204,16 +207,16 @@ fn listed(row: &Row) -> Result<ListedUser, Error> {
 fn entry(row: &Row) -> Result<ListEntry, Error> {
     let standing = match row.text("standing")?.as_str() {
         NONE => None,
-        word => Some(Standing::read(word)?),
+        word => Some(UserListStatus::read(word)?),
     };
     Ok(ListEntry {
         standing,
-        said: said(row)?,
+        said: read_remark(row)?,
         at_ms: row.number("at_ms")?,
     })
 }
 
-fn said(row: &Row) -> Result<Remark, Error> {
+fn read_remark(row: &Row) -> Result<Remark, Error> {
     Ok(Remark {
         reason: row.text("reason")?,
         operator: row.text("operator")?,

@@ -15,7 +15,7 @@ use weir_link::code::LinkId;
 use weir_origin::clock::now_ms;
 use weir_origin::links::geo::Geo;
 use weir_origin::links::jobs::clicks::ClickCounter;
-use weir_origin::links::model::stats::{DAY_MS, Part, Span, Uniques};
+use weir_origin::links::model::stats::{Breakdown, DAY_MS, Span, Uniques};
 use weir_origin::links::store::NewLink;
 
 use crate::support::World;
@@ -110,7 +110,7 @@ async fn days(world: &World, name: &str) -> (u64, u64, u64) {
     sums
 }
 
-async fn part(world: &World, name: &str, part: Part) -> Vec<(String, u64)> {
+async fn part(world: &World, name: &str, part: Breakdown) -> Vec<(String, u64)> {
     let link = link(name);
     let parts = world
         .origin
@@ -157,11 +157,11 @@ async fn clicks_are_counted_once_however_often_their_batch_comes() {
     assert_eq!(days(&world, "s/abc").await, (10, 2, 2));
     assert_eq!(days(&world, "s/xyz").await, (2, 1, 1));
     assert_eq!(
-        part(&world, "s/abc", Part::System).await,
+        part(&world, "s/abc", Breakdown::System).await,
         [("ios".to_owned(), 10)]
     );
     assert_eq!(
-        part(&world, "s/abc", Part::Region).await,
+        part(&world, "s/abc", Breakdown::Region).await,
         [("unknown".to_owned(), 10)]
     );
     assert_eq!(length(&world, &stream(&world)).await, 0);
@@ -323,12 +323,12 @@ async fn regions_and_operators_come_from_databases() {
     let expected = [("DE-BE", 4), ("FR", 3), ("unknown", 3)];
     let named = |(name, count): (&str, u64)| (name.to_owned(), count);
     assert_eq!(
-        part(&world, "s/abc", Part::Region).await,
+        part(&world, "s/abc", Breakdown::Region).await,
         expected.map(named)
     );
     let expected = [("=Netz AG", 4), ("AS64501", 3), ("unknown", 3)];
     assert_eq!(
-        part(&world, "s/abc", Part::Operator).await,
+        part(&world, "s/abc", Breakdown::Operator).await,
         expected.map(named)
     );
 

@@ -9,7 +9,7 @@ use weir_origin::clock::now_ms;
 use super::*;
 
 #[tokio::test]
-async fn each_event_has_its_verdict_and_what_is_refused_can_be_mended_and_sent_again() {
+async fn events_get_verdicts_and_refused_ones_can_be_fixed_and_resent() {
     let world = world(|_| {}).await;
     let schema = json!({"type": "object", "required": ["sku"]});
     put_type(
@@ -99,7 +99,7 @@ async fn each_event_has_its_verdict_and_what_is_refused_can_be_mended_and_sent_a
 }
 
 #[tokio::test]
-async fn an_event_that_comes_twice_counts_once_and_another_of_its_id_is_refused() {
+async fn repeated_event_counts_once_and_changed_one_is_refused() {
     let world = world(|settings| settings.remembered = 1).await;
     let event = view("e1", "alice");
     let mut other = view("e1", "alice");

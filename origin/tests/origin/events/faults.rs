@@ -47,7 +47,7 @@ async fn events_are_taken_while_sql_is_away() {
 
 /// A group that never acknowledges fills the log; then events are refused and none is lost, until somebody decides.
 #[tokio::test]
-async fn a_consumer_that_never_answers_fills_the_log_and_nothing_is_lost() {
+async fn silent_consumer_fills_the_log_and_nothing_is_lost() {
     let (world, noting) = with_noting(|settings| {
         settings.limits.waiting_len_max = 200_000;
         settings.limits.file_len = 20_000;
@@ -84,7 +84,7 @@ async fn a_consumer_that_never_answers_fills_the_log_and_nothing_is_lost() {
         group(&world, "noting").await["error"]
             .as_str()
             .unwrap()
-            .contains("not done within")
+            .contains("did not finish within")
     );
 
     post(&world, "/groups/noting/seek", &json!({"to": "end"})).await;
@@ -179,5 +179,8 @@ async fn two_origins_on_one_folder_are_refused() {
         .await
         .unwrap_err()
         .to_string();
-    assert!(refused.contains("is another process's log"), "{refused}");
+    assert!(
+        refused.contains("is in use by another process"),
+        "{refused}"
+    );
 }

@@ -10,14 +10,14 @@ use weir_event::envelope::Envelope;
 use weir_origin::background::Backoff;
 use weir_origin::events::Settings;
 use weir_origin::events::groups::{
-    Delivery, Handled, Handler, NewGroup, Outcome, Recomputed, Unit,
+    Delivery, HandleFuture, Handler, NewGroup, Outcome, RecomputeFuture, Unit,
 };
 
 use super::*;
 
 /// A handler that notes what it is given, and does what its test says.
 #[derive(Debug, Default)]
-pub(super) struct Noting {
+pub(super) struct RecordingHandler {
     /// What was handled, in its order, by customer.
     handled: Mutex<BTreeMap<String, Vec<String>>>,
     /// Ids that fail.
@@ -36,7 +36,7 @@ pub(super) struct Noting {
     tries: Mutex<BTreeMap<String, usize>>,
 }
 
-impl Noting {
+impl RecordingHandler {
     pub(super) fn of(&self, customer: &str) -> Vec<String> {
         let handled = self.handled.lock().unwrap();
         handled.get(customer).cloned().unwrap_or_default()
@@ -92,8 +92,8 @@ impl Noting {
     }
 }
 
-impl Handler for Noting {
-    fn handle<'a>(&'a self, events: &'a [Delivery]) -> Handled<'a> {
+impl Handler for RecordingHandler {
+    fn handle<'a>(&'a self, events: &'a [Delivery]) -> HandleFuture<'a> {
         Box::pin(async move {
             if self.hangs.load(Ordering::Relaxed) {
                 std::future::pending::<()>().await;
@@ -122,7 +122,11 @@ impl Handler for Noting {
         true
     }
 
-    fn recompute<'a>(&'a self, unit: &'a Unit, events: &'a [Envelope]) -> Option<Recomputed<'a>> {
+    fn recompute<'a>(
+        &'a self,
+        unit: &'a Unit,
+        events: &'a [Envelope],
+    ) -> Option<RecomputeFuture<'a>> {
         let ids = events
             .iter()
             .map(|event| event.id.as_str().to_owned())
@@ -148,8 +152,10 @@ pub(super) fn hurried(settings: &mut Settings) {
 }
 
 /// With a group `noting`.
-pub(super) async fn with_noting(change: impl FnOnce(&mut Settings)) -> (World, Arc<Noting>) {
-    let noting = Arc::new(Noting::default());
+pub(super) async fn with_noting(
+    change: impl FnOnce(&mut Settings),
+) -> (World, Arc<RecordingHandler>) {
+    let noting = Arc::new(RecordingHandler::default());
     let handler = noting.clone();
     let world = world(|settings| {
         hurried(settings);
@@ -224,7 +230,7 @@ async fn customers_keep_their_order_behind_an_event_that_fails() {
 }
 
 #[tokio::test]
-async fn an_event_that_fails_too_often_is_given_up_and_its_customer_computed_anew() {
+async fn failing_event_is_dead_lettered_and_its_customer_recomputed() {
     let (world, noting) = with_noting(|_| {}).await;
     noting.poison("alice-1");
     let all = [views("alice", 4), views("bob", 10)].concat();
@@ -283,7 +289,7 @@ async fn what_is_refused_is_given_up_at_once_and_holds_up_nobody() {
 
 #[tokio::test]
 async fn an_outage_costs_no_tries_and_slows_no_other_group() {
-    let other = Arc::new(Noting::default());
+    let other = Arc::new(RecordingHandler::default());
     let handler = other.clone();
     let (world, noting) = with_noting(|settings| {
         settings.groups.push(NewGroup::new("other", handler));
@@ -480,7 +486,7 @@ async fn the_next_process_goes_on_where_the_last_one_was() {
     until_state(&world, "noting", "paused").await;
     send(&world, &server(), &json!(views("carol", 1))).await;
 
-    let next = Arc::new(Noting::default());
+    let next = Arc::new(RecordingHandler::default());
     let handler = next.clone();
     let world = world
         .with_events_again(|settings| {
@@ -504,7 +510,7 @@ async fn the_next_process_goes_on_where_the_last_one_was() {
 
 #[tokio::test]
 async fn a_group_of_some_topics_gets_only_these() {
-    let noting = Arc::new(Noting::default());
+    let noting = Arc::new(RecordingHandler::default());
     let mut some = NewGroup::new("some", noting.clone());
     some.topics = Some(BTreeSet::from(["mail".to_owned()]));
     let world = world(|settings| {
@@ -533,7 +539,7 @@ async fn groups_have_names_of_their_own() {
         let mut settings = Settings::new(dir.path().join("events"));
         settings
             .groups
-            .push(NewGroup::new(name, Arc::new(Noting::default())));
+            .push(NewGroup::new(name, Arc::new(RecordingHandler::default())));
         let world = World::on("redis://127.0.0.1:1").await;
         let refused = world
             .origin
@@ -542,7 +548,7 @@ async fn groups_have_names_of_their_own() {
             .unwrap_err()
             .to_string();
         assert!(
-            refused.contains("cannot be the name of a group"),
+            refused.contains("is not a valid consumer group name"),
             "{refused}"
         );
     }

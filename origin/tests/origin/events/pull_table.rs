@@ -8,7 +8,7 @@ use sqlx::mysql::MySqlConnection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{Connection, SqlitePool};
 use weir_origin::background::Backoff;
-use weir_origin::events::groups::{Delivery, Handled, Handler, NewGroup, Outcome};
+use weir_origin::events::groups::{Delivery, HandleFuture, Handler, NewGroup, Outcome};
 use weir_origin::events::pull::{Destination, Pull, TableSource};
 
 use super::*;
@@ -94,7 +94,7 @@ impl Shop {
 struct Counting(Arc<Mutex<BTreeMap<String, usize>>>);
 
 impl Handler for Counting {
-    fn handle<'a>(&'a self, events: &'a [Delivery]) -> Handled<'a> {
+    fn handle<'a>(&'a self, events: &'a [Delivery]) -> HandleFuture<'a> {
         Box::pin(async move {
             let mut counts = self.0.lock().unwrap();
             let count = |event: &Delivery| {
@@ -291,7 +291,7 @@ async fn a_query_that_writes_is_refused() {
     let shop = Shop::in_sqlite().await;
     let maria = Shop::in_mariadb().await;
     for shop in [&shop, &maria] {
-        let foreign = weir_origin::sql::foreign::Foreign::new(&shop.url).unwrap();
+        let foreign = weir_origin::sql::foreign::ForeignDatabase::new(&shop.url).unwrap();
         let write = "INSERT INTO shop_orders (id) VALUES (?)";
         let refused = foreign.rows(write, &[1]).await.unwrap_err().to_string();
         let is_said = refused.contains("readonly") || refused.contains("READ ONLY");

@@ -1,8 +1,8 @@
 //! What SQL holds of events: the same suite over SQLite and MariaDB.
 
 use weir_origin::events::store::{
-    Course, CourseFilter, DeadFilter, DeadLetter, EventStore, Move, NewEvent, NewRetry, Place,
-    Settled, Settlement, Step, StoreBatch,
+    CourseFilter, CourseOwner, DeadFilter, DeadLetter, EventCursor, EventStore, Move, NewEvent,
+    NewRetry, SettledRetry, Settlement, Step, StoreBatch,
 };
 
 on_every_database! {
@@ -134,14 +134,14 @@ async fn a_course_has_one_order(store: &EventStore) {
     store.store(to(0, 10), &batch).await.unwrap();
     let places = async |filter: CourseFilter<'_>| -> Vec<u64> {
         let found = store
-            .course(Course::Customer("alice"), filter)
+            .course(CourseOwner::Customer("alice"), filter)
             .await
             .unwrap();
         found.iter().map(|(place, _)| place.position).collect()
     };
     assert_eq!(places(ALL).await, (0..10).collect::<Vec<_>>());
     let after = |position| {
-        Some(Place {
+        Some(EventCursor {
             at_ms: 1_000 + position / 2,
             position,
         })
@@ -186,7 +186,10 @@ async fn a_course_has_one_order(store: &EventStore) {
         .await
         .is_empty()
     );
-    let visitor = store.course(Course::Visitor("alice"), ALL).await.unwrap();
+    let visitor = store
+        .course(CourseOwner::Visitor("alice"), ALL)
+        .await
+        .unwrap();
     assert!(visitor.is_empty());
 }
 
@@ -244,11 +247,11 @@ async fn what_waits_is_due_when_those_before_it_are_done(store: &EventStore) {
         error: "again".to_owned(),
     };
     let settled = [
-        Settled {
+        SettledRetry {
             retry: &rows[0],
             settlement: again,
         },
-        Settled {
+        SettledRetry {
             retry: &rows[2],
             settlement: Settlement::Done,
         },
@@ -280,7 +283,7 @@ async fn what_waits_is_due_when_those_before_it_are_done(store: &EventStore) {
         letter: Box::new(letter("l1", "store", 70)),
         compensate_at_ms: Some(99),
     };
-    let settled = [Settled {
+    let settled = [SettledRetry {
         retry: &rows[0],
         settlement: dead,
     }];
@@ -418,7 +421,7 @@ async fn types_are_changed_only_as_they_were_read(store: &EventStore) {
 async fn a_unit_is_asked_for_once(store: &EventStore) {
     store.begin("store", SOURCE, 0, 1).await.unwrap();
     let rows = [retry(1, "c:alice", Some(1)), retry(2, "c:alice", None)];
-    let dead = |n: usize, at_ms: u64| Settled {
+    let dead = |n: usize, at_ms: u64| SettledRetry {
         retry: &rows[n],
         settlement: Settlement::Dead {
             letter: Box::new(letter(&format!("l{n}"), "store", 1)),

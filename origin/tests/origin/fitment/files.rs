@@ -156,14 +156,11 @@ async fn errors_in_aces_use_the_words_of_aces() {
         ("BaseVehicle", "App 3: BaseVehicle 0002771 is unknown"),
         (
             "Years",
-            "App 4: Years must be years, 1880 to 2100, from before to",
+            "App 4: Years must be 1880 to 2100, with from before to",
         ),
         ("action", "App 5: action is \"X\", must be A or D"),
         ("Part", "App 6 has no Part"),
-        (
-            "Part",
-            "App 7: Part has a byte that is not allowed at position 1",
-        ),
+        ("Part", "App 7: Part has an invalid byte at position 1"),
         ("Part", "Part 700002 is unknown: import its product first"),
         ("Position", "App 9: Position has more than 64 characters"),
         ("BaseVehicle", "the App has no BaseVehicle"),
@@ -214,11 +211,11 @@ async fn aces_is_decoded_by_its_mark_or_declaration() {
     for (encoding, says) in [
         (
             "EBCDIC-CP-US",
-            "cannot decode the declared encoding \"EBCDIC-CP-US\": save the file as UTF-8",
+            "unsupported encoding \"EBCDIC-CP-US\": save and declare the file as UTF-8",
         ),
         (
             "UTF-8",
-            "line 3: the text is not UTF-8: it looks like Windows-1252; declare",
+            "line 3: the text is not UTF-8 and looks like Windows-1252: declare",
         ),
     ] {
         let import = uploaded(&world, ACES, windows(declared(encoding, "größer"))).await;
@@ -267,17 +264,17 @@ async fn tables_of_spreadsheets_are_read_or_their_encoding_is_named() {
     let told = world.admin("GET", &errors, &Value::Null).await.body;
     let reason = told["errors"][0]["reason"].as_str().unwrap();
     assert!(
-        reason.contains("is not UTF-8: it looks like Windows-1252"),
+        reason.contains("is not UTF-8 and looks like Windows-1252"),
         "{reason}"
     );
     for (bytes, says) in [
         (
             b"vehicle;k\xe4fer\n".to_vec(),
-            "line 1 is not UTF-8: it looks like Windows-1252",
+            "line 1 is not UTF-8 and looks like Windows-1252",
         ),
         (
             utf16("vehicle;colour\n", false),
-            "unknown column \"colour\"; there may be vehicle, make, model, year, engine (the file is UTF-16LE)",
+            "unknown column \"colour\"; the columns are vehicle, make, model, year, engine (the file is UTF-16LE)",
         ),
     ] {
         let import = uploaded(&world, "kind=vehicles", bytes).await;

@@ -239,7 +239,7 @@ async fn a_file_that_is_none_is_refused_as_a_whole() {
     let _background = start(&world);
     let endless = "S3,1000001\n".repeat(200_000);
     for (what, text, says) in [
-        ("kind=relations", "", "there is no column sku"),
+        ("kind=relations", "", "the column sku is missing"),
         (
             "kind=relations",
             "sku;colour\nS1;red\n",
@@ -248,7 +248,7 @@ async fn a_file_that_is_none_is_refused_as_a_whole() {
         (
             "kind=products",
             "sku,spu,type\n",
-            "there is no column merchant",
+            "the column merchant is missing",
         ),
         (
             "kind=relations",
@@ -274,7 +274,7 @@ async fn a_file_that_is_none_is_refused_as_a_whole() {
         (
             "kind=relations&format=aces",
             &format!("<ACES>\n<App action=\"A\"><Part>S1</Part><!-- {endless}"),
-            "line 2: what begins there has no end",
+            "line 2: an element has no end tag",
         ),
     ] {
         let (import, _) = failed(&world, what, text).await;
@@ -384,7 +384,7 @@ async fn an_import_may_be_given_up() {
         assert_eq!(world.admin("DELETE", &path, &Value::Null).await.status, 204);
         let again = world.admin("DELETE", &path, &Value::Null).await;
         assert_eq!((again.status.as_u16(), again.code()), (409, "import_ended"));
-        assert_eq!(ended(&world, id).await["message"], "given up");
+        assert_eq!(ended(&world, id).await["message"], "cancelled");
     }
     assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0);
     // Who has begun it cannot end it.

@@ -11,11 +11,11 @@ mod redis;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use weir_fitment::check::Stored;
-use weir_fitment::redis::fit_vehicles::Known;
+use weir_fitment::check::StoredAnswer;
+use weir_fitment::redis::fit_vehicles::VehicleMapVersion;
 use weir_fitment::redis::keys::{FitmentKeys, VehicleMapKeys};
 use weir_fitment::redis::{fit_query, fit_route, fit_vehicles};
-use weir_fitment::{Answer, Offset, Place, Plan, Sku, VehicleId};
+use weir_fitment::{Answer, Offset, Placement, Plan, Sku, VehicleId};
 use weir_origin::fitment::Fitment;
 
 use crate::support::World;
@@ -76,7 +76,7 @@ async fn follow(world: &World) {
 /// What a gateway has in memory: offsets by id.
 async fn map(world: &World) -> BTreeMap<VehicleId, Offset> {
     let keys = VehicleMapKeys::new(&world.prefix);
-    let (mut known, mut all) = (Known::default(), Vec::new());
+    let (mut known, mut all) = (VehicleMapVersion::default(), Vec::new());
     loop {
         let reply = world
             .script(&fit_vehicles::call(&keys, known, 50_000))
@@ -85,7 +85,7 @@ async fn map(world: &World) -> BTreeMap<VehicleId, Offset> {
             return BTreeMap::new();
         };
         if tail.head.generation != known.generation {
-            (known, all) = (Known::default(), Vec::new());
+            (known, all) = (VehicleMapVersion::default(), Vec::new());
             known.generation = tail.head.generation;
             continue;
         }
@@ -102,13 +102,13 @@ async fn map(world: &World) -> BTreeMap<VehicleId, Offset> {
         .collect()
 }
 
-async fn route(world: &World, sku: &Sku) -> Option<Place> {
+async fn route(world: &World, sku: &Sku) -> Option<Placement> {
     let (call, _) = fit_route::calls(&world.prefix, [sku]).remove(0);
     let routes = fit_route::parse(&world.script(&call).await, 1).unwrap();
     routes.into_iter().next().unwrap()?.place
 }
 
-async fn query(world: &World, place: &Place, offset: Offset, sku: &Sku) -> Stored {
+async fn query(world: &World, place: &Placement, offset: Offset, sku: &Sku) -> StoredAnswer {
     let keys = FitmentKeys::new(&world.prefix, &place.spu);
     let call = fit_query::calls(Plan::Directory, &keys, &[offset], [sku].into_iter()).remove(0);
     let reply = world.script(&call).await;

@@ -1,10 +1,10 @@
 //! A SKU moves to another product, or to another Redis.
 
 use serde_json::json;
-use weir_fitment::check::Stored;
-use weir_fitment::place::Rules;
+use weir_fitment::check::StoredAnswer;
+use weir_fitment::placement::Rules;
 use weir_fitment::redis::keys::RouteBucket;
-use weir_fitment::{Answer, Cluster, Place, Spu};
+use weir_fitment::{Answer, Cluster, Placement, Spu};
 use weir_origin::redis::Redis;
 
 use super::{
@@ -12,8 +12,8 @@ use super::{
 };
 use crate::support::World;
 
-fn place(spu: &str) -> Place {
-    Place {
+fn place(spu: &str) -> Placement {
+    Placement {
         cluster: Cluster::home(),
         spu: Spu::new(spu).unwrap(),
     }
@@ -50,7 +50,7 @@ async fn a_move_leaves_nothing_behind() {
     let offset = map(&world).await[&vehicle(1)];
     assert_eq!(
         query(&world, &place("P1"), offset, &sku("S1")).await,
-        Stored::Absent
+        StoredAnswer::Absent
     );
     assert_eq!(world.keys("fit:{P1}:*S1").await, [""; 0]);
     assert_eq!(
@@ -107,7 +107,7 @@ async fn what_sql_has_never_heard_of_goes() {
     assert_eq!(in_redis(&world, "S2", 1).await, Answer::Fits);
     let fitment = fitment(&world);
     let sweep = async |name: &str| {
-        let bucket = RouteBucket::of(&sku(name)).number();
+        let bucket = RouteBucket::for_sku(&sku(name)).number();
         fitment.forget_unknown(bucket, 1).await.unwrap()
     };
     assert_eq!((sweep("S1").await, sweep("S2").await), (0, 1));
@@ -144,7 +144,7 @@ async fn moves_that_come_fast_end_in_the_last_place() {
     for spu in ["P1", "P3"] {
         assert_eq!(
             query(&world, &place(spu), offset, &sku("S1")).await,
-            Stored::Absent,
+            StoredAnswer::Absent,
             "{spu}"
         );
     }
@@ -154,7 +154,7 @@ async fn moves_that_come_fast_end_in_the_last_place() {
     assert_eq!(in_redis(&world, "S1", 2).await, Answer::Fits);
     assert_eq!(
         query(&world, &place("P2"), offset, &sku("S1")).await,
-        Stored::Absent
+        StoredAnswer::Absent
     );
 }
 
@@ -207,7 +207,7 @@ async fn a_place_that_is_left_twice_is_dropped_twice() {
     let offset = map(&world).await[&vehicle(1)];
     assert_eq!(
         query(&world, &place("P1"), offset, &sku("S1")).await,
-        Stored::Absent
+        StoredAnswer::Absent
     );
     assert_eq!(in_redis(&world, "S1", 1).await, Answer::Fits);
 }
@@ -230,14 +230,14 @@ async fn a_writer_that_comes_late_does_not_bring_the_old_place_back() {
         &keys,
         &sku("S1"),
         2,
-        weir_fitment::redis::fit_put::Newer::Stays,
+        weir_fitment::redis::fit_put::NewerEntryPolicy::Stays,
         &shape,
     );
     assert!(!weir_fitment::redis::fit_put::parse(&world.script(&call).await).unwrap());
     let offset = map(&world).await[&vehicle(1)];
     assert_eq!(
         query(&world, &place("P1"), offset, &sku("S1")).await,
-        Stored::Absent
+        StoredAnswer::Absent
     );
     assert_eq!(in_redis(&world, "S1", 1).await, Answer::Fits);
 }
@@ -276,11 +276,11 @@ async fn products_are_in_the_redis_that_the_rules_name() {
     let offset = map(&own).await[&vehicle(1)];
     assert_eq!(
         query(&own, &there, offset, &sku("S1")).await,
-        Stored::Known(1)
+        StoredAnswer::Known(1)
     );
     assert_eq!(
         query(&home, &there, offset, &sku("S1")).await,
-        Stored::Absent
+        StoredAnswer::Absent
     );
     // That Redis loses all, and gets all again.
     for key in own.keys("fit:*").await {
@@ -288,11 +288,11 @@ async fn products_are_in_the_redis_that_the_rules_name() {
     }
     assert_eq!(
         query(&own, &there, offset, &sku("S1")).await,
-        Stored::Absent
+        StoredAnswer::Absent
     );
     while fitment.keep_map().await.unwrap() {}
     assert_eq!(
         query(&own, &there, offset, &sku("S1")).await,
-        Stored::Known(1)
+        StoredAnswer::Known(1)
     );
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 use redis::cmd;
 use tokio_util::sync::CancellationToken;
 use weir_history::{COLD_MS, DAY_MS, Sku, VIEWS_MAX};
-use weir_origin::history::jobs::fold::Folded;
+use weir_origin::history::jobs::fold::FoldSummary;
 use weir_origin::history::{History, Settings};
 use weir_origin::redis::Redis;
 
 use super::{Clock, cold, list, lose, record, user};
 use crate::support::{World, redis as own_redis};
 
-async fn fold(history: &History) -> Folded {
+async fn fold(history: &History) -> FoldSummary {
     history.fold(&CancellationToken::new()).await.unwrap()
 }
 
@@ -30,7 +30,7 @@ async fn lists_that_changed_are_in_the_cold_store_on_the_next_day() {
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;
     let (now, users) = (clock.now_ms(), 30);
-    assert_eq!(fold(&history).await, Folded::default());
+    assert_eq!(fold(&history).await, FoldSummary::default());
     for number in 0..users {
         let owner = user(&format!("u{number}"));
         record(
@@ -42,14 +42,14 @@ async fn lists_that_changed_are_in_the_cold_store_on_the_next_day() {
     }
     assert_eq!(
         fold(&history).await,
-        Folded::default(),
+        FoldSummary::default(),
         "the day is not over"
     );
     clock.pass(DAY_MS);
     let folded = fold(&history).await;
     assert_eq!(
         folded,
-        Folded {
+        FoldSummary {
             lists: users,
             failures: 0
         }
@@ -60,14 +60,14 @@ async fn lists_that_changed_are_in_the_cold_store_on_the_next_day() {
     );
     let before = lists_of(&history, users).await;
     // Once: nothing is left to do.
-    assert_eq!(fold(&history).await, Folded::default());
+    assert_eq!(fold(&history).await, FoldSummary::default());
     lose(&world).await;
     assert_eq!(lists_of(&history, users).await, before);
     assert!(before.iter().all(|list| list.len() == 2));
 }
 
 #[tokio::test]
-async fn a_fold_that_is_done_twice_does_the_same_and_merges_by_the_latest_time() {
+async fn repeated_fold_is_idempotent_and_merges_by_latest_time() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;
@@ -295,7 +295,7 @@ async fn a_value_that_cannot_be_read_is_left_alone_and_told() {
     clock.pass(DAY_MS);
     assert_eq!(
         fold(&history).await,
-        Folded {
+        FoldSummary {
             lists: 0,
             failures: 1
         }

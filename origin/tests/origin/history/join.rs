@@ -115,7 +115,7 @@ async fn a_view_that_comes_after_the_join_is_not_lost() {
 }
 
 #[tokio::test]
-async fn a_guest_with_as_many_deletions_as_there_may_be_joins_all_the_same() {
+async fn guest_with_maximum_deletions_can_still_be_joined() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;

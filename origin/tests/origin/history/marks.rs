@@ -8,7 +8,7 @@ use super::Clock;
 use crate::support::World;
 
 #[tokio::test]
-async fn a_mark_is_moved_by_who_knows_it_and_tells_where_to_begin_anew() {
+async fn checkpoint_is_moved_by_its_owner_and_tells_where_to_restart() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use weir_stack::http::Method;
 use weir_stack::origin::Origin;
 use weir_stack::redis::{RedisOptions, RedisServer};
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{ports, tools};
 
 use crate::events_process::{admin, options_of, register, start_with, until};
@@ -20,7 +20,7 @@ struct Shop {
 impl Shop {
     async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let tool = tools::Redis::find_or_get(&mut Silent).unwrap();
+        let tool = tools::Redis::find_or_get(&mut SilentReporter).unwrap();
         let log = dir.path().join("redis.log");
         let options = RedisOptions {
             durable: false,
@@ -97,7 +97,7 @@ impl Shop {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redis_that_was_flushed_has_its_lists_again_and_no_deletion_comes_back() {
+async fn flushed_redis_gets_its_lists_back_without_deleted_entries() {
     let mut shop = Shop::new().await;
     for sku in [1, 2, 3] {
         shop.view(sku).await;
@@ -118,7 +118,7 @@ async fn a_redis_that_was_flushed_has_its_lists_again_and_no_deletion_comes_back
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redis_that_comes_back_from_an_old_file_is_brought_up_to_date() {
+async fn redis_restored_from_an_old_file_is_brought_up_to_date() {
     let mut shop = Shop::new().await;
     for sku in [1, 2, 3] {
         shop.view(sku).await;

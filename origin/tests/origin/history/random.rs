@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use weir_history::list::merge;
 use weir_history::{DAY_MS, Owner, Removals, Sku, ViewedProduct, oldest_ms};
 use weir_origin::history::jobs::fold::FoldError;
-use weir_origin::history::store::Noted;
+use weir_origin::history::store::RemovalOutcome;
 use weir_origin::history::{History, Settings, View};
 
 use super::{Clock, guest, list, lose, user};
@@ -156,7 +156,7 @@ impl Schedule<'_> {
                 .delete(&owner, &deleted)
                 .await
                 .unwrap();
-            assert!(matches!(noted, Noted::Done(_)));
+            assert!(matches!(noted, RemovalOutcome::Done(_)));
             self.origin().apply_removals(u64::MAX >> 1).await.unwrap();
         } else {
             origin.delete(&owner, &[sku]).await.unwrap();

@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 use weir_history::{DELETIONS_MAX, REMOVALS_MS, Sku, ViewedProduct};
 use weir_origin::history::Outcome;
-use weir_origin::history::remove::{RemoveError, Removed};
-use weir_origin::history::store::Noted;
+use weir_origin::history::remove::{RemovalTiming, RemoveError};
+use weir_origin::history::store::RemovalOutcome;
 
 use super::{Clock, cold, list, lose, record, seen, user};
 use crate::support::World;
 
 #[tokio::test]
-async fn one_many_and_all_are_deleted_and_come_back_only_when_seen_again() {
+async fn deleted_views_return_only_when_viewed_again() {
     let clock = Clock::at_noon();
     let world = World::with_history(|settings| clock.set(settings)).await;
     let history = world.origin.history().unwrap().clone();
@@ -84,11 +84,11 @@ async fn delete_and_die(history: &weir_origin::history::History, deleted: &[View
         .delete(&user("alice"), deleted)
         .await
         .unwrap();
-    assert!(matches!(noted, Noted::Done(_)));
+    assert!(matches!(noted, RemovalOutcome::Done(_)));
 }
 
 #[tokio::test]
-async fn an_origin_that_dies_between_sql_and_redis_brings_nothing_back() {
+async fn crash_between_sql_and_redis_restores_no_deleted_view() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;
@@ -143,13 +143,13 @@ async fn a_removal_counts_while_redis_is_away_and_redis_follows() {
     let set = |settings: &mut weir_origin::history::Settings| clock.set(settings);
     let away = world.history_in(database, "redis://127.0.0.1:1", set);
     let removed = away.delete(&alice, &[Sku::from(1)]).await.unwrap();
-    assert_eq!(removed, Removed::Soon);
+    assert_eq!(removed, RemovalTiming::Soon);
     assert_eq!(history.apply_removals(now).await.unwrap(), 1);
     assert_eq!(list(&history, &alice).await, [(2, now - 8)]);
 }
 
 #[tokio::test]
-async fn cleared_bytes_leave_the_cold_store_and_deleted_ones_with_the_next_fold() {
+async fn cleared_bytes_leave_cold_store_and_deleted_ones_at_next_fold() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;
@@ -171,7 +171,10 @@ async fn deletions_are_bounded_and_forgotten_when_nothing_needs_them() {
     let alice = user("alice");
     let skus: Vec<Sku> = (0..DELETIONS_MAX as u64).map(Sku::from).collect();
     for some in skus.chunks(500) {
-        assert_eq!(history.delete(&alice, some).await.unwrap(), Removed::Now);
+        assert_eq!(
+            history.delete(&alice, some).await.unwrap(),
+            RemovalTiming::Now
+        );
     }
     let one_more = history.delete(&alice, &[Sku::from(1_000_000)]).await;
     assert!(

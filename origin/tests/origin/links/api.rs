@@ -108,7 +108,7 @@ async fn a_link_is_in_redis_at_once_and_in_the_cold_store_soon() {
 }
 
 #[tokio::test]
-async fn each_domain_has_defaults_of_its_own_and_a_request_overrides_them() {
+async fn domain_defaults_apply_and_request_overrides_them() {
     let world = world().await;
     let link = made(
         &world,
@@ -271,7 +271,7 @@ async fn what_is_unsound_is_refused_with_its_field_and_makes_nothing() {
     let answer = world.admin("POST", "/links", &body).await;
     assert_eq!(
         answer.detail(),
-        "code has the character '}' at position 7, which codes may not have: use 0-9, A-Z, a-z, - and _"
+        "code has the invalid character '}' at position 7: use 0-9, A-Z, a-z, - and _"
     );
     for (body, detail) in [
         (
@@ -287,7 +287,7 @@ async fn what_is_unsound_is_refused_with_its_field_and_makes_nothing() {
             "rules[0].target: invalid type",
         ),
         ("{", "EOF"),
-        ("[]", "a list has 1 to 1000 links"),
+        ("[]", "the list has 0 links, must have 1 to 1000"),
         ("7", "invalid type"),
     ] {
         let answer = world.admin_text("POST", "/links", body).await;
@@ -310,7 +310,7 @@ async fn a_homograph_is_taken_and_flagged() {
 }
 
 #[tokio::test]
-async fn a_homograph_is_flagged_wherever_a_link_may_lead_as_often_as_it_is_read() {
+async fn homograph_is_flagged_in_every_target_on_every_read() {
     let world = world().await;
     let bad = "https://pаypal.com/";
     let page = "https://example.com/";
@@ -336,7 +336,7 @@ async fn a_homograph_is_flagged_wherever_a_link_may_lead_as_often_as_it_is_read(
 }
 
 #[tokio::test]
-async fn a_batch_answers_each_in_order_and_one_bad_item_spoils_no_other() {
+async fn batch_answers_in_order_and_bad_item_affects_no_other() {
     let world = world().await;
     let item = |n: u32| json!({"target": format!("https://example.com/{n}"), "tags": ["batch"]});
     let mut batch: Vec<Value> = (0..1_000).map(item).collect();
@@ -454,7 +454,7 @@ async fn a_chosen_code_is_one_links_and_gateways_hear_of_it() {
 
 /// Each side of the range, with and without the scramble.
 #[tokio::test]
-async fn a_chosen_code_that_could_be_generated_never_meets_a_generated_one() {
+async fn chosen_code_never_collides_with_a_generated_one() {
     for scramble in [None, Some(Scramble::new(&[7; 32]).unwrap())] {
         let numbering = scramble.map_or_else(Numbering::plain, Numbering::scrambled);
         let ours = numbering.clone();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use weir_link::code::Length;
 use weir_link::segment::{Plan, Times};
 use weir_origin::clock::now_ms;
-use weir_origin::links::jobs::clean::Cleaned;
+use weir_origin::links::jobs::clean::CleanSummary;
 
 use super::id;
 use crate::support::World;
@@ -38,12 +38,12 @@ async fn made(world: &World, body: Value) -> u16 {
 async fn cleaned(world: &World) -> (u64, u64) {
     let links = world.origin.links().unwrap();
     links.log().drained().await;
-    let Cleaned { removed, alive } = links.cleaner().clean().await.unwrap();
+    let CleanSummary { removed, alive } = links.cleaner().clean().await.unwrap();
     (removed, alive)
 }
 
 #[tokio::test]
-async fn a_link_goes_when_it_has_ended_in_redis_and_the_quarantine_is_over() {
+async fn link_is_deleted_after_it_ended_in_redis_and_cooldown_passed() {
     let clock = Arc::new(AtomicU64::new(now_ms()));
     let world = world(&clock).await;
     let later = |ms| clock.fetch_add(ms, Ordering::Relaxed);

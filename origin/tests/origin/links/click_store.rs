@@ -2,8 +2,8 @@
 
 use weir_link::code::LinkId;
 use weir_origin::links::model::stats::{
-    Batch, CELLS_KEPT_MS, CELLS_MAX, Clicks, DAY_MS, DAYS_KEPT_MS, HOUR_MS, HOURS_KEPT_MS, Part,
-    Slot, Span, Uniques, UniquesBySlot,
+    Batch, Breakdown, CELLS_KEPT_MS, CELLS_MAX, Clicks, DAY_MS, DAYS_KEPT_MS, HOUR_MS,
+    HOURS_KEPT_MS, Slot, Span, Uniques, UniquesBySlot,
 };
 use weir_origin::links::store::{LinkStore, NewLink};
 
@@ -56,7 +56,7 @@ async fn points(store: &LinkStore, name: &str, span: Span) -> Vec<(u64, u64, u64
     points.map(tuple).collect()
 }
 
-async fn part(store: &LinkStore, name: &str, part: Part) -> Vec<(String, u64)> {
+async fn part(store: &LinkStore, name: &str, part: Breakdown) -> Vec<(String, u64)> {
     let parts = store
         .clicks()
         .click_parts(&link(name), DAY, DAY + 10 * DAY_MS)
@@ -98,13 +98,13 @@ async fn a_batch_counts_once_whatever_it_is_with(store: &LinkStore) {
     assert_eq!(hours, [(0, 3, 0, 0), (HOUR_MS, 2, 0, 0), (DAY_MS, 1, 0, 0)]);
     let days = points(store, "s/abc", Span::Day).await;
     assert_eq!(days, [(0, 5, 0, 0), (DAY_MS, 1, 0, 0)]);
-    let referrers = part(store, "s/abc", Part::Referrer).await;
+    let referrers = part(store, "s/abc", Breakdown::Referrer).await;
     assert_eq!(
         referrers,
         [("a.example".to_owned(), 3), ("b.example".to_owned(), 3)]
     );
     assert_eq!(
-        part(store, "s/xyz", Part::Region).await,
+        part(store, "s/xyz", Breakdown::Region).await,
         [("DE-BE".to_owned(), 7)]
     );
     // A code is another one in another case.
@@ -125,7 +125,7 @@ async fn visitors_are_the_most_that_were_told(store: &LinkStore) {
 
 /// A flood comes first, and the site that sends people afterwards is there all the same.
 async fn of_many_referrers_the_heaviest_are_kept(store: &LinkStore) {
-    let max = Part::Referrer.values_max();
+    let max = Breakdown::Referrer.values_max();
     let none = UniquesBySlot::new();
     let flood = |first: usize| -> Vec<Clicks> {
         let names = (first..first + max).map(|n| format!("flood-{n}.example"));
@@ -146,7 +146,7 @@ async fn of_many_referrers_the_heaviest_are_kept(store: &LinkStore) {
     let referrers: Vec<_> = parts
         .unwrap()
         .into_iter()
-        .filter(|count| count.part == Part::Referrer)
+        .filter(|count| count.part == Breakdown::Referrer)
         .collect();
     let all = 4 * max as u64 + 400;
     // The same of what an hour is filtered by.
@@ -193,7 +193,7 @@ async fn bots_are_counted_apart(store: &LinkStore) {
         .click_points(&name, Span::Day, DAY, DAY + DAY_MS);
     let days = days.await.unwrap();
     assert_eq!((days[0].clicks, days[0].bots), (2, 7));
-    let referrers = part(store, "s/abc", Part::Referrer).await;
+    let referrers = part(store, "s/abc", Breakdown::Referrer).await;
     assert_eq!(referrers, [("b.example".to_owned(), 2)]);
 }
 
@@ -216,7 +216,7 @@ async fn transactions_at_once_lose_nothing(store: &LinkStore) {
     let counted = join_all(calls).await.into_iter().map(Result::unwrap);
     assert_eq!(counted.flatten().filter(|new| *new).count(), 40);
     assert_eq!(points(store, "s/abc", Span::Day).await, [(0, 40, 0, 0)]);
-    let referrers = part(store, "s/abc", Part::Referrer).await;
+    let referrers = part(store, "s/abc", Breakdown::Referrer).await;
     assert_eq!(
         referrers.iter().map(|(_, n)| n).collect::<Vec<_>>(),
         [&10; 4]
@@ -273,7 +273,7 @@ async fn what_is_old_goes(store: &LinkStore) {
         .await
         .unwrap();
     assert_eq!(points(store, "s/abd", Span::Day).await, []);
-    assert_eq!(part(store, "s/abd", Part::Region).await, []);
+    assert_eq!(part(store, "s/abd", Breakdown::Region).await, []);
 }
 
 on_every_database!(
@@ -322,7 +322,7 @@ async fn clicks_go_with_their_link() {
     );
     assert_eq!(points(&links, "s/abc", Span::Hour).await, []);
     assert_eq!(points(&links, "s/abc", Span::Day).await, []);
-    assert_eq!(part(&links, "s/abc", Part::Region).await, []);
+    assert_eq!(part(&links, "s/abc", Breakdown::Region).await, []);
     assert_eq!(points(&links, "s/abd", Span::Day).await, [(0, 1, 0, 0)]);
-    assert_eq!(part(&links, "s/abd", Part::Region).await.len(), 1);
+    assert_eq!(part(&links, "s/abd", Breakdown::Region).await.len(), 1);
 }

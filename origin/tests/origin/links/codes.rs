@@ -103,7 +103,9 @@ async fn a_domain_without_options_takes_plain_codes_alone() {
             (422, "invalid_link")
         );
         assert!(
-            refused.detail().starts_with("code has the character"),
+            refused
+                .detail()
+                .starts_with("code has the invalid character"),
             "{refused:?}"
         );
     }

@@ -68,7 +68,7 @@ async fn is_in_redis(world: &World, code: &str) -> bool {
 
 /// It is written behind: no look may fall between the log and the store.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_is_found_at_every_moment_of_its_way_from_the_log_to_the_store() {
+async fn link_is_found_at_every_moment_between_log_and_store() {
     let world = world().await;
     let finder = world.origin.links().unwrap().finder();
     for _ in 0..100 {
@@ -357,7 +357,7 @@ async fn a_redis_that_does_not_answer_is_left_in_peace() {
 }
 
 #[tokio::test]
-async fn the_api_tells_what_becomes_of_whoever_clicks_a_link_whether_redis_knows_or_not() {
+async fn api_states_the_click_outcome_with_and_without_redis() {
     let world = world().await;
     let state = async |code: &str| {
         let path = format!("/links/{code}");

@@ -114,7 +114,7 @@ async fn two_origins_have_the_same_domains_whatever_their_files_say() {
     assert!(second.refresh().await.unwrap());
     assert!(second.get().domains.by_id("new").is_some());
     assert!(!second.refresh().await.unwrap());
-    assert_eq!(second.known().ever.len(), 2);
+    assert_eq!(second.snapshot().ever.len(), 2);
 }
 
 /// Two at once: neither is lost.

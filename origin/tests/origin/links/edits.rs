@@ -13,7 +13,7 @@ use super::api::{DAY_MS, changes, get, in_redis, made, name, pttl, world};
 use super::id;
 
 #[tokio::test]
-async fn an_edit_is_in_redis_at_once_keeps_its_clicks_and_has_a_history() {
+async fn edit_reaches_redis_at_once_keeps_clicks_and_has_history() {
     let world = world().await;
     let link = made(
         &world,
@@ -275,7 +275,7 @@ async fn edits_at_the_same_time_all_count_and_redis_has_the_last() {
 }
 
 #[tokio::test]
-async fn a_deleted_link_is_gone_everywhere_and_its_code_stays_taken_for_a_while() {
+async fn deleted_link_is_gone_everywhere_and_its_code_stays_reserved() {
     let world = world().await;
     made(
         &world,

@@ -36,7 +36,7 @@ async fn imported(world: &World, query: &str, file: &str) -> Value {
 }
 
 #[tokio::test]
-async fn an_export_of_each_shortener_is_taken_over_once_and_each_bad_row_is_named() {
+async fn each_export_format_is_imported_once_and_bad_rows_are_named() {
     let world = world().await;
     let shlink_flaws = json!([
         [4, "a/b", "invalid_link"],
@@ -254,7 +254,7 @@ fn done(origin: &str, arguments: &[&str]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn links_are_made_changed_found_taken_over_and_written_from_the_command_line() {
+async fn cli_creates_edits_searches_imports_and_exports_links() {
     let dir = tempfile::tempdir().unwrap();
     let redis = support::redis(&dir).await;
     let running = start(dir.path(), &redis).await;
@@ -335,8 +335,8 @@ async fn links_are_made_changed_found_taken_over_and_written_from_the_command_li
         path.to_str().unwrap(),
     ];
     for sum in [
-        "1099 links made, 0 there already, 1 refused",
-        "0 links made, 1099 there already, 1 refused",
+        "1099 links created, 0 already exist, 1 refused",
+        "0 links created, 1099 already exist, 1 refused",
     ] {
         let output = links(&origin, &arguments);
         let (stdout, stderr) = (output.stdout, String::from_utf8(output.stderr).unwrap());

@@ -113,7 +113,7 @@ async fn the_next_process_goes_on_where_the_store_is() {
 }
 
 #[tokio::test]
-async fn entries_cut_by_a_crash_are_skipped_and_all_before_and_after_come() {
+async fn torn_entries_are_skipped_and_all_others_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path()).await;
     let log = open(dir.path(), LogLimits::default());

@@ -31,7 +31,7 @@ const TIMES: Times = Times {
 };
 
 /// A Redis of its own, which it may flush, a database, and a clock that stands still.
-struct Place {
+struct NumberFixture {
     _dir: TempDir,
     server: RedisServer,
     store: LinkStore,
@@ -51,7 +51,7 @@ fn domain() -> DomainId {
     DomainId::new("s").unwrap()
 }
 
-impl Place {
+impl NumberFixture {
     async fn new(url: Option<String>, plan: Plan, numbering: Numbering) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let sqlite = || format!("sqlite://{}/weir.db", dir.path().display());
@@ -163,7 +163,7 @@ fn scrambled() -> Numbering {
 }
 
 /// Eight origins at once, one of which dies every few turns, and Redis loses everything in the middle.
-async fn eight_origins(place: Place) {
+async fn eight_origins(place: NumberFixture) {
     let mut origins: Vec<Arc<Origin>> = (0..8).map(|_| Arc::new(place.origin())).collect();
     let mut seen: BTreeMap<Code, usize> = BTreeMap::new();
     for turn in 0..40 {
@@ -195,19 +195,19 @@ async fn eight_origins(place: Place) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn eight_origins_never_get_one_number_twice_on_sqlite() {
-    eight_origins(Place::new(None, Plan::standard(Length::MIN), scrambled()).await).await;
+    eight_origins(NumberFixture::new(None, Plan::standard(Length::MIN), scrambled()).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn eight_origins_never_get_one_number_twice_on_mysql() {
     let url = support::mysql_url().await;
     let plain = Numbering::plain();
-    eight_origins(Place::new(Some(url), small(1_000_000, 100), plain).await).await;
+    eight_origins(NumberFixture::new(Some(url), small(1_000_000, 100), plain).await).await;
 }
 
 #[tokio::test]
 async fn codes_that_people_have_chosen_are_left_out() {
-    let place = Place::new(None, small(40, 10), Numbering::plain()).await;
+    let place = NumberFixture::new(None, small(40, 10), Numbering::plain()).await;
     for index in [0, 5, 19, 39] {
         let s = domain();
         let added = place.store.segments().add_custom(Length::MIN, index, &s);
@@ -229,7 +229,7 @@ async fn codes_that_people_have_chosen_are_left_out() {
 /// by the cold store and by Redis, and only when hold and quarantine are over.
 #[tokio::test]
 async fn a_range_is_reused_only_when_all_it_held_has_ended() {
-    let place = Place::new(None, small(30, 10), scrambled()).await;
+    let place = NumberFixture::new(None, small(30, 10), scrambled()).await;
     let origin = place.origin();
     let mut codes = Vec::new();
     for _ in 0..30 {
@@ -274,7 +274,7 @@ async fn a_range_is_reused_only_when_all_it_held_has_ended() {
 /// The link's domain ignores case: its code is another spelling of a number.
 #[tokio::test]
 async fn a_segment_with_a_link_in_lower_case_is_not_reused() {
-    let place = Place::new(None, small(20, 10), Numbering::plain()).await;
+    let place = NumberFixture::new(None, small(20, 10), Numbering::plain()).await;
     let origin = place.origin();
     for _ in 0..20 {
         origin.next(Length::MIN).await;
@@ -293,7 +293,7 @@ async fn a_segment_with_a_link_in_lower_case_is_not_reused() {
 
 #[tokio::test]
 async fn numbers_that_were_held_for_too_long_are_not_handed_out() {
-    let place = Place::new(None, small(1_000_000, 10), Numbering::plain()).await;
+    let place = NumberFixture::new(None, small(1_000_000, 10), Numbering::plain()).await;
     let origin = place.origin();
     assert_eq!(origin.next(Length::MIN).await.as_str(), "00000");
     let quiet = place.origin();
@@ -307,7 +307,7 @@ async fn numbers_that_were_held_for_too_long_are_not_handed_out() {
 /// Four origins come to the end of the range at the same time, and all go on.
 #[tokio::test]
 async fn who_meets_the_end_of_the_range_opens_the_next_round() {
-    let place = Place::new(None, small(20, 10), Numbering::plain()).await;
+    let place = NumberFixture::new(None, small(20, 10), Numbering::plain()).await;
     let origins: Vec<Origin> = (0..4).map(|_| place.origin()).collect();
     let wait = async {
         while !place

@@ -230,7 +230,7 @@ async fn get(origin: &Origin, path: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_made_is_told_after_a_kill_and_is_in_the_log_of_events() {
+async fn committed_links_are_published_after_kill_and_are_in_log() {
     let dir = tempfile::tempdir().unwrap();
     let redis = support::redis(&dir).await;
     let receiver = Arc::new(Receiver::default());

@@ -63,7 +63,7 @@ async fn record(world: &World) -> String {
 }
 
 #[tokio::test]
-async fn who_knows_the_password_is_led_on_and_nobody_else_hears_where_to() {
+async fn only_the_right_password_reveals_the_target() {
     let world = world().await;
     let made = guarded(&world, json!({ "status": 308, "pass_query": true })).await;
     assert_eq!(
@@ -300,7 +300,10 @@ async fn what_a_password_does_not_go_with_is_refused() {
         async move { world.admin("POST", "/links", &body).await }
     };
     for (body, expected) in [
-        (link(json!({ "max_clicks": 3 })), "goes with no max_clicks"),
+        (
+            link(json!({ "max_clicks": 3 })),
+            "cannot be combined with max_clicks",
+        ),
         (link(json!({ "password": "" })), "1 to 128 bytes"),
         (
             link(json!({ "password": "x".repeat(129) })),

@@ -89,7 +89,7 @@ async fn leads_to(origin: &Origin, code: &str) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn every_acknowledged_link_survives_kill_9_and_a_redis_that_lost_everything() {
+async fn acknowledged_links_survive_kill_9_and_total_redis_loss() {
     let dir = tempfile::tempdir().unwrap();
     let redis = support::redis(&dir).await;
     let mut origin = start(dir.path(), &redis).await;

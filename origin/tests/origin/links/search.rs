@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use weir_origin::links::model::stats::{Batch, Clicks, UniquesBySlot};
-use weir_origin::links::search::{Cursor, SCAN_MAX, Wanted, search};
+use weir_origin::links::search::{Cursor, LinkQuery, SCAN_MAX, search};
 use weir_origin::links::store::{Action, Change, LinkStore};
 
 use super::api::{get, in_redis, made, name, world};
@@ -26,7 +26,7 @@ fn clicks(name: &str, count: u32, is_bot: bool) -> Clicks {
 }
 
 /// All pages of `limit` links.
-async fn found(store: &LinkStore, wanted: &Wanted, first: Cursor, limit: usize) -> Vec<String> {
+async fn found(store: &LinkStore, wanted: &LinkQuery, first: Cursor, limit: usize) -> Vec<String> {
     let (mut names, mut next) = (Vec::new(), Some(first));
     while let Some(cursor) = next {
         // As a client sends it back.
@@ -72,8 +72,8 @@ async fn links_are_found_by_what_they_say_and_ordered_by_clicks(store: &LinkStor
         assert_eq!(counted.unwrap(), [is_new]);
     }
     let text = |text: &str| Some(text.to_owned());
-    let all = Wanted::default();
-    let check = async |wanted: &Wanted, first: Cursor, expected: &[&str]| {
+    let all = LinkQuery::default();
+    let check = async |wanted: &LinkQuery, first: Cursor, expected: &[&str]| {
         for limit in [1, 2, 5, 6] {
             let names = found(store, wanted, first.clone(), limit).await;
             assert_eq!(names, expected, "{wanted:?} {first:?} {limit}");
@@ -93,8 +93,8 @@ async fn links_are_found_by_what_they_say_and_ordered_by_clicks(store: &LinkStor
         &["t/ccc", "s/ddd", "s/bbb", "s/eee", "s/aaa"],
     )
     .await;
-    let wanted = |change: &dyn Fn(&mut Wanted)| {
-        let mut wanted = Wanted::default();
+    let wanted = |change: &dyn Fn(&mut LinkQuery)| {
+        let mut wanted = LinkQuery::default();
         change(&mut wanted);
         wanted
     };
@@ -148,9 +148,9 @@ async fn a_page_looks_at_so_many_links_and_the_next_goes_on(store: &LinkStore) {
     let log = "0123456789abcdef0123456789abcdef";
     let at = Position { file: 1, byte: 1 };
     store.log().drain(log, at, &entries).await.unwrap();
-    let wanted = Wanted {
+    let wanted = LinkQuery {
         text: Some("code-00007".into()),
-        ..Wanted::default()
+        ..LinkQuery::default()
     };
     let page = search(store, &wanted, Cursor::Age(None), 10).await.unwrap();
     assert_eq!(page.links.len(), 0);

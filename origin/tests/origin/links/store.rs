@@ -5,7 +5,7 @@ use weir_link::record::Link;
 use weir_link::segment::Segment;
 use weir_log::Position;
 use weir_origin::links::store::{
-    Action, Change, Ended, Entry, LinkStore, NewLink, Place, StoredLink,
+    Action, Change, EndedLink, Entry, LinkCursor, LinkStore, NewLink, StoredLink,
 };
 
 use super::{id, new_link, tagged};
@@ -178,14 +178,14 @@ async fn links_are_listed_newest_first_page_by_page(store: &LinkStore) {
     loop {
         let page = store.list(Some("x"), after.as_ref(), 2).await.unwrap();
         let Some(last) = page.last() else { break };
-        after = Some(Place {
+        after = Some(LinkCursor {
             created_at_ms: last.created_at_ms,
             id: last.id.clone(),
         });
         seen.extend(names(&page));
     }
     assert_eq!(seen, expected);
-    let after = Place {
+    let after = LinkCursor {
         created_at_ms: 2,
         id: id("s/eee"),
     };
@@ -250,7 +250,7 @@ async fn what_has_ended_is_removed_with_all_that_is_known_of_it(store: &LinkStor
     assert!(edited(store, &aaa, Action::Delete, 5).await);
     let ended = store.ends().ended(0, 1_020, 9).await.unwrap();
     let expected = [("s/aaa", 5, true), ("s/bbb", 1_010, false)];
-    let expected = expected.map(|(name, expires_at_ms, is_deleted)| Ended {
+    let expected = expected.map(|(name, expires_at_ms, is_deleted)| EndedLink {
         id: id(name),
         expires_at_ms,
         is_deleted,
@@ -277,7 +277,7 @@ async fn what_has_ended_is_removed_with_all_that_is_known_of_it(store: &LinkStor
     let tagged = store.list(Some("x"), None, 9).await.unwrap();
     assert_eq!(names(&tagged), ["s/aaa", "s/ddd", "s/ccc", "s/bbb"]);
 
-    let ccc = Ended {
+    let ccc = EndedLink {
         id: id("s/ccc"),
         expires_at_ms: 1_020,
         is_deleted: false,

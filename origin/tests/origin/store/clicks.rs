@@ -63,7 +63,7 @@ async fn orders_are_summed_by_link_and_time(store: &SaleStore) {
             .pay(&id, &user("alice"), 110)
             .await
             .unwrap(),
-        Paid::Now(_)
+        PaymentOutcome::Now(_)
     ));
     let all = ClickOrders {
         clicks: 2,

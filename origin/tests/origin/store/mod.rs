@@ -5,8 +5,8 @@ use std::future::Future;
 use weir_origin::origin::open_database;
 use weir_origin::sales::model::sale::{NewSale, Payment, SaleFields, Window};
 use weir_origin::sales::store::{
-    Cancelled, EditRefusal, HoldRules, OrderStatus, Paid, Placed, Reserved, SaleStore, SaleTotals,
-    Score, Shortage, StoredOrder, Updated,
+    CancelOutcome, EditRefusal, HoldRules, OrderOutcome, OrderStatus, PaymentOutcome,
+    ReservationOutcome, SaleStore, SaleTotals, Score, Shortage, StoredOrder, UpdateOutcome,
 };
 use weir_origin::sql::OpenError;
 use weir_sale::sale::{Degrade, SaleState};
@@ -33,8 +33,8 @@ pub async fn join_all<T>(calls: impl Iterator<Item = impl Future<Output = T>>) -
     answers.into_iter().flatten().collect()
 }
 
-fn is_new(placed: Placed) -> bool {
-    matches!(placed, Placed::New(_))
+fn is_new(placed: OrderOutcome) -> bool {
+    matches!(placed, OrderOutcome::New(_))
 }
 
 fn new_sale(name: &str, total: u64, starts_at_ms: u64) -> NewSale {
@@ -60,13 +60,13 @@ async fn made(store: &SaleStore, total: u64, payment: Payment) {
 async fn ordered(store: &SaleStore, name: &str, generation: u64) -> StoredOrder {
     let ticket = ticket("s", name, generation);
     match store.claims().place(&ticket, 100).await.unwrap() {
-        Placed::New(order) => order,
+        OrderOutcome::New(order) => order,
         other => panic!("{other:?}"),
     }
 }
 
 /// The order's user takes it back.
-async fn cancel(store: &SaleStore, order: &StoredOrder, now_ms: u64) -> Cancelled {
+async fn cancel(store: &SaleStore, order: &StoredOrder, now_ms: u64) -> CancelOutcome {
     let rules = HoldRules::default();
     let cancelled = store
         .payments()

@@ -22,13 +22,13 @@ async fn an_order_is_placed_once(store: &SaleStore) {
     assert!(is_new(store.claims().place(&alices, 2).await.unwrap()));
     assert!(matches!(
         store.claims().place(&alices, 3).await.unwrap(),
-        Placed::Again(_)
+        OrderOutcome::Again(_)
     ));
     let mut twin = ticket("s", "bob", 1);
     twin.shard = alices.shard;
     assert_eq!(
         store.claims().place(&twin, 4).await.unwrap(),
-        Placed::NameTaken
+        OrderOutcome::NameTaken
     );
     let totals = store.totals(&id("s")).await.unwrap().unwrap();
     assert_eq!((totals.orders.active(), totals.units_deducted), (1, 1));
@@ -38,8 +38,8 @@ async fn an_order_is_placed_once(store: &SaleStore) {
 
 /// The last step fails: the rows of the steps before it are gone, as after a crash in between.
 async fn a_failed_order_leaves_no_trace(store: &SaleStore) {
-    let sold_out = Placed::Short(Shortage::SoldOut);
-    let unknown = Placed::Short(Shortage::UnknownSale);
+    let sold_out = OrderOutcome::Short(Shortage::SoldOut);
+    let unknown = OrderOutcome::Short(Shortage::UnknownSale);
     store.create_sale(&new_sale("s", 0, 1), 1).await.unwrap();
     for _ in 0..2 {
         let placed = store
@@ -65,7 +65,7 @@ async fn a_outcome_is_decided_once(store: &SaleStore) {
     assert!(store.claims().void(&void, 2).await.unwrap());
     assert!(!store.claims().void(&void, 3).await.unwrap());
     let placed = store.claims().place(&void, 4).await.unwrap();
-    assert_eq!(placed, Placed::Released { void: true });
+    assert_eq!(placed, OrderOutcome::Released { void: true });
     assert!(is_new(store.claims().place(&ordered, 5).await.unwrap()));
     assert!(!store.claims().void(&ordered, 6).await.unwrap());
     // A claim on a sale that is not there has a outcome, too.
@@ -85,7 +85,7 @@ async fn all_units_can_be_ordered_and_no_more(store: &SaleStore) {
         let ticket = ticket("s", &format!("user-{n}"), n);
         placed.push(store.claims().place(&ticket, 2).await.unwrap());
     }
-    let sold_out = Placed::Short(Shortage::SoldOut);
+    let sold_out = OrderOutcome::Short(Shortage::SoldOut);
     assert_eq!(placed.iter().filter(|&p| *p == sold_out).count(), 3);
     assert_eq!(placed.into_iter().filter(|p| is_new(p.clone())).count(), 5);
     let totals = store.totals(&id("s")).await.unwrap().unwrap();
@@ -99,7 +99,7 @@ async fn a_claim_of_many_units_takes_them_all(store: &SaleStore) {
     assert!(is_new(store.claims().place(&three, 2).await.unwrap()));
     let mut more = ticket("s", "bob", 2);
     more.quantity = 3;
-    let short = Placed::Short(Shortage::SoldOut);
+    let short = OrderOutcome::Short(Shortage::SoldOut);
     assert_eq!(store.claims().place(&more, 2).await.unwrap(), short);
     let totals = store.totals(&id("s")).await.unwrap().unwrap();
     assert_eq!((totals.orders.active(), totals.units_deducted), (1, 3));
@@ -108,7 +108,7 @@ async fn a_claim_of_many_units_takes_them_all(store: &SaleStore) {
 
 async fn a_user_cannot_have_more_than_the_cap(store: &SaleStore) {
     made(store, 10, Payment::AtOrder).await;
-    let capped = Placed::Short(Shortage::UserCap);
+    let capped = OrderOutcome::Short(Shortage::UserCap);
     let mut four = ticket("s", "bob", 9);
     four.quantity = 4;
     assert_eq!(store.claims().place(&four, 1).await.unwrap(), capped);
@@ -119,7 +119,10 @@ async fn a_user_cannot_have_more_than_the_cap(store: &SaleStore) {
     let more = ticket("s", "alice", 3);
     assert_eq!(store.claims().place(&more, 2).await.unwrap(), capped);
     // A cancelled order no longer counts.
-    assert!(matches!(cancel(store, &first, 3).await, Cancelled::Now(_)));
+    assert!(matches!(
+        cancel(store, &first, 3).await,
+        CancelOutcome::Now(_)
+    ));
     assert!(is_new(store.claims().place(&more, 4).await.unwrap()));
     assert_eq!(totals(store).await.stored.remaining, 7);
 }
@@ -128,7 +131,7 @@ async fn an_overdue_claim_is_released_or_its_order_told(store: &SaleStore) {
     made(store, 10, Payment::AtOrder).await;
     let lost = ticket("s", "alice", 1);
     assert_eq!(store.claims().release(&lost, 5).await.unwrap(), None);
-    let released = Placed::Released { void: false };
+    let released = OrderOutcome::Released { void: false };
     assert_eq!(
         store.claims().release(&lost, 6).await.unwrap(),
         Some(released.clone())
@@ -140,11 +143,11 @@ async fn an_overdue_claim_is_released_or_its_order_told(store: &SaleStore) {
         .release(&ticket("s", "alice", 2), 8)
         .await
         .unwrap();
-    assert_eq!(known, Some(Placed::Again(order)));
+    assert_eq!(known, Some(OrderOutcome::Again(order)));
     let void = ticket("s", "alice", 3);
     assert!(store.claims().void(&void, 9).await.unwrap());
     let known = store.claims().release(&void, 9).await.unwrap();
-    assert_eq!(known, Some(Placed::Released { void: true }));
+    assert_eq!(known, Some(OrderOutcome::Released { void: true }));
 }
 
 async fn a_shards_orders_come_in_pages(store: &SaleStore) {
@@ -154,7 +157,8 @@ async fn a_shards_orders_come_in_pages(store: &SaleStore) {
     }
     let shard = ticket("s", "alice", 3).shard;
     let cancelled = ticket("s", "alice", 9);
-    let Placed::Again(cancelled) = store.claims().place(&cancelled, 101).await.unwrap() else {
+    let OrderOutcome::Again(cancelled) = store.claims().place(&cancelled, 101).await.unwrap()
+    else {
         panic!("ordered before");
     };
     cancel(store, &cancelled, 200).await;

@@ -12,7 +12,7 @@ on_every_database! {
     of_payment_and_expiry_one_wins,
     many_cancellations_return_the_units_once,
     cancelled_holds_count_by_the_time_they_lasted,
-    a_hold_that_is_cancelled_past_its_end_counts_as_one_that_expired,
+    hold_cancelled_after_its_end_counts_as_expired,
     cancelling_what_has_no_deadline_costs_nothing,
 }
 
@@ -31,12 +31,12 @@ async fn an_order_is_paid_once(store: &SaleStore) {
             .await
             .unwrap()
     };
-    assert_eq!(pay("mallory", 110).await, Paid::Unknown);
-    let Paid::Now(paid) = pay("alice", 149).await else {
+    assert_eq!(pay("mallory", 110).await, PaymentOutcome::Unknown);
+    let PaymentOutcome::Now(paid) = pay("alice", 149).await else {
         panic!("not paid");
     };
     assert_eq!((paid.status, paid.pay_by_ms), (OrderStatus::Paid, None));
-    assert_eq!(pay("alice", 999).await, Paid::Again(paid.clone()));
+    assert_eq!(pay("alice", 999).await, PaymentOutcome::Again(paid.clone()));
     assert_eq!(
         store
             .payments()
@@ -46,7 +46,7 @@ async fn an_order_is_paid_once(store: &SaleStore) {
         []
     );
     let late = cancel(store, &order, 999).await;
-    assert_eq!(late, Cancelled::Paid(paid.clone()));
+    assert_eq!(late, CancelOutcome::Paid(paid.clone()));
     let read = store.order(&order.id, &user("alice")).await.unwrap();
     assert_eq!(read, Some(paid));
     assert_eq!(store.order(&order.id, &user("bob")).await.unwrap(), None);
@@ -66,7 +66,7 @@ async fn a_late_payment_is_refused_before_the_order_expires_and_after(store: &Sa
             .await
             .unwrap()
     };
-    assert_eq!(pay().await, Paid::Expired);
+    assert_eq!(pay().await, PaymentOutcome::Expired);
     assert_eq!(totals(store).await.stored.remaining, 9);
     assert_eq!(
         store
@@ -91,11 +91,11 @@ async fn a_late_payment_is_refused_before_the_order_expires_and_after(store: &Sa
             .unwrap(),
         []
     );
-    assert_eq!(pay().await, Paid::Expired);
+    assert_eq!(pay().await, PaymentOutcome::Expired);
     let totals = totals(store).await;
     assert_eq!((totals.orders.expired, totals.stored.remaining), (1, 10));
     let cancel = cancel(store, &order, 200).await;
-    assert_eq!(cancel, Cancelled::Expired(expired[0].clone()));
+    assert_eq!(cancel, CancelOutcome::Expired(expired[0].clone()));
 }
 
 async fn an_order_that_takes_units_when_paid_may_find_none(store: &SaleStore) {
@@ -110,21 +110,21 @@ async fn an_order_that_takes_units_when_paid_may_find_none(store: &SaleStore) {
         .pay(&first.id, &user("alice"), 200)
         .await
         .unwrap();
-    assert!(matches!(&paid, Paid::Now(order) if order.deducted));
+    assert!(matches!(&paid, PaymentOutcome::Now(order) if order.deducted));
     for _ in 0..2 {
         let none = store
             .payments()
             .pay(&second.id, &user("bob"), 200)
             .await
             .unwrap();
-        assert_eq!(none, Paid::SoldOut);
+        assert_eq!(none, PaymentOutcome::SoldOut);
     }
     let after = totals(store).await;
     assert_eq!((after.stored.remaining, after.units_deferred), (0, 1));
     assert!(after.version > before.version);
     // It never had a unit, so none comes back.
     let cancelled = cancel(store, &second, 201).await;
-    assert!(matches!(cancelled, Cancelled::Now(order) if !order.deducted));
+    assert!(matches!(cancelled, CancelOutcome::Now(order) if !order.deducted));
     assert_eq!(totals(store).await.stored.remaining, 0);
     let unfollowed = store.unfollowed(9).await.unwrap();
     let statuses: Vec<_> = unfollowed.iter().map(|order| order.status).collect();
@@ -140,14 +140,14 @@ async fn a_cancelled_order_returns_its_units_once(store: &SaleStore) {
         .payments()
         .cancel(&order.id, &mallory, rules, 200)
         .await;
-    assert_eq!(foreign.unwrap(), Cancelled::Unknown);
+    assert_eq!(foreign.unwrap(), CancelOutcome::Unknown);
     assert_eq!(totals(store).await.stored.remaining, 9);
-    let Cancelled::Now(cancelled) = cancel(store, &order, 200).await else {
+    let CancelOutcome::Now(cancelled) = cancel(store, &order, 200).await else {
         panic!("not cancelled");
     };
     assert_eq!(
         cancel(store, &order, 200).await,
-        Cancelled::Again(cancelled.clone())
+        CancelOutcome::Again(cancelled.clone())
     );
     assert_eq!(totals(store).await.stored.remaining, 10);
     let paid = store
@@ -155,13 +155,13 @@ async fn a_cancelled_order_returns_its_units_once(store: &SaleStore) {
         .pay(&order.id, &user("alice"), 201)
         .await
         .unwrap();
-    assert_eq!(paid, Paid::Cancelled);
+    assert_eq!(paid, PaymentOutcome::Cancelled);
     let again = store
         .claims()
         .place(&ticket("s", "alice", 1), 202)
         .await
         .unwrap();
-    assert_eq!(again, Placed::Again(cancelled));
+    assert_eq!(again, OrderOutcome::Again(cancelled));
 }
 
 async fn redis_is_told_of_each_change_until_it_has_followed(store: &SaleStore) {
@@ -200,8 +200,8 @@ async fn of_payment_and_expiry_one_wins(store: &SaleStore) {
         );
         let (paid, expired) = (paid.unwrap(), expired.unwrap().len());
         match paid {
-            Paid::Now(_) => assert_eq!(expired, 0),
-            Paid::Expired => assert_eq!(expired, 1),
+            PaymentOutcome::Now(_) => assert_eq!(expired, 0),
+            PaymentOutcome::Expired => assert_eq!(expired, 1),
             other => panic!("{other:?}"),
         }
     }
@@ -219,7 +219,7 @@ async fn many_cancellations_return_the_units_once(store: &SaleStore) {
     let answers = join_all(calls).await;
     let now = answers
         .iter()
-        .filter(|a| matches!(a, Ok(Cancelled::Now(_))));
+        .filter(|a| matches!(a, Ok(CancelOutcome::Now(_))));
     assert_eq!(now.count(), 1);
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     assert_eq!(totals(store).await.stored.remaining, 10);
@@ -233,20 +233,23 @@ async fn held_ms(store: &SaleStore, name: &str, lasts_ms: u64) -> u64 {
     for generation in lasts_ms * 1_000.. {
         let ticket = ticket("s", name, generation);
         match store.claims().place(&ticket, now_ms).await.unwrap() {
-            Placed::New(order) => {
+            OrderOutcome::New(order) => {
                 now_ms += lasts_ms;
                 held_ms += lasts_ms;
                 let cancelled = store
                     .payments()
                     .cancel(&order.id, &owner, rules, now_ms)
                     .await;
-                assert!(matches!(cancelled, Ok(Cancelled::Now(_))), "{cancelled:?}");
+                assert!(
+                    matches!(cancelled, Ok(CancelOutcome::Now(_))),
+                    "{cancelled:?}"
+                );
             }
-            Placed::Short(Shortage::CoolingDown { wait_ms }) => {
+            OrderOutcome::Short(Shortage::CoolingDown { wait_ms }) => {
                 assert_eq!(wait_ms, rules.cooldown_ms);
                 now_ms += wait_ms;
             }
-            Placed::Short(Shortage::UnpaidHolds) => break,
+            OrderOutcome::Short(Shortage::UnpaidHolds) => break,
             other => panic!("{other:?}"),
         }
     }
@@ -267,18 +270,18 @@ async fn cancelled_holds_count_by_the_time_they_lasted(store: &SaleStore) {
 }
 
 /// Nobody has ended it yet when its user does.
-async fn a_hold_that_is_cancelled_past_its_end_counts_as_one_that_expired(store: &SaleStore) {
+async fn hold_cancelled_after_its_end_counts_as_expired(store: &SaleStore) {
     made(store, 10, Payment::Hold { pay_within_ms: 50 }).await;
     let order = ordered(store, "alice", 1).await;
     let cancelled = cancel(store, &order, 9_000).await;
-    assert!(matches!(cancelled, Cancelled::Now(_)));
+    assert!(matches!(cancelled, CancelOutcome::Now(_)));
     let again = store
         .claims()
         .place(&ticket("s", "alice", 2), 9_001)
         .await
         .unwrap();
     let wait_ms = HoldRules::default().cooldown_ms - 1;
-    let cooling_down = Placed::Short(Shortage::CoolingDown { wait_ms });
+    let cooling_down = OrderOutcome::Short(Shortage::CoolingDown { wait_ms });
     assert_eq!(again, cooling_down);
     // Once: the rest of the time counts for nothing.
     let after_ms = 9_000 + HoldRules::default().cooldown_ms;
@@ -286,7 +289,7 @@ async fn a_hold_that_is_cancelled_past_its_end_counts_as_one_that_expired(store:
         .claims()
         .place(&ticket("s", "alice", 3), after_ms)
         .await;
-    let Placed::New(order) = placed.unwrap() else {
+    let OrderOutcome::New(order) = placed.unwrap() else {
         panic!("the cooldown is over");
     };
     cancel(store, &order, after_ms + 49).await;

@@ -92,7 +92,7 @@ async fn a_sale_is_stored_whole_and_changed_before_it_starts(store: &SaleStore) 
         ..new_sale("s", 10, 5_000)
     };
     let unknown = store.update_sale(&new, 1).await.unwrap();
-    assert_eq!(unknown, Updated::Unknown);
+    assert_eq!(unknown, UpdateOutcome::Unknown);
     store.create_sale(&new, 1).await.unwrap();
     let stored = store.sale(&id("s")).await.unwrap().unwrap();
     assert!(stored.sale.token && stored.sale.reservation);
@@ -106,9 +106,15 @@ async fn a_sale_is_stored_whole_and_changed_before_it_starts(store: &SaleStore) 
     new.fields.reservation = None;
     new.fields.challenge = Some(Challenge::Captcha {});
     new.fields.starts_at_ms = 5_500;
-    assert_eq!(store.update_sale(&new, 4_999).await.unwrap(), Updated::Done);
+    assert_eq!(
+        store.update_sale(&new, 4_999).await.unwrap(),
+        UpdateOutcome::Done
+    );
     // Again, with nothing to change.
-    assert_eq!(store.update_sale(&new, 4_999).await.unwrap(), Updated::Done);
+    assert_eq!(
+        store.update_sale(&new, 4_999).await.unwrap(),
+        UpdateOutcome::Done
+    );
     let stored = store.sale(&id("s")).await.unwrap().unwrap();
     assert_eq!((stored.fields.total, stored.remaining), (4, 4));
     assert_eq!(
@@ -121,7 +127,7 @@ async fn a_sale_is_stored_whole_and_changed_before_it_starts(store: &SaleStore) 
     );
     assert_eq!(stored.sale.challenge, new.fields.challenge);
     let late = store.update_sale(&new, 5_500).await.unwrap();
-    assert_eq!(late, Updated::Refused(EditRefusal::Started));
+    assert_eq!(late, UpdateOutcome::Refused(EditRefusal::Started));
 }
 
 async fn what_is_on_redis_does_not_change(store: &SaleStore) {
@@ -129,10 +135,13 @@ async fn what_is_on_redis_does_not_change(store: &SaleStore) {
     store.create_sale(&new, 1).await.unwrap();
     store.warming().mark_warmed(&id("s"), 2).await.unwrap();
     new.fields.user_cap = 2;
-    assert_eq!(store.update_sale(&new, 3).await.unwrap(), Updated::Done);
+    assert_eq!(
+        store.update_sale(&new, 3).await.unwrap(),
+        UpdateOutcome::Done
+    );
     new.fields.total = 11;
     let refused = store.update_sale(&new, 3).await.unwrap();
-    assert_eq!(refused, Updated::Refused(EditRefusal::Warmed));
+    assert_eq!(refused, UpdateOutcome::Refused(EditRefusal::Warmed));
     new.fields.total = 10;
     // A gateway whose clock is ahead has let someone order.
     assert!(is_new(
@@ -143,7 +152,7 @@ async fn what_is_on_redis_does_not_change(store: &SaleStore) {
             .unwrap()
     ));
     let refused = store.update_sale(&new, 5).await.unwrap();
-    assert_eq!(refused, Updated::Refused(EditRefusal::Started));
+    assert_eq!(refused, UpdateOutcome::Refused(EditRefusal::Started));
     assert_eq!(totals(store).await.stored.remaining, 9);
 }
 

@@ -31,16 +31,22 @@ async fn users_reserve_in_time_and_once(store: &SaleStore) {
             .await
             .unwrap()
     };
-    assert_eq!(reserve("ghost", "alice", 15).await, Reserved::Unknown);
-    assert_eq!(reserve("s", "alice", 15).await, Reserved::NoReservation);
+    assert_eq!(
+        reserve("ghost", "alice", 15).await,
+        ReservationOutcome::Unknown
+    );
+    assert_eq!(
+        reserve("s", "alice", 15).await,
+        ReservationOutcome::NoReservation
+    );
     assert_eq!(
         reserve("r", "alice", 9).await,
-        Reserved::NotOpen { wait_ms: 1 }
+        ReservationOutcome::NotOpen { wait_ms: 1 }
     );
-    assert_eq!(reserve("r", "alice", 10).await, Reserved::Now);
-    assert_eq!(reserve("r", "alice", 19).await, Reserved::Again);
-    assert_eq!(reserve("r", "Alice", 19).await, Reserved::Now);
-    assert_eq!(reserve("r", "bob", 20).await, Reserved::Closed);
+    assert_eq!(reserve("r", "alice", 10).await, ReservationOutcome::Now);
+    assert_eq!(reserve("r", "alice", 19).await, ReservationOutcome::Again);
+    assert_eq!(reserve("r", "Alice", 19).await, ReservationOutcome::Now);
+    assert_eq!(reserve("r", "bob", 20).await, ReservationOutcome::Closed);
     let pending = store
         .reservations()
         .reservations_to_score(19, 9)

@@ -8,14 +8,14 @@ use tempfile::TempDir;
 use tokio::sync::OnceCell;
 use weir_stack::mariadb::MariaDbServer;
 use weir_stack::redis::{RedisServer, start_cluster};
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{ports, tools};
 
 use super::*;
 
 /// A Redis of the caller's own.
 pub async fn redis(dir: &TempDir) -> RedisServer {
-    let tool = tools::Redis::find_or_get(&mut Silent).unwrap();
+    let tool = tools::Redis::find_or_get(&mut SilentReporter).unwrap();
     let log = dir.path().join("redis.log");
     let port = ports::free().unwrap();
     RedisServer::start(&tool, port, dir.path(), &log)
@@ -29,7 +29,7 @@ pub async fn mysql_url() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let start = || async {
         let dir = tempfile::tempdir().unwrap();
-        let tool = tools::MariaDb::find_or_get(&mut Silent).unwrap();
+        let tool = tools::MariaDb::find_or_get(&mut SilentReporter).unwrap();
         let log = dir.path().join("mariadb.log");
         let port = ports::free().unwrap();
         let server = MariaDbServer::start(&tool, port, dir.path(), &log)
@@ -59,7 +59,7 @@ async fn shared_cluster() -> String {
     static NODES: OnceCell<(TempDir, Vec<RedisServer>)> = OnceCell::const_new();
     let start = || async {
         let dir = tempfile::tempdir().unwrap();
-        let tool = tools::Redis::find_or_get(&mut Silent).unwrap();
+        let tool = tools::Redis::find_or_get(&mut SilentReporter).unwrap();
         let nodes = start_cluster(&tool, dir.path()).await.unwrap();
         (dir, nodes)
     };

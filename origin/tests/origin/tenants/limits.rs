@@ -235,7 +235,7 @@ async fn a_tenant_that_asks_too_much_waits_and_the_others_do_not() {
 }
 
 #[tokio::test]
-async fn a_tenants_links_are_counted_and_its_idempotency_keys_are_its_own() {
+async fn tenant_links_are_counted_and_idempotency_keys_are_separate() {
     let (world, _, evil) = two_tenants().await;
     let limits = json!({ "links": 3, "requests_per_second": 1000 });
     world

@@ -20,7 +20,7 @@ use weir_registry::engines::{AnyConfigured, AnyEngine, make};
 use crate::host::{self, Host, Replay};
 use crate::store::{Store, changes};
 use crate::text::{escape, unescape};
-use crate::vector::{Changes, Headers, OriginAnswer, Outcome, Stored, Vector};
+use crate::vector::{Changes, Headers, OriginAnswer, Outcome, RedisKeys, Vector};
 
 /// Its name.
 pub const NAME: &str = "engine";
@@ -124,12 +124,12 @@ impl EngineHost {
 ///
 /// # Errors
 /// When Redis does not say.
-pub fn dump(store: &mut Store, prefix: Option<&str>) -> Result<Stored> {
-    prefix.map_or_else(|| Ok(Stored::new()), |prefix| store.dump(prefix))
+pub fn dump(store: &mut Store, prefix: Option<&str>) -> Result<RedisKeys> {
+    prefix.map_or_else(|| Ok(RedisKeys::new()), |prefix| store.dump(prefix))
 }
 
 /// What is known of Redis after somebody else's changes.
-pub fn apply(changes: &Changes, stored: &mut Stored) {
+pub fn apply(changes: &Changes, stored: &mut RedisKeys) {
     for (key, entry) in changes {
         match entry {
             Some(entry) => stored.insert(key.clone(), entry.clone()),

@@ -44,8 +44,8 @@ pub fn start(name: &str, runtime: &Runtime, tools: &Options) -> Result<Box<dyn H
         engine::NAME => Box::new(engine::EngineHost::start(runtime)?),
         host_test::NAME => Box::new(host_test::HostTest::start(runtime)?),
         wasi::NAME => Box::new(wasi::Wasi::start()?),
-        served::FASTLY => Box::new(served::Served::start(served::FASTLY)?),
-        served::CLOUDFLARE => Box::new(served::Served::start(served::CLOUDFLARE)?),
+        served::FASTLY => Box::new(served::EdgeServer::start(served::FASTLY)?),
+        served::CLOUDFLARE => Box::new(served::EdgeServer::start(served::CLOUDFLARE)?),
         envoy::NATIVE => Box::new(envoy::InEnvoy::new(tools, Filters::Native)?),
         _ => Box::new(envoy::InEnvoy::new(tools, Filters::Wasm)?),
     })

@@ -43,7 +43,7 @@ fn sku(name: &str) -> Sku {
 
 /// Where a SKU is.
 fn routed(draft: Draft, name: &str, route: &str) -> Draft {
-    let key = RouteBucket::of(&sku(name)).key(&draft.prefix());
+    let key = RouteBucket::for_sku(&sku(name)).key(&draft.prefix());
     draft.stored(
         key,
         Content::Hash([(name.to_owned(), route.to_owned())].into()),

@@ -15,7 +15,7 @@ use weir_base::id::{SaleId, UserId};
 use weir_base::key::SigningKey;
 use weir_base::resp::decode;
 use weir_base::stamp::Stamp;
-use weir_conformance::hosts::served::client::{Ask, Got, send};
+use weir_conformance::hosts::served::client::{Ask, ClientResponse, send};
 use weir_conformance::hosts::served::world::World;
 use weir_conformance::hosts::wasi::feeds::keys;
 use weir_conformance::shop::{self, HOST};
@@ -144,7 +144,7 @@ impl Object {
         })
     }
 
-    fn send(&self, ask: &Ask) -> Got {
+    fn send(&self, ask: &Ask) -> ClientResponse {
         let got = send(self.server.address, ask);
         got.unwrap_or_else(|error| panic!("{error:#}: {}", self.server.log()))
     }
@@ -405,7 +405,7 @@ fn sums(audits: &[Audit; 2]) -> (u64, u64) {
 }
 
 #[test]
-fn buyers_at_an_edge_get_each_unit_once_though_workerd_dies_among_them() {
+fn edge_sells_each_unit_once_when_workerd_dies() {
     let Some(mut object) = Object::selling(Some("weir")) else {
         return;
     };
@@ -441,7 +441,7 @@ fn buyers_at_an_edge_get_each_unit_once_though_workerd_dies_among_them() {
 }
 
 #[test]
-fn what_a_client_claims_is_nothing_and_what_the_origin_refuses_goes_back() {
+fn client_claim_is_ignored_and_refusal_by_origin_releases_it() {
     let Some(object) = Object::selling(Some("weir")) else {
         return;
     };
@@ -479,7 +479,7 @@ fn what_a_client_claims_is_nothing_and_what_the_origin_refuses_goes_back() {
 }
 
 #[test]
-fn an_edge_sells_nothing_from_objects_if_the_origins_stock_is_elsewhere() {
+fn edge_sells_nothing_from_objects_when_stock_is_elsewhere() {
     for stock_in_objects in [None, Some("other")] {
         let Some(object) = Object::selling(stock_in_objects) else {
             return;

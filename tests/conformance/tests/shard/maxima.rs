@@ -117,7 +117,7 @@ fn redirected(statuses: &[u16]) -> u64 {
 }
 
 #[test]
-fn a_maximum_is_kept_to_the_click_however_many_click_and_whatever_dies() {
+fn click_limit_is_exact_under_load_and_failures() {
     let Some(mut object) = Object::counting(Some("weir")) else {
         return;
     };
@@ -188,7 +188,7 @@ fn a_name_that_is_repeated_counts_once_and_is_given_back_once() {
 }
 
 #[test]
-fn an_edge_counts_nothing_in_objects_if_the_origins_maxima_are_elsewhere() {
+fn edge_counts_nothing_in_objects_when_limits_are_elsewhere() {
     for prefix in [None, Some("other")] {
         let Some(object) = Object::counting(prefix) else {
             return;

@@ -9,9 +9,9 @@
 use weir_limit::Algorithm;
 
 use super::plan::{Client, DOCUMENTS, Rule, Second};
-use super::world::{Heard, World};
-use crate::host::Place;
-use crate::stage::Play;
+use super::world::{LimitsAnswer, World};
+use crate::host::WorkerLife;
+use crate::stage::Simulation;
 use crate::stage::fault::LAST_CLIENT_AT_MS;
 use crate::stage::requests::Requests;
 
@@ -69,12 +69,12 @@ fn asks(user: u32, for_ms: u64) -> Client {
 }
 
 /// Lets a client ask, and waits for the answer.
-fn hear(world: &mut World, place: Place, client: Client) -> Heard {
+fn hear(world: &mut World, place: WorkerLife, client: Client) -> LimitsAnswer {
     let id = world.ask(place, client);
     let end_us = world.now_us() + 2 * world.decided_within_us();
     world.run_until(end_us, |world| world.heard.contains_key(&id));
     let heard = world.heard.get(&id).cloned();
-    heard.unwrap_or(Heard::Nothing)
+    heard.unwrap_or(LimitsAnswer::Nothing)
 }
 
 /// Each worker asks Redis until its breaker is closed: each with a user of its own, whose limit is not reached.
@@ -90,13 +90,13 @@ fn close_breakers(world: &mut World) {
 
 /// When nobody has asked for long enough, a user has the whole quota, and no more; and whoever waits as long as it was told
 /// passes, at any worker.
-fn whole_quota(world: &mut World, rule: Rule, place: Place) {
+fn whole_quota(world: &mut World, rule: Rule, place: WorkerLife) {
     world.run_ms(rest_ms(rule));
     let before_us = world.now_us();
     let mut passed = Vec::new();
     let refused = loop {
         match hear(world, place, asks(0, 0)) {
-            Heard::Passed {
+            LimitsAnswer::Passed {
                 request,
                 place,
                 stream,
@@ -104,7 +104,7 @@ fn whole_quota(world: &mut World, rule: Rule, place: Place) {
             other => break other,
         }
         if passed.len() > 100 {
-            break Heard::Nothing;
+            break LimitsAnswer::Nothing;
         }
     };
     let took_ms = (world.now_us() - before_us).div_ceil(1_000);
@@ -115,7 +115,7 @@ fn whole_quota(world: &mut World, rule: Rule, place: Place) {
     if world.stage().violation.is_some() {
         return;
     }
-    let Heard::Refused { retry_after_s } = refused else {
+    let LimitsAnswer::Refused { retry_after_s } = refused else {
         let what = format!("after {count} requests in {took_ms} ms: {refused:?}");
         return world.stage().violate(what);
     };
@@ -130,19 +130,19 @@ fn whole_quota(world: &mut World, rule: Rule, place: Place) {
     // What the other rule refused stood in a slice of this one, which has ended since: now this one says how long to wait.
     let may_be_refused = rule.lease.is_some() && world.plan.second != Second::None;
     let last = match again {
-        Heard::Refused { retry_after_s } if may_be_refused => {
+        LimitsAnswer::Refused { retry_after_s } if may_be_refused => {
             wait_and_ask(world, place, retry_after_s)
         }
         again => again,
     };
-    if !matches!(last, Heard::Passed { .. }) && world.stage().violation.is_none() {
+    if !matches!(last, LimitsAnswer::Passed { .. }) && world.stage().violation.is_none() {
         let what = format!("told to wait {retry_after_s} s, and then: {last:?}");
         world.stage().violate(what);
     }
 }
 
 /// Waits, and asks once more at another worker.
-fn wait_and_ask(world: &mut World, place: Place, retry_after_s: u64) -> Heard {
+fn wait_and_ask(world: &mut World, place: WorkerLife, retry_after_s: u64) -> LimitsAnswer {
     world.run_ms(retry_after_s * 1_000);
     let places = world.stage().places();
     let other = places[(retry_after_s as usize + place.worker) % places.len()];

@@ -38,7 +38,7 @@ pub(super) struct Rule {
     pub(super) per_ms: u64,
     pub(super) burst: u32,
     pub(super) cost_max: u32,
-    pub(super) without: Without,
+    pub(super) without: OutageMode,
     pub(super) lease: Option<Lease>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Lease {
 
 /// What holds without Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Without {
+pub(super) enum OutageMode {
     Open,
     Closed,
     Local,
@@ -119,10 +119,10 @@ impl Rule {
             burst,
             cost_max: if rng.chance(25) { 2 } else { 1 },
             without: rng.pick(&[
-                Without::Closed,
-                Without::Closed,
-                Without::Local,
-                Without::Open,
+                OutageMode::Closed,
+                OutageMode::Closed,
+                OutageMode::Local,
+                OutageMode::Open,
             ]),
             lease,
         }

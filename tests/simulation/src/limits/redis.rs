@@ -14,7 +14,7 @@ use weir_limit::{Algorithm, Check, Quota, State};
 
 use crate::mutation::Mutation;
 use crate::queue::START_MS;
-use crate::stage::commands::{ScriptCall, Scripts, Words, no_script, number, read};
+use crate::stage::commands::{CommandArgs, ScriptCall, Scripts, no_script, number, read};
 use crate::stage::history::History;
 use weir_edge::shard::reply::{encode, integer};
 
@@ -39,13 +39,13 @@ pub(super) struct Redis {
 /// What a loss may take.
 #[derive(Clone, Debug, Default)]
 struct Data {
-    limits: BTreeMap<Vec<u8>, Kept>,
+    limits: BTreeMap<Vec<u8>, StoredState>,
     rules: Option<Rc<[u8]>>,
 }
 
 /// What is kept of a key.
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct StoredState {
     state: State,
     /// Under which it was charged.
     quota: Quota,
@@ -119,7 +119,7 @@ impl Redis {
         replies
     }
 
-    fn command(&mut self, words: &Words, arrival: Arrival) -> Value {
+    fn command(&mut self, words: &CommandArgs, arrival: Arrival) -> Value {
         if words[0] == b"GET" {
             assert_eq!(words[1], keys::limit_rules("weir"));
             let rules = match self.mutation {
@@ -263,7 +263,9 @@ impl Redis {
 
     fn keep(&mut self, key: &[u8], quota: &Quota, state: State) {
         let quota = *quota;
-        self.data.limits.insert(key.to_vec(), Kept { state, quota });
+        self.data
+            .limits
+            .insert(key.to_vec(), StoredState { state, quota });
     }
 }
 

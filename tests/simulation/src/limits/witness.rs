@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 
 use weir_limit::Algorithm;
 
-use super::plan::{DOCUMENTS, Plan, Rule, Without};
+use super::plan::{DOCUMENTS, OutageMode, Plan, Rule};
 use super::redis::Redis;
 use crate::host::RequestId;
 use crate::stage::DEADLINE_MS;
@@ -127,8 +127,8 @@ impl Witness {
 
     fn uncharged(&self, redis: &Redis) -> Option<String> {
         let without = match self.rule.without {
-            Without::Closed => 0,
-            Without::Open | Without::Local => self.fallbacks * u64::from(self.rule.cost_max),
+            OutageMode::Closed => 0,
+            OutageMode::Open | OutageMode::Local => self.fallbacks * u64::from(self.rule.cost_max),
         };
         let (passed, charged) = (self.passed_in_all, redis.charged);
         (passed > charged + without).then(|| {
@@ -155,9 +155,9 @@ impl Witness {
     fn bound(&self, ms: u64) -> Option<u64> {
         let redis = self.allowed(ms + self.under_way_ms) * (1 + self.losses);
         let here = match self.rule.without {
-            Without::Open => return None,
-            Without::Closed => 0,
-            Without::Local => self.allowed(ms) * self.local_lives,
+            OutageMode::Open => return None,
+            OutageMode::Closed => 0,
+            OutageMode::Local => self.allowed(ms) * self.local_lives,
         };
         Some(redis + self.slices + here)
     }
@@ -180,9 +180,9 @@ impl Witness {
     fn crowded(&self, user: u32, now_us: u64, redis: &Redis) -> Option<String> {
         let rate = u64::from(self.rule.rate);
         let here = match self.rule.without {
-            Without::Open => return None,
-            Without::Closed => 0,
-            Without::Local => rate * self.local_lives,
+            OutageMode::Open => return None,
+            OutageMode::Closed => 0,
+            OutageMode::Local => rate * self.local_lives,
         };
         let counts_us = self.rule.per_ms.saturating_sub(self.under_way_ms) * 1_000;
         let young = self.in_flight.values();

@@ -13,16 +13,16 @@ use weir_engine::config::parse;
 use weir_engine::{Answer, Engine as _, Fetch, FetchId, Headers, StreamId};
 use weir_limit::Algorithm;
 use weir_limit::engine::Limiter;
-use weir_limit::engine::config::{Checked, Config};
+use weir_limit::engine::config::{CheckedConfig, Config};
 
-use super::plan::{Client, Plan, Rule, Second, Without};
+use super::plan::{Client, OutageMode, Plan, Rule, Second};
 use super::redis::{Arrival, Redis};
 use super::witness::Witness;
-use crate::host::{Place, Remembers, RequestId};
+use crate::host::{RequestId, TracksStreams, WorkerLife};
 use crate::network::Link;
 use crate::stage::fault::Fault;
 use crate::stage::requests::Requests;
-use crate::stage::{DEADLINE_MS, Decision, Happening, POLL_MS, Play, Stage};
+use crate::stage::{DEADLINE_MS, Decision, POLL_MS, ScheduledEvent, Simulation, Stage};
 use crate::{Options, Report};
 
 /// The engine of a worker.
@@ -38,7 +38,7 @@ const FALLBACKS: &str = "weir_ratelimit_fallback_total.rule.r";
 /// quarter of it; and what this host's clocks may be late.
 const DECIDED_WITHIN_US: u64 = (DEADLINE_MS + DEADLINE_MS / 4 + 30) * 1_000;
 
-impl Remembers for Engine {
+impl TracksStreams for Engine {
     fn open_streams(&self) -> usize {
         Limiter::open_streams(self)
     }
@@ -46,23 +46,23 @@ impl Remembers for Engine {
 
 /// What happens only here.
 #[derive(Debug)]
-pub(super) enum Own {
+pub(super) enum LimitsEvent {
     Comes(usize),
     HangsUp(RequestId),
     /// A request that has passed is over.
     Ends {
         request: RequestId,
-        place: Place,
+        place: WorkerLife,
         stream: StreamId,
     },
 }
 
 /// What a client has heard.
 #[derive(Clone, Debug)]
-pub(super) enum Heard {
+pub(super) enum LimitsAnswer {
     Passed {
         request: RequestId,
-        place: Place,
+        place: WorkerLife,
         stream: StreamId,
     },
     Refused {
@@ -75,11 +75,11 @@ pub(super) enum Heard {
 /// Everything.
 pub(super) struct World {
     pub(super) plan: Plan,
-    stage: Stage<Engine, Own>,
+    stage: Stage<Engine, LimitsEvent>,
     pub(super) redis: Redis,
-    config: Checked,
+    config: CheckedConfig,
     asked: BTreeMap<RequestId, Client>,
-    pub(super) heard: BTreeMap<RequestId, Heard>,
+    pub(super) heard: BTreeMap<RequestId, LimitsAnswer>,
     pub(super) witness: Witness,
 }
 
@@ -99,7 +99,7 @@ impl World {
         }
         world.begin();
         for (n, client) in plan.clients.iter().enumerate() {
-            let comes = Happening::Own(Own::Comes(n));
+            let comes = ScheduledEvent::Own(LimitsEvent::Comes(n));
             world.stage.queue.at(client.at_ms * 1_000, comes);
         }
         world
@@ -111,7 +111,7 @@ impl World {
     }
 
     /// A client comes to a worker. Its request may be decided at once.
-    pub(super) fn ask(&mut self, place: Place, client: Client) -> RequestId {
+    pub(super) fn ask(&mut self, place: WorkerLife, client: Client) -> RequestId {
         let id = self.stage.next_id();
         self.asked.insert(id, client);
         let (user, cost) = (client.user.to_string(), client.cost.to_string());
@@ -131,7 +131,7 @@ impl World {
             let rng = network.rng(Link::Client(n));
             let gateway = rng.below(self.plan.crew.gateways.into()) as usize;
             let worker = rng.below(self.plan.crew.workers.into()) as usize;
-            Place {
+            WorkerLife {
                 gateway,
                 life: self.stage.gateways[gateway].life,
                 worker,
@@ -139,32 +139,34 @@ impl World {
         };
         let until_us = self.stage.gateways[place.gateway].paused_until_us;
         if until_us > self.stage.queue.now_us() {
-            let comes = Happening::Own(Own::Comes(n));
+            let comes = ScheduledEvent::Own(LimitsEvent::Comes(n));
             return self.stage.queue.at(until_us, comes);
         }
         let id = self.ask(place, client);
         if let Some(after_us) = client.leaves_after_us {
-            let hangs_up = Happening::Own(Own::HangsUp(id));
+            let hangs_up = ScheduledEvent::Own(LimitsEvent::HangsUp(id));
             self.stage.queue.after(after_us, hangs_up);
         }
     }
 
     /// A request that has passed is over.
-    pub(super) fn end(&mut self, request: RequestId, place: Place, stream: StreamId) {
+    pub(super) fn end(&mut self, request: RequestId, place: WorkerLife, stream: StreamId) {
         self.witness.end(request);
         self.stream_ends(place, stream);
     }
 
-    fn refused(&mut self, answer: &Answer) -> Heard {
+    fn refused(&mut self, answer: &Answer) -> LimitsAnswer {
         let seconds = answer.headers.get("retry-after").unwrap_or_default();
         let seconds = std::str::from_utf8(&seconds).ok();
         let seconds = seconds.and_then(|text| text.parse().ok());
         match (answer.status, seconds) {
-            (429, Some(retry_after_s)) => Heard::Refused { retry_after_s },
-            (503, Some(_)) if self.plan.rule.without == Without::Closed => Heard::Unavailable,
+            (429, Some(retry_after_s)) => LimitsAnswer::Refused { retry_after_s },
+            (503, Some(_)) if self.plan.rule.without == OutageMode::Closed => {
+                LimitsAnswer::Unavailable
+            }
             other => {
                 self.stage.violate(format!("an answer of {other:?}"));
-                Heard::Nothing
+                LimitsAnswer::Nothing
             }
         }
     }
@@ -174,11 +176,11 @@ impl World {
     }
 }
 
-impl Play for World {
+impl Simulation for World {
     type Engine = Engine;
-    type Own = Own;
+    type Event = LimitsEvent;
 
-    fn stage(&mut self) -> &mut Stage<Engine, Own> {
+    fn stage(&mut self) -> &mut Stage<Engine, LimitsEvent> {
         &mut self.stage
     }
 
@@ -186,11 +188,11 @@ impl Play for World {
         Limiter::new(self.config.clone(), Rc::clone(data), SEED)
     }
 
-    fn happen(&mut self, own: Own) {
+    fn happen(&mut self, own: LimitsEvent) {
         match own {
-            Own::Comes(n) => self.comes(n),
-            Own::HangsUp(request) => self.hang_up(request),
-            Own::Ends {
+            LimitsEvent::Comes(n) => self.comes(n),
+            LimitsEvent::HangsUp(request) => self.hang_up(request),
+            LimitsEvent::Ends {
                 request,
                 place,
                 stream,
@@ -198,14 +200,20 @@ impl Play for World {
                 // One that stands still hears of it later.
                 let until_us = self.stage.gateways[place.gateway].paused_until_us;
                 if until_us > self.stage.queue.now_us() {
-                    return self.stage.queue.at(until_us, Happening::Own(own));
+                    return self.stage.queue.at(until_us, ScheduledEvent::Own(own));
                 }
                 self.end(request, place, stream);
             }
         }
     }
 
-    fn run_redis(&mut self, place: Place, bytes: &[u8], most: u64, is_repeat: bool) -> Vec<u8> {
+    fn run_redis(
+        &mut self,
+        place: WorkerLife,
+        bytes: &[u8],
+        most: u64,
+        is_repeat: bool,
+    ) -> Vec<u8> {
         let arrival = Arrival {
             now_us: self.stage.queue.now_us(),
             gateway_ms: self.stage.gateway_ms(place.gateway),
@@ -230,7 +238,7 @@ impl Play for World {
                 if let Some(what) = wrong {
                     self.stage.violate(what);
                 }
-                let ends = Own::Ends {
+                let ends = LimitsEvent::Ends {
                     request,
                     place,
                     stream,
@@ -238,22 +246,22 @@ impl Play for World {
                 if client.for_ms > 0 {
                     self.stage
                         .queue
-                        .after(client.for_ms * 1_000, Happening::Own(ends));
+                        .after(client.for_ms * 1_000, ScheduledEvent::Own(ends));
                 }
-                Heard::Passed {
+                LimitsAnswer::Passed {
                     request,
                     place,
                     stream,
                 }
             }
             Decision::Answered(answer) => self.refused(&answer),
-            Decision::Broken | Decision::Left => Heard::Nothing,
+            Decision::Broken | Decision::Left => LimitsAnswer::Nothing,
         };
         let (word, done) = match &heard {
-            Heard::Passed { .. } => ("passed", "passed"),
-            Heard::Refused { .. } => ("refused", "refused"),
-            Heard::Unavailable => ("unavailable", "unavailable"),
-            Heard::Nothing => ("nothing", "unheard"),
+            LimitsAnswer::Passed { .. } => ("passed", "passed"),
+            LimitsAnswer::Refused { .. } => ("refused", "refused"),
+            LimitsAnswer::Unavailable => ("unavailable", "unavailable"),
+            LimitsAnswer::Nothing => ("nothing", "unheard"),
         };
         self.stage.stats.add_answer(word);
         *self.stage.stats.done.entry(done).or_default() += 1;
@@ -265,7 +273,7 @@ impl Play for World {
         self.heard.insert(request, heard);
     }
 
-    fn fetch(&mut self, _place: Place, _id: FetchId, _fetch: Fetch) {
+    fn fetch(&mut self, _place: WorkerLife, _id: FetchId, _fetch: Fetch) {
         self.stage.violate("the limiter fetches".into());
     }
 
@@ -275,7 +283,7 @@ impl Play for World {
         }
     }
 
-    fn after_event(&mut self, place: Place) {
+    fn after_event(&mut self, place: WorkerLife) {
         let Some(worker) = self.stage.worker(place) else {
             return;
         };
@@ -295,7 +303,7 @@ impl Play for World {
 
 // --- rules as they are written
 
-fn config(plan: &Plan) -> Checked {
+fn config(plan: &Plan) -> CheckedConfig {
     let json = format!(
         r#"{{
             "rules": [{rules}],
@@ -343,9 +351,9 @@ fn rule(rule: Rule) -> String {
         Algorithm::Concurrency => ("concurrency", String::new()),
     };
     let without = match rule.without {
-        Without::Open => "open",
-        Without::Closed => "closed",
-        Without::Local => "local",
+        OutageMode::Open => "open",
+        OutageMode::Closed => "closed",
+        OutageMode::Local => "local",
     };
     let lease = rule.lease.map_or_else(String::new, |lease| {
         let (max, lasts_ms) = (lease.max, lease.lasts_ms);

@@ -7,11 +7,11 @@
 )]
 
 use super::plan::{CODES, Client, Kind, LIMITED};
-use super::sql::{Was, target};
-use super::witness::Heard;
+use super::sql::{CodeState, target};
+use super::witness::ClickAnswer;
 use super::world::World;
-use crate::host::Place;
-use crate::stage::Play;
+use crate::host::WorkerLife;
+use crate::stage::Simulation;
 use crate::stage::fault::LAST_CLIENT_AT_MS;
 use crate::stage::requests::Requests;
 
@@ -59,7 +59,7 @@ pub(super) fn run(world: &mut World) {
 }
 
 /// Lets a client ask, and waits for the answer.
-fn hear(world: &mut World, place: Place, code: u32, kind: Kind) -> Heard {
+fn hear(world: &mut World, place: WorkerLife, code: u32, kind: Kind) -> ClickAnswer {
     let client = Client {
         at_ms: 0,
         code,
@@ -70,11 +70,11 @@ fn hear(world: &mut World, place: Place, code: u32, kind: Kind) -> Heard {
     let end_us = world.now_us() + 2 * world.decided_within_us();
     world.run_until(end_us, |world| world.heard.contains_key(&id));
     let heard = world.heard.get(&id).cloned();
-    heard.unwrap_or(Heard::Nothing)
+    heard.unwrap_or(ClickAnswer::Nothing)
 }
 
 /// Asks every worker for every link, without a click.
-fn ask_all(world: &mut World, mut look: impl FnMut(&mut World, (Place, u32, Heard))) {
+fn ask_all(world: &mut World, mut look: impl FnMut(&mut World, (WorkerLife, u32, ClickAnswer))) {
     for place in world.stage().places() {
         for code in 0..CODES {
             if world.stage().violation.is_some() {
@@ -88,12 +88,14 @@ fn ask_all(world: &mut World, mut look: impl FnMut(&mut World, (Place, u32, Hear
     }
 }
 
-fn says_what_is(world: &mut World, (place, code, heard): (Place, u32, Heard)) {
+fn says_what_is(world: &mut World, (place, code, heard): (WorkerLife, u32, ClickAnswer)) {
     let now = world.sql.now(code);
     let is_right = match (now, &heard) {
-        (Was::Nothing, Heard::Unknown) | (Was::Disabled, Heard::Gone) => true,
-        (Was::Leading(_), Heard::Gone) => LIMITED.contains(&code),
-        (Was::Leading(version), Heard::LedOn(to)) => target(code, version) == *to,
+        (CodeState::Nothing, ClickAnswer::Unknown) | (CodeState::Disabled, ClickAnswer::Gone) => {
+            true
+        }
+        (CodeState::Leading(_), ClickAnswer::Gone) => LIMITED.contains(&code),
+        (CodeState::Leading(version), ClickAnswer::LedOn(to)) => target(code, version) == *to,
         _ => false,
     };
     if !is_right && world.stage().violation.is_none() {
@@ -109,8 +111,8 @@ fn give_away(world: &mut World, code: u32) {
     for n in 0..most {
         let place = places[n as usize % places.len()];
         match hear(world, place, code, Kind::Click) {
-            Heard::LedOn(_) => {}
-            Heard::Gone => break,
+            ClickAnswer::LedOn(_) => {}
+            ClickAnswer::Gone => break,
             other if world.stage().violation.is_none() => {
                 let what = format!("code {code} at {place:?}: {other:?}");
                 return world.stage().violate(what);

@@ -12,7 +12,7 @@ use weir_engine::event::FetchResponse;
 use weir_scripts::Call;
 
 use super::sql::Sql;
-use crate::host::Place;
+use crate::host::WorkerLife;
 use crate::mutation::Mutation;
 
 pub(super) type TaskId = u64;
@@ -25,14 +25,14 @@ pub(super) type Work = Pin<Box<dyn Future<Output = ()>>>;
 pub(super) type Transaction = Box<dyn FnOnce(&mut Sql)>;
 
 /// What a task asks for.
-pub(super) enum Op {
+pub(super) enum TaskOperation {
     Redis(Vec<u8>),
     Sql(Transaction),
     Sleep {
         ms: u64,
     },
     /// Answers a look-up; nothing is waited for.
-    Answer(Place, FetchId, Option<FetchResponse>),
+    Answer(WorkerLife, FetchId, Option<FetchResponse>),
 }
 
 /// How what a task has waited for has ended.
@@ -49,7 +49,7 @@ pub(super) enum Done {
 #[derive(Debug, Default)]
 pub(super) struct Bus {
     /// What is asked, of which task: the world takes it after each step of a task.
-    pub(super) asked: Vec<(TaskId, OpId, Op)>,
+    pub(super) asked: Vec<(TaskId, OpId, TaskOperation)>,
     pub(super) done: BTreeMap<OpId, Done>,
     next_op: OpId,
     /// The task that takes its step now.
@@ -57,7 +57,7 @@ pub(super) struct Bus {
     pub(super) now_ms: u64,
 }
 
-impl std::fmt::Debug for Op {
+impl std::fmt::Debug for TaskOperation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Op")
     }
@@ -94,7 +94,7 @@ impl Future for Wait {
 }
 
 impl Io {
-    fn ask(&self, op: Op) -> Wait {
+    fn ask(&self, op: TaskOperation) -> Wait {
         let mut bus = self.bus.borrow_mut();
         let id = bus.next_op;
         bus.next_op += 1;
@@ -115,7 +115,7 @@ impl Io {
     }
 
     pub(super) async fn sleep_ms(&self, ms: u64) {
-        self.ask(Op::Sleep { ms }).await;
+        self.ask(TaskOperation::Sleep { ms }).await;
     }
 
     /// Runs one transaction.
@@ -125,7 +125,7 @@ impl Io {
     ) -> Result<T, SqlError> {
         let place = Rc::new(RefCell::new(None));
         let result = Rc::clone(&place);
-        let op = Op::Sql(Box::new(move |sql| {
+        let op = TaskOperation::Sql(Box::new(move |sql| {
             *result.borrow_mut() = Some(transaction(sql));
         }));
         match self.ask(op).await {
@@ -149,7 +149,7 @@ impl Io {
     }
 
     async fn ask_redis(&self, command: Vec<u8>) -> Result<Value, RedisError> {
-        let Done::Replied(bytes) = self.ask(Op::Redis(command)).await else {
+        let Done::Replied(bytes) = self.ask(TaskOperation::Redis(command)).await else {
             return Err(RedisError);
         };
         match decode(&bytes) {
@@ -158,8 +158,13 @@ impl Io {
         }
     }
 
-    pub(super) fn answer(&self, place: Place, fetch: FetchId, response: Option<FetchResponse>) {
+    pub(super) fn answer(
+        &self,
+        place: WorkerLife,
+        fetch: FetchId,
+        response: Option<FetchResponse>,
+    ) {
         // Nothing is waited for.
-        drop(self.ask(Op::Answer(place, fetch, response)));
+        drop(self.ask(TaskOperation::Answer(place, fetch, response)));
     }
 }

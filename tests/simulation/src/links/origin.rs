@@ -21,7 +21,7 @@ use weir_link::redis::{document, domains, link_clicks};
 use super::io::{Io, RedisError, SqlError, Work};
 use super::plan::Edit;
 use super::sql::{Sql, code_name};
-use crate::host::Place;
+use crate::host::WorkerLife;
 use crate::mutation::Mutation;
 
 /// As in the origin.
@@ -104,7 +104,13 @@ impl Origin {
     // --- look-ups
 
     /// Answers a gateway's look-up.
-    pub(super) fn serve(&self, place: Place, fetch: FetchId, code: u32, purpose: Purpose) -> Work {
+    pub(super) fn serve(
+        &self,
+        place: WorkerLife,
+        fetch: FetchId,
+        code: u32,
+        purpose: Purpose,
+    ) -> Work {
         let origin = self.clone();
         Box::pin(async move {
             let found = origin.visit(code, purpose).await;

@@ -13,7 +13,7 @@ use weir_link::redis::keys::LinkKeys;
 
 use crate::mutation::Mutation;
 use crate::queue::START_MS;
-use crate::stage::commands::{ScriptCall, Scripts, Words, no_script, number, read};
+use crate::stage::commands::{CommandArgs, ScriptCall, Scripts, no_script, number, read};
 use crate::stage::history::History;
 use weir_edge::shard::reply::{encode, integer, text};
 
@@ -82,7 +82,7 @@ impl Redis {
         replies
     }
 
-    fn command(&mut self, words: &Words) -> Value {
+    fn command(&mut self, words: &CommandArgs) -> Value {
         let key = words.get(1).map_or(&[][..], Vec::as_slice);
         match words[0].as_slice() {
             b"GET" => self.bulk(key),
@@ -145,7 +145,7 @@ impl Redis {
     }
 
     /// `SET key value [NX]`
-    fn set_command(&mut self, words: &Words) -> Value {
+    fn set_command(&mut self, words: &CommandArgs) -> Value {
         let has_nx = words[3..].iter().any(|word| word == b"NX");
         if has_nx && self.get(&words[1]).is_some() {
             return Value::Null;
@@ -157,7 +157,7 @@ impl Redis {
     // --- streams
 
     /// `XADD key MAXLEN ~ n * field value …`
-    fn add(&mut self, words: &Words) -> Value {
+    fn add(&mut self, words: &CommandArgs) -> Value {
         self.append(&words[1], &words[6..])
     }
 
@@ -178,7 +178,7 @@ impl Redis {
     }
 
     /// `XRANGE key from to`, and of `COUNT` it need not know.
-    fn range(&self, words: &Words) -> Value {
+    fn range(&self, words: &CommandArgs) -> Value {
         let from = match words[2].as_slice() {
             b"-" => (0, 0),
             id => entry_id(id),

@@ -15,7 +15,7 @@ pub(super) struct Sql {
     /// Links that are not deleted.
     links: BTreeMap<u32, Link>,
     /// What each code was, since when: what an answer may be from.
-    pub(super) past: BTreeMap<u32, Vec<Was>>,
+    pub(super) past: BTreeMap<u32, Vec<CodeState>>,
     /// Changes that Redis may not have followed, by code and version, with their time.
     pub(super) unpublished: BTreeMap<(u32, u32), u64>,
     /// Counted clicks.
@@ -27,7 +27,7 @@ pub(super) struct Sql {
 
 /// What a code was at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Was {
+pub(super) enum CodeState {
     Nothing,
     Disabled,
     /// With this version.
@@ -89,11 +89,11 @@ impl Sql {
     }
 
     /// What a code is now.
-    pub(super) fn now(&self, code: u32) -> Was {
+    pub(super) fn now(&self, code: u32) -> CodeState {
         match self.links.get(&code) {
-            None => Was::Nothing,
-            Some(link) if link.is_disabled => Was::Disabled,
-            Some(link) => Was::Leading(link.version),
+            None => CodeState::Nothing,
+            Some(link) if link.is_disabled => CodeState::Disabled,
+            Some(link) => CodeState::Leading(link.version),
         }
     }
 

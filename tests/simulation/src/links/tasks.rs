@@ -7,14 +7,14 @@ use weir_engine::FetchId;
 use weir_link::redis::link_read::Purpose;
 use weir_link::routes::link_purpose;
 
-use super::io::{Done, Io, Op, OpId, TaskId, Transaction, Work};
+use super::io::{Done, Io, OpId, TaskId, TaskOperation, Transaction, Work};
 use super::origin::Origin;
-use super::world::{Own, World};
-use crate::host::Place;
+use super::world::{LinksEvent, World};
+use crate::host::WorkerLife;
 use crate::mutation::Mutation;
 use crate::network::Link;
 use crate::stage::fault::FetchFate;
-use crate::stage::{Happening, RedisState};
+use crate::stage::{RedisState, ScheduledEvent};
 
 /// How long the origin waits for Redis.
 const ORIGIN_CALL_LIMIT_MS: u64 = 1_000;
@@ -22,7 +22,7 @@ const ORIGIN_CALL_LIMIT_MS: u64 = 1_000;
 impl World {
     // --- look-ups
 
-    pub(super) fn send_fetch(&mut self, place: Place, fetch: FetchId, path: String) {
+    pub(super) fn send_fetch(&mut self, place: WorkerLife, fetch: FetchId, path: String) {
         let fate = self.fetch_fates.pop_front();
         let delay_us = self.delay_us(Link::Origin(place.gateway));
         let late_us = match fate {
@@ -34,7 +34,7 @@ impl World {
             Some(FetchFate::LoseRequest) => {}
             Some(FetchFate::Fail) => self.after_us(
                 delay_us,
-                Own::Fetched {
+                LinksEvent::Fetched {
                     place,
                     fetch,
                     response: None,
@@ -42,7 +42,7 @@ impl World {
             ),
             _ => self.after_us(
                 delay_us + late_us,
-                Own::OriginArrives {
+                LinksEvent::OriginArrives {
                     place,
                     fetch,
                     path,
@@ -54,7 +54,7 @@ impl World {
 
     pub(super) fn origin_arrives(
         &mut self,
-        place: Place,
+        place: WorkerLife,
         fetch: FetchId,
         path: &str,
         is_mute: bool,
@@ -64,7 +64,7 @@ impl World {
             let delay_us = self.delay_us(Link::Origin(place.gateway));
             return self.after_us(
                 delay_us,
-                Own::Fetched {
+                LinksEvent::Fetched {
                     place,
                     fetch,
                     response,
@@ -134,34 +134,34 @@ impl World {
         }
     }
 
-    fn asked_by(&mut self, task: TaskId, op: OpId, what: Op) {
+    fn asked_by(&mut self, task: TaskId, op: OpId, what: TaskOperation) {
         let delay_us = self.delay_us(Link::Origin(task as usize));
         self.waited_for.insert(op);
         match what {
-            Op::Answer(place, fetch, response) => {
+            TaskOperation::Answer(place, fetch, response) => {
                 self.waited_for.remove(&op);
                 self.after_us(
                     delay_us,
-                    Own::Fetched {
+                    LinksEvent::Fetched {
                         place,
                         fetch,
                         response,
                     },
                 );
             }
-            Op::Sleep { ms } => {
+            TaskOperation::Sleep { ms } => {
                 let done = Done::Over;
-                self.after_us(ms * 1_000, Own::TaskHears { task, op, done });
+                self.after_us(ms * 1_000, LinksEvent::TaskHears { task, op, done });
             }
-            Op::Redis(bytes) => {
-                self.after_us(delay_us, Own::OriginCalls { task, op, bytes });
+            TaskOperation::Redis(bytes) => {
+                self.after_us(delay_us, LinksEvent::OriginCalls { task, op, bytes });
                 let done = Done::Failed;
                 let limit_us = ORIGIN_CALL_LIMIT_MS * 1_000;
-                self.after_us(limit_us, Own::TaskHears { task, op, done });
+                self.after_us(limit_us, LinksEvent::TaskHears { task, op, done });
             }
-            Op::Sql(transaction) => self.after_us(
+            TaskOperation::Sql(transaction) => self.after_us(
                 delay_us,
-                Own::SqlArrives {
+                LinksEvent::SqlArrives {
                     task,
                     op,
                     transaction,
@@ -176,15 +176,15 @@ impl World {
             RedisState::Down => Done::Failed,
             RedisState::StallsUntil(until_us) => {
                 let bytes = bytes.to_vec();
-                let calls = Own::OriginCalls { task, op, bytes };
-                return self.stage.queue.at(until_us, Happening::Own(calls));
+                let calls = LinksEvent::OriginCalls { task, op, bytes };
+                return self.stage.queue.at(until_us, ScheduledEvent::Own(calls));
             }
             RedisState::Up => {
                 let now_us = self.stage.queue.now_us();
                 Done::Replied(self.redis.run(bytes, u64::MAX, now_us))
             }
         };
-        self.after_us(delay_us, Own::TaskHears { task, op, done });
+        self.after_us(delay_us, LinksEvent::TaskHears { task, op, done });
     }
 
     pub(super) fn sql_arrives(&mut self, task: TaskId, op: OpId, transaction: Transaction) {
@@ -196,6 +196,6 @@ impl World {
             Done::Over
         };
         let delay_us = self.delay_us(Link::Origin(task as usize));
-        self.after_us(delay_us, Own::TaskHears { task, op, done });
+        self.after_us(delay_us, LinksEvent::TaskHears { task, op, done });
     }
 }

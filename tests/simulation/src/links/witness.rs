@@ -24,8 +24,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::plan::{Kind, LIMITED, PLAIN, Plan};
-use super::sql::{Sql, Was, target};
-use crate::host::Place;
+use super::sql::{CodeState, Sql, target};
+use crate::host::WorkerLife;
 
 /// Watches a schedule.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(super) struct Witness {
 
 /// What a client has heard of a code.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum ClickAnswer {
     LedOn(String),
     Gone,
     Unknown,
@@ -73,15 +73,15 @@ impl Witness {
         &mut self,
         code: u32,
         kind: Kind,
-        heard: &Heard,
+        heard: &ClickAnswer,
         sql: &Sql,
     ) -> Option<String> {
         let past = &sql.past[&code];
-        let was = |one: fn(&Was) -> bool| past.iter().any(one);
+        let was = |one: fn(&CodeState) -> bool| past.iter().any(one);
         match heard {
-            Heard::LedOn(to) => {
+            ClickAnswer::LedOn(to) => {
                 let is_its = past.iter().any(
-                    |was| matches!(was, Was::Leading(version) if target(code, *version) == *to),
+                    |was| matches!(was, CodeState::Leading(version) if target(code, *version) == *to),
                 );
                 if !is_its {
                     return Some(format!("code {code} led to {to}"));
@@ -92,13 +92,15 @@ impl Witness {
                 }
                 None
             }
-            Heard::Gone if !LIMITED.contains(&code) && !was(|was| *was == Was::Disabled) => {
+            ClickAnswer::Gone
+                if !LIMITED.contains(&code) && !was(|was| *was == CodeState::Disabled) =>
+            {
                 Some(format!("code {code} is gone, and never was"))
             }
-            Heard::Unknown if !was(|was| *was == Was::Nothing) => {
+            ClickAnswer::Unknown if !was(|was| *was == CodeState::Nothing) => {
                 Some(format!("code {code} is unknown, and was always there"))
             }
-            Heard::Left => {
+            ClickAnswer::Left => {
                 if kind == Kind::Click {
                     *self.left.entry(code).or_default() += 1;
                 }
@@ -129,14 +131,14 @@ impl Witness {
     // --- what workers hold
 
     /// A worker has answered without asking anybody.
-    pub(super) fn hold(&mut self, place: Place, incarnation: u64, code: u32) {
+    pub(super) fn hold(&mut self, place: WorkerLife, incarnation: u64, code: u32) {
         if PLAIN.contains(&code) {
             self.held
                 .insert((place.gateway, incarnation, place.worker, code));
         }
     }
 
-    pub(super) fn holds(&self, place: Place, incarnation: u64, code: u32) -> bool {
+    pub(super) fn holds(&self, place: WorkerLife, incarnation: u64, code: u32) -> bool {
         self.held
             .contains(&(place.gateway, incarnation, place.worker, code))
     }

@@ -14,20 +14,20 @@ use weir_engine::config::parse;
 use weir_engine::event::FetchResponse;
 use weir_engine::{Answer, Fetch, FetchId, Headers};
 use weir_link::engine::Links;
-use weir_link::engine::config::{Checked, Config};
+use weir_link::engine::config::{CheckedConfig, Config};
 
 use super::io::{Bus, Done, Io, OpId, TaskId, Transaction, Work};
 use super::origin::{Origin, link_keys};
 use super::plan::{Client, Kind, LIMITED, Plan};
 use super::redis::Redis;
 use super::sql::{Sql, code_name};
-use super::witness::{Heard, Witness};
-use crate::host::{Place, Remembers, RequestId};
+use super::witness::{ClickAnswer, Witness};
+use crate::host::{RequestId, TracksStreams, WorkerLife};
 use crate::mutation::Mutation;
 use crate::network::Link;
 use crate::stage::fault::{Fault, FetchFate};
 use crate::stage::requests::Requests;
-use crate::stage::{DEADLINE_MS, Decision, Happening, POLL_MS, Play, Stage};
+use crate::stage::{DEADLINE_MS, Decision, POLL_MS, ScheduledEvent, Simulation, Stage};
 use crate::{Options, Report};
 
 /// How long a gateway waits for a look-up.
@@ -38,25 +38,25 @@ const FETCH_TIMEOUT_MS: u64 = 600;
 const DECIDED_WITHIN_US: u64 =
     (2 * (DEADLINE_MS + DEADLINE_MS / 4 + 30) + 2 * (FETCH_TIMEOUT_MS + 30) + 300) * 1_000;
 
-impl Remembers for Links {
+impl TracksStreams for Links {
     fn open_streams(&self) -> usize {
         self.waiting()
     }
 }
 
 /// What happens only here.
-pub(super) enum Own {
+pub(super) enum LinksEvent {
     Comes(usize),
     HangsUp(RequestId),
     OwnerEdits(usize),
     OriginArrives {
-        place: Place,
+        place: WorkerLife,
         fetch: FetchId,
         path: String,
         is_mute: bool,
     },
     Fetched {
-        place: Place,
+        place: WorkerLife,
         fetch: FetchId,
         response: Option<FetchResponse>,
     },
@@ -80,7 +80,7 @@ pub(super) enum Own {
     OriginStarts,
 }
 
-impl std::fmt::Debug for Own {
+impl std::fmt::Debug for LinksEvent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Comes(n) => write!(f, "client {n} comes"),
@@ -112,9 +112,9 @@ impl std::fmt::Debug for Own {
 
 /// A request, and who asked.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct OpenClick {
     client: Client,
-    place: Place,
+    place: WorkerLife,
     incarnation: u64,
     at_us: u64,
 }
@@ -122,7 +122,7 @@ struct Asked {
 /// Everything.
 pub(super) struct World {
     pub(super) plan: Plan,
-    pub(super) stage: Stage<Links, Own>,
+    pub(super) stage: Stage<Links, LinksEvent>,
     pub(super) redis: Redis,
     pub(super) sql: Sql,
     pub(super) sql_away_until_us: u64,
@@ -130,17 +130,17 @@ pub(super) struct World {
     pub(super) is_origin_up: bool,
     pub(super) origin_stalls_until_us: u64,
     /// What has come to the origin since it stands still.
-    pub(super) before_origin: VecDeque<Own>,
+    pub(super) before_origin: VecDeque<LinksEvent>,
     pub(super) bus: Rc<RefCell<Bus>>,
     pub(super) tasks: BTreeMap<TaskId, Work>,
     pub(super) next_task: TaskId,
     pub(super) waited_for: BTreeSet<OpId>,
     pub(super) fetch_fates: VecDeque<FetchFate>,
-    pub(super) config: Checked,
+    pub(super) config: CheckedConfig,
     /// How many engines were made: each has a name and clicks of its own.
     pub(super) engines: u64,
-    asked: BTreeMap<RequestId, Asked>,
-    pub(super) heard: BTreeMap<RequestId, Heard>,
+    asked: BTreeMap<RequestId, OpenClick>,
+    pub(super) heard: BTreeMap<RequestId, ClickAnswer>,
     pub(super) witness: Witness,
 }
 
@@ -175,20 +175,20 @@ impl World {
         world.begin();
         world.start_origin();
         for (n, client) in plan.clients.iter().enumerate() {
-            world.at_ms(client.at_ms, Own::Comes(n));
+            world.at_ms(client.at_ms, LinksEvent::Comes(n));
         }
         for (n, edit) in plan.edits.iter().enumerate() {
-            world.at_ms(edit.at_ms, Own::OwnerEdits(n));
+            world.at_ms(edit.at_ms, LinksEvent::OwnerEdits(n));
         }
         world
     }
 
-    fn at_ms(&mut self, at_ms: u64, own: Own) {
-        self.stage.queue.at(at_ms * 1_000, Happening::Own(own));
+    fn at_ms(&mut self, at_ms: u64, own: LinksEvent) {
+        self.stage.queue.at(at_ms * 1_000, ScheduledEvent::Own(own));
     }
 
-    pub(super) fn after_us(&mut self, after_us: u64, own: Own) {
-        self.stage.queue.after(after_us, Happening::Own(own));
+    pub(super) fn after_us(&mut self, after_us: u64, own: LinksEvent) {
+        self.stage.queue.after(after_us, ScheduledEvent::Own(own));
     }
 
     pub(super) fn delay_us(&mut self, link: Link) -> u64 {
@@ -198,10 +198,10 @@ impl World {
     // --- clients
 
     /// A client comes to a worker. Its request may be decided at once.
-    pub(super) fn ask(&mut self, place: Place, client: Client) -> RequestId {
+    pub(super) fn ask(&mut self, place: WorkerLife, client: Client) -> RequestId {
         let id = self.stage.next_id();
         let incarnation = self.incarnation(place);
-        let asked = Asked {
+        let asked = OpenClick {
             client,
             place,
             incarnation,
@@ -221,7 +221,7 @@ impl World {
             ("user-agent", agent),
         ]);
         let opened = self.open(place, headers);
-        let is_led_on = matches!(self.heard.get(&opened), Some(Heard::LedOn(_)));
+        let is_led_on = matches!(self.heard.get(&opened), Some(ClickAnswer::LedOn(_)));
         if is_led_on {
             // Nobody else was asked.
             self.witness.hold(place, incarnation, client.code);
@@ -230,7 +230,7 @@ impl World {
     }
 
     /// A number that each worker has of its own, also one in the place of another.
-    fn incarnation(&mut self, place: Place) -> u64 {
+    fn incarnation(&mut self, place: WorkerLife) -> u64 {
         let worker = self.stage.worker(place);
         place.life * 1_000 + worker.map_or(0, |worker| worker.incarnation)
     }
@@ -242,7 +242,7 @@ impl World {
             let rng = network.rng(Link::Client(n));
             let gateway = rng.below(self.plan.crew.gateways.into()) as usize;
             let worker = rng.below(self.plan.crew.workers.into()) as usize;
-            Place {
+            WorkerLife {
                 gateway,
                 life: self.stage.gateways[gateway].life,
                 worker,
@@ -250,36 +250,38 @@ impl World {
         };
         let until_us = self.stage.gateways[place.gateway].paused_until_us;
         if until_us > self.stage.queue.now_us() {
-            let comes = Happening::Own(Own::Comes(n));
+            let comes = ScheduledEvent::Own(LinksEvent::Comes(n));
             return self.stage.queue.at(until_us, comes);
         }
         let id = self.ask(place, client);
         if let Some(after_us) = client.leaves_after_us {
-            self.after_us(after_us, Own::HangsUp(id));
+            self.after_us(after_us, LinksEvent::HangsUp(id));
         }
     }
 
-    fn heard_of(&mut self, answer: &Answer) -> Heard {
+    fn heard_of(&mut self, answer: &Answer) -> ClickAnswer {
         match answer.status {
             302 => {
                 let location = answer.headers.get("location").unwrap_or_default();
-                Heard::LedOn(String::from_utf8_lossy(&location).into_owned())
+                ClickAnswer::LedOn(String::from_utf8_lossy(&location).into_owned())
             }
-            404 => Heard::Unknown,
-            410 => Heard::Gone,
-            503 => Heard::Unavailable,
+            404 => ClickAnswer::Unknown,
+            410 => ClickAnswer::Gone,
+            503 => ClickAnswer::Unavailable,
             other => {
                 self.stage.violate(format!("status {other}"));
-                Heard::Nothing
+                ClickAnswer::Nothing
             }
         }
     }
 
     /// What the origin does not hear while it stands still; the others need not wait.
-    fn waits_for_origin(&self, own: &Own) -> bool {
+    fn waits_for_origin(&self, own: &LinksEvent) -> bool {
         matches!(
             own,
-            Own::OriginArrives { .. } | Own::TaskHears { .. } | Own::OwnerEdits(_)
+            LinksEvent::OriginArrives { .. }
+                | LinksEvent::TaskHears { .. }
+                | LinksEvent::OwnerEdits(_)
         ) && self.origin_stalls_until_us > self.stage.queue.now_us()
     }
 
@@ -293,11 +295,11 @@ impl World {
     }
 }
 
-impl Play for World {
+impl Simulation for World {
     type Engine = Links;
-    type Own = Own;
+    type Event = LinksEvent;
 
-    fn stage(&mut self) -> &mut Stage<Links, Own> {
+    fn stage(&mut self) -> &mut Stage<Links, LinksEvent> {
         &mut self.stage
     }
 
@@ -307,61 +309,67 @@ impl Play for World {
         Links::new(self.config.clone(), &name, 7)
     }
 
-    fn happen(&mut self, own: Own) {
+    fn happen(&mut self, own: LinksEvent) {
         if self.waits_for_origin(&own) {
             return self.before_origin.push_back(own);
         }
         match own {
-            Own::Comes(n) => self.comes(n),
-            Own::HangsUp(request) => self.hang_up(request),
-            Own::OwnerEdits(n) => {
+            LinksEvent::Comes(n) => self.comes(n),
+            LinksEvent::HangsUp(request) => self.hang_up(request),
+            LinksEvent::OwnerEdits(n) => {
                 if !self.is_origin_up {
                     return self.after_us(300_000, own);
                 }
                 let work = self.origin.edit(self.plan.edits[n]);
                 self.start_task(work);
             }
-            Own::OriginArrives {
+            LinksEvent::OriginArrives {
                 place,
                 fetch,
                 path,
                 is_mute,
             } => self.origin_arrives(place, fetch, &path, is_mute),
-            Own::Fetched {
+            LinksEvent::Fetched {
                 place,
                 fetch,
                 response,
             } => {
                 let until_us = self.stage.gateways[place.gateway].paused_until_us;
                 if until_us > self.stage.queue.now_us() {
-                    let fetched = Own::Fetched {
+                    let fetched = LinksEvent::Fetched {
                         place,
                         fetch,
                         response,
                     };
-                    return self.stage.queue.at(until_us, Happening::Own(fetched));
+                    return self.stage.queue.at(until_us, ScheduledEvent::Own(fetched));
                 }
                 self.at_worker(place, |worker, now_ms, network| {
                     worker.fetched(fetch, response, now_ms, network)
                 });
             }
-            Own::OriginCalls { task, op, bytes } => self.origin_calls(task, op, &bytes),
-            Own::SqlArrives {
+            LinksEvent::OriginCalls { task, op, bytes } => self.origin_calls(task, op, &bytes),
+            LinksEvent::SqlArrives {
                 task,
                 op,
                 transaction,
             } => self.sql_arrives(task, op, transaction),
-            Own::TaskHears { task, op, done } => self.task_hears(task, op, done),
-            Own::OriginGoesOn => {
+            LinksEvent::TaskHears { task, op, done } => self.task_hears(task, op, done),
+            LinksEvent::OriginGoesOn => {
                 for own in std::mem::take(&mut self.before_origin) {
                     self.happen(own);
                 }
             }
-            Own::OriginStarts => self.start_origin(),
+            LinksEvent::OriginStarts => self.start_origin(),
         }
     }
 
-    fn run_redis(&mut self, _place: Place, bytes: &[u8], most: u64, _is_repeat: bool) -> Vec<u8> {
+    fn run_redis(
+        &mut self,
+        _place: WorkerLife,
+        bytes: &[u8],
+        most: u64,
+        _is_repeat: bool,
+    ) -> Vec<u8> {
         let now_us = self.stage.queue.now_us();
         self.redis.run(bytes, most, now_us)
     }
@@ -379,7 +387,7 @@ impl Play for World {
     }
 
     fn decided(&mut self, request: RequestId, decision: Decision) {
-        let Asked {
+        let OpenClick {
             client,
             place,
             incarnation,
@@ -389,12 +397,12 @@ impl Play for World {
             Decision::WentOn { place, stream } => {
                 self.stage
                     .queue
-                    .after(1_000, Happening::StreamEnds { place, stream });
-                Heard::Passed
+                    .after(1_000, ScheduledEvent::StreamEnds { place, stream });
+                ClickAnswer::Passed
             }
             Decision::Answered(answer) => self.heard_of(&answer),
-            Decision::Broken => Heard::Nothing,
-            Decision::Left => Heard::Left,
+            Decision::Broken => ClickAnswer::Nothing,
+            Decision::Left => ClickAnswer::Left,
         };
         let code = client.code;
         let wrong = self.witness.hear(code, client.kind, &heard, &self.sql);
@@ -402,18 +410,18 @@ impl Play for World {
             self.stage.violate(what);
         }
         let is_held = self.witness.holds(place, incarnation, code);
-        if is_held && matches!(heard, Heard::Unavailable | Heard::Passed) {
+        if is_held && matches!(heard, ClickAnswer::Unavailable | ClickAnswer::Passed) {
             let what = format!("{place:?} holds code {code}, and asked since {at_us}: {heard:?}");
             self.stage.violate(what);
         }
         let word = match &heard {
-            Heard::LedOn(_) => "led on",
-            Heard::Gone => "gone",
-            Heard::Unknown => "unknown",
-            Heard::Unavailable => "unavailable",
-            Heard::Passed => "passed",
-            Heard::Nothing => "nothing",
-            Heard::Left => "left",
+            ClickAnswer::LedOn(_) => "led on",
+            ClickAnswer::Gone => "gone",
+            ClickAnswer::Unknown => "unknown",
+            ClickAnswer::Unavailable => "unavailable",
+            ClickAnswer::Passed => "passed",
+            ClickAnswer::Nothing => "nothing",
+            ClickAnswer::Left => "left",
         };
         self.stage.stats.add_answer(word);
         self.stage.trace.mix_bytes(word.as_bytes());
@@ -424,11 +432,11 @@ impl Play for World {
         self.heard.insert(request, heard);
     }
 
-    fn fetch(&mut self, place: Place, id: FetchId, fetch: Fetch) {
+    fn fetch(&mut self, place: WorkerLife, id: FetchId, fetch: Fetch) {
         let path = fetch.headers.into_iter().find(|(name, _)| *name == ":path");
         let (_, path) = path.expect("it has a path");
         if !self.stage.has(Mutation::TimeoutForgotten) {
-            let timeout = Own::Fetched {
+            let timeout = LinksEvent::Fetched {
                 place,
                 fetch: id,
                 response: None,
@@ -447,7 +455,7 @@ impl Play for World {
                 self.origin_stalls_until_us = self.origin_stalls_until_us.max(until_us);
                 self.stage.queue.at(
                     self.origin_stalls_until_us,
-                    Happening::Own(Own::OriginGoesOn),
+                    ScheduledEvent::Own(LinksEvent::OriginGoesOn),
                 );
             }
             Fault::KillOrigin { for_ms } => {
@@ -457,7 +465,7 @@ impl Play for World {
                 // What it has asked for is done; nobody hears of it. Whoever edits comes again.
                 self.tasks.clear();
                 self.waited_for.clear();
-                self.after_us(for_ms * 1_000, Own::OriginStarts);
+                self.after_us(for_ms * 1_000, LinksEvent::OriginStarts);
             }
             Fault::SqlAway { for_ms } => {
                 let until_us = now_us + for_ms * 1_000;
@@ -472,7 +480,7 @@ impl Play for World {
     }
 }
 
-fn config() -> Checked {
+fn config() -> CheckedConfig {
     let json = format!(
         r#"{{
             "redis": {{ "deadline_ms": {DEADLINE_MS}, "batches_max": 3 }},

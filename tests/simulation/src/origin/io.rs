@@ -36,7 +36,7 @@ pub(crate) type Work = Pin<Box<dyn Future<Output = ()>>>;
 pub(crate) type Transaction = Box<dyn FnOnce(&mut Sql)>;
 
 /// What tasks ask of the world.
-pub(crate) enum Op {
+pub(crate) enum TaskOperation {
     /// Commands for Redis.
     Redis(Vec<u8>),
     Sql(Transaction),
@@ -47,7 +47,7 @@ pub(crate) enum Op {
     Answer(RequestId, Response),
 }
 
-impl fmt::Debug for Op {
+impl fmt::Debug for TaskOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Redis(commands) => write!(f, "Redis({})", String::from_utf8_lossy(commands)),
@@ -86,7 +86,7 @@ pub(crate) enum Done {
 #[derive(Debug, Default)]
 pub(crate) struct Bus {
     /// What is asked, of which task: the world takes it after each step of a task.
-    pub(crate) asked: Vec<(TaskId, OpId, Op)>,
+    pub(crate) asked: Vec<(TaskId, OpId, TaskOperation)>,
     pub(crate) done: BTreeMap<OpId, Done>,
     next_op: OpId,
     /// The task that takes its step now.
@@ -142,7 +142,7 @@ impl Bus {
 }
 
 impl Io {
-    fn ask(&self, op: Op) -> Wait {
+    fn ask(&self, op: TaskOperation) -> Wait {
         let mut bus = self.bus.borrow_mut();
         let id = bus.next_op;
         bus.next_op += 1;
@@ -176,7 +176,7 @@ impl Io {
     }
 
     pub(crate) async fn sleep_ms(&self, ms: u64) {
-        self.ask(Op::Sleep { us: ms * 1_000 }).await;
+        self.ask(TaskOperation::Sleep { us: ms * 1_000 }).await;
     }
 
     /// Runs one transaction.
@@ -186,7 +186,7 @@ impl Io {
     ) -> Result<T, SqlError> {
         let place = Rc::new(RefCell::new(None));
         let result = Rc::clone(&place);
-        let op = Op::Sql(Box::new(move |sql| {
+        let op = TaskOperation::Sql(Box::new(move |sql| {
             *result.borrow_mut() = Some(transaction(sql));
         }));
         match self.ask(op).await {
@@ -214,9 +214,9 @@ impl Io {
 
     /// Sends one command, and once more if its connection broke.
     async fn attempt(&self, command: Vec<u8>) -> Result<Value, RedisError> {
-        let mut done = self.ask(Op::Redis(command.clone())).await;
+        let mut done = self.ask(TaskOperation::Redis(command.clone())).await;
         if matches!(done, Done::Broken) {
-            done = self.ask(Op::Redis(command)).await;
+            done = self.ask(TaskOperation::Redis(command)).await;
         }
         match done {
             Done::Replied(bytes) => decode(&bytes)
@@ -228,7 +228,7 @@ impl Io {
 
     pub(crate) fn answer(&self, request: RequestId, response: Response) {
         // Nothing is waited for.
-        drop(self.ask(Op::Answer(request, response)));
+        drop(self.ask(TaskOperation::Answer(request, response)));
     }
 }
 

@@ -4,7 +4,7 @@ use weir_base::id::{SaleId, UserId};
 use weir_base::resp::{Value, encode_command};
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{
-    Audit, Deduction, DepositReply, Followed, LendReply, OrderEntry, Overdue, ReleaseKind,
+    Audit, Deduction, DepositReply, FollowUpReply, LendReply, OrderEntry, Overdue, ReleaseKind,
     StockChange, StockChanged, Transfer, WipeReply,
 };
 use weir_sale::redis::keys::{self, ShardKeys};
@@ -55,13 +55,13 @@ impl Ledger {
         Ok(())
     }
 
-    pub(super) async fn charge(&self, order: &Order) -> Result<Followed> {
+    pub(super) async fn charge(&self, order: &Order) -> Result<FollowUpReply> {
         let (shard, generation) = order.name;
         let call = charge::call(&self.keys(shard), &order.user, generation);
         Ok(charge::parse(&self.io.run(&call).await?)?)
     }
 
-    pub(super) async fn cancel(&self, order: &Order) -> Result<Followed> {
+    pub(super) async fn cancel(&self, order: &Order) -> Result<FollowUpReply> {
         let (shard, generation) = order.name;
         let call = cancel::call(&self.keys(shard), &order.user, generation);
         Ok(cancel::parse(&self.io.run(&call).await?)?)

@@ -24,7 +24,7 @@ use self::verify::Verifier;
 use crate::attempt::Attempt;
 use crate::host::RequestId;
 use crate::mutation::Mutation;
-use crate::sql::{ClaimName, Paid, Shortage, Sql};
+use crate::sql::{ClaimName, PayOutcome, Shortage, Sql};
 use crate::world::RequestKind;
 
 mod changes;
@@ -50,7 +50,7 @@ pub(crate) struct Origin {
 
 /// A request as it arrives.
 #[derive(Clone, Debug)]
-pub(crate) struct Arrived {
+pub(crate) struct ArrivedRequest {
     pub(crate) id: RequestId,
     pub(crate) kind: RequestKind,
     /// What a client says by its key and its body, which gateways pass on.
@@ -186,7 +186,7 @@ impl Origin {
     }
 
     /// What it does about a request: a task that ends even if nobody waits for it.
-    pub(crate) fn serve(&self, request: Arrived) -> Work {
+    pub(crate) fn serve(&self, request: ArrivedRequest) -> Work {
         let origin = self.clone();
         Box::pin(async move {
             let id = request.id;
@@ -199,7 +199,7 @@ impl Origin {
         })
     }
 
-    async fn order(&self, request: &Arrived) -> Response {
+    async fn order(&self, request: &ArrivedRequest) -> Response {
         let Some(ticket) = self.ticket(request) else {
             return response(403, "claim_invalid", None);
         };
@@ -218,7 +218,7 @@ impl Origin {
     }
 
     /// The claim that a gateway signed.
-    fn ticket(&self, request: &Arrived) -> Option<Ticket> {
+    fn ticket(&self, request: &ArrivedRequest) -> Option<Ticket> {
         let claim = only(&request.headers, headers::CLAIM)?;
         let signature = only(&request.headers, headers::CLAIM_SIGNATURE)?;
         if !self.io.makes(Mutation::SignatureNotChecked) {
@@ -227,25 +227,25 @@ impl Origin {
         Ticket::decode(claim).ok()
     }
 
-    fn user(&self, request: &Arrived) -> Option<UserId> {
+    fn user(&self, request: &ArrivedRequest) -> Option<UserId> {
         let user = only(&request.headers, headers::USER)?;
         let signature = only(&request.headers, headers::USER_SIGNATURE)?;
         let now_ms = self.io.now_ms();
         identity::verify(&self.keys, user.as_bytes(), signature.as_bytes(), now_ms).ok()
     }
 
-    async fn pay(&self, request: &Arrived, name: ClaimName) -> Response {
+    async fn pay(&self, request: &ArrivedRequest, name: ClaimName) -> Response {
         let Some(user) = self.user(request) else {
             return response(403, "user_invalid", None);
         };
         match self.orders.pay(name, user).await {
-            Ok(Paid::Done(_)) => response(200, "paid", Some(name)),
-            Ok(Paid::Refused) => response(409, "not_payable", Some(name)),
+            Ok(PayOutcome::Done(_)) => response(200, "paid", Some(name)),
+            Ok(PayOutcome::Refused) => response(409, "not_payable", Some(name)),
             Err(SqlError) => sql_failed(),
         }
     }
 
-    async fn cancel(&self, request: &Arrived, name: ClaimName) -> Response {
+    async fn cancel(&self, request: &ArrivedRequest, name: ClaimName) -> Response {
         let Some(user) = self.user(request) else {
             return response(403, "user_invalid", None);
         };

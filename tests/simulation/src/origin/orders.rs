@@ -2,7 +2,7 @@
 
 use weir_base::id::{SaleId, UserId};
 use weir_sale::claim::Ticket;
-use weir_sale::ledger::{Deduction, Followed, ReleaseKind};
+use weir_sale::ledger::{Deduction, FollowUpReply, ReleaseKind};
 
 use super::io::{Io, RedisError, SqlError};
 use super::ledger::Ledger;
@@ -10,7 +10,7 @@ use super::verify::Verifier;
 use crate::attempt::Attempt;
 use crate::mutation::Mutation;
 use crate::redis::OTHER_SALE;
-use crate::sql::{ClaimName, Order, Paid, Placed, Shortage, Sql, Status};
+use crate::sql::{ClaimName, Order, PayOutcome, PlaceOutcome, Shortage, Sql, Status};
 
 /// The outcome of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,12 +44,12 @@ impl Orders {
         };
         if matches!(
             placed,
-            Placed::Elsewhere(_) | Placed::KeyReused { is_spare: true }
+            PlaceOutcome::Elsewhere(_) | PlaceOutcome::KeyReused { is_spare: true }
         ) {
             let known = self.release_in_sql(ticket).await?;
             self.follow_claim(ticket, known).await;
         }
-        let Placed::Short(shortage) = placed else {
+        let PlaceOutcome::Short(shortage) = placed else {
             return Ok(self.follow_claim(ticket, placed).await);
         };
         if matches!(shortage, Shortage::UserCap | Shortage::Barred) {
@@ -93,16 +93,20 @@ impl Orders {
         }
     }
 
-    async fn place(&self, ticket: &Ticket, attempt: Option<Attempt>) -> Result<Placed, SqlError> {
+    async fn place(
+        &self,
+        ticket: &Ticket,
+        attempt: Option<Attempt>,
+    ) -> Result<PlaceOutcome, SqlError> {
         let (ticket, now_ms) = (ticket.clone(), self.io.now_ms());
         let place = move |sql: &mut Sql| sql.place(&ticket, attempt, now_ms);
         self.io.sql(place).await
     }
 
-    async fn release_in_sql(&self, ticket: &Ticket) -> Result<Placed, SqlError> {
+    async fn release_in_sql(&self, ticket: &Ticket) -> Result<PlaceOutcome, SqlError> {
         let ticket = ticket.clone();
         let known = self.io.sql(move |sql| sql.release(&ticket)).await?;
-        Ok(known.unwrap_or(Placed::Released { is_void: false }))
+        Ok(known.unwrap_or(PlaceOutcome::Released { is_void: false }))
     }
 
     /// Ends a claim whose deadline has passed.
@@ -120,15 +124,15 @@ impl Orders {
             known
         };
         let known = self.io.sql(release).await?;
-        let placed = known.unwrap_or(Placed::Released { is_void: false });
+        let placed = known.unwrap_or(PlaceOutcome::Released { is_void: false });
         self.follow_claim(ticket, placed).await;
         Ok(())
     }
 
-    pub(super) async fn pay(&self, name: ClaimName, user: UserId) -> Result<Paid, SqlError> {
+    pub(super) async fn pay(&self, name: ClaimName, user: UserId) -> Result<PayOutcome, SqlError> {
         let now_ms = self.io.now_ms();
         let paid = self.io.sql(move |sql| sql.pay(name, &user, now_ms)).await?;
-        if let Paid::Done(order) = &paid {
+        if let PayOutcome::Done(order) = &paid {
             self.follow(order).await;
         }
         Ok(paid)
@@ -155,26 +159,26 @@ impl Orders {
         Ok(())
     }
 
-    async fn follow_claim(&self, ticket: &Ticket, placed: Placed) -> ClaimOutcome {
+    async fn follow_claim(&self, ticket: &Ticket, placed: PlaceOutcome) -> ClaimOutcome {
         match placed {
-            Placed::New(order) => {
+            PlaceOutcome::New(order) => {
                 self.follow(&order).await;
                 ClaimOutcome::Ordered(order)
             }
-            Placed::Again(order) | Placed::Elsewhere(order) => {
+            PlaceOutcome::Again(order) | PlaceOutcome::Elsewhere(order) => {
                 self.follow(&order).await;
                 ClaimOutcome::OrderedBefore(order)
             }
-            Placed::Released { is_void: true } => {
+            PlaceOutcome::Released { is_void: true } => {
                 self.release(ticket, ReleaseKind::Void).await;
                 ClaimOutcome::Released
             }
-            Placed::Released { is_void: false } | Placed::NameTaken => {
+            PlaceOutcome::Released { is_void: false } | PlaceOutcome::NameTaken => {
                 self.release(ticket, ReleaseKind::Decided).await;
                 ClaimOutcome::Released
             }
-            Placed::Short(shortage) => ClaimOutcome::Short(shortage),
-            Placed::KeyReused { .. } => ClaimOutcome::KeyReused,
+            PlaceOutcome::Short(shortage) => ClaimOutcome::Short(shortage),
+            PlaceOutcome::KeyReused { .. } => ClaimOutcome::KeyReused,
         }
     }
 
@@ -200,7 +204,7 @@ impl Orders {
                     };
                     self.ledger.settle(order, deduction).await?;
                 }
-                Followed::Done
+                FollowUpReply::Done
             }
             Status::Paid => {
                 self.ledger.settle(order, Deduction::AtOrder).await?;
@@ -209,8 +213,8 @@ impl Orders {
             Status::Cancelled | Status::Expired => self.ledger.cancel(order).await?,
         };
         match followed {
-            Followed::Cold => Err(RedisError),
-            Followed::Done | Followed::Nothing => Ok(()),
+            FollowUpReply::Cold => Err(RedisError),
+            FollowUpReply::Done | FollowUpReply::Nothing => Ok(()),
         }
     }
 

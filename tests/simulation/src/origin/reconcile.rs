@@ -53,12 +53,12 @@ pub(super) struct Reconciler {
     pub(super) verifier: Verifier,
     pub(super) publisher: Publisher,
     pub(super) lost_orders: LostOrders,
-    pub(super) last: Option<Last>,
+    pub(super) last: Option<LastRound>,
 }
 
 /// What was found in the last round.
 #[derive(Debug)]
-pub(super) struct Last {
+pub(super) struct LastRound {
     shards: Vec<Audit>,
     versions: [u64; 2],
     drift: Option<i64>,
@@ -67,7 +67,7 @@ pub(super) struct Last {
 }
 
 /// What SQL and Redis hold.
-struct Books {
+struct StockBalance {
     shards: Vec<Audit>,
     terms: Option<Terms>,
     is_exact: bool,
@@ -79,7 +79,7 @@ struct Books {
     changes_lost: u64,
 }
 
-impl Last {
+impl LastRound {
     fn still_right(&self, shards: &[Audit], versions: Option<[u64; 2]>) -> bool {
         self.drift == Some(0)
             && self.other_orders.is_empty()
@@ -89,7 +89,7 @@ impl Last {
     }
 }
 
-impl Books {
+impl StockBalance {
     fn drift(&self) -> Option<i64> {
         let terms = self.terms.filter(|_| self.is_exact && self.is_followed)?;
         Some(terms.drift())
@@ -228,13 +228,13 @@ impl Reconciler {
             self.repair(&books, drift).await?;
         }
         for &shard in &other_orders {
-            let is_known = |last: &Last| last.other_orders.contains(&shard);
+            let is_known = |last: &LastRound| last.other_orders.contains(&shard);
             if before.as_ref().is_some_and(is_known) && self.verifier.verify(shard).await? {
                 return self.lost_orders.pause(pauses).await;
             }
         }
         self.raise_marks(&books, drift, &other_orders).await?;
-        self.last = Some(Last {
+        self.last = Some(LastRound {
             shards: books.shards,
             versions,
             drift,
@@ -246,7 +246,7 @@ impl Reconciler {
 
     async fn raise_marks(
         &self,
-        books: &Books,
+        books: &StockBalance,
         drift: Option<i64>,
         other_orders: &[u32],
     ) -> Result<(), RedisError> {
@@ -263,7 +263,7 @@ impl Reconciler {
     }
 
     /// See `origin/sales/src/books.rs`.
-    async fn books(&self, sale: &Sale) -> Result<Books, BrokeOff> {
+    async fn books(&self, sale: &Sale) -> Result<StockBalance, BrokeOff> {
         let mut before = self.ledger.audits(sale.shards).await?;
         let mut reading = 1;
         loop {
@@ -293,7 +293,7 @@ impl Reconciler {
                 if let Some(terms) = terms.as_mut().filter(|_| knows_claims) {
                     terms.held = held;
                 }
-                return Ok(Books {
+                return Ok(StockBalance {
                     terms,
                     is_exact,
                     is_followed,
@@ -323,7 +323,7 @@ impl Reconciler {
         Ok((open.len() as u64 == count).then_some(open))
     }
 
-    async fn repair(&self, books: &Books, drift: i64) -> Result<(), RedisError> {
+    async fn repair(&self, books: &StockBalance, drift: i64) -> Result<(), RedisError> {
         for (shard, units) in repairs(&books.shards, drift) {
             let seen = &books.shards[shard as usize];
             if self.ledger.restock(shard, units, seen).await? {

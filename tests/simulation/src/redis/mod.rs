@@ -23,7 +23,7 @@ use weir_scripts::keys::DEFAULT_PREFIX;
 use crate::mutation::Mutation;
 use crate::queue::START_MS;
 use crate::sql::Order;
-use crate::stage::commands::{DIGESTS, Scripts, Words, no_script, words};
+use crate::stage::commands::{CommandArgs, DIGESTS, Scripts, no_script, words};
 
 mod scripts;
 
@@ -51,7 +51,7 @@ pub(crate) struct Redis {
     keeps_history: bool,
     pub(crate) mutation: Option<Mutation>,
     /// What has been granted since it was last looked at.
-    pub(crate) granted: Vec<Granted>,
+    pub(crate) granted: Vec<GrantedClaim>,
     /// What has befallen shards that were rebuilt, since it was last looked at.
     pub(crate) rebuilds: Vec<RebuildStep>,
     pub(crate) is_up: bool,
@@ -109,7 +109,7 @@ impl Shard {
 
 /// A new claim, as Redis has granted it.
 #[derive(Clone, Debug)]
-pub(crate) struct Granted {
+pub(crate) struct GrantedClaim {
     pub(crate) shard: u32,
     pub(crate) generation: u64,
     pub(crate) user: UserId,
@@ -160,7 +160,7 @@ impl Redis {
         }
     }
 
-    fn command(&mut self, words: &Words) -> Value {
+    fn command(&mut self, words: &CommandArgs) -> Value {
         if words.get(3).is_some_and(|key| is_of_other_sale(key)) {
             let what = "WRONGTYPE Operation against a key holding the wrong kind of value";
             return Value::Error(what.into());

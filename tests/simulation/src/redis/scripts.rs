@@ -16,7 +16,7 @@ use weir_sale::ledger::{
 };
 use weir_sale::redis::catalogue;
 
-use super::{Granted, RebuildStep, Redis, Words, shard_of};
+use super::{CommandArgs, GrantedClaim, RebuildStep, Redis, shard_of};
 use crate::mutation::Mutation;
 use crate::stage::commands::{ScriptCall, name_of, number};
 
@@ -58,7 +58,7 @@ impl Redis {
             for (user, attempt) in group.users {
                 let reply = self.claim_one(shard, &user, attempt, group.terms);
                 if let ClaimReply::Granted(held) = reply {
-                    self.granted.push(Granted {
+                    self.granted.push(GrantedClaim {
                         shard: shard as u32,
                         generation: held.generation,
                         user,
@@ -210,7 +210,7 @@ fn by_shard(keys: &[Vec<u8>], groups: Vec<Group>) -> impl Iterator<Item = (usize
 }
 
 /// The users whose claims a command asks for, each with the home shard.
-pub(super) fn claimants(words: &Words) -> Vec<(usize, UserId)> {
+pub(super) fn claimants(words: &CommandArgs) -> Vec<(usize, UserId)> {
     let Some(name @ "claim") = name_of(words) else {
         return vec![];
     };

@@ -4,7 +4,7 @@
 use weir_room::Mode;
 
 use super::world::{CLAIM_MS, World};
-use crate::stage::Play;
+use crate::stage::Simulation;
 use crate::stage::fault::LAST_CLIENT_AT_MS;
 use crate::stage::requests::Requests;
 

@@ -13,17 +13,17 @@ use weir_base::shared_data::LocalData;
 use weir_engine::config::parse;
 use weir_engine::{Answer, Fetch, FetchId, Headers};
 use weir_room::engine::WaitingRoom;
-use weir_room::engine::config::{Checked, Config};
+use weir_room::engine::config::{CheckedConfig, Config};
 use weir_room::{Mode, Pass, RoomName, Setting};
 
 use super::plan::{Plan, Room};
 use super::redis::Redis;
 use super::witness::Witness;
-use crate::host::{Place, Remembers, RequestId};
+use crate::host::{RequestId, TracksStreams, WorkerLife};
 use crate::network::Link;
 use crate::stage::fault::Fault;
 use crate::stage::requests::Requests;
-use crate::stage::{DEADLINE_MS, Decision, Happening, POLL_MS, Play, Stage};
+use crate::stage::{DEADLINE_MS, Decision, POLL_MS, ScheduledEvent, Simulation, Stage};
 use crate::{Options, Report};
 
 /// The engine of a worker.
@@ -43,7 +43,7 @@ const LEAVES_MAX: u32 = 3;
 
 const SECRET: [u8; 32] = [7; 32];
 
-impl Remembers for Engine {
+impl TracksStreams for Engine {
     fn open_streams(&self) -> usize {
         let (waiting, entered) = self.open();
         waiting + entered
@@ -52,7 +52,7 @@ impl Remembers for Engine {
 
 /// What happens only here.
 #[derive(Debug)]
-pub(super) enum Own {
+pub(super) enum RoomsEvent {
     Comes(usize),
     HangsUp(RequestId),
 }
@@ -67,9 +67,9 @@ struct Progress {
 /// Everything.
 pub(super) struct World {
     pub(super) plan: Plan,
-    stage: Stage<Engine, Own>,
+    stage: Stage<Engine, RoomsEvent>,
     pub(super) redis: Redis,
-    config: Checked,
+    config: CheckedConfig,
     name: RoomName,
     engines: u64,
     settings: u64,
@@ -98,7 +98,7 @@ impl World {
         world.set_mode(Mode::Open);
         world.begin();
         for (n, visitor) in plan.visitors.iter().enumerate() {
-            let comes = Happening::Own(Own::Comes(n));
+            let comes = ScheduledEvent::Own(RoomsEvent::Comes(n));
             world.stage.queue.at(visitor.at_ms * 1_000, comes);
         }
         world
@@ -143,7 +143,7 @@ impl World {
             let rng = network.rng(Link::Client(who));
             let gateway = rng.below(self.plan.crew.gateways.into()) as usize;
             let worker = rng.below(self.plan.crew.workers.into()) as usize;
-            Place {
+            WorkerLife {
                 gateway,
                 life: self.stage.gateways[gateway].life,
                 worker,
@@ -151,7 +151,7 @@ impl World {
         };
         let until_us = self.stage.gateways[place.gateway].paused_until_us;
         if until_us > self.stage.queue.now_us() {
-            let comes = Happening::Own(Own::Comes(who));
+            let comes = ScheduledEvent::Own(RoomsEvent::Comes(who));
             return self.stage.queue.at(until_us, comes);
         }
         let id = self.ask(place, who);
@@ -159,11 +159,11 @@ impl World {
         if let Some(after_us) = leaves.filter(|_| self.visitors[who].asked <= LEAVES_MAX) {
             self.stage
                 .queue
-                .after(after_us, Happening::Own(Own::HangsUp(id)));
+                .after(after_us, ScheduledEvent::Own(RoomsEvent::HangsUp(id)));
         }
     }
 
-    fn ask(&mut self, place: Place, who: usize) -> RequestId {
+    fn ask(&mut self, place: WorkerLife, who: usize) -> RequestId {
         let id = self.stage.next_id();
         self.asked.insert(id, who);
         self.witness.came.insert(who);
@@ -223,11 +223,11 @@ impl World {
     }
 }
 
-impl Play for World {
+impl Simulation for World {
     type Engine = Engine;
-    type Own = Own;
+    type Event = RoomsEvent;
 
-    fn stage(&mut self) -> &mut Stage<Engine, Own> {
+    fn stage(&mut self) -> &mut Stage<Engine, RoomsEvent> {
         &mut self.stage
     }
 
@@ -237,14 +237,20 @@ impl Play for World {
         WaitingRoom::new(self.config.clone(), Rc::clone(data), name)
     }
 
-    fn happen(&mut self, own: Own) {
+    fn happen(&mut self, own: RoomsEvent) {
         match own {
-            Own::Comes(who) => self.comes(who),
-            Own::HangsUp(request) => self.hang_up(request),
+            RoomsEvent::Comes(who) => self.comes(who),
+            RoomsEvent::HangsUp(request) => self.hang_up(request),
         }
     }
 
-    fn run_redis(&mut self, _place: Place, bytes: &[u8], most: u64, _is_repeat: bool) -> Vec<u8> {
+    fn run_redis(
+        &mut self,
+        _place: WorkerLife,
+        bytes: &[u8],
+        most: u64,
+        _is_repeat: bool,
+    ) -> Vec<u8> {
         let now_us = self.stage.queue.now_us();
         let replies = self.redis.run(bytes, most, now_us);
         let (joined, missed) = (self.redis.last.joined, self.redis.last.missed);
@@ -269,7 +275,7 @@ impl Play for World {
                 if let Some(what) = self.witness.enter(who, now_us) {
                     self.stage.violate(what);
                 }
-                let ends = Happening::StreamEnds { place, stream };
+                let ends = ScheduledEvent::StreamEnds { place, stream };
                 self.stage.queue.after(BEHIND_US, ends);
                 "entered".to_owned()
             }
@@ -285,11 +291,11 @@ impl Play for World {
             .trace
             .line(now_us, || format!("visitor {who}: {word}"));
         let after_us = self.plan.visitors[who].asks_after_ms * 1_000;
-        let comes = Happening::Own(Own::Comes(who));
+        let comes = ScheduledEvent::Own(RoomsEvent::Comes(who));
         self.stage.queue.after(after_us, comes);
     }
 
-    fn fetch(&mut self, _place: Place, _id: FetchId, _fetch: Fetch) {
+    fn fetch(&mut self, _place: WorkerLife, _id: FetchId, _fetch: Fetch) {
         self.stage.violate("a waiting room fetches".into());
     }
 
@@ -308,7 +314,7 @@ impl Play for World {
     }
 }
 
-fn config(room: Room) -> Checked {
+fn config(room: Room) -> CheckedConfig {
     let Room {
         per_minute,
         active_max,

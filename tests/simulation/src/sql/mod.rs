@@ -72,7 +72,7 @@ enum OutcomeKind {
 
 /// What came of placing an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Placed {
+pub(crate) enum PlaceOutcome {
     New(Order),
     Again(Order),
     Released { is_void: bool },
@@ -91,7 +91,7 @@ pub(crate) enum Shortage {
 
 /// What came of a payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Paid {
+pub(crate) enum PayOutcome {
     Done(Order),
     Refused,
 }
@@ -185,7 +185,7 @@ impl Sql {
     /// How much is left, as the catalogue says it.
     pub(crate) fn band(&self) -> Band {
         let left = u64::try_from(self.remaining).unwrap_or(0);
-        match Band::of(left, self.total) {
+        match Band::from_remaining(left, self.total) {
             Band::None if self.has_unpaid_hold() => Band::Reserved,
             band => band,
         }
@@ -199,7 +199,7 @@ impl Sql {
         ticket: &Ticket,
         attempt: Option<Attempt>,
         now_ms: u64,
-    ) -> Placed {
+    ) -> PlaceOutcome {
         if let Some(bound) = attempt.and_then(|attempt| self.bound(ticket, attempt)) {
             return bound;
         }
@@ -211,55 +211,57 @@ impl Sql {
     }
 
     /// The outcome of an attempt that was bound before, unless it was to this very claim.
-    fn bound(&self, ticket: &Ticket, attempt: Attempt) -> Option<Placed> {
+    fn bound(&self, ticket: &Ticket, attempt: Attempt) -> Option<PlaceOutcome> {
         if self.mutation == Some(Mutation::KeyNotBound) {
             return None;
         }
         let (order, body) = self.keys.get(&(ticket.user.clone(), attempt.key))?;
         let is_spare = *order != (ticket.shard, ticket.generation);
         if *body != attempt.body && self.mutation != Some(Mutation::BodyNotCompared) {
-            return Some(Placed::KeyReused { is_spare });
+            return Some(PlaceOutcome::KeyReused { is_spare });
         }
-        is_spare.then(|| Placed::Elsewhere(self.orders[order].clone()))
+        is_spare.then(|| PlaceOutcome::Elsewhere(self.orders[order].clone()))
     }
 
-    fn bind(&mut self, attempt: Attempt, placed: &Placed) {
+    fn bind(&mut self, attempt: Attempt, placed: &PlaceOutcome) {
         let order = match placed {
-            Placed::New(order) => {
+            PlaceOutcome::New(order) => {
                 self.attempted.push((attempt, order.name));
                 order
             }
-            Placed::Again(order) if self.mutation != Some(Mutation::KeyNotBoundAgain) => order,
+            PlaceOutcome::Again(order) if self.mutation != Some(Mutation::KeyNotBoundAgain) => {
+                order
+            }
             _ => return,
         };
         let key = (order.user.clone(), attempt.key);
         self.keys.entry(key).or_insert((order.name, attempt.body));
     }
 
-    fn place_claim(&mut self, ticket: &Ticket, now_ms: u64) -> Placed {
+    fn place_claim(&mut self, ticket: &Ticket, now_ms: u64) -> PlaceOutcome {
         if let Some(known) = self.known(ticket) {
-            let is_released = matches!(known, Placed::Released { .. });
+            let is_released = matches!(known, PlaceOutcome::Released { .. });
             let ignores = self.mutation == Some(Mutation::OrderWithoutOutcome) && is_released;
             if !ignores {
                 return known;
             }
         }
         if self.is_barred(&ticket.user) {
-            return Placed::Short(Shortage::Barred);
+            return PlaceOutcome::Short(Shortage::Barred);
         }
         let has = self.units_of(&ticket.user);
         let checks_cap = self.mutation != Some(Mutation::CapNotChecked);
         if checks_cap && has + ticket.quantity > self.sale.user_cap {
-            return Placed::Short(Shortage::UserCap);
+            return PlaceOutcome::Short(Shortage::UserCap);
         }
         let order = self.new_order(ticket, now_ms);
         if order.is_deducted && !self.take_stock(order.units) {
-            return Placed::Short(Shortage::SoldOut);
+            return PlaceOutcome::Short(Shortage::SoldOut);
         }
         self.decide(ticket, OutcomeKind::Ordered);
         *self.buyers.entry(ticket.user.clone()).or_default() += order.units;
         self.keep(&order);
-        Placed::New(order)
+        PlaceOutcome::New(order)
     }
 
     /// Whether a user may not buy.
@@ -292,7 +294,7 @@ impl Sql {
     }
 
     /// A claim is released for good. If it was decided before, what came of it.
-    pub(crate) fn release(&mut self, ticket: &Ticket) -> Option<Placed> {
+    pub(crate) fn release(&mut self, ticket: &Ticket) -> Option<PlaceOutcome> {
         let known = self.known(ticket);
         if known.is_none() {
             self.decide(ticket, OutcomeKind::Released);
@@ -306,16 +308,16 @@ impl Sql {
         self.outcomes.insert(name, Outcome { user, kind });
     }
 
-    fn known(&self, ticket: &Ticket) -> Option<Placed> {
+    fn known(&self, ticket: &Ticket) -> Option<PlaceOutcome> {
         let name = (ticket.shard, ticket.generation);
         let outcome = self.outcomes.get(&name)?;
         if outcome.user != ticket.user {
-            return Some(Placed::NameTaken);
+            return Some(PlaceOutcome::NameTaken);
         }
         Some(match outcome.kind {
-            OutcomeKind::Ordered => Placed::Again(self.orders[&name].clone()),
-            OutcomeKind::Released => Placed::Released { is_void: false },
-            OutcomeKind::Void => Placed::Released { is_void: true },
+            OutcomeKind::Ordered => PlaceOutcome::Again(self.orders[&name].clone()),
+            OutcomeKind::Released => PlaceOutcome::Released { is_void: false },
+            OutcomeKind::Void => PlaceOutcome::Released { is_void: true },
         })
     }
 
@@ -327,20 +329,20 @@ impl Sql {
 
     // --- orders
 
-    pub(crate) fn pay(&mut self, name: ClaimName, user: &UserId, now_ms: u64) -> Paid {
+    pub(crate) fn pay(&mut self, name: ClaimName, user: &UserId, now_ms: u64) -> PayOutcome {
         let order = self.orders.get(&name).filter(|order| order.user == *user);
         let Some(order) = order.cloned() else {
-            return Paid::Refused;
+            return PayOutcome::Refused;
         };
         let is_in_time = order.pay_by_ms.is_none_or(|by_ms| by_ms > now_ms);
         match order.status {
-            Status::Paid => return Paid::Done(order),
+            Status::Paid => return PayOutcome::Done(order),
             Status::Unpaid if is_in_time => {}
-            _ => return Paid::Refused,
+            _ => return PayOutcome::Refused,
         }
         if !order.is_deducted {
             if !self.take_stock(order.units) {
-                return Paid::Refused;
+                return PayOutcome::Refused;
             }
             self.unfollowed.insert(name);
         }
@@ -351,7 +353,7 @@ impl Sql {
             ..order
         };
         self.keep(&paid);
-        Paid::Done(paid)
+        PayOutcome::Done(paid)
     }
 
     /// The order, if it is cancelled now or was before, or has expired.
@@ -474,8 +476,8 @@ impl Sql {
     /// Of these open claims, the units that no order has taken from the stock, and no void claim has.
     pub(crate) fn held_units(&self, open: &[Ticket]) -> u64 {
         let is_held = |ticket: &&Ticket| match self.known(ticket) {
-            Some(Placed::Again(order)) => !(order.is_deducted && order.status.stands()),
-            Some(Placed::Released { is_void }) => !is_void,
+            Some(PlaceOutcome::Again(order)) => !(order.is_deducted && order.status.stands()),
+            Some(PlaceOutcome::Released { is_void }) => !is_void,
             _ => true,
         };
         let held = open.iter().filter(is_held);

@@ -3,11 +3,11 @@
 use std::rc::Rc;
 
 use weir_engine::BatchId;
-use weir_engine::redis::{Definite, Reply, Unknown};
+use weir_engine::redis::{DefiniteFailure, Reply, UnknownFailure};
 
 use super::commands::commands_in;
-use super::{Happening, Play, Stage};
-use crate::host::{Place, Remembers};
+use super::{ScheduledEvent, Simulation, Stage};
+use crate::host::{TracksStreams, WorkerLife};
 use crate::mutation::Mutation;
 use crate::network::Link;
 use crate::plan::RedisFate;
@@ -15,7 +15,7 @@ use crate::plan::RedisFate;
 /// Commands under way to Redis.
 #[derive(Clone, Debug)]
 pub(crate) struct RedisCall {
-    pub(super) place: Place,
+    pub(super) place: WorkerLife,
     batch: BatchId,
     pub(super) bytes: Rc<[u8]>,
     /// So many commands are run; if not all, the connection breaks.
@@ -25,14 +25,14 @@ pub(crate) struct RedisCall {
     is_repeat: bool,
 }
 
-fn link_of(place: Place) -> Link {
+fn link_of(place: WorkerLife) -> Link {
     Link::Gateway(place.gateway * 8 + place.worker)
 }
 
-impl<E: Remembers, H> Stage<E, H> {
+impl<E: TracksStreams, H> Stage<E, H> {
     pub(super) fn call_redis(
         &mut self,
-        place: Place,
+        place: WorkerLife,
         batch: BatchId,
         bytes: Rc<[u8]>,
         timeout_ms: u64,
@@ -41,8 +41,8 @@ impl<E: Remembers, H> Stage<E, H> {
         let link = link_of(place);
         let late_us = self.network.borrow_mut().rng(link).below(10_000);
         if !self.has(Mutation::TimeoutForgotten) {
-            let reply = Err(Unknown::Timeout.into());
-            let timeout = Happening::GatewayHears {
+            let reply = Err(UnknownFailure::Timeout.into());
+            let timeout = ScheduledEvent::GatewayHears {
                 place,
                 batch,
                 reply,
@@ -62,8 +62,10 @@ impl<E: Remembers, H> Stage<E, H> {
     }
 
     fn send(&mut self, call: RedisCall, fate: Option<RedisFate>, delay_us: u64) {
-        let mut arrives =
-            |after_us, call| self.queue.after(after_us, Happening::RedisArrives(call));
+        let mut arrives = |after_us, call| {
+            self.queue
+                .after(after_us, ScheduledEvent::RedisArrives(call))
+        };
         match fate {
             None if self.mutation == Some(Mutation::CallsRetriedBlindly) => {
                 arrives(delay_us, call.clone());
@@ -111,12 +113,12 @@ impl<E: Remembers, H> Stage<E, H> {
     }
 
     fn refuse(&mut self, call: &RedisCall, delay_us: u64) {
-        let definite = Definite::Refused("no healthy upstream".into());
+        let definite = DefiniteFailure::Refused("no healthy upstream".into());
         self.reply(call, delay_us, Err(definite.into()));
     }
 
     fn reply(&mut self, call: &RedisCall, delay_us: u64, reply: Reply) {
-        let hears = Happening::GatewayHears {
+        let hears = ScheduledEvent::GatewayHears {
             place: call.place,
             batch: call.batch,
             reply,
@@ -127,14 +129,15 @@ impl<E: Remembers, H> Stage<E, H> {
     pub(super) fn stall_redis(&mut self, for_ms: u64) {
         let until_us = self.queue.now_us() + for_ms * 1_000;
         self.redis_stalls_until_us = self.redis_stalls_until_us.max(until_us);
-        self.queue.at(until_us, Happening::RedisGoesOn);
+        self.queue.at(until_us, ScheduledEvent::RedisGoesOn);
     }
 
     pub(super) fn stop_redis(&mut self, for_ms: u64) {
         self.is_redis_up = false;
         // What it had not read is lost with the connections.
         self.before_redis.clear();
-        self.queue.after(for_ms * 1_000, Happening::RedisStarts);
+        self.queue
+            .after(for_ms * 1_000, ScheduledEvent::RedisStarts);
     }
 
     /// No fault waits for a call any more, and all clocks are right.
@@ -147,7 +150,7 @@ impl<E: Remembers, H> Stage<E, H> {
 }
 
 /// What Redis does with calls.
-pub(super) fn arrives<P: Play>(play: &mut P, call: RedisCall) {
+pub(super) fn arrives<P: Simulation>(play: &mut P, call: RedisCall) {
     let stage = play.stage();
     let now_us = stage.queue.now_us();
     let delay_us = stage.network.borrow_mut().delay_us(link_of(call.place));
@@ -163,14 +166,14 @@ pub(super) fn arrives<P: Play>(play: &mut P, call: RedisCall) {
     stage.trace.mix_bytes(&replies);
     let is_cut = call.most < u64::MAX && (call.most as usize) < commands_in(&call.bytes);
     if is_cut {
-        stage.reply(&call, delay_us, Err(Unknown::Lost.into()));
+        stage.reply(&call, delay_us, Err(UnknownFailure::Lost.into()));
     } else if call.is_heard {
         stage.reply(&call, delay_us, Ok(replies));
     }
 }
 
 /// Redis has stood still, and now does what has come meanwhile.
-pub(super) fn goes_on<P: Play>(play: &mut P) {
+pub(super) fn goes_on<P: Simulation>(play: &mut P) {
     let stage = play.stage();
     if stage.redis_stalls_until_us <= stage.queue.now_us() {
         for call in std::mem::take(&mut stage.before_redis) {

@@ -31,10 +31,10 @@ pub(crate) static DIGESTS: LazyLock<BTreeMap<String, &'static str>> = LazyLock::
 });
 
 /// A command's words.
-pub(crate) type Words = Vec<Vec<u8>>;
+pub(crate) type CommandArgs = Vec<Vec<u8>>;
 
 /// The words of each command.
-pub(crate) fn read(bytes: &[u8]) -> Vec<Words> {
+pub(crate) fn read(bytes: &[u8]) -> Vec<CommandArgs> {
     let mut rest = bytes;
     let mut commands = Vec::new();
     while !rest.is_empty() {
@@ -49,7 +49,7 @@ pub(crate) fn commands_in(bytes: &[u8]) -> usize {
     read(bytes).len()
 }
 
-pub(crate) fn words(value: Value) -> Words {
+pub(crate) fn words(value: Value) -> CommandArgs {
     let Value::Array(values) = value else {
         panic!("a command is an array");
     };
@@ -73,7 +73,7 @@ pub(crate) struct Scripts(BTreeSet<&'static str>);
 
 impl Scripts {
     /// The script that a command calls; `None` if the server does not know its digest.
-    pub(crate) fn find<'a>(&mut self, words: &'a Words) -> Option<ScriptCall<'a>> {
+    pub(crate) fn find<'a>(&mut self, words: &'a CommandArgs) -> Option<ScriptCall<'a>> {
         let name = name_of(words).expect("parties call scripts of ours");
         match words[0].as_slice() {
             b"EVAL" => {
@@ -99,7 +99,7 @@ pub(crate) fn no_script() -> Value {
 }
 
 /// The script that a command calls.
-pub(crate) fn name_of(words: &Words) -> Option<&'static str> {
+pub(crate) fn name_of(words: &CommandArgs) -> Option<&'static str> {
     match words[0].as_slice() {
         b"EVAL" => {
             let found = scripts().find(|script| script.source.as_bytes() == words[1]);
@@ -125,7 +125,7 @@ pub(crate) fn describe(commands: &[u8]) -> String {
     texts.join("; ")
 }
 
-fn describe_one(words: &Words) -> String {
+fn describe_one(words: &CommandArgs) -> String {
     let (name, rest) = match name_of(words) {
         Some(name) => (name, &words[3..]),
         None => ("", &words[..]),

@@ -6,8 +6,8 @@
 )]
 
 use super::requests::Requests;
-use super::{Crew, Play};
-use crate::host::{Place, Worker};
+use super::{Crew, Simulation};
+use crate::host::{Worker, WorkerLife};
 use crate::plan::{Caller, RedisFate};
 use crate::random::Rng;
 
@@ -235,10 +235,10 @@ fn fate(rng: &mut Rng) -> RedisFate {
 }
 
 /// Provided for every play.
-impl<P: Play> Faults for P {}
+impl<P: Simulation> Faults for P {}
 
 /// What happens when faults begin.
-pub(crate) trait Faults: Play {
+pub(crate) trait Faults: Simulation {
     fn begin_fault(&mut self, n: usize) {
         let stage = self.stage();
         let fault = stage.faults[n].fault;
@@ -280,7 +280,7 @@ pub(crate) trait Faults: Play {
         }
         stage.gateways[gateway].die();
         self.break_streams(gateway, None);
-        let starts = super::Happening::GatewayStarts { gateway };
+        let starts = super::ScheduledEvent::GatewayStarts { gateway };
         self.stage().queue.after(for_ms * 1_000, starts);
     }
 
@@ -300,7 +300,7 @@ pub(crate) trait Faults: Play {
         let stage = self.stage();
         let worker = &mut stage.gateways[gateway].workers[number];
         *worker = Worker::after(worker, engine);
-        let place = Place {
+        let place = WorkerLife {
             gateway,
             life,
             worker: number,

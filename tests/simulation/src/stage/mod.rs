@@ -9,7 +9,7 @@
 //! | [`history`] | what Redis held a moment ago, so that data can be lost |
 //! | [`commands`] | commands as Redis reads them, and replies as it writes them |
 //!
-//! What is particular, the model of Redis, the origin, clients and what must hold, is in whoever implements [`Play`].
+//! What is particular, the model of Redis, the origin, clients and what must hold, is in whoever implements [`Simulation`].
 
 #![expect(
     clippy::indexing_slicing,
@@ -25,7 +25,7 @@ use weir_base::shared_data::LocalData;
 use weir_engine::redis::Reply;
 use weir_engine::{Answer, BatchId, Fetch, FetchId, StreamId};
 
-use crate::host::{Gateway, Out, Place, Remembers, RequestId, Worker};
+use crate::host::{Gateway, RequestId, TracksStreams, Worker, WorkerEffect, WorkerLife};
 use crate::mutation::Mutation;
 use crate::network::Network;
 use crate::queue::{Queue, START_MS};
@@ -60,7 +60,7 @@ pub(crate) struct Crew {
 
 /// Everything that both simulations have.
 pub(crate) struct Stage<E, H> {
-    pub(crate) queue: Queue<Happening<H>>,
+    pub(crate) queue: Queue<ScheduledEvent<H>>,
     pub(crate) gateways: Vec<Gateway<E>>,
     pub(crate) crew: Crew,
     pub(crate) network: Rc<RefCell<Network>>,
@@ -87,16 +87,16 @@ pub(crate) enum RedisState {
 
 /// What is to happen.
 #[derive(Debug)]
-pub(crate) enum Happening<H> {
+pub(crate) enum ScheduledEvent<H> {
     Tick {
-        place: Place,
+        place: WorkerLife,
         change: u64,
     },
     Wake {
-        place: Place,
+        place: WorkerLife,
     },
     StreamEnds {
-        place: Place,
+        place: WorkerLife,
         stream: StreamId,
     },
     MustBeDecided {
@@ -107,7 +107,7 @@ pub(crate) enum Happening<H> {
     RedisGoesOn,
     RedisStarts,
     GatewayHears {
-        place: Place,
+        place: WorkerLife,
         batch: BatchId,
         reply: Reply,
     },
@@ -125,7 +125,7 @@ pub(crate) enum Decision {
     /// It is answered there.
     Answered(Arc<Answer>),
     /// It goes on, and its stream stays open.
-    WentOn { place: Place, stream: StreamId },
+    WentOn { place: WorkerLife, stream: StreamId },
     /// There is no gateway, or it dies.
     Broken,
     /// The client has left before.
@@ -133,20 +133,21 @@ pub(crate) enum Decision {
 }
 
 /// What is particular to a simulation.
-pub(crate) trait Play: Sized {
-    type Engine: Remembers;
-    type Own: std::fmt::Debug;
+pub(crate) trait Simulation: Sized {
+    type Engine: TracksStreams;
+    type Event: std::fmt::Debug;
 
-    fn stage(&mut self) -> &mut Stage<Self::Engine, Self::Own>;
+    fn stage(&mut self) -> &mut Stage<Self::Engine, Self::Event>;
 
     /// The engine of a worker that starts.
     fn engine(&mut self, worker: u32, data: &Rc<LocalData>) -> Self::Engine;
 
     /// Something particular happens.
-    fn happen(&mut self, own: Self::Own);
+    fn happen(&mut self, own: Self::Event);
 
     /// Redis runs the first `most` commands in `bytes`, and writes its replies. `is_repeat`: whether it has run them before.
-    fn run_redis(&mut self, place: Place, bytes: &[u8], most: u64, is_repeat: bool) -> Vec<u8>;
+    fn run_redis(&mut self, place: WorkerLife, bytes: &[u8], most: u64, is_repeat: bool)
+    -> Vec<u8>;
 
     /// Redis is as it was `back_us` ago; empty if `None`.
     fn lose(&mut self, back_us: Option<u64>);
@@ -155,13 +156,13 @@ pub(crate) trait Play: Sized {
     fn decided(&mut self, request: RequestId, decision: Decision);
 
     /// An engine sends a request of its own.
-    fn fetch(&mut self, place: Place, id: FetchId, fetch: Fetch);
+    fn fetch(&mut self, place: WorkerLife, id: FetchId, fetch: Fetch);
 
     /// A fault begins that only this simulation has.
     fn fault_begins(&mut self, fault: fault::Fault);
 
     /// A worker has taken an event.
-    fn after_event(&mut self, _place: Place) {}
+    fn after_event(&mut self, _place: WorkerLife) {}
 
     /// How long a request may wait for its decision, while nothing upsets its gateway.
     fn decided_within_us(&self) -> u64;
@@ -178,7 +179,7 @@ pub(crate) trait Play: Sized {
         self.run_until(end_us, |_| false);
     }
 
-    /// As [`Play::run_ms`], until `end_us` or until `is_done`.
+    /// As [`Simulation::run_ms`], until `end_us` or until `is_done`.
     fn run_until(&mut self, end_us: u64, is_done: impl Fn(&Self) -> bool) {
         while self.stage().violation.is_none() && !is_done(self) {
             let Some(happening) = self.stage().queue.pop(end_us) else {
@@ -188,7 +189,7 @@ pub(crate) trait Play: Sized {
         }
     }
 
-    fn step(&mut self, happening: Happening<Self::Own>) {
+    fn step(&mut self, happening: ScheduledEvent<Self::Event>) {
         let stage = self.stage();
         let now_us = stage.queue.now_us();
         if let Some(place) = happening.place() {
@@ -203,21 +204,23 @@ pub(crate) trait Play: Sized {
             stage.trace.line(now_us, || happening.text());
         }
         match happening {
-            Happening::Tick { place, change } => self.tick(place, change),
-            Happening::Wake { place } => self.turn(place),
-            Happening::StreamEnds { place, stream } => self.stream_ends(place, stream),
-            Happening::MustBeDecided { request, upsets } => self.must_be_decided(request, upsets),
-            Happening::RedisArrives(call) => self.redis_arrives(call),
-            Happening::RedisGoesOn => self.redis_goes_on(),
-            Happening::RedisStarts => self.stage().is_redis_up = true,
-            Happening::GatewayHears {
+            ScheduledEvent::Tick { place, change } => self.tick(place, change),
+            ScheduledEvent::Wake { place } => self.turn(place),
+            ScheduledEvent::StreamEnds { place, stream } => self.stream_ends(place, stream),
+            ScheduledEvent::MustBeDecided { request, upsets } => {
+                self.must_be_decided(request, upsets)
+            }
+            ScheduledEvent::RedisArrives(call) => self.redis_arrives(call),
+            ScheduledEvent::RedisGoesOn => self.redis_goes_on(),
+            ScheduledEvent::RedisStarts => self.stage().is_redis_up = true,
+            ScheduledEvent::GatewayHears {
                 place,
                 batch,
                 reply,
             } => self.gateway_hears(place, batch, reply),
-            Happening::FaultBegins(n) => self.begin_fault(n),
-            Happening::GatewayStarts { gateway } => self.start_gateway(gateway),
-            Happening::Own(own) => self.happen(own),
+            ScheduledEvent::FaultBegins(n) => self.begin_fault(n),
+            ScheduledEvent::GatewayStarts { gateway } => self.start_gateway(gateway),
+            ScheduledEvent::Own(own) => self.happen(own),
         }
     }
 
@@ -226,8 +229,8 @@ pub(crate) trait Play: Sized {
     /// Lets a worker take an event, and does what it wants.
     fn at_worker(
         &mut self,
-        place: Place,
-        event: impl FnOnce(&mut Worker<Self::Engine>, u64, &RefCell<Network>) -> Vec<Out>,
+        place: WorkerLife,
+        event: impl FnOnce(&mut Worker<Self::Engine>, u64, &RefCell<Network>) -> Vec<WorkerEffect>,
     ) {
         let stage = self.stage();
         let now_ms = stage.gateway_ms(place.gateway);
@@ -243,9 +246,9 @@ pub(crate) trait Play: Sized {
         self.stage().mind_ticks(place);
     }
 
-    fn leave(&mut self, place: Place, out: Out) {
+    fn leave(&mut self, place: WorkerLife, out: WorkerEffect) {
         match out {
-            Out::Call {
+            WorkerEffect::Call {
                 batch,
                 bytes,
                 timeout_ms,
@@ -253,26 +256,28 @@ pub(crate) trait Play: Sized {
             } => self
                 .stage()
                 .call_redis(place, batch, bytes, timeout_ms, fate),
-            Out::Wake => self.stage().queue.after(10, Happening::Wake { place }),
-            Out::Fetch { id, fetch } => self.fetch(place, id, fetch),
-            Out::Answered {
+            WorkerEffect::Wake => self.stage().queue.after(10, ScheduledEvent::Wake { place }),
+            WorkerEffect::Fetch { id, fetch } => self.fetch(place, id, fetch),
+            WorkerEffect::Answered {
                 request,
                 stream,
                 answer,
             } => {
-                let ends = Happening::StreamEnds { place, stream };
+                let ends = ScheduledEvent::StreamEnds { place, stream };
                 self.stage().queue.after(60, ends);
                 self.decide(request, Decision::Answered(answer));
             }
-            Out::WentOn {
+            WorkerEffect::WentOn {
                 request, stream, ..
             } => self.decide(request, Decision::WentOn { place, stream }),
-            Out::FedBack(kind) => *self.stage().stats.feedback.entry(kind).or_default() += 1,
-            Out::Wrong(what) => self.stage().violate(what),
+            WorkerEffect::FedBack(kind) => {
+                *self.stage().stats.feedback.entry(kind).or_default() += 1
+            }
+            WorkerEffect::Wrong(what) => self.stage().violate(what),
         }
     }
 
-    fn tick(&mut self, place: Place, change: u64) {
+    fn tick(&mut self, place: WorkerLife, change: u64) {
         let stage = self.stage();
         let Some(worker) = stage.worker(place) else {
             return;
@@ -281,13 +286,13 @@ pub(crate) trait Play: Sized {
             return;
         }
         if let Some(tick_ms) = worker.tick_ms {
-            let next = Happening::Tick { place, change };
+            let next = ScheduledEvent::Tick { place, change };
             stage.queue.after(tick_ms * 1_000, next);
         }
         self.turn(place);
     }
 
-    fn turn(&mut self, place: Place) {
+    fn turn(&mut self, place: WorkerLife) {
         self.at_worker(place, |worker, now_ms, network| {
             worker.tick(now_ms, network)
         });
@@ -316,12 +321,12 @@ pub(crate) trait Play: Sized {
         for (n, fault) in stage.faults.iter().enumerate() {
             stage
                 .queue
-                .at(fault.at_ms * 1_000, Happening::FaultBegins(n));
+                .at(fault.at_ms * 1_000, ScheduledEvent::FaultBegins(n));
         }
     }
 }
 
-impl<E: Remembers, H> Stage<E, H> {
+impl<E: TracksStreams, H> Stage<E, H> {
     pub(crate) fn new(seed: u64, crew: Crew, faults: &[TimedFault], options: &Options) -> Self {
         Self {
             queue: Queue::new(),
@@ -375,17 +380,17 @@ impl<E: Remembers, H> Stage<E, H> {
     }
 
     /// The worker, if it is still the one that is meant.
-    pub(crate) fn worker(&mut self, place: Place) -> Option<&mut Worker<E>> {
+    pub(crate) fn worker(&mut self, place: WorkerLife) -> Option<&mut Worker<E>> {
         let gateway = &mut self.gateways[place.gateway];
         let is_meant = gateway.is_alive && gateway.life == place.life;
         gateway.workers.get_mut(place.worker).filter(|_| is_meant)
     }
 
     /// All workers that live.
-    pub(crate) fn places(&self) -> Vec<Place> {
+    pub(crate) fn places(&self) -> Vec<WorkerLife> {
         let gateways = self.gateways.iter().enumerate();
         let places = gateways.flat_map(|(number, gateway)| {
-            (0..gateway.workers.len()).map(move |worker| Place {
+            (0..gateway.workers.len()).map(move |worker| WorkerLife {
                 gateway: number,
                 life: gateway.life,
                 worker,
@@ -394,14 +399,14 @@ impl<E: Remembers, H> Stage<E, H> {
         places.collect()
     }
 
-    fn mind_ticks(&mut self, place: Place) {
+    fn mind_ticks(&mut self, place: WorkerLife) {
         let Some(worker) = self.worker(place) else {
             return;
         };
         if let Some(tick_ms) = worker.changed_tick() {
             let change = worker.tick_changes;
             self.queue
-                .after(tick_ms * 1_000, Happening::Tick { place, change });
+                .after(tick_ms * 1_000, ScheduledEvent::Tick { place, change });
         }
     }
 
@@ -432,9 +437,9 @@ impl<E: Remembers, H> Stage<E, H> {
     }
 }
 
-impl<H: std::fmt::Debug> Happening<H> {
+impl<H: std::fmt::Debug> ScheduledEvent<H> {
     /// The worker that it is for: one that stands still gets it later.
-    fn place(&self) -> Option<Place> {
+    fn place(&self) -> Option<WorkerLife> {
         match self {
             Self::Tick { place, .. }
             | Self::Wake { place }

@@ -12,26 +12,26 @@ use weir_engine::redis::Reply;
 use weir_engine::{BatchId, Headers, StreamId};
 
 use super::calls::{self, RedisCall};
-use super::{Decision, Happening, Play};
-use crate::host::{Place, RequestId};
+use super::{Decision, ScheduledEvent, Simulation};
+use crate::host::{RequestId, WorkerLife};
 use crate::mutation::Mutation;
 use crate::network::Link;
 
 /// A request that is under way, or was.
 #[derive(Debug)]
 pub(super) struct Request {
-    place: Place,
+    place: WorkerLife,
     stream: StreamId,
     is_over: bool,
 }
 
 /// Provided for every play.
-impl<P: Play> Requests for P {}
+impl<P: Simulation> Requests for P {}
 
 /// What happens to requests.
-pub(crate) trait Requests: Play {
+pub(crate) trait Requests: Simulation {
     /// A client's request comes to a worker, which need not live.
-    fn open(&mut self, place: Place, headers: Headers) -> RequestId {
+    fn open(&mut self, place: WorkerLife, headers: Headers) -> RequestId {
         let stage = self.stage();
         let id = stage.next_request;
         stage.next_request += 1;
@@ -65,7 +65,7 @@ pub(crate) trait Requests: Play {
         let request = id;
         stage
             .queue
-            .after(within_us, Happening::MustBeDecided { request, upsets });
+            .after(within_us, ScheduledEvent::MustBeDecided { request, upsets });
         id
     }
 
@@ -80,7 +80,7 @@ pub(crate) trait Requests: Play {
         if worker.is_some_and(|worker| worker.client_gone(stream)) {
             // The engine hears of it a little later: until then, effects find nobody.
             let after_us = stage.network.borrow_mut().rng(Link::Client(0)).below(5_000);
-            let ends = Happening::StreamEnds { place, stream };
+            let ends = ScheduledEvent::StreamEnds { place, stream };
             stage.queue.after(after_us, ends);
         }
         self.decide(id, Decision::Left);
@@ -112,7 +112,7 @@ pub(crate) trait Requests: Play {
         let gateway = &stage.gateways[request.place.gateway];
         let until_us = gateway.paused_until_us.max(stage.queue.now_us());
         if gateway.pauses != upsets {
-            let must = Happening::MustBeDecided {
+            let must = ScheduledEvent::MustBeDecided {
                 request: id,
                 upsets: gateway.pauses,
             };
@@ -121,7 +121,7 @@ pub(crate) trait Requests: Play {
         stage.violate(format!("request {id} waits for more than {within_us} us"));
     }
 
-    fn stream_ends(&mut self, place: Place, stream: StreamId) {
+    fn stream_ends(&mut self, place: WorkerLife, stream: StreamId) {
         if self.stage().has(Mutation::EndsNotTold) {
             return;
         }
@@ -149,7 +149,7 @@ pub(crate) trait Requests: Play {
         }
     }
 
-    fn gateway_hears(&mut self, place: Place, batch: BatchId, reply: Reply) {
+    fn gateway_hears(&mut self, place: WorkerLife, batch: BatchId, reply: Reply) {
         self.at_worker(place, |worker, now_ms, network| {
             worker.hear(batch, reply, now_ms, network)
         });

@@ -10,13 +10,13 @@ use std::task::{Context, Waker};
 
 use weir_base::resp::decode;
 use weir_engine::BatchId;
-use weir_engine::redis::{Definite, Reply, Unknown};
+use weir_engine::redis::{DefiniteFailure, Reply, UnknownFailure};
 
-use super::{Caller, Happening, RedisCall, Task, World};
-use crate::host::Place;
+use super::{Caller, RedisCall, ScheduledEvent, Task, World};
+use crate::host::WorkerLife;
 use crate::mutation::Mutation;
 use crate::network::Link;
-use crate::origin::io::{Done, Op, OpId, TaskId, Transaction, Work};
+use crate::origin::io::{Done, OpId, TaskId, TaskOperation, Transaction, Work};
 use crate::plan::{self, RedisFate, SqlFate};
 
 /// How long an origin waits for Redis.
@@ -27,7 +27,7 @@ impl World {
 
     pub(super) fn call_redis(
         &mut self,
-        place: Place,
+        place: WorkerLife,
         batch: BatchId,
         bytes: Rc<[u8]>,
         timeout_ms: u64,
@@ -35,10 +35,10 @@ impl World {
     ) {
         let link = Link::Gateway(place.gateway * 8 + place.worker);
         let late_us = self.network.borrow_mut().rng(link).below(10_000);
-        let timeout = Happening::GatewayHears {
+        let timeout = ScheduledEvent::GatewayHears {
             place,
             batch,
-            reply: Err(Unknown::Timeout.into()),
+            reply: Err(UnknownFailure::Timeout.into()),
         };
         if self.mutation != Some(Mutation::TimeoutForgotten) {
             self.queue.after(timeout_ms * 1_000 + late_us, timeout);
@@ -61,8 +61,10 @@ impl World {
             is_heard,
         };
         let whole = u64::MAX;
-        let mut arrives =
-            |after_us, call| self.queue.after(after_us, Happening::RedisArrives(call));
+        let mut arrives = |after_us, call| {
+            self.queue
+                .after(after_us, ScheduledEvent::RedisArrives(call))
+        };
         match fate {
             None => arrives(delay_us, call(whole, true)),
             Some(RedisFate::LoseRequest | RedisFate::Defer) => {}
@@ -78,7 +80,7 @@ impl World {
             }
             Some(RedisFate::Cut { commands }) => arrives(delay_us, call(commands, true)),
             Some(RedisFate::Refuse) => {
-                let definite = Definite::Refused("no healthy upstream".into());
+                let definite = DefiniteFailure::Refused("no healthy upstream".into());
                 self.reply(caller, delay_us, Err(definite.into()));
             }
             Some(RedisFate::Loading) => {
@@ -97,7 +99,7 @@ impl World {
         };
         let delay_us = self.network.borrow_mut().delay_us(link);
         if !self.redis.is_up {
-            let definite = Definite::Refused("no healthy upstream".into());
+            let definite = DefiniteFailure::Refused("no healthy upstream".into());
             return self.reply(call.caller, delay_us, Err(definite.into()));
         }
         let mut replies = Vec::new();
@@ -107,7 +109,7 @@ impl World {
         self.witness.after_redis(&mut self.redis, &self.sql, now_us);
         let is_cut = call.most < u64::MAX && (call.most as usize) < commands_in(&call.bytes);
         if is_cut {
-            self.reply(call.caller, delay_us, Err(Unknown::Lost.into()));
+            self.reply(call.caller, delay_us, Err(UnknownFailure::Lost.into()));
         } else if call.is_heard {
             self.reply(call.caller, delay_us, Ok(replies));
         }
@@ -115,12 +117,12 @@ impl World {
 
     fn reply(&mut self, caller: Caller, delay_us: u64, reply: Reply) {
         let happening = match caller {
-            Caller::Gateway(place, batch) => Happening::GatewayHears {
+            Caller::Gateway(place, batch) => ScheduledEvent::GatewayHears {
                 place,
                 batch,
                 reply,
             },
-            Caller::Task(task, op) => Happening::TaskHears {
+            Caller::Task(task, op) => ScheduledEvent::TaskHears {
                 task,
                 op,
                 done: reply.map_or(Done::Broken, Done::Replied),
@@ -129,7 +131,7 @@ impl World {
         self.queue.after(delay_us, happening);
     }
 
-    pub(super) fn gateway_hears(&mut self, place: Place, batch: BatchId, reply: Reply) {
+    pub(super) fn gateway_hears(&mut self, place: WorkerLife, batch: BatchId, reply: Reply) {
         if self.mutation == Some(Mutation::UnknownTakenForRefused)
             && matches!(reply, Err(weir_engine::redis::Failure::Unknown(_)))
             && let Some(commands) = self.worker(place).and_then(|worker| worker.call(batch))
@@ -176,29 +178,29 @@ impl World {
         }
     }
 
-    fn asked(&mut self, origin: usize, task: TaskId, op: OpId, what: Op) {
+    fn asked(&mut self, origin: usize, task: TaskId, op: OpId, what: TaskOperation) {
         // Tasks have delays of their own, so that one less changes little for the others.
         let link = Link::Origin(task as usize);
         match what {
-            Op::Answer(request, response) => {
+            TaskOperation::Answer(request, response) => {
                 let delay_us = self.network.borrow_mut().delay_us(link);
-                let answers = Happening::OriginAnswers { request, response };
+                let answers = ScheduledEvent::OriginAnswers { request, response };
                 return self.queue.after(delay_us, answers);
             }
-            Op::Sleep { us } => {
+            TaskOperation::Sleep { us } => {
                 let late_us = self.network.borrow_mut().rng(link).below(3_000);
                 let done = Done::Over;
-                let hears = Happening::TaskHears { task, op, done };
+                let hears = ScheduledEvent::TaskHears { task, op, done };
                 self.queue.after(us + late_us, hears);
             }
-            Op::Redis(bytes) => {
+            TaskOperation::Redis(bytes) => {
                 let fate = self.network.borrow_mut().redis_fate(plan::Caller::Origin);
                 let done = Done::Timeout;
-                let timeout = Happening::TaskHears { task, op, done };
+                let timeout = ScheduledEvent::TaskHears { task, op, done };
                 self.queue.after(ORIGIN_CALL_LIMIT_US, timeout);
                 self.send_to_redis(Caller::Task(task, op), bytes.into(), fate, link);
             }
-            Op::Sql(transaction) => self.call_sql(task, op, transaction, link),
+            TaskOperation::Sql(transaction) => self.call_sql(task, op, transaction, link),
         }
         self.waited_for.insert(op);
         debug_assert!(origin < self.origins.len());
@@ -214,7 +216,7 @@ impl World {
             _ => 0,
         };
         let delay_us = network.delay_us(link) + slow_us;
-        let arrives = Happening::SqlArrives {
+        let arrives = ScheduledEvent::SqlArrives {
             task,
             op,
             transaction,
@@ -245,7 +247,7 @@ impl World {
         let link = Link::Origin(task as usize);
         let delay_us = self.network.borrow_mut().delay_us(link);
         self.queue
-            .after(delay_us, Happening::TaskHears { task, op, done });
+            .after(delay_us, ScheduledEvent::TaskHears { task, op, done });
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use super::{Happening, World, workers};
+use super::{ScheduledEvent, World, workers};
 use crate::client;
 use crate::origin::io::Work;
 use crate::plan::Fault;
@@ -81,7 +81,8 @@ impl World {
         let now_us = self.now_us();
         self.redis.restart(back_us, now_us);
         self.redis.is_up = false;
-        self.queue.after(for_ms * 1_000, Happening::RedisStarts);
+        self.queue
+            .after(for_ms * 1_000, ScheduledEvent::RedisStarts);
     }
 
     /// SQL is as it was `behind_us` ago.
@@ -121,7 +122,7 @@ impl World {
         self.gateways[gateway].die();
         self.break_streams(gateway);
         self.queue
-            .after(for_ms * 1_000, Happening::GatewayStarts { gateway });
+            .after(for_ms * 1_000, ScheduledEvent::GatewayStarts { gateway });
     }
 
     pub(super) fn start_gateway(&mut self, gateway: usize) {
@@ -138,7 +139,7 @@ impl World {
         // What it has asked for is done; nobody hears of it.
         self.tasks.retain(|_, task| task.origin != origin);
         self.queue
-            .after(for_ms * 1_000, Happening::OriginStarts { origin });
+            .after(for_ms * 1_000, ScheduledEvent::OriginStarts { origin });
     }
 
     pub(super) fn start_origin(&mut self, origin: usize) {

@@ -20,17 +20,17 @@ use weir_base::id::SaleId;
 use weir_base::shared_data::LocalData;
 use weir_engine::redis::Reply;
 use weir_engine::{BatchId, StreamId};
-use weir_sale::engine::config::Checked;
+use weir_sale::engine::config::CheckedConfig;
 use weir_sale::sale::{Band, Degrade, Sale, SaleState};
 use weir_sale::shard::bucket;
 
 use crate::client::{Person, user};
 use crate::gateway::{self, Engine};
-use crate::host::{Gateway, Out, Place, RequestId, Worker};
+use crate::host::{Gateway, RequestId, Worker, WorkerEffect, WorkerLife};
 use crate::mutation::Mutation;
 use crate::network::Network;
 use crate::origin::io::{Bus, Done, OpId, Response, TaskId, Transaction, Work};
-use crate::origin::{Arrived, Origin};
+use crate::origin::{ArrivedRequest, Origin};
 use crate::plan::{Plan, SALE_LASTS_MS, SALE_STARTS_AT_MS, SqlFate};
 use crate::queue::{Queue, START_MS};
 use crate::random::Rng;
@@ -61,7 +61,7 @@ pub(crate) enum RequestKind {
 struct Request {
     client: usize,
     kind: RequestKind,
-    place: Place,
+    place: WorkerLife,
     stream: StreamId,
     /// Whether the client has its answer, or has gone.
     is_over: bool,
@@ -72,7 +72,7 @@ struct Request {
 /// Where a reply of Redis goes.
 #[derive(Clone, Copy, Debug)]
 enum Caller {
-    Gateway(Place, BatchId),
+    Gateway(WorkerLife, BatchId),
     Task(TaskId, OpId),
 }
 
@@ -87,13 +87,13 @@ struct RedisCall {
 }
 
 /// What is to happen.
-enum Happening {
+enum ScheduledEvent {
     Tick {
-        place: Place,
+        place: WorkerLife,
         change: u64,
     },
     Wake {
-        place: Place,
+        place: WorkerLife,
     },
     ClientActs {
         client: usize,
@@ -110,7 +110,7 @@ enum Happening {
         pauses: u64,
     },
     StreamEnds {
-        place: Place,
+        place: WorkerLife,
         stream: StreamId,
         status: Option<u16>,
     },
@@ -119,13 +119,13 @@ enum Happening {
     },
     RedisArrives(RedisCall),
     GatewayHears {
-        place: Place,
+        place: WorkerLife,
         batch: BatchId,
         reply: Reply,
     },
     OriginArrives {
         origin: usize,
-        request: Arrived,
+        request: ArrivedRequest,
     },
     OriginAnswers {
         request: RequestId,
@@ -167,7 +167,7 @@ struct Task {
 
 /// Everything.
 pub(crate) struct World {
-    queue: Queue<Happening>,
+    queue: Queue<ScheduledEvent>,
     pub(crate) plan: Plan,
     pub(crate) redis: Redis,
     pub(crate) sql: Sql,
@@ -187,7 +187,7 @@ pub(crate) struct World {
     pub(crate) witness: Witness,
     pub(crate) trace: Trace,
     pub(crate) stats: Stats,
-    config: Checked,
+    config: CheckedConfig,
     mutation: Option<Mutation>,
 }
 
@@ -251,7 +251,7 @@ impl World {
         }
         for (n, fault) in self.plan.faults.iter().enumerate() {
             self.queue
-                .at(fault.at_ms * 1_000, Happening::FaultBegins(n));
+                .at(fault.at_ms * 1_000, ScheduledEvent::FaultBegins(n));
         }
     }
 
@@ -275,7 +275,7 @@ impl World {
         }
     }
 
-    fn step(&mut self, happening: Happening) {
+    fn step(&mut self, happening: ScheduledEvent) {
         let now_us = self.now_us();
         if let Some(place) = happening.place() {
             let until_us = self.gateways[place.gateway].paused_until_us;
@@ -292,12 +292,12 @@ impl World {
     }
 
     /// Whether something is worth a line: no tick, and no end of a call that has ended before.
-    fn is_news(&self, happening: &Happening) -> bool {
+    fn is_news(&self, happening: &ScheduledEvent) -> bool {
         match happening {
-            Happening::Tick { .. } | Happening::Wake { .. } => false,
-            Happening::MustBeDecided { .. } => false,
-            Happening::TaskHears { op, .. } => self.waited_for.contains(op),
-            Happening::GatewayHears { place, batch, .. } => {
+            ScheduledEvent::Tick { .. } | ScheduledEvent::Wake { .. } => false,
+            ScheduledEvent::MustBeDecided { .. } => false,
+            ScheduledEvent::TaskHears { op, .. } => self.waited_for.contains(op),
+            ScheduledEvent::GatewayHears { place, batch, .. } => {
                 let worker = self.gateways[place.gateway].workers.get(place.worker);
                 worker.is_some_and(|worker| worker.call(*batch).is_some())
             }
@@ -305,41 +305,45 @@ impl World {
         }
     }
 
-    fn happen(&mut self, happening: Happening) {
+    fn happen(&mut self, happening: ScheduledEvent) {
         match happening {
-            Happening::Tick { place, change } => self.tick(place, change),
-            Happening::Wake { place } => self.turn(place),
-            Happening::ClientActs { client, kind } => self.client_acts(client, kind),
-            Happening::ClientForges { client } => self.client_forges(client),
-            Happening::ClientLeaves { request } => self.client_leaves(request),
-            Happening::MustBeDecided { request, pauses } => self.must_be_decided(request, pauses),
-            Happening::StreamEnds {
+            ScheduledEvent::Tick { place, change } => self.tick(place, change),
+            ScheduledEvent::Wake { place } => self.turn(place),
+            ScheduledEvent::ClientActs { client, kind } => self.client_acts(client, kind),
+            ScheduledEvent::ClientForges { client } => self.client_forges(client),
+            ScheduledEvent::ClientLeaves { request } => self.client_leaves(request),
+            ScheduledEvent::MustBeDecided { request, pauses } => {
+                self.must_be_decided(request, pauses)
+            }
+            ScheduledEvent::StreamEnds {
                 place,
                 stream,
                 status,
             } => self.stream_ends(place, stream, status),
-            Happening::StreamTimesOut { request } => self.stream_times_out(request),
-            Happening::RedisArrives(call) => self.redis_arrives(call),
-            Happening::GatewayHears {
+            ScheduledEvent::StreamTimesOut { request } => self.stream_times_out(request),
+            ScheduledEvent::RedisArrives(call) => self.redis_arrives(call),
+            ScheduledEvent::GatewayHears {
                 place,
                 batch,
                 reply,
             } => self.gateway_hears(place, batch, reply),
-            Happening::OriginArrives { origin, request } => self.origin_arrives(origin, request),
-            Happening::OriginAnswers { request, response } => {
+            ScheduledEvent::OriginArrives { origin, request } => {
+                self.origin_arrives(origin, request)
+            }
+            ScheduledEvent::OriginAnswers { request, response } => {
                 self.origin_answers(request, response);
             }
-            Happening::SqlArrives {
+            ScheduledEvent::SqlArrives {
                 task,
                 op,
                 transaction,
                 fate,
             } => self.sql_arrives(task, op, transaction, fate),
-            Happening::TaskHears { task, op, done } => self.task_hears(task, op, done),
-            Happening::FaultBegins(n) => self.fault_begins(n),
-            Happening::GatewayStarts { gateway } => self.start_gateway(gateway),
-            Happening::OriginStarts { origin } => self.start_origin(origin),
-            Happening::RedisStarts => self.redis.is_up = true,
+            ScheduledEvent::TaskHears { task, op, done } => self.task_hears(task, op, done),
+            ScheduledEvent::FaultBegins(n) => self.fault_begins(n),
+            ScheduledEvent::GatewayStarts { gateway } => self.start_gateway(gateway),
+            ScheduledEvent::OriginStarts { origin } => self.start_origin(origin),
+            ScheduledEvent::RedisStarts => self.redis.is_up = true,
         }
     }
 
@@ -361,7 +365,7 @@ impl World {
     // --- workers
 
     /// The worker, if it is still the one that is meant.
-    fn worker(&mut self, place: Place) -> Option<&mut Worker<Engine>> {
+    fn worker(&mut self, place: WorkerLife) -> Option<&mut Worker<Engine>> {
         let gateway = &mut self.gateways[place.gateway];
         let is_meant = gateway.is_alive && gateway.life == place.life;
         gateway.workers.get_mut(place.worker).filter(|_| is_meant)
@@ -370,8 +374,8 @@ impl World {
     /// Lets a worker take an event, and does what it wants.
     fn at_worker(
         &mut self,
-        place: Place,
-        event: impl FnOnce(&mut Worker<Engine>, u64, &RefCell<Network>) -> Vec<Out>,
+        place: WorkerLife,
+        event: impl FnOnce(&mut Worker<Engine>, u64, &RefCell<Network>) -> Vec<WorkerEffect>,
     ) {
         let now_ms = self.gateway_ms(place.gateway);
         let network = Rc::clone(&self.network);
@@ -385,18 +389,18 @@ impl World {
         self.mind_ticks(place);
     }
 
-    fn mind_ticks(&mut self, place: Place) {
+    fn mind_ticks(&mut self, place: WorkerLife) {
         let Some(worker) = self.worker(place) else {
             return;
         };
         if let Some(tick_ms) = worker.changed_tick() {
             let change = worker.tick_changes;
             self.queue
-                .after(tick_ms * 1_000, Happening::Tick { place, change });
+                .after(tick_ms * 1_000, ScheduledEvent::Tick { place, change });
         }
     }
 
-    fn tick(&mut self, place: Place, change: u64) {
+    fn tick(&mut self, place: WorkerLife, change: u64) {
         let Some(worker) = self.worker(place) else {
             return;
         };
@@ -404,13 +408,13 @@ impl World {
             return;
         }
         if let Some(tick_ms) = worker.tick_ms {
-            let next = Happening::Tick { place, change };
+            let next = ScheduledEvent::Tick { place, change };
             self.queue.after(tick_ms * 1_000, next);
         }
         self.turn(place);
     }
 
-    fn turn(&mut self, place: Place) {
+    fn turn(&mut self, place: WorkerLife) {
         self.at_worker(place, |worker, now_ms, network| {
             worker.tick(now_ms, network)
         });
@@ -419,7 +423,7 @@ impl World {
     fn start_ticks(&mut self, gateway: usize) {
         let life = self.gateways[gateway].life;
         for worker in 0..self.gateways[gateway].workers.len() {
-            self.mind_ticks(Place {
+            self.mind_ticks(WorkerLife {
                 gateway,
                 life,
                 worker,
@@ -435,8 +439,8 @@ impl World {
         let rng = Rng::new(self.plan.seed, 1_000 + number as u64);
         self.clients.push(Person::new(client, rng));
         let happening = match client.then {
-            crate::plan::Then::Forge => Happening::ClientForges { client: number },
-            _ => Happening::ClientActs {
+            crate::plan::FollowUp::Forge => ScheduledEvent::ClientForges { client: number },
+            _ => ScheduledEvent::ClientActs {
                 client: number,
                 kind: RequestKind::Buy,
             },
@@ -448,7 +452,8 @@ impl World {
     /// Forgets what a client has heard, and lets it ask.
     pub(crate) fn ask(&mut self, client: usize, kind: RequestKind) {
         self.clients[client].last = None;
-        self.queue.after(0, Happening::ClientActs { client, kind });
+        self.queue
+            .after(0, ScheduledEvent::ClientActs { client, kind });
     }
 
     pub(crate) fn client(&self, client: usize) -> &Person {
@@ -479,7 +484,7 @@ impl World {
 }
 
 /// The workers of a gateway that starts.
-fn workers(config: &Checked, count: u32, data: &Rc<LocalData>) -> Vec<Worker<Engine>> {
+fn workers(config: &CheckedConfig, count: u32, data: &Rc<LocalData>) -> Vec<Worker<Engine>> {
     let worker = |_| Worker::new(Engine::new(config.clone(), data));
     (0..count).map(worker).collect()
 }
@@ -515,9 +520,9 @@ fn sql(plan: &Plan, mutation: Option<Mutation>) -> Sql {
     sql
 }
 
-impl Happening {
+impl ScheduledEvent {
     /// The worker that it is for: one that stands still gets it later.
-    fn place(&self) -> Option<Place> {
+    fn place(&self) -> Option<WorkerLife> {
         match self {
             Self::Tick { place, .. }
             | Self::Wake { place }

@@ -15,12 +15,12 @@ use weir_engine::{Answer, StreamId};
 use weir_sale::claim::Ticket;
 use weir_sale::shard::home_shard;
 
-use super::{Happening, Request, RequestKind, World};
-use crate::client::Heard;
+use super::{Request, RequestKind, ScheduledEvent, World};
+use crate::client::ClientAnswer;
 use crate::gateway::{DECIDED_WITHIN_US, ORIGIN_TIMEOUT_MS};
-use crate::host::{Out, Place, RequestId};
+use crate::host::{RequestId, WorkerEffect, WorkerLife};
 use crate::network::Link;
-use crate::origin::Arrived;
+use crate::origin::ArrivedRequest;
 use crate::origin::io::Response;
 use crate::plan::OriginFate;
 use crate::queue::START_MS;
@@ -34,38 +34,38 @@ impl World {
         if until_us > self.now_us() {
             return self
                 .queue
-                .at(until_us, Happening::ClientActs { client, kind });
+                .at(until_us, ScheduledEvent::ClientActs { client, kind });
         }
         let request = self.next_request;
         self.next_request += 1;
         if !self.gateways[place.gateway].is_alive {
-            return self.client_hears(client, kind, Heard::nothing(0, "refused"));
+            return self.client_hears(client, kind, ClientAnswer::nothing(0, "refused"));
         }
         self.open(request, client, kind, place);
         let pauses = self.gateways[place.gateway].pauses;
-        let must = Happening::MustBeDecided { request, pauses };
+        let must = ScheduledEvent::MustBeDecided { request, pauses };
         self.queue.after(DECIDED_WITHIN_US, must);
         if kind == RequestKind::Buy
             && let Some(after_us) = self.clients[client].plan.leaves_after_us
         {
             self.queue
-                .after(after_us, Happening::ClientLeaves { request });
+                .after(after_us, ScheduledEvent::ClientLeaves { request });
         }
     }
 
-    fn pick_place(&mut self, client: usize) -> Place {
+    fn pick_place(&mut self, client: usize) -> WorkerLife {
         let mut network = self.network.borrow_mut();
         let rng = network.rng(Link::Client(client));
         let gateway = rng.below(self.gateways.len() as u64) as usize;
         let worker = rng.below(self.plan.setting.workers.into()) as usize;
-        Place {
+        WorkerLife {
             gateway,
             life: self.gateways[gateway].life,
             worker,
         }
     }
 
-    fn open(&mut self, id: RequestId, client: usize, kind: RequestKind, place: Place) {
+    fn open(&mut self, id: RequestId, client: usize, kind: RequestKind, place: WorkerLife) {
         let headers = self.clients[client].headers(kind);
         let network = Rc::clone(&self.network);
         let now_ms = self.gateway_ms(place.gateway);
@@ -105,7 +105,7 @@ impl World {
         if is_there {
             // The engine hears of it a little later: until then, effects find nobody.
             let after_us = self.network.borrow_mut().rng(Link::Client(0)).below(2_000);
-            let ends = Happening::StreamEnds {
+            let ends = ScheduledEvent::StreamEnds {
                 place,
                 stream,
                 status: None,
@@ -115,7 +115,7 @@ impl World {
     }
 
     /// A client has its answer, and goes on.
-    pub(super) fn client_hears(&mut self, client: usize, kind: RequestKind, heard: Heard) {
+    pub(super) fn client_hears(&mut self, client: usize, kind: RequestKind, heard: ClientAnswer) {
         *self.stats.answers.entry(heard.word.clone()).or_default() += 1;
         self.trace.mix_bytes(heard.word.as_bytes());
         let now_us = self.now_us();
@@ -137,7 +137,7 @@ impl World {
         }
         if let Some(next) = self.clients[client].hear(kind, heard) {
             let kind = next.kind;
-            let acts = Happening::ClientActs { client, kind };
+            let acts = ScheduledEvent::ClientActs { client, kind };
             self.queue.after(next.after_us, acts);
         }
     }
@@ -158,7 +158,7 @@ impl World {
         let key =
             SigningKey::new("k1", b"another secret, as long as the right one").expect("it is one");
         let signature = key.sign(&claim);
-        let request = Arrived {
+        let request = ArrivedRequest {
             id: RequestId::MAX,
             kind: RequestKind::Buy,
             attempt: None,
@@ -168,40 +168,40 @@ impl World {
             ],
         };
         self.queue
-            .after(500, Happening::OriginArrives { origin: 0, request });
+            .after(500, ScheduledEvent::OriginArrives { origin: 0, request });
     }
 
     // --- what leaves a gateway
 
-    pub(super) fn leave(&mut self, place: Place, out: Out) {
+    pub(super) fn leave(&mut self, place: WorkerLife, out: WorkerEffect) {
         match out {
-            Out::Call {
+            WorkerEffect::Call {
                 batch,
                 bytes,
                 timeout_ms,
                 fate,
             } => self.call_redis(place, batch, bytes, timeout_ms, fate),
-            Out::Wake => self.queue.after(10, Happening::Wake { place }),
-            Out::Answered {
+            WorkerEffect::Wake => self.queue.after(10, ScheduledEvent::Wake { place }),
+            WorkerEffect::Answered {
                 request,
                 stream,
                 answer,
             } => self.answered(place, request, stream, &answer),
-            Out::WentOn {
+            WorkerEffect::WentOn {
                 request, headers, ..
             } => self.went_on(request, headers),
-            Out::FedBack(kind) => *self.stats.feedback.entry(kind).or_default() += 1,
-            Out::Fetch { .. } => {
+            WorkerEffect::FedBack(kind) => *self.stats.feedback.entry(kind).or_default() += 1,
+            WorkerEffect::Fetch { .. } => {
                 self.witness
                     .violate(self.queue.now_us(), "the gate fetches");
             }
-            Out::Wrong(what) => self.witness.violate(self.queue.now_us(), what),
+            WorkerEffect::Wrong(what) => self.witness.violate(self.queue.now_us(), what),
         }
     }
 
-    fn answered(&mut self, place: Place, id: RequestId, stream: StreamId, answer: &Answer) {
+    fn answered(&mut self, place: WorkerLife, id: RequestId, stream: StreamId, answer: &Answer) {
         let status = answer.status;
-        let ends = Happening::StreamEnds {
+        let ends = ScheduledEvent::StreamEnds {
             place,
             stream,
             status: Some(status),
@@ -213,10 +213,10 @@ impl World {
             let now_us = self.queue.now_us();
             self.witness.on_sold_out(&self.sql, now_us);
         }
-        self.request_over(id, Heard::nothing(status, &word));
+        self.request_over(id, ClientAnswer::nothing(status, &word));
     }
 
-    fn request_over(&mut self, id: RequestId, heard: Heard) {
+    fn request_over(&mut self, id: RequestId, heard: ClientAnswer) {
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
@@ -243,9 +243,9 @@ impl World {
         }
         self.queue.after(
             ORIGIN_TIMEOUT_MS * 1_000,
-            Happening::StreamTimesOut { request: id },
+            ScheduledEvent::StreamTimesOut { request: id },
         );
-        let request = Arrived {
+        let request = ArrivedRequest {
             id,
             kind,
             attempt,
@@ -253,7 +253,7 @@ impl World {
         };
         let mut arrives = |after_us, origin, request| {
             self.queue
-                .after(after_us, Happening::OriginArrives { origin, request });
+                .after(after_us, ScheduledEvent::OriginArrives { origin, request });
         };
         match fate {
             Some(OriginFate::LoseRequest) => {}
@@ -263,7 +263,7 @@ impl World {
                     word: "unread",
                     order: None,
                 };
-                let answers = Happening::OriginAnswers {
+                let answers = ScheduledEvent::OriginAnswers {
                     request: id,
                     response,
                 };
@@ -287,7 +287,7 @@ impl World {
 
     // --- at the origin
 
-    pub(super) fn origin_arrives(&mut self, origin: usize, request: Arrived) {
+    pub(super) fn origin_arrives(&mut self, origin: usize, request: ArrivedRequest) {
         if !self.origins[origin].is_alive {
             let response = Response {
                 status: 503,
@@ -308,7 +308,7 @@ impl World {
             return;
         }
         let (place, stream) = (request.place, request.stream);
-        let heard = Heard {
+        let heard = ClientAnswer {
             status: response.status,
             word: response.word.into(),
             order: response.order,
@@ -317,12 +317,18 @@ impl World {
     }
 
     /// The gateway passes an answer on, or its own.
-    fn end_stream(&mut self, id: RequestId, place: Place, stream: StreamId, heard: Heard) {
+    fn end_stream(
+        &mut self,
+        id: RequestId,
+        place: WorkerLife,
+        stream: StreamId,
+        heard: ClientAnswer,
+    ) {
         if !self.worker(place).is_some_and(|worker| worker.has(stream)) {
             return;
         }
         let status = Some(heard.status);
-        let ends = Happening::StreamEnds {
+        let ends = ScheduledEvent::StreamEnds {
             place,
             stream,
             status,
@@ -337,13 +343,13 @@ impl World {
         };
         if !request.is_over {
             let (place, stream) = (request.place, request.stream);
-            self.end_stream(id, place, stream, Heard::nothing(504, "timeout"));
+            self.end_stream(id, place, stream, ClientAnswer::nothing(504, "timeout"));
         }
     }
 
     // --- the ends of streams
 
-    pub(super) fn stream_ends(&mut self, place: Place, stream: StreamId, status: Option<u16>) {
+    pub(super) fn stream_ends(&mut self, place: WorkerLife, stream: StreamId, status: Option<u16>) {
         self.at_worker(place, |worker, now_ms, network| {
             worker.close(stream, status, now_ms, network)
         });
@@ -358,7 +364,7 @@ impl World {
         let gateway = &self.gateways[place.gateway];
         if gateway.pauses != pauses {
             let pauses = gateway.pauses;
-            let must = Happening::MustBeDecided {
+            let must = ScheduledEvent::MustBeDecided {
                 request: id,
                 pauses,
             };
@@ -382,7 +388,7 @@ impl World {
             .map(|(id, _)| *id)
             .collect();
         for id in broken {
-            self.request_over(id, Heard::nothing(0, "reset"));
+            self.request_over(id, ClientAnswer::nothing(0, "reset"));
         }
     }
 }

@@ -7,7 +7,7 @@ const READONLY: &[u8] = b"-READONLY You can't write against a read only replica.
 
 impl Bench {
     /// Two requests, one in each call of a batch, and the reply to it.
-    fn pair(&mut self, reply: impl FnOnce(usize) -> Reply) -> Vec<Completed<u32>> {
+    fn pair(&mut self, reply: impl FnOnce(usize) -> Reply) -> Vec<CompletedBatch<u32>> {
         self.enqueue(0, 0, 0).unwrap();
         self.enqueue(1, 1, 0).unwrap();
         self.turn(0);
@@ -34,7 +34,7 @@ fn refused_call_is_counted_logged_and_definite() {
     assert_eq!(completed[0].outcome, Ok(Value::Integer(1)));
     let refused = &completed[1].outcome;
     assert!(
-        matches!(refused, Err(Failure::Definite(Definite::Reply(error))) if error.starts_with("READONLY ")),
+        matches!(refused, Err(Failure::Definite(DefiniteFailure::Reply(error))) if error.starts_with("READONLY ")),
         "{refused:?}"
     );
     let [line] = &bench.logged[..] else {
@@ -50,7 +50,7 @@ fn refused_call_is_counted_logged_and_definite() {
 #[test]
 fn refused_login_refuses_each_request_of_the_batch() {
     let mut bench = Bench::new(SETTINGS);
-    let refused = Failure::from(Unknown::Login("WRONGPASS invalid".into()));
+    let refused = Failure::from(UnknownFailure::Login("WRONGPASS invalid".into()));
     let completed = bench.pair(|_| Err(refused.clone()));
     let outcomes: Vec<_> = completed.into_iter().map(|call| call.outcome).collect();
     assert_eq!(outcomes, [Err(refused.clone()), Err(refused)]);

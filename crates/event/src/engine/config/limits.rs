@@ -9,7 +9,7 @@ use weir_base::headers::{EVENT_KEY, VISITOR};
 use weir_base::{FieldError, breaker};
 use weir_engine::config::{RedisConfig, check_breaker};
 use weir_limit::Algorithm;
-use weir_limit::engine::config::{Checked, Config, HeadersConfig};
+use weir_limit::engine::config::{CheckedConfig, Config, HeadersConfig};
 use weir_limit::rules::{
     ForwardedConfig, HeaderConfig, KeyPart, LimitConfig, MatchConfig, Mode, RuleConfig, Store,
 };
@@ -17,26 +17,27 @@ use weir_limit::rules::{
 /// How much is remembered of each limit unless a rule says: so many times 8 keys.
 const SLOTS: u32 = 4_096;
 
-/// How much may be sent. A request is charged to all its limits or to none; a body of many events counts once.
+/// Rate limits of event requests. A request counts once, however many events it has; it is charged to all its
+/// limits or to none.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitsConfig {
-    /// So many requests of each write key.
+    /// Limit per write key.
     pub per_key: Option<LimitConfig>,
-    /// So many requests of each visitor of a key; requests without a visitor do not count.
+    /// Limit per visitor of a key; requests without a visitor are exempt.
     pub per_visitor: Option<LimitConfig>,
-    /// So many requests of each address; of an IPv6 address the network (/64) counts.
+    /// Limit per address, or IPv6 /64 network.
     pub per_address: Option<LimitConfig>,
-    /// Where these are counted: `local` unless set.
+    /// Store of these three limits. Default: `local`.
     pub store: Store,
-    /// Other rules, as the rate limiter has them. They see the key's name as the header `x-weir-event-key`, and the
-    /// visitor as `x-weir-visitor`.
+    /// Further rules, as in the rate limiter. They can use the headers `x-weir-event-key` (key name) and
+    /// `x-weir-visitor`.
     pub rules: Vec<RuleConfig>,
-    /// Redis: needed for limits with store `redis`, and for `report`.
+    /// Connection to Redis; required for store `redis` and for `report`.
     pub redis: Option<RedisConfig>,
-    /// Whether operators are told, by Redis, which limits refuse and whom: not unless set.
+    /// Publish refusals per limit, and the top-k refused keys, to Redis. Default: false.
     pub report: bool,
-    /// When the circuit breaker on Redis opens.
+    /// Circuit breaker for Redis.
     pub breaker: breaker::Settings,
 }
 
@@ -46,7 +47,7 @@ impl LimitsConfig {
         self,
         user_header: &str,
         trusted_hops: Option<usize>,
-    ) -> Result<Checked, FieldError> {
+    ) -> Result<CheckedConfig, FieldError> {
         check_breaker("limits.breaker", &self.breaker)?;
         let store = self.store;
         let key = || KeyPart::Header(EVENT_KEY.into());
@@ -71,7 +72,7 @@ impl LimitsConfig {
             // Here, or the error would name a rule that nobody wrote.
             limit.quota(Algorithm::Gcra, &alloc::format!("limits.{field}"))?;
             if store == Store::Redis && self.redis.is_none() {
-                let problem = "counts in Redis, but there is no limits.redis";
+                let problem = "needs limits.redis";
                 return Err(FieldError::new("limits.store", problem));
             }
             rules.push(rule(name, limit, parts, store));

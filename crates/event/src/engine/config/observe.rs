@@ -20,53 +20,53 @@ const VIEW: &str = "view";
 /// The most routes that are observed.
 const ROUTES_MAX: u64 = 32;
 
-/// Which requests are views.
+/// Requests that count as views.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ObserveConfig {
-    /// The routes, at most 32: the first that matches counts.
+    /// At most 32 routes; the first match counts.
     pub routes: Vec<RouteConfig>,
-    /// The name of the write key that the views count under.
+    /// Name of the write key for the views.
     pub key: KeyName,
-    /// The cookie that holds the visitor: `weir_visitor` unless set.
+    /// Cookie with the visitor id. Default: `weir_visitor`.
     #[serde(default = "default_visitor_cookie")]
     pub visitor_cookie: String,
-    /// The cookie that holds what the person agrees to: `weir_consent` unless set.
+    /// Cookie with the consent. Default: `weir_consent`.
     #[serde(default = "default_consent_cookie")]
     pub consent_cookie: String,
-    /// How views get to the origin.
+    /// Delivery of views to the origin.
     #[serde(default)]
     pub outbox: OutboxConfig,
 }
 
-/// One route.
+/// A route whose requests are views.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RouteConfig {
-    /// Its path, with one segment in braces, which becomes an attribute of that name: `/products/{sku}`.
+    /// Path with one segment in braces, which becomes an event attribute of that name: `/products/{sku}`.
     pub path: String,
-    /// The type of the events: `view` unless set.
+    /// Event type. Default: `view`.
     #[serde(default, rename = "type")]
     pub event_type: Option<EventType>,
 }
 
-/// How views get to the origin.
+/// Delivery of views to the origin.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OutboxConfig {
-    /// The Envoy cluster of the origin's public port: `weir_origin` unless set.
+    /// Envoy cluster of the origin's public port. Default: `weir_origin`.
     pub cluster: String,
-    /// The path there: `/events` unless set.
+    /// Path at the origin. Default: `/events`.
     pub path: String,
-    /// How long the origin may take for a batch, in milliseconds, 1 to 60,000: 5,000 unless set.
+    /// Timeout of a batch, 1 to 60,000. Default: 5,000.
     pub timeout_ms: u64,
-    /// How far apart batches are, in milliseconds, 100 to 60,000: 1,000 unless set. A crash loses the views of that time.
+    /// Interval between batches, 100 to 60,000. Default: 1,000. A crash loses the views of one interval.
     pub flush_ms: u64,
-    /// The most views of a batch, 1 to 1,000: 200 unless set.
+    /// Maximum views per batch, 1 to 1,000. Default: 200.
     pub events_max: usize,
-    /// The most bytes of a batch, 32,768 to 1,048,576: 131,072 unless set.
+    /// Maximum bytes per batch, 32,768 to 1,048,576. Default: 131,072.
     pub bytes_max: usize,
-    /// The most batches that a worker keeps while the origin does not take them, 1 to 1,000: 64 unless set.
+    /// Maximum batches that a worker keeps during an origin outage, 1 to 1,000. Default: 64.
     pub batches_max: usize,
 }
 
@@ -96,8 +96,8 @@ impl ObserveConfig {
             ROUTES_MAX,
         )?;
         let key = keys.iter().find(|key| key.name == self.key);
-        let key =
-            key.ok_or_else(|| FieldError::new("observe.key", "is the name of no key in `keys`"))?;
+        let key = key
+            .ok_or_else(|| FieldError::new("observe.key", "must be the name of a key in `keys`"))?;
         let mut routes = Vec::new();
         for (index, route) in self.routes.into_iter().enumerate() {
             let at = format!("observe.routes[{index}]");

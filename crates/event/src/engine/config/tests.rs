@@ -11,13 +11,13 @@ pub(crate) fn variable(name: &str) -> Option<Vec<u8>> {
     }
 }
 
-fn checked(json: &str) -> Result<Checked, FieldError> {
+fn checked(json: &str) -> Result<CheckedConfig, FieldError> {
     parse::<Config>(json.as_bytes())?.checked(&variable)
 }
 
 const WEB: &str = r#"{"name":"web","kind":"browser","key":"wk_web_1","origins":["*"]}"#;
 
-fn with(fields: &str) -> Result<Checked, FieldError> {
+fn with(fields: &str) -> Result<CheckedConfig, FieldError> {
     checked(&format!(r#"{{"keys":[{WEB}],"collect":{{}},{fields}}}"#))
 }
 

@@ -15,39 +15,40 @@ use super::within;
 /// The longest text of a setting, in bytes.
 const TEXT_LEN_MAX: usize = 1_024;
 
-/// How clients prove to be human before they get an order token.
+/// Bot challenge for order tokens.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CaptchaConfig {
-    /// The cluster that reaches the provider, by TLS: `challenges.cloudflare.com`, `api.hcaptcha.com` or `www.google.com`.
+    /// Envoy cluster of the provider, with TLS: `challenges.cloudflare.com`, `api.hcaptcha.com` or
+    /// `www.google.com`.
     pub cluster: String,
-    /// The provider's host.
+    /// Host of the provider.
     pub host: String,
-    /// Where the provider checks: `/turnstile/v0/siteverify`, `/siteverify` or `/recaptcha/api/siteverify`.
+    /// Verification path: `/turnstile/v0/siteverify`, `/siteverify` or `/recaptcha/api/siteverify`.
     pub path: String,
-    /// The public key with which pages show the captcha: clients are told.
+    /// Public key, sent to clients for the CAPTCHA widget.
     pub site_key: String,
-    /// The secret key.
+    /// Secret key.
     pub secret: SecretSource,
-    /// How long the provider may take, in milliseconds: 2,000 unless set, 100 to 10,000.
+    /// Timeout of the provider, 100 to 10,000. Default: 2,000.
     #[serde(default = "default_timeout_ms")]
     pub timeout_ms: u64,
-    /// Whether the provider is told the client's address: not unless set.
+    /// Send the client's address to the provider. Default: false.
     #[serde(default)]
     pub tells_address: bool,
-    /// How a request is handled when the provider does not answer.
+    /// Default: `refuse`.
     #[serde(default)]
-    pub if_unreachable: IfUnreachable,
+    pub if_unreachable: UnreachablePolicy,
 }
 
-/// How a request is handled when a captcha provider does not answer.
+/// Behaviour when the CAPTCHA provider does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum IfUnreachable {
-    /// It is refused with 503 `unavailable`: nobody passes unseen.
+pub enum UnreachablePolicy {
+    /// Refuse the request with 503 `unavailable`.
     #[default]
     Refuse,
-    /// It gets its token: the sale goes on without the captcha.
+    /// Issue the token without the CAPTCHA.
     Pass,
 }
 
@@ -69,7 +70,7 @@ pub struct Captcha {
     /// See [`CaptchaConfig::tells_address`].
     pub tells_address: bool,
     /// See [`CaptchaConfig::if_unreachable`].
-    pub if_unreachable: IfUnreachable,
+    pub if_unreachable: UnreachablePolicy,
 }
 
 /// A secret, which stays out of logs.
@@ -94,7 +95,7 @@ impl CaptchaConfig {
         within("captcha.timeout_ms", self.timeout_ms, 100, 10_000)?;
         let secret = self.secret.read("captcha.secret", environment)?;
         let secret = String::from_utf8(secret)
-            .map_err(|_| FieldError::new("captcha.secret.env", "the secret is no text"))?;
+            .map_err(|_| FieldError::new("captcha.secret.env", "must be UTF-8 text"))?;
         check_text("captcha.secret.env", secret.trim())?;
         Ok(Captcha {
             cluster: self.cluster.as_str().into(),
@@ -140,9 +141,9 @@ mod tests {
     }
 
     #[test]
-    fn a_short_configuration_refuses_when_nobody_answers_and_tells_no_address() {
+    fn short_configuration_refuses_on_silence_and_sends_no_address() {
         let captcha = checked("").unwrap();
-        assert_eq!(captcha.if_unreachable, IfUnreachable::Refuse);
+        assert_eq!(captcha.if_unreachable, UnreachablePolicy::Refuse);
         assert!(!captcha.tells_address);
         assert_eq!(
             (captcha.timeout_ms, captcha.secret.0.as_str()),

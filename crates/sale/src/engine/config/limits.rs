@@ -13,33 +13,31 @@ use weir_limit::{Algorithm, Quota};
 /// The greatest counts here. Beyond them a slip of the pen would switch something off.
 const COUNT_MAX: u64 = 1_000_000;
 
-/// How often may be asked.
+/// Rate limits of order requests.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LimitsConfig {
-    /// For each user: no limit unless set.
+    /// Per user. Default: none.
     #[serde(default)]
     pub user: Option<LimitConfig>,
-    /// For each address, or network of IPv6: no limit unless set.
+    /// Per address, or IPv6 /64 network. Default: none.
     #[serde(default)]
     pub address: Option<LimitConfig>,
-    /// The same of requests for `identify_prefixes`, which reserve, pay, cancel or read: these cost SQL, and are counted
-    /// apart, so that who looks at an order has as many tries to buy.
+    /// Separate limits for requests with `identify_prefixes`, which use SQL.
     #[serde(default)]
     pub identified: IdentifiedLimits,
-    /// How much is remembered of each of these: so many times 8 users or addresses, in some 400 bytes
-    /// each; 4,096 unless set, 1 to 65,536.
+    /// Table size: 8 users or addresses per slot, about 400 bytes each; 1 to 65,536. Default: 4,096.
     #[serde(default = "default_slots")]
     pub slots: u32,
 }
 
-/// How often may be asked for what SQL answers. A limit that is `null` is none.
+/// Rate limits of requests with `identify_prefixes`; `null` disables one.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IdentifiedLimits {
-    /// For each user: 10 a second, 20 at once, unless set.
+    /// Per user. Default: 10 per second, burst 20.
     pub user: Option<LimitConfig>,
-    /// For each address, or network of IPv6: 1,000 a second, 2,000 at once, unless set.
+    /// Per address, or IPv6 /64 network. Default: 1,000 per second, burst 2,000.
     pub address: Option<LimitConfig>,
 }
 
@@ -58,16 +56,15 @@ pub struct CheckedLimits {
     pub slots: u32,
 }
 
-/// When to answer at once so that what was accepted is finished.
+/// Protection from overload.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OverloadConfig {
-    /// The most granted requests that the origin has not answered yet, in each worker: 4,096 unless
-    /// set, 1 to 1,000,000.
+    /// Maximum granted orders without an answer from the origin, per worker, 1 to 1,000,000. Default: 4,096.
     pub in_flight_max: usize,
-    /// When Redis is left in peace.
+    /// Circuit breaker for Redis.
     pub redis_breaker: breaker::Settings,
-    /// When the origin is left in peace.
+    /// Circuit breaker for the origin.
     pub origin_breaker: breaker::Settings,
 }
 

@@ -9,7 +9,7 @@ fn environment(name: &str) -> Option<Vec<u8>> {
     }
 }
 
-fn checked(json: &str) -> Result<Checked, FieldError> {
+fn checked(json: &str) -> Result<CheckedConfig, FieldError> {
     parse::<Config>(json.as_bytes())?.checked(&environment)
 }
 
@@ -317,7 +317,7 @@ fn each_bound_is_itself_allowed() {
 }
 
 #[test]
-fn each_of_eight_keys_has_a_place_in_the_ring_and_a_ninth_has_none() {
+fn key_ring_takes_eight_keys_and_no_ninth() {
     let ring = |count: usize| {
         let key = |n| format!(r#"{{ "id": "k{n}", "secret": {{ "env": "SECRET" }} }}"#);
         let keys = (0..count).map(key).collect::<Vec<_>>().join(", ");

@@ -17,16 +17,16 @@ const MIN_AGE_MS_MAX: u64 = 60_000;
 /// The longest that a token may count: a day.
 const MAX_AGE_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
 
-/// How order tokens are made.
+/// Settings of order tokens.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenConfig {
-    /// The keys that all gateways share: the first signs.
+    /// Keys shared by all gateways; the first one signs.
     pub keys: Vec<KeyConfig>,
-    /// How old a token must be before it counts, in milliseconds: 1,000 unless set, at most 60,000.
+    /// Minimum age of a valid token, at most 60,000. Default: 1,000.
     #[serde(default = "default_min_age_ms")]
     pub min_age_ms: u64,
-    /// How long a token counts, in milliseconds: 600,000 unless set, more than `min_age_ms`.
+    /// Maximum age of a valid token, more than `min_age_ms`. Default: 600,000.
     #[serde(default = "default_max_age_ms")]
     pub max_age_ms: u64,
 }

@@ -133,7 +133,7 @@ fn convert_filter(filter: &mut Value, redis: &Map<String, Value>, library: &Path
     let settings = settings.unwrap_or_default();
     let settings = match serde_json::from_str::<Value>(settings) {
         Ok(mut json) if json.is_object() => {
-            let asked = asked(&name, &json);
+            let asked = redis_names(&name, &json);
             let asked: Vec<&Value> = asked.iter().filter_map(|name| redis.get(name)).collect();
             // Beside what a test says there.
             json["native"]["redis"] = json!(asked);
@@ -173,13 +173,16 @@ pub fn native_filter(
             "name": redis, "addresses": [address(&redis)], "connect_timeout_ms": CONNECT_PATIENT_MS,
         })
     };
-    let asked: Vec<Value> = asked(name, &settings).into_iter().map(redis).collect();
+    let asked: Vec<Value> = redis_names(name, &settings)
+        .into_iter()
+        .map(redis)
+        .collect();
     settings["native"] = json!({ "redis": asked });
     json!({ "name": name, "typed_config": typed_config(name, &settings.to_string(), library) })
 }
 
 /// The names by which a filter's configuration calls the Redis that it asks.
-fn asked(filter: &str, settings: &Value) -> Vec<String> {
+fn redis_names(filter: &str, settings: &Value) -> Vec<String> {
     let mut names = Vec::new();
     let mut copy = settings.clone();
     tree::visit(&mut copy, &mut |value| {
@@ -363,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_for_native_is_the_one_for_wasm_but_for_the_filter_and_the_bridge() {
+    fn native_file_differs_from_wasm_only_in_filter_and_bridge() {
         let mut wasm = EnvoyConfig::shipped().unwrap().tree;
         convert(&mut wasm, Path::new(SHIPPED_LIBRARY)).unwrap();
         let mut native = EnvoyConfig::read(super::super::NATIVE).unwrap().tree;

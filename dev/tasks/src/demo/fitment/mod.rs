@@ -8,7 +8,7 @@
 mod catalogue;
 mod questions;
 
-use crate::up::{self, Stop, Unnamed};
+use crate::up::{self, Stop, UnnamedPorts};
 use anyhow::{Context, Result, bail};
 use catalogue::Catalogue;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -37,31 +37,31 @@ const POLL: Duration = Duration::from_millis(200);
     reason = "clap would print them as the task's own description"
 )]
 pub struct Arguments {
-    /// Vehicles, in thousands rounded up
+    /// Number of vehicles, rounded up to thousands
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     vehicles: u64,
 
-    /// SKUs
+    /// Number of SKUs
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(2..=1_000_000))]
     skus: u64,
 
-    /// Relations between them, about
+    /// Approximate number of relations between them
     #[arg(long, default_value_t = 50_000_000)]
     relations: u64,
 
-    /// Questions, of 1 to 5 vehicles and 1 to 200 SKUs each
+    /// Number of queries, with 1 to 5 vehicles and 1 to 200 SKUs each
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     queries: u64,
 
-    /// HTTP connections that ask
+    /// HTTP connections for the queries
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
 
-    /// The port of the gateway that answers them [default: 10003]
+    /// Port of the gateway that answers them [default: 10003]
     #[arg(long, value_name = "PORT")]
     fitment_port: Option<u16>,
 
-    /// Stop everything afterwards; ports that are not named are free ones
+    /// Stop everything afterwards; unset ports are chosen freely
     #[arg(long)]
     once: bool,
 
@@ -72,8 +72,8 @@ pub struct Arguments {
 /// Imports a catalogue, asks, and compares every answer.
 pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
     let unnamed = match arguments.once {
-        true => Unnamed::Free,
-        false => Unnamed::Default,
+        true => UnnamedPorts::Free,
+        false => UnnamedPorts::Default,
     };
     let port = super::port(
         arguments.fitment_port,
@@ -90,7 +90,7 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
             asked = play(arguments, &mut stack, port) => asked?,
             () = stop.asked() => return Ok(ExitCode::FAILURE),
         };
-        tell(arguments, &asked);
+        print_report(arguments, &asked);
         if !arguments.once {
             println!("{}", urls(&stack));
             up::stay_up(&mut stack, &mut stop).await?;
@@ -153,10 +153,10 @@ async fn import(stack: &Stack, catalogue: &Catalogue) -> Result<()> {
     let rate = relations as f64 / working.as_secs_f64();
     Console.line(
         "imported",
-        &format!("{relations} relations into SQL, {rate:.0} a second"),
+        &format!("{relations} relations into SQL, {rate:.0}/s"),
     );
     written(stack).await?;
-    let text = format!("after {:.1} s all of it", began.elapsed().as_secs_f64());
+    let text = format!("complete after {:.1} s", began.elapsed().as_secs_f64());
     Console.line("redis has", &text);
     Ok(())
 }
@@ -166,16 +166,16 @@ async fn upload(stack: &Stack, kind: &str, file: String) -> Result<()> {
     let path = format!("/fitment/imports?kind={kind}&format=csv");
     let accepted = stack.admin(Method::POST, &path, &file, 202).await?;
     drop(file);
-    let id = accepted["id"].as_u64().context("an import without an id")?;
+    let id = accepted["id"].as_u64().context("import without an id")?;
     let deadline = Instant::now() + PATIENCE;
     loop {
         let path = format!("/fitment/imports/{id}");
         let import = stack.admin(Method::GET, &path, "", 200).await?;
         match import["state"].as_str() {
             Some("done") => return Ok(()),
-            Some("failed") => bail!("the import of {kind} has failed: {import}"),
+            Some("failed") => bail!("the import of {kind} failed: {import}"),
             _ if Instant::now() >= deadline => {
-                bail!("the import of {kind} takes too long: {import}")
+                bail!("timeout of the import of {kind}: {import}")
             }
             _ => tokio::time::sleep(POLL).await,
         }
@@ -193,7 +193,7 @@ async fn written(stack: &Stack) -> Result<()> {
             return Ok(());
         }
         if Instant::now() >= deadline {
-            bail!("Redis does not get what SQL has: {state}");
+            bail!("Redis does not match SQL: {state}");
         }
         tokio::time::sleep(POLL).await;
     }
@@ -206,7 +206,7 @@ fn bar(length: u64, what: &'static str) -> Result<ProgressBar> {
     Ok(bar)
 }
 
-fn tell(arguments: &Arguments, asked: &QuestionReport) {
+fn print_report(arguments: &Arguments, asked: &QuestionReport) {
     let at = |quantile: f64| asked.latencies.value_at_quantile(quantile) as f64 / 1_000.0;
     let rate = asked.queries as f64 / asked.took.as_secs_f64().max(f64::EPSILON);
     let pairs = asked.pairs;
@@ -215,19 +215,19 @@ fn tell(arguments: &Arguments, asked: &QuestionReport) {
         pairs.fits, pairs.does_not, pairs.unknown
     );
     println!(
-        "took           {:.1} s, {rate:.0} questions a second; half within {:.1} ms, 999 of 1,000 within {:.1} ms",
+        "took           {:.1} s, {rate:.0} queries/s; p50 {:.1} ms, p99.9 {:.1} ms",
         asked.took.as_secs_f64(),
         at(0.5),
         at(0.999)
     );
     if asked.again > 0 {
-        println!("asked again    {}: the gateway answered 503", asked.again);
+        println!("retried        {}: the gateway answered 503", asked.again);
     }
     if let Some(wrong) = &asked.first_wrong {
         println!("wrong          {wrong}");
     }
     println!(
-        "{} of {} questions were answered rightly, {} pairs",
+        "{} of {} queries were answered correctly, {} pairs",
         asked.right,
         arguments.queries,
         pairs.all()
@@ -237,7 +237,7 @@ fn tell(arguments: &Arguments, asked: &QuestionReport) {
 fn urls(stack: &Stack) -> String {
     let gateway = stack.fitment_gateway.as_ref().map(|envoy| envoy.url());
     format!(
-        "\nAsk yourself:\n  curl -d '{{\"vehicles\":[\"{}\"],\"skus\":[\"{}\"]}}' {}/fitment/check\nThe console, with the token {}:\n  \
+        "\nTry it:\n  curl -d '{{\"vehicles\":[\"{}\"],\"skus\":[\"{}\"]}}' {}/fitment/check\nThe console, with the token {}:\n  \
          {}/fitment/ui\nCtrl-C stops everything.",
         Catalogue::vehicle(0),
         Catalogue::sku(1),

@@ -132,24 +132,30 @@ impl Question {
     /// Says what is wrong with it.
     fn check(&self, catalogue: &Catalogue, answer: &[u8]) -> Result<Pairs> {
         let told: CheckAnswer<'_> =
-            serde_json::from_slice(answer).context("no answer to a question")?;
+            serde_json::from_slice(answer).context("no answer to a query")?;
         ensure!(
             told.vehicles.len() == self.vehicles.len(),
-            "the vehicles are others"
+            "the answer has different vehicles"
         );
-        ensure!(told.skus.len() == self.skus.len(), "the SKUs are others");
+        ensure!(
+            told.skus.len() == self.skus.len(),
+            "the answer has different SKUs"
+        );
         let mut pairs = Pairs::default();
         for (sku, told) in self.skus.iter().zip(&told.skus) {
-            ensure!(told.sku == Catalogue::sku(*sku), "the SKUs are others");
+            ensure!(
+                told.sku == Catalogue::sku(*sku),
+                "the answer has different SKUs"
+            );
             ensure!(
                 told.answers.len() == self.vehicles.len(),
-                "answers are missing"
+                "the answer misses pairs"
             );
             for (vehicle, answer) in self.vehicles.iter().zip(&told.answers) {
                 let right = pairs.count(catalogue, *sku, *vehicle);
                 ensure!(
                     *answer == right,
-                    "SKU {} and vehicle {}: {answer}, right is {right}",
+                    "SKU {} and vehicle {}: {answer}, expected {right}",
                     Catalogue::sku(*sku),
                     Catalogue::vehicle(*vehicle)
                 );
@@ -239,7 +245,7 @@ async fn client(
                 asked.pairs.add(pairs);
             }
             Err(wrong) => {
-                let wrong = || format!("question {number}: {wrong:#}");
+                let wrong = || format!("query {number}: {wrong:#}");
                 asked.first_wrong.get_or_insert_with(wrong);
             }
         }
@@ -289,7 +295,7 @@ impl QuestionReport {
                 Ok(answer) => ensure!(answer.status == 503, "{}: {}", answer.status, answer.text()),
                 Err(_) => *connection = Connection::open(authority).await?,
             }
-            ensure!(Instant::now() < deadline, "a question is not answered");
+            ensure!(Instant::now() < deadline, "cannot answer a fitment query");
             self.again += 1;
             tokio::time::sleep(RETRY).await;
         }

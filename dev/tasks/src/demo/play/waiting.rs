@@ -1,10 +1,10 @@
 //! The waiting room before the checkout.
 
-use super::super::cast::{Bot, Person, Trick};
+use super::super::cast::{Bot, BotTactic, Person};
 use super::super::operator;
-use super::super::room::{self, Crowded, Enter, Queue, Turn, Waited};
+use super::super::room::{self, Enter, Queue, QueuePoll, RoomBots, RoomResult};
 use super::super::tally::Tally;
-use super::{PATIENCE, POLL, Play, RUNNING_IN_A_ROW};
+use super::{PATIENCE, POLL, RUNNING_IN_A_ROW, SalePlay};
 use anyhow::{Context, Result, ensure};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
@@ -32,31 +32,31 @@ impl LinedUp {
 pub(super) struct LetIn {
     pub(super) people: Vec<Person>,
     pub(super) usable: Option<tokio::time::Instant>,
-    pub(super) waited: Waited,
+    pub(super) waited: RoomResult,
 }
 
-impl Play<'_> {
+impl SalePlay<'_> {
     /// All come before the sale starts: people once, bots as often as they can.
     pub(super) async fn line_up(&mut self, people: Vec<Person>, bots: &[Bot]) -> Result<LinedUp> {
-        let floods = bots.iter().filter(|bot| bot.trick == Trick::Flood);
+        let floods = bots.iter().filter(|bot| bot.trick == BotTactic::Flood);
         let floods: Vec<Bot> = floods.cloned().collect();
         let scout = floods.first().context("a demo has bots")?.name.clone();
         let left = self.close_room(&scout).await?;
         let count = floods.len() as u64;
-        let (crowd, botnet) = (self.people("lining up"), self.bots());
+        let (crowd, botnet) = (self.people("joining the queue"), self.bots());
         let (came, bots) = tokio::try_join!(
             crowd.play(Enter(self.paths.clone()), people),
-            botnet.play(Crowded(self.paths.clone()), floods),
+            botnet.play(RoomBots(self.paths.clone()), floods),
         )?;
         self.note(came.1, bots.1)?;
         let before = Queue::since(&*self.stack.lock().await, left).await?;
         let text = format!(
-            "{} people and {count} bots before the start: {} places, one each",
+            "{} people and {count} bots before the start: {} positions, one each",
             came.0.len(),
             before.joined
         );
         self.teller.tell("waiting", text);
-        let people = came.0.into_iter().map(Turn::who).collect();
+        let people = came.0.into_iter().map(QueuePoll::person).collect();
         Ok(LinedUp {
             people,
             bots: count,
@@ -94,7 +94,7 @@ impl Play<'_> {
         while !waiting.is_empty() {
             ensure!(
                 Instant::now() < deadline,
-                "{} people still wait; they were told {:?}",
+                "{} people are still waiting; their answer was {:?}",
                 waiting.len(),
                 self.seen.room()
             );
@@ -104,8 +104,8 @@ impl Play<'_> {
             waiting = Vec::new();
             for turn in turns {
                 match turn {
-                    Turn::Waits(who) => waiting.push(who),
-                    Turn::Inside(who, when) => {
+                    QueuePoll::Waits(who) => waiting.push(who),
+                    QueuePoll::Inside(who, when) => {
                         usable = usable.max(when);
                         inside.push(who);
                     }
@@ -117,7 +117,7 @@ impl Play<'_> {
         }
         let took = started.elapsed();
         let text = format!(
-            "drawn, and all {count} let in within {:.1} s, at most {} a minute",
+            "random order drawn; all {count} entered within {:.1} s, at most {} per minute",
             took.as_secs_f64(),
             self.per_minute()
         );
@@ -126,13 +126,13 @@ impl Play<'_> {
         let after = Queue::since(&stack, lined_up.left).await?;
         room::bypass(&stack).await?;
         drop(stack);
-        let scout = bots.iter().find(|bot| bot.trick == Trick::Flood);
+        let scout = bots.iter().find(|bot| bot.trick == BotTactic::Flood);
         let scout = &scout.context("a demo has bots")?.name;
         self.until_scout(scout, |status| status != 503).await?;
         Ok(LetIn {
             people: inside,
             usable,
-            waited: Waited {
+            waited: RoomResult {
                 people: count as u64,
                 bots: lined_up.bots,
                 before: lined_up.before,
@@ -144,8 +144,8 @@ impl Play<'_> {
 
     /// Each worker hears by itself what the operator has set: so many connections in a row must show it.
     async fn until_scout(&self, scout: &str, is_it: impl Fn(u16) -> bool) -> Result<()> {
-        let door = self.doors.first().context("a sale has a door")?;
-        let url = format!("{}{}", door.url(), self.paths.checkout);
+        let endpoint = self.endpoints.first().context("the sale has no endpoint")?;
+        let url = format!("{}{}", endpoint.url(), self.paths.checkout);
         let deadline = Instant::now() + PATIENCE;
         let mut in_a_row = 0;
         while in_a_row < RUNNING_IN_A_ROW {
@@ -157,7 +157,7 @@ impl Play<'_> {
             in_a_row = 0;
             ensure!(
                 Instant::now() < deadline,
-                "the waiting room does not heed what is set"
+                "the waiting room does not apply its settings"
             );
             sleep(POLL).await;
         }

@@ -5,7 +5,7 @@ import { complaint, el, field, replace, state, table } from "./dom.js";
 import { instant } from "./format.js";
 
 const PAGE = 50;
-const HEADS = ["When", "Who", "What", "From", "Verdict"];
+const HEADS = ["When", "Who", "What", "From", "Outcome"];
 
 /** What became of it, in a word. */
 function verdict(entry) {
@@ -16,7 +16,7 @@ function verdict(entry) {
 }
 
 function row(entry) {
-  const what = [el("code", {}, `${entry.method} ${entry.path}`), entry.made && el("span", { class: "hint" }, ` made ${entry.made}`)];
+  const what = [el("code", {}, `${entry.method} ${entry.path}`), entry.made && el("span", { class: "hint" }, ` created ${entry.made}`)];
   return [
     instant(entry.at_ms),
     el("span", { title: entry.actor }, entry.actor_name, el("span", { class: "hint" }, entry.session ? " in the console" : "")),
@@ -38,7 +38,7 @@ export async function audit() {
     after = page.next;
     more.hidden = !after;
     replace(said);
-    replace(shown, entries.length > 0 ? table("trail", HEADS, entries.map(row)) : el("p", { class: "hint" }, "Nothing was changed."));
+    replace(shown, entries.length > 0 ? table("trail", HEADS, entries.map(row)) : el("p", { class: "hint" }, "No entries."));
   };
   const tell = (error) => replace(said, complaint(error));
   more.addEventListener("click", () => load(false).catch(tell));
@@ -49,7 +49,7 @@ export async function audit() {
     el(
       "section",
       { class: "card", "aria-label": "Entries" },
-      field("Only this key's", actor, "Its id, or admin-token."),
+      field("Only this key's", actor, "A key id, or admin-token."),
       said,
       shown,
       el("div", { class: "row" }, more),

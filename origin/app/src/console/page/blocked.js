@@ -9,7 +9,7 @@ export function blocked(sale) {
   const said = el("div", { id: "blocked-said" });
   const does = (work, told) => async () => {
     const name = user.value.trim();
-    mark(user, name ? null : "Must be a user's name.");
+    mark(user, name ? null : "Must be a valid user id.");
     if (!name) {
       user.focus();
       return null;
@@ -19,13 +19,13 @@ export function blocked(sale) {
   };
   const block = el("button", { type: "submit", class: "danger" }, "Block");
   const unblock = el("button", { type: "button", id: "unblock" }, "Unblock");
-  unblock.addEventListener("click", working(unblock, said, does(api.unblock, (name) => `${name} may buy here.`)));
+  unblock.addEventListener("click", working(unblock, said, does(api.unblock, (name) => `${name} can buy here.`)));
   return el(
     "form",
-    { class: "card", id: "block", novalidate: true, onsubmit: working(block, said, does(api.block, (name) => `${name} may not buy here.`)) },
+    { class: "card", id: "block", novalidate: true, onsubmit: working(block, said, does(api.block, (name) => `${name} cannot buy here.`)) },
     el("h2", {}, "Blocked in this sale"),
     said,
-    field("User", user, "For every sale: “Users”."),
+    field("User", user, "For all sales, use “Users”."),
     el("div", { class: "row" }, block, unblock),
   );
 }

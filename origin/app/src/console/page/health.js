@@ -16,7 +16,7 @@ let shown = "";
 async function trouble() {
   try {
     const { redis } = await (await send(PROBE)).json();
-    return redis ? `Redis has refused commands in the last minute (${redis}). The origin's log says what to do.` : "";
+    return redis ? `Redis refused commands in the last minute (${redis}). See the origin's log for what to do.` : "";
   } catch (error) {
     return error.message;
   }

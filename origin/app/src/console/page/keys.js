@@ -5,10 +5,10 @@ import { ask, button, el, field, replace, select, state, table, working } from "
 import { atMinute, time } from "./format.js";
 
 const ROLES = [
-  ["viewer", "Viewer: reads"],
-  ["operator", "Operator: reads and changes"],
-  ["admin", "Admin: keys, too"],
-  ["", "Only what is chosen below"],
+  ["viewer", "Viewer: can read"],
+  ["operator", "Operator: can read and change"],
+  ["admin", "Admin: can also manage keys"],
+  ["", "Custom: only the scopes below"],
 ];
 const AREAS = ["sales", "rooms", "limits", "links", "events", "history", "fitment", "access"];
 
@@ -21,9 +21,9 @@ function may(key) {
 
 function row(desk, key, said) {
   const isGood = key.good;
-  const word = key.revoked_at_ms ? "Revoked" : isGood ? "Good" : "Expired";
+  const word = key.revoked_at_ms ? "Revoked" : isGood ? "Active" : "Expired";
   const revoke = async () => {
-    if (await ask(`Revoke “${key.name}”?`, "Who has it can do nothing any more, and is signed out.", "Revoke")) {
+    if (await ask(`Revoke “${key.name}”?`, "The key stops working, and its sessions end.", "Revoke")) {
       await api.revokeKey(key.id);
       await desk.refresh();
     }
@@ -36,7 +36,7 @@ function row(desk, key, said) {
 function shownOnce(made) {
   const shown = el("input", { readonly: true, value: made.key, name: "made", spellcheck: "false" });
   shown.addEventListener("focus", () => shown.select());
-  return el("div", { class: "notice good", id: "made" }, field(`The key “${made.name}”`, shown, "Copy it now: it is kept nowhere, and shown this once."));
+  return el("div", { class: "notice good", id: "made" }, field(`The key “${made.name}”`, shown, "Copy it now: it is not stored and never shown again."));
 }
 
 function maker(list) {
@@ -53,7 +53,7 @@ function maker(list) {
   role.addEventListener("change", show);
   show();
   const said = el("div", {});
-  const submit = el("button", { type: "submit", class: "primary" }, "Make the key");
+  const submit = el("button", { type: "submit", class: "primary" }, "Create key");
   const make = working(submit, said, async () => {
     const chosen = boxes.filter((box) => box.checked).map((box) => box.value);
     const made = await api.makeKey({
@@ -72,10 +72,10 @@ function maker(list) {
     { class: "card", id: "make-key", onsubmit: make },
     el("h2", {}, "New key"),
     said,
-    el("div", { class: "grid" }, field("Name", name, "A person, or a program."), field("Role", role), field("Ends (UTC)", ends, "Empty: never.")),
+    el("div", { class: "grid" }, field("Name", name, "A person or a program."), field("Role", role), field("Ends (UTC)", ends, "Empty: never.")),
     scopes,
     el("details", {}, el("summary", {}, "Only some links"), el("div", { class: "grid" },
-      field("Domains", domains, "With commas between them. Empty: all."), field("Tags", tags, "Likewise: links with one of these."))),
+      field("Domains", domains, "Separated by commas. Empty: all."), field("Tags", tags, "Separated by commas: links with one of these. Empty: all."))),
     el("div", { class: "row" }, submit),
   );
 }
@@ -87,7 +87,7 @@ export async function keys(desk) {
     const all = await api.keys();
     const heads = ["Name", "Id", "May", "Made", "Ends", "State", "Action"];
     const rows = all.map((key) => row(desk, key, said));
-    replace(shown, made && shownOnce(made), rows.length > 0 ? table("keys", heads, rows) : el("p", { class: "hint" }, "No keys yet, but for the admin token."));
+    replace(shown, made && shownOnce(made), rows.length > 0 ? table("keys", heads, rows) : el("p", { class: "hint" }, "No keys yet, except the admin token."));
   };
   await list();
   const card = el("section", { class: "card", "aria-label": "All keys" }, said, shown);

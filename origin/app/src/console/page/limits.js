@@ -36,29 +36,29 @@ function rules(document) {
 
 function shown(limits) {
   if (limits.unreadable) {
-    return el("p", { class: "notice bad" }, `What is there is no JSON, so gateways refuse it and keep the rules that they have: ${limits.unreadable}`);
+    return el("p", { class: "notice bad" }, `The rules in Redis are not valid JSON. Gateways keep their previous rules: ${limits.unreadable}`);
   }
   if (!limits.document) {
-    return el("p", { id: "no-rules" }, "There are no rules in Redis: each gateway has those of its own configuration, which the origin does not know.");
+    return el("p", { id: "no-rules" }, "No rules in Redis: each gateway uses the rules of its own configuration.");
   }
   const whole = el("pre", {}, JSON.stringify(limits.document, null, 2));
-  return [rules(limits.document), el("details", {}, el("summary", {}, "As it was written"), whole)];
+  return [rules(limits.document), el("details", {}, el("summary", {}, "As written"), whole)];
 }
 
 /** What gateways tell: by rule, and by whom. */
 function refused({ minutes, rules, keys }) {
-  const hint = el("p", { class: "hint" }, `In the last ${minutes} minutes, by gateways that have `, el("code", {}, "report"), " in their configuration.");
+  const hint = el("p", { class: "hint" }, `In the last ${minutes} minutes, by gateways with `, el("code", {}, "report"), " in their configuration.");
   if (rules.length === 0) {
-    return [hint, el("p", { id: "no-refusals" }, "Nobody was refused.")];
+    return [hint, el("p", { id: "no-refusals" }, "No requests were refused.")];
   }
   const numbers = (of) => [count(of.limited), count(of.shadow_limited), count(of.denied)];
   const byRule = rules.map((of) => [of.rule, ...numbers(of)]);
   const byKey = keys.map((of) => [of.key, of.rule, count(of.limited), count(of.shadow_limited)]);
   return [
     hint,
-    table("refusals", ["Rule", "Refused", "Would have been, in shadow", "On the deny list"], byRule),
-    byKey.length > 0 && el("h3", {}, "Who was refused most"),
-    byKey.length > 0 && table("refused-keys", ["Key", "Rule", "Refused", "Would have been, in shadow"], byKey),
+    table("refusals", ["Rule", "Refused", "Dry run", "On the deny list"], byRule),
+    byKey.length > 0 && el("h3", {}, "Most refused keys"),
+    byKey.length > 0 && table("refused-keys", ["Key", "Rule", "Refused", "Dry run"], byKey),
   ];
 }
 
@@ -74,7 +74,7 @@ function refusals(desk) {
   };
   const timer = setInterval(() => document.hidden || look(), PERIOD_MS);
   desk.onLeave(() => clearInterval(timer));
-  const card = el("section", { class: "card", "aria-labelledby": "refusals-title" }, el("h2", { id: "refusals-title" }, "Who is limited"), seen);
+  const card = el("section", { class: "card", "aria-labelledby": "refusals-title" }, el("h2", { id: "refusals-title" }, "Refused requests"), seen);
   return [card, look()];
 }
 

@@ -71,7 +71,7 @@ function signIn(why) {
       who = await session.open(shown.value.trim());
       await show();
     } catch (error) {
-      replace(said, complaint(error.code === "wrong_key" ? new Error("That key opens nothing.") : error));
+      replace(said, complaint(error.code === "wrong_key" ? new Error("Invalid key.") : error));
       button.disabled = false;
       shown.select();
     }
@@ -85,7 +85,7 @@ function signIn(why) {
       said,
       // For password managers, which keep a key under a name.
       el("input", { type: "text", autocomplete: "username", value: "weir", hidden: true }),
-      field("Key", shown, "A key of this origin, or the value of WEIR_ADMIN_TOKEN."),
+      field("Key", shown, "An API key of this origin, or the value of WEIR_ADMIN_TOKEN."),
       el("div", { class: "row" }, button),
     ),
   );
@@ -119,7 +119,7 @@ async function viewOf(hash) {
       return view(desk(), ...found.slice(1));
     }
   }
-  return ["Not found", el("p", {}, "There is nothing here. ", el("a", { href: "#/sales" }, "Sales"))];
+  return ["Not found", el("p", {}, "This page does not exist. ", el("a", { href: "#/sales" }, "Sales"))];
 }
 
 /** Shows what the address says. */

@@ -33,11 +33,11 @@ function controls(tenant) {
     user_cap: whole("user_cap", 1, USER_CAP_MAX),
     starts_at_ms: moment("starts_at_ms", hour + HOUR_MS),
     ends_at_ms: moment("ends_at_ms", hour + 2 * HOUR_MS),
-    payment: select([["at_order", "when it is ordered"], ["hold", "when it is ordered, for a time"], ["at_payment", "when it is paid"]], "at_order", { name: "payment" }),
+    payment: select([["at_order", "when ordered"], ["hold", "when ordered, for a limited time"], ["at_payment", "when paid"]], "at_order", { name: "payment" }),
     pay_within: whole("pay_within", 15, PAY_WITHIN_MINUTES_MAX),
     warm: whole("warm", 5, 100_000),
     token: el("input", { name: "token", type: "checkbox" }),
-    challenge: select([["", "nothing"], ["proof_of_work", "a proof of work"], ["captcha", "a captcha"]], "", { name: "challenge" }),
+    challenge: select([["", "nothing"], ["proof_of_work", "proof of work"], ["captcha", "a captcha"]], "", { name: "challenge" }),
     sku: el("input", { name: "sku", autocomplete: "off", spellcheck: "false" }),
     price: el("input", { name: "price", autocomplete: "off", inputmode: "decimal" }),
     currency: el("input", { name: "currency", autocomplete: "off", spellcheck: "false", maxlength: 3, value: "EUR" }),
@@ -50,7 +50,7 @@ function controls(tenant) {
 /** What is wrong, by control. */
 function faults(of) {
   const range = (name, min, max) =>
-    isWhole(of[name].value, min, max) ? null : `Must be a whole number from ${min.toLocaleString("en")} to ${max.toLocaleString("en")}.`;
+    isWhole(of[name].value, min, max) ? null : `Must be an integer from ${min.toLocaleString("en")} to ${max.toLocaleString("en")}.`;
   const [starts, ends] = [atMinute(of.starts_at_ms.value), atMinute(of.ends_at_ms.value)];
   const title = [...of.title.value];
   const late = Number.isNaN(ends) ? "Must be a time." : ends <= starts ? "Must be after the start." : null;
@@ -64,9 +64,9 @@ function faults(of) {
     ends_at_ms: late,
     pay_within: of.payment.value === "hold" ? range("pay_within", 1, PAY_WITHIN_MINUTES_MAX) : null,
     warm: of.warm.value === "" ? null : range("warm", 0, 100_000),
-    challenge: of.challenge.value !== "" && !of.token.checked ? "Stands before an order token: choose that, too." : null,
+    challenge: of.challenge.value !== "" && !of.token.checked ? "Select “Require an order token” as well." : null,
     sku: [...of.sku.value].length <= SKU_LEN_MAX ? null : `Must be at most ${SKU_LEN_MAX} characters.`,
-    price: of.price.value === "" || isCurrency(of) && price(of).unit_amount <= UNIT_AMOUNT_MAX ? null : "Must be a sum of that currency, such as 49.90.",
+    price: of.price.value === "" || isCurrency(of) && price(of).unit_amount <= UNIT_AMOUNT_MAX ? null : "Must be an amount in that currency, such as 49.90.",
     currency: of.price.value === "" || isCurrency(of) ? null : "Must be three capital letters, such as EUR.",
     group: of.group.value === "" || /^[a-z0-9-]{1,64}$/.test(of.group.value) ? null : "Must be 1 to 64 of a-z, 0-9 and -.",
     group_cap: of.group.value === "" ? null : range("group_cap", 1, GROUP_CAP_MAX),
@@ -110,9 +110,9 @@ function body(of) {
 export function newSale(desk) {
   const of = controls(desk.who.tenant);
   const said = el("div", { id: "said" });
-  const submit = el("button", { type: "submit", class: "primary" }, "Make the sale");
+  const submit = el("button", { type: "submit", class: "primary" }, "Create sale");
   const within = field("Minutes to pay", of.pay_within);
-  const bits = field("Zero bits", of.bits, "One more is twice the work; 18 take an old phone 3 s.");
+  const bits = field("Zero bits", of.bits, "Each bit doubles the work; 18 bits take an old phone 3 s.");
   const show = () => {
     within.hidden = of.payment.value !== "hold";
     bits.hidden = of.challenge.value !== "proof_of_work";
@@ -124,7 +124,7 @@ export function newSale(desk) {
     event.preventDefault();
     const wrong = Object.entries(faults(of)).filter(([name, fault]) => mark(of[name], fault) || fault);
     if (wrong.length > 0) {
-      const text = wrong.length === 1 ? "One field is not right yet." : `${wrong.length} fields are not right yet.`;
+      const text = wrong.length === 1 ? "One field is invalid." : `${wrong.length} fields are invalid.`;
       replace(said, complaint(new Error(text)));
       of[wrong[0][0]].focus();
       return;
@@ -151,24 +151,24 @@ export function newSale(desk) {
         "div",
         { class: "grid" },
         field("Title", of.title),
-        field("Id", of.id, "Its name in addresses, for ever."),
-        field("Name in the shop", of.sku, "Such as an article's number; orders keep it. Empty: none."),
-        field("Price of a unit", of.price, "Orders keep it. Empty: none."),
+        field("Id", of.id, "Used in URLs; cannot change."),
+        field("SKU", of.sku, "Stored with each order. Empty: none."),
+        field("Price per unit", of.price, "Stored with each order. Empty: none."),
         field("Currency", of.currency),
         field("Units", of.total),
-        field("Units a user may have", of.user_cap),
+        field("Limit per user", of.user_cap),
         field("Starts (UTC)", of.starts_at_ms),
         field("Ends (UTC)", of.ends_at_ms),
-        field("Shards", of.shards, "Over how many parts of Redis the stock is spread."),
-        field("Warm, in minutes before the start", of.warm, "Empty: by hand only."),
-        field("Units are taken", of.payment),
+        field("Shards", of.shards, "Number of Redis shards for the stock."),
+        field("Warm before the start, in minutes", of.warm, "Empty: only manually."),
+        field("Units are deducted", of.payment),
         within,
-        field("Before an order token", of.challenge, "What a buyer has to solve at the checkout."),
+        field("Challenge", of.challenge, "Challenge that buyers must solve at the checkout."),
         bits,
-        field("Group", of.group, "Sales that name the same one belong together. Empty: none."),
-        field("Units of the group a user may have", of.group_cap),
+        field("Group", of.group, "Sales of a group share a limit per user. Empty: none."),
+        field("Limit per user in the group", of.group_cap),
       ),
-      el("label", { class: "choice" }, of.token, "Only who brings an order token may buy"),
+      el("label", { class: "choice" }, of.token, "Require an order token"),
       el("div", { class: "row" }, submit),
     ),
   ];

@@ -10,18 +10,18 @@ export const standing = (order) =>
 /** What the origin says of each order, in words. */
 export const VERDICTS = {
   done: "done",
-  done_before: "done before",
-  order_paid: "paid, so to be refunded",
-  order_not_paid: "not paid, so to be cancelled",
+  done_before: "already done",
+  order_paid: "paid; refund it instead",
+  order_not_paid: "not paid; cancel it instead",
   order_expired: "expired",
   unknown_order: "unknown",
-  try_again: "to be tried again",
+  try_again: "not done; try again",
 };
 
 /** What is asked before something is done with orders. */
 export const QUESTIONS = {
-  cancel: "Units go back to stock. It cannot be undone.",
-  refund: "Units go back to stock, and payments become due for refund. Weir moves no money. It cannot be undone.",
+  cancel: "The units return to stock. You cannot undo this.",
+  refund: "The units return to stock, and payments become due for refund. Weir does not transfer money. You cannot undo this.",
 };
 
 const when = (ms) => (ms === null || ms === undefined ? "–" : instant(ms));
@@ -42,7 +42,7 @@ function facts(order) {
     order.sku && fact("Called", order.sku),
     order.price && fact("Costs", cost(order)),
     fact("Made", when(order.created_at_ms)),
-    fact("To be paid by", when(order.pay_by_ms)),
+    fact("Pay by", when(order.pay_by_ms)),
     fact("Paid", when(order.paid_at_ms)),
     fact("Ended", when(order.ended_at_ms)),
   );
@@ -51,7 +51,7 @@ function facts(order) {
 /** What the buyer said with it. */
 function payload(order) {
   const isThere = order.payload !== null && order.payload !== undefined;
-  return isThere && el("div", {}, el("h3", {}, "What the buyer said"), el("pre", { id: "payload" }, JSON.stringify(order.payload, null, 2)));
+  return isThere && el("div", {}, el("h3", {}, "Buyer's data"), el("pre", { id: "payload" }, JSON.stringify(order.payload, null, 2)));
 }
 
 /** Its payments; one whose money is due has a form that notes that it was given back. */
@@ -73,14 +73,14 @@ function payments(desk, order, change) {
 function givenBack(payment, change) {
   const reference = el("input", { name: "reference", autocomplete: "off", maxlength: 200 });
   const said = el("div", {});
-  const submit = el("button", { type: "submit" }, "The money is back");
+  const submit = el("button", { type: "submit" }, "Mark as refunded");
   const note = working(submit, said, async () => {
     await api.gaveBack(payment.payment, reference.value ? { reference: reference.value } : {});
     await change();
     return null;
   });
   return el("form", { class: "give-back", onsubmit: note }, said,
-    el("div", { class: "together" }, field(`Reference of the refund of ${payment.payment}`, reference, "Your bank's, or your provider's. May be empty."), submit));
+    el("div", { class: "together" }, field(`Reference of the refund of ${payment.payment}`, reference, "Reference of your bank or provider. Optional."), submit));
 }
 
 /** Cancels or refunds it, whichever it can be. */
@@ -105,10 +105,10 @@ function action(desk, order, said, change) {
 /** What receivers were told of it. */
 function told(order, said) {
   const shown = el("div", { id: "told" });
-  const look = button("What receivers were told", { id: "tell" }, said, async () => {
+  const look = button("Changes sent to receivers", { id: "tell" }, said, async () => {
     const changes = await api.orderChanges(order.order);
     const rows = changes.map((change) => [String(change.sequence), change.type, instant(change.at_ms), change.cause ?? "–"]);
-    replace(shown, rows.length > 0 ? table("changes", ["No.", "Change", "When", "Cause"], rows) : el("p", { class: "hint" }, "Nothing that is still kept."));
+    replace(shown, rows.length > 0 ? table("changes", ["No.", "Change", "When", "Cause"], rows) : el("p", { class: "hint" }, "No changes on record."));
     return null;
   });
   return [shown, look];

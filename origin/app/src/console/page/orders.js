@@ -6,9 +6,9 @@ import { atMinute, count, instant } from "./format.js";
 import { QUESTIONS, VERDICTS, card, standing } from "./order.js";
 
 const PAGE = 50;
-const HEADS = ["Order", "Sale", "User", "Units", "State", "Made", "Chosen"];
+const HEADS = ["Order", "Sale", "User", "Units", "State", "Made", "Selected"];
 const STATES = [["", "Any"], ["unpaid", "Unpaid"], ["paid", "Paid"], ["cancelled", "Cancelled"], ["expired", "Expired"]];
-const SORTS = [["newest", "The last first"], ["oldest", "The first first"]];
+const SORTS = [["newest", "Newest first"], ["oldest", "Oldest first"]];
 
 /** As many orders as one request may name. */
 const ACTIONS_MAX = 200;
@@ -66,10 +66,10 @@ class Found {
 
   /** A button that does something with all that are chosen. */
   action(text, what) {
-    return button(`${text} the chosen`, { class: "danger", id: `${what}-chosen` }, this.said, async () => {
+    return button(`${text} selected`, { class: "danger", id: `${what}-chosen` }, this.said, async () => {
       const orders = [...this.chosen];
       if (orders.length === 0) {
-        throw new Error("No order is chosen.");
+        throw new Error("No order is selected.");
       }
       const of = orders.length === 1 ? "this order" : `${count(orders.length)} orders`;
       if (!(await ask(`${text} ${of}?`, QUESTIONS[what], text))) {
@@ -102,12 +102,12 @@ class Found {
 
   show() {
     const rows = this.orders.map((order) => this.row(order));
-    replace(this.list, rows.length > 0 ? table("orders", HEADS, rows) : el("p", { class: "hint", id: "no-orders" }, "No order is so."));
+    replace(this.list, rows.length > 0 ? table("orders", HEADS, rows) : el("p", { class: "hint", id: "no-orders" }, "No matching orders."));
     this.actions.hidden = rows.length === 0;
   }
 
   row(order) {
-    const choose = el("input", { type: "checkbox", "aria-label": `Choose ${order.order}`, checked: this.chosen.has(order.order) });
+    const choose = el("input", { type: "checkbox", "aria-label": `Select ${order.order}`, checked: this.chosen.has(order.order) });
     choose.addEventListener("change", () => (choose.checked ? this.chosen.add(order.order) : this.chosen.delete(order.order)));
     const look = () => this.look(order.order);
     const name = el("button", { type: "button", class: "link", "data-order": order.order, onclick: look }, order.order);
@@ -153,7 +153,7 @@ export async function orders(desk, search) {
       return query;
     }
     if (!query.sale && !query.user) {
-      throw new Error("Name an order, or a sale or a user.");
+      throw new Error("Enter an order, a sale or a user.");
     }
     const asked = asOriginAsks(query);
     await found.search(asked);
@@ -178,7 +178,7 @@ export async function orders(desk, search) {
     said,
     el("div", { class: "grid" }, 
       field("Sale", of.sale, "Its id."), field("User", of.user), field("State", of.status), field("Sorted", of.sort),
-      field("Made from (UTC)", of.from), field("Made before (UTC)", of.until), field("Or just the order", of.order, "By its name.")),
+      field("Created from (UTC)", of.from), field("Created before (UTC)", of.until), field("Or a single order", of.order, "Its id.")),
     el("div", { class: "row" }, submit, csv),
   );
   found.more.hidden = found.actions.hidden = true;

@@ -8,17 +8,17 @@ const EVERY_MS = 2_000;
 const NAME = /^[a-z0-9-]{1,48}$/;
 
 const MODES = [
-  ["open", "Open: called at the pace"],
-  ["paused", "Paused: nobody is called"],
-  ["draining", "Draining: those who wait are called, newcomers are refused"],
-  ["closed", "Closed: nobody gets a place"],
-  ["bypass", "Bypass: everybody passes"],
+  ["open", "Open: visitors enter at the set rate"],
+  ["paused", "Paused: the queue is frozen"],
+  ["draining", "Draining: the queue moves, new visitors are refused"],
+  ["closed", "Closed: no new visitors, the queue is frozen"],
+  ["bypass", "Bypass: no queue"],
 ];
 
 function queue(room) {
   const { queue: now } = room;
   if (!now) {
-    return el("p", { class: "hint" }, "No gateway has looked at this room since Redis is there.");
+    return el("p", { class: "hint" }, "No gateway has reported this room since Redis started.");
   }
   const parts = [
     ["Waiting", count(now.waiting)],
@@ -26,9 +26,9 @@ function queue(room) {
     ["Inside", count(now.inside)],
     ["Entered in the last minute", count(now.entered_last_minute)],
     ["Entered", count(now.entered)],
-    ["Dropped out", count(now.dropped_out)],
-    ["Half waited less than", length(now.wait_ms.p50)],
-    ["9 of 10 waited less than", length(now.wait_ms.p90)],
+    ["No-shows", count(now.dropped_out)],
+    ["Median wait", length(now.wait_ms.p50)],
+    ["p90 wait", length(now.wait_ms.p90)],
   ];
   return el("dl", { class: "facts" }, parts.map(([name, value]) => fact(name, value)));
 }
@@ -52,7 +52,7 @@ function form(desk, room, update) {
     };
     const done = await api.setRoom(room.name, setting);
     update(done);
-    return `Set, version ${done.setting.version}. Gateways follow within seconds.`;
+    return `Saved as version ${done.setting.version}. Gateways apply it within seconds.`;
   });
   return el(
     "form",
@@ -62,9 +62,9 @@ function form(desk, room, update) {
       "div",
       { class: "grid" },
       field("Mode", mode),
-      field("Entries a minute", pace, "0: no limit."),
-      field("Inside at once", most, "0: no limit."),
-      field("Opens at (UTC)", opens, "Empty: at once."),
+      field("Admissions per minute", pace, "0: unlimited."),
+      field("Active sessions", most, "0: unlimited."),
+      field("Opens at (UTC)", opens, "Empty: open at once."),
     ),
     el("div", { class: "row" }, submit),
   );
@@ -102,7 +102,7 @@ function find(show) {
     }
     return null;
   });
-  const hint = "A room is in the gateways' configuration. Those for which something is set are listed.";
+  const hint = "Rooms are defined in the gateways' configuration. This list has the rooms with saved settings.";
   return el("form", { class: "card", id: "find", onsubmit: look }, said, el("div", { class: "together" }, field("Room", name, hint), submit));
 }
 

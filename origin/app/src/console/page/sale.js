@@ -19,7 +19,7 @@ const ACTIONS = [
     when: (sale) => !sale.archived_at_ms,
     work: async (sale) => {
       const warmed = await api.warm(sale.id);
-      return `Warm: ${warmed.shards_filled} of ${warmed.shard_count} shards filled just now.`;
+      return `Warm: loaded ${warmed.shards_filled} of ${warmed.shard_count} shards just now.`;
     },
   },
   {
@@ -27,7 +27,7 @@ const ACTIONS = [
     id: "close",
     scope: "sales:write",
     when: (sale) => sale.state !== "closed" && !sale.archived_at_ms,
-    question: "Nobody can buy any more. Orders that exist stay.",
+    question: "No one can buy any more. Existing orders stay.",
     work: async (sale) => {
       await api.switchTo(sale.id, { state: "closed" });
       return "Closed.";
@@ -75,7 +75,7 @@ function live(desk, id, show) {
     for (const [, key] of names) {
       card.querySelector(`#live-${key}`).textContent = count(numbers[key]);
     }
-    said.textContent = sale.warmed_at_ms ? (sale.balanced ? "Stock, held and ordered add up to the total." : "Orders are under way, or the sum does not hold: see the books.") : "Not warm: Redis has no stock of it.";
+    said.textContent = sale.warmed_at_ms ? (sale.balanced ? "Stock, held and ordered units add up to the total." : "Orders are in progress, or the sum is off: run the balance check.") : "Not warm: Redis has no stock of this sale.";
     replace(shards, shardList(sale));
     replace(answered, verdictList(verdicts));
   });
@@ -91,15 +91,15 @@ function live(desk, id, show) {
 /** What gateways have answered in the last minutes, most often first. */
 function verdictList({ minutes, decided, shadow }) {
   const words = [...new Set([...Object.keys(decided), ...Object.keys(shadow)])];
-  const title = el("h3", {}, `Gateways' answers in the last ${minutes} minutes`);
+  const title = el("h3", {}, `Gateway decisions in the last ${minutes} minutes`);
   if (words.length === 0) {
     const wanted = el("code", {}, "report");
-    return [title, el("p", { class: "hint", id: "no-verdicts" }, "None. Gateways tell them that have ", wanted, " in the gate's configuration.")];
+    return [title, el("p", { class: "hint", id: "no-verdicts" }, "None. Gateways report them with ", wanted, " in the gate's configuration.")];
   }
   const sum = (word) => (decided[word] ?? 0) + (shadow[word] ?? 0);
   words.sort((one, other) => sum(other) - sum(one));
   const rows = words.map((word) => [el("code", {}, word), count(decided[word] ?? 0), count(shadow[word] ?? 0)]);
-  return [title, table("verdicts", ["Verdict", "Requests", "Would have been, in shadow"], rows)];
+  return [title, table("verdicts", ["Outcome", "Requests", "Dry run"], rows)];
 }
 
 function shardList(sale) {
@@ -130,7 +130,7 @@ function switches(desk, sale, said) {
     "form",
     { class: "card", id: "switch", onsubmit: change },
     el("h2", {}, "Switch"),
-    field("State", chosen, "Shadow lets everybody pass and only notes what it would have done; drain takes no new claims, but orders of those that are open."),
+    field("State", chosen, "Shadow is a dry run: everyone passes, and decisions are only recorded. Drain accepts no new claims, but orders for open claims."),
     el("fieldset", {}, el("legend", {}, "Degraded"), names.map(([, text], at) => el("label", { class: "choice" }, boxes[at], text))),
     el("div", { class: "row" }, submit),
   );
@@ -140,19 +140,19 @@ function switches(desk, sale, said) {
 function books(sale) {
   const shown = el("div", { id: "books" });
   const said = el("div", {});
-  const look = button("Read the books", { id: "read-books" }, said, async () => {
+  const look = button("Run the balance check", { id: "read-books" }, said, async () => {
     const read = await api.audit(sale.id);
     const terms = read.terms ?? {};
     const row = ["stock", "transfers", "claims", "orders", "total", "drift"].map((key) => fact(key, count(terms[key])));
-    const verdict = read.terms ? (read.balanced ? "It adds up" : "It does not add up") : "A shard is cold: there is no sum";
-    const exact = read.exact ? "All of it is of one instant." : "Something was under way, so the sum may be off by that.";
+    const verdict = read.terms ? (read.balanced ? "Balanced" : "Not balanced") : "Unknown: a shard is cold";
+    const exact = read.exact ? "All values are from the same moment." : "Operations were in progress, so the sum may be off.";
     replace(shown, el("p", {}, state(verdict, read.balanced === true), " ", exact), el("dl", { class: "facts" }, row));
     return null;
   });
   const element = el(
     "section",
     { class: "card", "aria-labelledby": "books-title" },
-    el("h2", { id: "books-title" }, "Books"),
+    el("h2", { id: "books-title" }, "Balance check"),
     el("p", { class: "hint" }, "stock + transfers + claims + orders = total + drift"),
     said,
     shown,
@@ -161,18 +161,18 @@ function books(sale) {
   return { element, outdated: () => replace(shown) };
 }
 
-const PAYMENTS = { at_order: "at the order", at_payment: "at the payment" };
+const PAYMENTS = { at_order: "when ordered", at_payment: "when paid" };
 
 function challenge(wanted) {
   if (!wanted) {
     return "nothing";
   }
-  return wanted.proof_of_work ? `a proof of work of ${wanted.proof_of_work.bits} bits` : "a captcha";
+  return wanted.proof_of_work ? `proof of work, ${wanted.proof_of_work.bits} bits` : "a captcha";
 }
 
 function facts(sale) {
   const held = sale.payment.hold;
-  const payment = held ? `held ${length(held.pay_within_ms)} for payment` : PAYMENTS[sale.payment];
+  const payment = held ? `when ordered, held ${length(held.pay_within_ms)} for payment` : PAYMENTS[sale.payment];
   return el(
     "dl",
     { class: "facts" },
@@ -180,15 +180,15 @@ function facts(sale) {
     fact("Starts", time(sale.starts_at_ms)),
     fact("Ends", time(sale.ends_at_ms)),
     sale.sku && fact("Called", sale.sku),
-    sale.price && fact("A unit costs", money(sale.price.unit_amount, sale.price.currency)),
+    sale.price && fact("Price per unit", money(sale.price.unit_amount, sale.price.currency)),
     fact("Units", count(sale.total)),
-    fact("A user may have", count(sale.user_cap)),
+    fact("Limit per user", count(sale.user_cap)),
     fact("Shards", count(sale.shard_count)),
-    fact("Units are taken", payment),
+    fact("Units are deducted", payment),
     fact("Warmed", time(sale.warmed_at_ms)),
     fact("Order token", sale.token ? "needed" : "not needed"),
-    fact("Before the token", challenge(sale.challenge)),
-    fact("Together with", sale.group ? `${sale.group.id}, ${count(sale.group.user_cap)} units a user` : "no other sale"),
+    fact("Challenge", challenge(sale.challenge)),
+    fact("Group", sale.group ? `${sale.group.id}, ${count(sale.group.user_cap)} units per user` : "none"),
   );
 }
 
@@ -208,11 +208,11 @@ export async function sale(desk, id) {
     el("p", {}, el("a", { class: "back", href: "#/sales" }, "Sales")),
     el(
       "section",
-      { class: "card", "aria-label": "What it is" },
+      { class: "card", "aria-label": "Details" },
       el("div", { class: "row apart" }, badge, row),
       said,
       known,
-      el("p", {}, el("a", { id: "orders-of", href: `#/orders?sale=${found.id}` }, "Its orders")),
+      el("p", {}, el("a", { id: "orders-of", href: `#/orders?sale=${found.id}` }, "Orders")),
     ),
     live(desk, found.id, show),
     await stock(desk, found, read.outdated),

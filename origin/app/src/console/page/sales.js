@@ -40,7 +40,7 @@ export async function sales(desk) {
   // The switch of all sales is the platform's: no tenant sees it.
   const isTenants = Boolean(desk.who.tenant);
   const [all, global] = await Promise.all([api.sales(), isTenants ? null : api.globalSwitch()]);
-  const heads = ["Sale", "Id", "Starts", "Ends", "Not sold", "State"];
+  const heads = ["Sale", "Id", "Starts", "Ends", "Remaining", "State"];
   const list = all.length > 0 ? table("sales", heads, all.map(row)) : el("p", { class: "hint", id: "none" }, "No sales yet.");
   const make = desk.may("sales:write") && el("a", { class: "button primary", href: "#/sales/new" }, "New sale");
   return [
@@ -58,7 +58,7 @@ function globalSwitch(desk, now) {
   const button = el("button", { type: "submit", disabled: !desk.may("sales:write") }, "Switch all");
   const change = working(button, said, async () => {
     const word = STATES[chosen.value];
-    if (!(await ask("Switch all sales?", `All sales become at least: ${word}.`, "Switch all"))) {
+    if (!(await ask("Switch all sales?", `All sales switch to at least: ${word}.`, "Switch all"))) {
       return null;
     }
     await api.setGlobalSwitch(chosen.value);
@@ -69,14 +69,14 @@ function globalSwitch(desk, now) {
     { class: "card", id: "global", onsubmit: change },
     el("h2", {}, "All sales"),
     said,
-    el("div", { class: "together" }, field("Switch", chosen, "The stricter of this and a sale's own counts."), button),
+    el("div", { class: "together" }, field("Switch", chosen, "A sale uses the stricter of this and its own switch."), button),
   );
 }
 
 /** Payments whose money must be given back. */
 async function refunds() {
   const card = el("section", { class: "card", id: "refunds", "aria-labelledby": "refunds-title" });
-  const title = el("h2", { id: "refunds-title" }, "Refunds that are due");
+  const title = el("h2", { id: "refunds-title" }, "Refunds due");
   try {
     const due = await api.refundsDue();
     const rows = due.map((payment) => [el("code", {}, payment.payment ?? payment.id), el("code", {}, payment.order), payment.reason ?? ""]);

@@ -23,7 +23,7 @@ export async function send(address, options = {}) {
   try {
     answer = await fetch(address, { cache: "no-store", ...options, headers });
   } catch {
-    throw new Problem(0, "no_answer", "The origin does not answer.");
+    throw new Problem(0, "no_answer", "The origin does not respond.");
   }
   if (!answer.ok) {
     const problem = await answer.json().catch(() => ({}));

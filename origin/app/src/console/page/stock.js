@@ -18,7 +18,7 @@ function sum(stock) {
   return el(
     "dl",
     { class: "facts", id: "stock-sum" },
-    fact("At first", count(stock.initial)),
+    fact("Initial", count(stock.initial)),
     fact("Added", count(stock.topped_up)),
     fact("Withdrawn", count(stock.withdrawn)),
     fact("Now", count(stock.total)),
@@ -33,18 +33,18 @@ function changes(stock) {
     instant(change.asked_at_ms),
     signed(change.wanted),
     change.units === null ? "–" : signed(change.units),
-    state(change.state === "done" ? "Done" : "Under way", change.state === "done"),
+    state(change.state === "done" ? "Done" : "In progress", change.state === "done"),
   ];
-  return el("details", {}, el("summary", {}, "Changes"), table("stock-changes", ["Asked for", "Wanted", "Were", "State"], stock.changes.map(row)));
+  return el("details", {}, el("summary", {}, "Changes"), table("stock-changes", ["Requested", "Requested units", "Changed units", "State"], stock.changes.map(row)));
 }
 
 /** What the origin says of a change of stock. */
 function outcome(change) {
   if (change.state !== "done") {
-    return "It is noted and goes on by itself. Send it again to see how far it is.";
+    return "The change is saved and continues in the background. Send it again to see its progress.";
   }
   const isLess = change.units !== change.wanted;
-  return isLess ? `${signed(change.units)} units, of ${signed(change.wanted)}: the others are held or ordered.` : `${signed(change.units)} units.`;
+  return isLess ? `${signed(change.units)} of ${signed(change.wanted)} units: the others are held or ordered.` : `${signed(change.units)} units.`;
 }
 
 /** The form for units. It keeps the name of its change until that is done, or another one is wanted. `changed` is told of each. */
@@ -55,12 +55,12 @@ function units(sale, said, changed) {
   const change = working(submit, said, async () => {
     const value = Number(control.value);
     const isRight = /^[+-]?\d+$/.test(control.value.trim()) && value !== 0 && Math.abs(value) <= UNITS_MAX;
-    mark(control, isRight ? null : "Must be a whole number, and not 0.");
+    mark(control, isRight ? null : "Must be an integer other than 0.");
     if (!isRight) {
       control.focus();
       return null;
     }
-    if (value < 0 && !(await ask(`Withdraw ${count(-value)} units?`, "Only units that nobody holds or has ordered are taken.", "Withdraw"))) {
+    if (value < 0 && !(await ask(`Withdraw ${count(-value)} units?`, "Only units in stock are withdrawn, not held or ordered ones.", "Withdraw"))) {
       return null;
     }
     wanted = wanted?.units === value ? wanted : { units: value, key: newKey() };
@@ -79,7 +79,7 @@ function units(sale, said, changed) {
 /** The form for the end. */
 function end(sale, said) {
   const control = el("input", { type: "datetime-local", name: "ends", value: minute(sale.ends_at_ms) });
-  const submit = el("button", { type: "submit" }, "Move the end");
+  const submit = el("button", { type: "submit" }, "Change the end");
   const move = working(submit, said, async () => {
     const ends_at_ms = atMinute(control.value);
     mark(control, Number.isNaN(ends_at_ms) ? "Must be a time." : null);
@@ -88,14 +88,14 @@ function end(sale, said) {
       return null;
     }
     const isNow = ends_at_ms <= Date.now();
-    if (isNow && !(await ask(`End “${sale.title}” now?`, "Nobody can buy any more. Who holds a claim may finish.", "End it"))) {
+    if (isNow && !(await ask(`End “${sale.title}” now?`, "No one can buy any more. Buyers with a claim can still finish.", "End now"))) {
       return null;
     }
     const changed = await api.change(sale.id, { ends_at_ms });
     return `It ends ${time(changed.ends_at_ms)}.`;
   });
   return el("form", { id: "move-end", novalidate: true, onsubmit: move },
-    el("div", { class: "together" }, field("Ends (UTC)", control, "A time that has passed means now."), submit));
+    el("div", { class: "together" }, field("Ends (UTC)", control, "A time in the past ends the sale now."), submit));
 }
 
 /** The card of a sale's stock and end. `changed` is told when there are more units, or fewer. */

@@ -11,23 +11,23 @@ const MANY = 1_000_000_000_000;
 
 /** The limits: what each is called, what is usual, and the least and the most. */
 const LIMITS = [
-  ["sales", "Sales", 20, 0, MANY], ["units", "Units in them", 1_000_000, 0, MANY], ["rooms", "Waiting rooms", 20, 0, MANY],
+  ["sales", "Sales", 20, 0, MANY], ["units", "Units in sales", 1_000_000, 0, MANY], ["rooms", "Waiting rooms", 20, 0, MANY],
   ["links", "Links", 100_000, 0, MANY], ["keys", "Keys", 20, 0, MANY],
-  ["requests_per_second", "Requests a second", 50, 1, 10_000], ["requests_at_once", "Requests at once", 16, 1, 10_000],
+  ["requests_per_second", "Requests per second", 50, 1, 10_000], ["requests_at_once", "Concurrent requests", 16, 1, 10_000],
 ];
 
 /** What is wrong with a limit. */
 function fault(control) {
   const [min, max] = [Number(control.min), Number(control.max)];
   const isRight = /^\d+$/.test(control.value) && Number(control.value) >= min && Number(control.value) <= max;
-  return isRight ? null : `Must be a whole number from ${count(min)} to ${count(max)}.`;
+  return isRight ? null : `Must be an integer from ${count(min)} to ${count(max)}.`;
 }
 
 const words = (text) => text.split(",").map((word) => word.trim()).filter(Boolean);
 
 function row(desk, one, said, list, edit) {
   const remove = async () => {
-    if (!(await ask(`Remove “${one.title}”?`, "Its keys open nothing any more. What bears its name stays, and is the platform's.", "Remove"))) {
+    if (!(await ask(`Remove “${one.title}”?`, "Its keys stop working. Its sales, rooms and links stay and belong to the platform.", "Remove"))) {
       return null;
     }
     await api.deleteTenant(one.name);
@@ -51,7 +51,7 @@ function form(list) {
   const domains = el("input", { name: "domains", autocomplete: "off", spellcheck: "false" });
   const limits = LIMITS.map(([key, , usual, min, max]) => el("input", { name: key, type: "number", min, max, step: 1, value: usual, inputmode: "numeric" }));
   const said = el("div", { id: "set-said" });
-  const submit = el("button", { type: "submit", class: "primary" }, "Set the tenant");
+  const submit = el("button", { type: "submit", class: "primary" }, "Save tenant");
   const faults = () => [
     [name, NAME.test(name.value) ? null : "Must be 1 to 20 of a-z, 0-9 and single hyphens inside."],
     [title, title.value.trim() ? null : "Must be 1 to 80 characters."],
@@ -63,7 +63,7 @@ function form(list) {
     const first = found.find(([, fault]) => fault);
     if (first) {
       first[0].focus();
-      throw new Error("Not all fields are right yet.");
+      throw new Error("Some fields are invalid.");
     }
     const tenant = {
       title: title.value.trim(),
@@ -77,7 +77,7 @@ function form(list) {
       throw error;
     });
     await list();
-    return `${now.title} is set. Its names begin with ${now.prefix}`;
+    return `${now.title} is saved. Its names start with ${now.prefix}`;
   });
   const edit = (one) => {
     name.value = one.name;
@@ -89,12 +89,12 @@ function form(list) {
   const element = el(
     "form",
     { class: "card", id: "set-tenant", novalidate: true, onsubmit: set },
-    el("h2", {}, "New or changed tenant"),
+    el("h2", {}, "Add or change a tenant"),
     said,
     el("div", { class: "grid" },
-      field("Name", name, "Its sales and rooms begin with it. A name that is there is changed."),
-      field("Title", title, "What people call it."),
-      field("Domains of its links", domains, "With commas between them."),
+      field("Name", name, "Prefix of its sales and rooms. An existing name changes that tenant."),
+      field("Title", title, "Display name."),
+      field("Link domains", domains, "Separated by commas."),
       LIMITS.map(([, text], at) => field(text, limits[at]))),
     el("div", { class: "row" }, submit),
   );
@@ -106,7 +106,7 @@ export async function tenants(desk) {
   const list = async () => {
     const all = await api.tenants();
     const rows = all.map((one) => row(desk, one, said, list, maker.edit));
-    replace(shown, rows.length > 0 ? table("tenants", HEADS, rows) : el("p", { class: "hint", id: "none" }, "No tenants: all is the platform's."));
+    replace(shown, rows.length > 0 ? table("tenants", HEADS, rows) : el("p", { class: "hint", id: "none" }, "No tenants: everything belongs to the platform."));
   };
   const maker = form(list);
   await list();

@@ -5,8 +5,8 @@ import { ask, button, el, field, mark, replace, select, state, table, working } 
 import { instant } from "./format.js";
 
 const PAGE = 100;
-const HEADS = ["User", "Standing", "Reason", "By", "Since", "Action"];
-const STANDINGS = [["blocked", "Blocked: may not buy"], ["allowed", "Allowed: no risk check blocks"]];
+const HEADS = ["User", "Status", "Reason", "By", "Since", "Action"];
+const STANDINGS = [["blocked", "Blocked: cannot buy"], ["allowed", "Allowed: exempt from risk checks"]];
 const SHOWN = [["blocked", "Blocked"], ["allowed", "Allowed"]];
 const TEXT_MAX = 200;
 
@@ -14,14 +14,14 @@ const badge = (standing) => state(standing, standing !== "blocked");
 
 function row(desk, one, said, list) {
   const remove = async () => {
-    if (!(await ask(`Take ${one.user} off the list?`, "The user stands as anybody again.", "Take off"))) {
+    if (!(await ask(`Remove ${one.user} from the list?`, "The user loses this status.", "Remove"))) {
       return null;
     }
     await api.clearUser(one.user, { operator: desk.who.name });
     await list();
-    return `${one.user} stands as anybody.`;
+    return `${one.user} is removed from the list.`;
   };
-  const act = desk.may("sales:write") ? button("Take off", { class: "danger small", "aria-label": `Take off ${one.user}` }, said, remove) : "";
+  const act = desk.may("sales:write") ? button("Remove", { class: "danger small", "aria-label": `Remove ${one.user}` }, said, remove) : "";
   return [one.user, badge(one.standing), one.reason ?? "–", one.operator ?? "–", one.at_ms ? instant(one.at_ms) : "–", act];
 }
 
@@ -37,7 +37,7 @@ function listed(desk) {
     users = isFirst ? page : users.concat(page);
     more.hidden = page.length < PAGE;
     const rows = users.map((one) => row(desk, one, said, () => load(true)));
-    replace(shown, rows.length > 0 ? table("users", HEADS, rows) : el("p", { class: "hint", id: "nobody" }, "Nobody."));
+    replace(shown, rows.length > 0 ? table("users", HEADS, rows) : el("p", { class: "hint", id: "nobody" }, "None."));
     return null;
   };
   const more = button("More", { class: "quiet", id: "more" }, said, () => load(false));
@@ -56,12 +56,12 @@ function looker() {
     replace(shown);
     const found = await api.user(user.value.trim());
     const rows = found.log.map((one) => [one.at_ms ? instant(one.at_ms) : "–", badge(one.standing), one.reason ?? "–", one.operator ?? "–"]);
-    const log = rows.length > 0 ? table("log", ["Since", "Standing", "Reason", "By"], rows) : null;
+    const log = rows.length > 0 ? table("log", ["Since", "Status", "Reason", "By"], rows) : null;
     replace(shown, el("p", {}, `${found.user}: `, badge(found.standing)), log);
     return null;
   });
   return el("form", { class: "card", id: "look", role: "search", onsubmit: look },
-    el("h2", {}, "Look a user up"), said, el("div", { class: "together" }, field("User", user), submit), shown);
+    el("h2", {}, "Look up a user"), said, el("div", { class: "together" }, field("User", user), submit), shown);
 }
 
 const length = (text) => [...text.trim()].length;
@@ -72,18 +72,18 @@ function setter(desk, list) {
   const standing = select(STANDINGS, "blocked", { name: "standing" });
   const reason = el("input", { name: "reason", autocomplete: "off" });
   const said = el("div", { id: "set-said" });
-  const submit = el("button", { type: "submit", class: "primary" }, "Put on the list");
+  const submit = el("button", { type: "submit", class: "primary" }, "Add to the list");
   const set = working(submit, said, async () => {
     const isReason = length(reason.value) >= 1 && length(reason.value) <= TEXT_MAX;
     const faults = [
-      [user, user.value.trim() ? null : "Must be a user's name."],
+      [user, user.value.trim() ? null : "Must be a valid user id."],
       [reason, isReason ? null : `Must be 1 to ${TEXT_MAX} characters.`],
     ];
     faults.forEach(([control, fault]) => mark(control, fault));
     const first = faults.find(([, fault]) => fault);
     if (first) {
       first[0].focus();
-      throw new Error("Not all fields are right yet.");
+      throw new Error("Some fields are invalid.");
     }
     const name = user.value.trim();
     const now = await api.setUser(name, { standing: standing.value, reason: reason.value.trim(), operator: desk.who.name });
@@ -95,9 +95,9 @@ function setter(desk, list) {
   return el(
     "form",
     { class: "card", id: "set-user", novalidate: true, onsubmit: set },
-    el("h2", {}, "Put a user on the list"),
+    el("h2", {}, "Add a user to the list"),
     said,
-    el("div", { class: "grid" }, field("User", user), field("Standing", standing), field("Reason", reason, "Your colleagues see it.")),
+    el("div", { class: "grid" }, field("User", user), field("Status", standing), field("Reason", reason, "Visible to other operators.")),
     el("div", { class: "row" }, submit),
   );
 }

@@ -27,7 +27,7 @@ async function json(method, path, body) {
   try {
     answer = await fetch(`../${path}`, options);
   } catch {
-    throw new Problem(0, "The origin does not answer.");
+    throw new Problem(0, "The origin does not respond.");
   }
   const told = answer.status === 204 ? null : await answer.json().catch(() => ({}));
   if (!answer.ok) {

@@ -21,10 +21,10 @@ function letterCard(letter, reload) {
     try {
       event = JSON.parse(text.value);
     } catch (error) {
-      throw new Error(`That is no JSON: ${error.message}`);
+      throw new Error(`Invalid JSON: ${error.message}`);
     }
     await api.mend(letter.id, event);
-    return "Mended. It is judged when it is sent again.";
+    return "Saved. It is validated when you send it again.";
   };
   const remove = async () => {
     await api.remove(letter.id);
@@ -44,11 +44,11 @@ function letterCard(letter, reload) {
     el(
       "details",
       {},
-      el("summary", {}, sent ? "See and mend" : "See"),
-      field(sent?.is_cut ? "The event: only its beginning was kept" : "The event", text),
-      sent ? button("Keep", { class: "mend" }, said, mend) : null,
+      el("summary", {}, sent ? "Show and edit" : "Show"),
+      field(sent?.is_cut ? "The event (only its beginning was stored)" : "The event", text),
+      sent ? button("Save", { class: "mend" }, said, mend) : null,
     ),
-    el("div", { class: "row" }, again, asking("Throw away", "Really throw away", { class: "danger" }, said, remove)),
+    el("div", { class: "row" }, again, asking("Delete", "Confirm delete", { class: "danger" }, said, remove)),
     said,
   );
 }
@@ -76,16 +76,16 @@ export function deadLetters() {
     if (page) {
       list.append(...cards);
     } else {
-      list.replaceChildren(...(cards.length > 0 ? cards : [el("li", { class: "hint" }, "There are none.")]));
+      list.replaceChildren(...(cards.length > 0 ? cards : [el("li", { class: "hint" }, "None.")]));
     }
     more.replaceChildren(...(told.next_page ? [button("More", {}, said, () => load(told.next_page))] : []));
     return null;
   };
   const show = () => load().catch((error) => said.replaceChildren(bad(error.message)));
-  const all = asking("Send all of them again", "Really send all", { class: "resend-all" }, said, async () => {
+  const all = asking("Send all again", "Confirm send all", { class: "resend-all" }, said, async () => {
     const { taken, left } = await api.resendMany(query());
     await load();
-    return `${taken} were taken, ${left} were not.`;
+    return `${taken} accepted, ${left} not accepted.`;
   });
   const submit = (event) => {
     event.preventDefault();

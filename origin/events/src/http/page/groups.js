@@ -22,9 +22,9 @@ function told(sought, isDry) {
   const sum = (name) => sought.sources.reduce((all, one) => all + (one[name] ?? 0), 0);
   const begins = sought.sources.map((one) => one.begins_ms).filter((ms) => ms !== undefined);
   const done = isDry
-    ? `${count(sum("again"))} records of the log would be handled again, ${count(sum("skipped"))} skipped.`
-    : "The group goes on there.";
-  const gone = begins.length > 0 ? ` The log has nothing so old: it begins at ${instant(Math.min(...begins))}.` : "";
+    ? `${count(sum("again"))} records would be replayed, ${count(sum("skipped"))} skipped.`
+    : "The group continues there.";
+  const gone = begins.length > 0 ? ` The log starts at ${instant(Math.min(...begins))}; there is nothing older.` : "";
   return done + gone;
 }
 
@@ -32,7 +32,7 @@ function seekForm(group) {
   const to = el(
     "select",
     { name: "to" },
-    [["start", "the oldest event"], ["end", "behind the latest"], ["time_ms", "a time (UTC)"], ["position", "a position"]].map(
+    [["start", "the oldest event"], ["end", "after the latest"], ["time_ms", "a time (UTC)"], ["position", "a position"]].map(
       ([value, text]) => el("option", { value }, text),
     ),
   );
@@ -50,7 +50,7 @@ function seekForm(group) {
     }
     if (to.value === "position") {
       if (!/^[0-9]+$/.test(position.value)) {
-        throw new Error("A position is a whole number, as the group's own are.");
+        throw new Error("A position must be an integer.");
       }
       return { position: Number(position.value) };
     }
@@ -67,12 +67,12 @@ function seekForm(group) {
     "details",
     {},
     el("summary", {}, "Move"),
-    el("div", { class: "row ends" }, field("Go on at", to), timeField, positionField),
+    el("div", { class: "row ends" }, field("Continue at", to), timeField, positionField),
     el(
       "div",
       { class: "row" },
       button("Dry run", { class: "dry-run" }, said, seek(true)),
-      asking("Move the group", "Really move it", { class: "danger move" }, said, seek(false)),
+      asking("Seek", "Confirm seek", { class: "danger move" }, said, seek(false)),
     ),
     said,
   );
@@ -85,11 +85,11 @@ export function groupCard(name, showLetters) {
   const run = button("Pause", { class: "run" }, said, async () => {
     const isPaused = group.state === "paused";
     await (isPaused ? api.resume(name) : api.pause(name));
-    return isPaused ? "It goes on within a second." : "It pauses within a second, in all origins.";
+    return isPaused ? "Resumes within a second." : "Pauses within a second in all origins.";
   });
-  const now = button("Try again now", { class: "retry-now" }, said, async () => {
+  const now = button("Retry now", { class: "retry-now" }, said, async () => {
     const { due } = await api.retryNow(name);
-    return `${count(due)} events are tried again now.`;
+    return `Retrying ${count(due)} events now.`;
   });
   const letters = el("button", { type: "button", class: "letters", onclick: () => showLetters(name) }, "Dead letters");
   const actions = el("div", { class: "row" }, run, now, letters);
@@ -97,17 +97,17 @@ export function groupCard(name, showLetters) {
   const update = (current) => {
     group = current;
     head.replaceChildren(el("h3", {}, name), el("span", { class: `state ${LOOKS[group.state] ?? ""}` }, group.state));
-    run.textContent = group.state === "paused" ? "Go on" : "Pause";
+    run.textContent = group.state === "paused" ? "Resume" : "Pause";
     now.disabled = group.retries === 0;
     const error = group.error ? [bad(group.error)] : [];
     numbers.replaceChildren(
       ...error,
       facts([
-        ["Not handled yet", lag(group)],
-        ["Oldest of them", age(group.oldest_age_ms)],
-        ["Tried again", count(group.retries), group.retries > 0],
+        ["Lag", lag(group)],
+        ["Oldest event", age(group.oldest_age_ms)],
+        ["In retry", count(group.retries), group.retries > 0],
         ["Dead letters", count(group.dead_letters), group.dead_letters > 0],
-        ["To be computed anew", count(group.compensations), group.compensations > 0],
+        ["To be recomputed", count(group.compensations), group.compensations > 0],
         ...group.positions.slice(0, 3).map((one) => [`Position in ${one.source}`, one.position ?? "none"]),
       ]),
     );
@@ -129,8 +129,8 @@ export function pullCard(pull) {
     isFailing ? bad(pull.error) : null,
     facts([
       ["Failures in a row", count(pull.failures), isFailing],
-      ["Fetched last", instant(pull.fetched_at_ms)],
-      ["Cursor", pull.cursor || "at the beginning"],
+      ["Last fetch", instant(pull.fetched_at_ms)],
+      ["Cursor", pull.cursor || "at the start"],
     ]),
   );
 }

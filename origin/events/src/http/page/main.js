@@ -26,7 +26,7 @@ function signIn(why) {
       await session.open(shown.value.trim());
       await show();
     } catch (error) {
-      said.replaceChildren(bad(error.status === 401 ? "That key opens nothing." : error.message));
+      said.replaceChildren(bad(error.status === 401 ? "Invalid key." : error.message));
       submit.disabled = false;
       shown.select();
     }
@@ -40,7 +40,7 @@ function signIn(why) {
       // For password managers, which keep a key under a name.
       el("input", { type: "text", autocomplete: "username", value: "admin", hidden: true }),
       field("Key", shown),
-      el("p", { class: "hint" }, "A key of this origin, or the value of WEIR_ADMIN_TOKEN."),
+      el("p", { class: "hint" }, "An API key of this origin, or the value of WEIR_ADMIN_TOKEN."),
       el("div", { class: "row" }, submit),
     ),
   );
@@ -63,7 +63,7 @@ async function show() {
       cards.get(group.name).update(group);
     }
     const all = await api.pulls();
-    pulls.replaceChildren(...(all.length > 0 ? all.map(pullCard) : [el("li", { class: "hint" }, "Nothing is fetched from elsewhere.")]));
+    pulls.replaceChildren(...(all.length > 0 ? all.map(pullCard) : [el("li", { class: "hint" }, "No collectors.")]));
   };
   const again = async () => {
     try {
@@ -83,7 +83,7 @@ async function show() {
   content.replaceChildren(
     el("h1", {}, "Events"),
     said,
-    el("section", { "aria-labelledby": "groups-title" }, el("h2", { id: "groups-title" }, "Groups"), groups),
+    el("section", { "aria-labelledby": "groups-title" }, el("h2", { id: "groups-title" }, "Consumer groups"), groups),
     el("section", { "aria-labelledby": "pulls-title" }, el("h2", { id: "pulls-title" }, "Collectors"), pulls),
     letters.section,
   );

@@ -14,7 +14,7 @@ async function ask(method, path, query = {}) {
   const options = { method, headers: FROM_PAGE, cache: "no-store" };
   const answer = await fetch(search ? `${path}?${search}` : path, options).catch(() => null);
   if (!answer) {
-    throw new Error("The origin does not answer.");
+    throw new Error("The origin does not respond.");
   }
   if (answer.status === 401) {
     isIn = false;
@@ -69,7 +69,7 @@ function vehicles() {
       }
       const { vehicles: all } = await get("vehicles", { make, model });
       const head = ["Vehicle", "Make", "Model", "Year", "Engine"];
-      found.replaceChildren(table(head, rows(all), "No vehicle is called so."));
+      found.replaceChildren(table(head, rows(all), "No matching vehicles."));
       say(all.length === 0 ? "" : `${all.length} vehicles${all.length === 50 ? ", the first of more" : ""}`);
     });
   const fields = [
@@ -93,11 +93,11 @@ async function vehicle(id) {
       after = page.next ?? "";
       more.hidden = !page.next;
       if (list.children.length === 0) {
-        list.replaceWith(el("p", { class: "soft" }, "Nothing is known to fit it."));
+        list.replaceWith(el("p", { class: "soft" }, "No known parts."));
       }
     });
   more.addEventListener("click", load);
-  content.replaceChildren(el("h2", {}, `Vehicle ${of.vehicle}`), el("p", {}, name || "Nothing else is known of it."), el("h3", {}, "What fits"), list, more);
+  content.replaceChildren(el("h2", {}, `Vehicle ${of.vehicle}`), el("p", {}, name || "No further data."), el("h3", {}, "Parts that fit"), list, more);
   await load();
 }
 
@@ -121,8 +121,8 @@ async function part(sku) {
   const load = async () => {
     const of = await get(`products/${encodeURIComponent(sku)}`, { after });
     rows.push(...of.vehicles.map((one) => [link("vehicle", one.vehicle), [one.make, one.model, one.year || ""].filter(Boolean).join(" "), held(one.qualifiers)]));
-    const otherwise = of.is_known ? "It fits no vehicle." : "Nobody has said what it fits.";
-    place.replaceChildren(table(["Vehicle", "Name", "Holds for"], rows, otherwise));
+    const otherwise = of.is_known ? "Fits no vehicle." : "Unknown part.";
+    place.replaceChildren(table(["Vehicle", "Name", "Applies to"], rows, otherwise));
     after = of.next ?? "";
     more.hidden = !of.next;
     return of;
@@ -147,9 +147,9 @@ function giveUp(of) {
   if (of.ended_at_ms) {
     return "";
   }
-  const button = el("button", { type: "button", "aria-label": `Give up import ${of.id}` }, "Give up");
+  const button = el("button", { type: "button", "aria-label": `Cancel import ${of.id}` }, "Give up");
   button.addEventListener("click", () => {
-    if (confirm(`Give up import ${of.id}? Nothing of it will be applied.`)) {
+    if (confirm(`Cancel import ${of.id}? Nothing will be applied.`)) {
       attempt(async () => {
         await ask("DELETE", `imports/${of.id}`);
         route();
@@ -168,7 +168,7 @@ async function imports() {
     }
     const errors = (of) => (of.errors > 0 ? el("a", { href: `#/errors/${of.id}` }, number(of.errors)) : "0");
     const rows = all.map((of) => [`${of.id}`, of.kind, el("span", { class: `state ${of.state}` }, of.state), number(of.records), errors(of), progress(of), giveUp(of)]);
-    const redis = state.rebuilding ? `Redis is being made anew, up to SKU number ${number(state.rebuilt_up_to)}.` : `${number(state.waiting)} SKUs wait to be written to Redis.`;
+    const redis = state.rebuilding ? `Redis is being rebuilt, up to SKU number ${number(state.rebuilt_up_to)}.` : `${number(state.waiting)} SKUs are waiting for Redis.`;
     const head = ["Import", "Of", "State", "Records", "Errors", "", ""];
     content.replaceChildren(el("p", {}, redis), table(head, rows, "Nothing has been imported yet."));
     await new Promise((done) => setTimeout(done, REFRESH_MS));
@@ -179,7 +179,7 @@ async function errors(id) {
   const { count, errors: all } = await get(`imports/${encodeURIComponent(id)}/errors`);
   const rows = all.map((of) => [number(of.line), of.column, of.reason]);
   const title = `Import ${id}: ${number(count)} errors`;
-  content.replaceChildren(el("h2", {}, title), table(["Line", "Column", "What is wrong"], rows, "None."));
+  content.replaceChildren(el("h2", {}, title), table(["Line", "Column", "Error"], rows, "None."));
 }
 
 const VIEWS = { "": vehicles, vehicle, parts, part, imports, errors };

@@ -27,14 +27,14 @@ function el(name, props = {}, ...children) {
 
 async function send(method, path) {
   const response = await fetch(path, { method, headers: { accept: "application/json" } }).catch(() => {
-    throw new Error("The shop does not answer. Please try again.");
+    throw new Error("The shop does not respond. Please try again.");
   });
   if (response.status === 401 || response.status === 403) {
-    throw new Error("Sign in to see what you have viewed.");
+    throw new Error("Sign in to see your recently viewed products.");
   }
   if (!response.ok) {
     const problem = await response.json().catch(() => ({}));
-    throw new Error(problem.detail ?? `The shop answers ${response.status}. Please try again.`);
+    throw new Error(problem.detail ?? `The shop responded with an error (${response.status}). Please try again.`);
   }
   return response.status === 200 ? response.json() : undefined;
 }
@@ -51,7 +51,7 @@ function state() {
   clear.hidden = isEmpty;
   more.hidden = !next;
   if (!isComplete) {
-    say("Some of your history cannot be shown right now.");
+    say("Some of your history is not available right now.");
   } else {
     say(isEmpty ? "You have not viewed any products yet." : "");
   }
@@ -101,7 +101,7 @@ async function deleteOne(sku) {
   const headers = { "content-type": "application/json" };
   const response = await fetch("/history/delete", { method: "POST", headers, body }).catch(() => ({ ok: false }));
   if (!response.ok) {
-    throw new Error("It was not deleted. Please try again.");
+    throw new Error("Could not delete it. Please try again.");
   }
 }
 

@@ -31,7 +31,7 @@ export function crossFilter(link, asked) {
       FILTERS.forEach(([name, list]) => options(name, list, cross[list] ?? {}));
       const isFiltered = Object.values(chosen).some((value) => value !== "");
       const points = cross.series.map((point) => ({ ...point, visitors: 0, addresses: 0 }));
-      replace(found, isFiltered && [el("p", {}, el("strong", {}, count(cross.clicks)), " clicks fit."), timeline(points, wanted.by, wanted.tz, false)]);
+      replace(found, isFiltered && [el("p", {}, el("strong", {}, count(cross.clicks)), " matching clicks."), timeline(points, wanted.by, wanted.tz, false)]);
     } catch (error) {
       replace(found, complaint(error));
     }
@@ -46,7 +46,7 @@ export function crossFilter(link, asked) {
   return el(
     "details",
     { id: "filters" },
-    el("summary", {}, "By country, device and referrer at once"),
+    el("summary", {}, "Cross-tab by country, device and referrer"),
     el("div", { class: "grid" }, FILTERS.map(([name, , title]) => field(title, controls[name]))),
     found,
   );

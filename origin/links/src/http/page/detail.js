@@ -12,7 +12,7 @@ import { statsCard } from "./stats.js";
 const ACTIONS = { create: "Created", edit: "Edited", disable: "Disabled", enable: "Enabled", delete: "Deleted" };
 
 /** What the origin thinks of a target's host. */
-const FLAGS = "This host mixes alphabets, as imitations of other hosts do. Check it before you share it.";
+const FLAGS = "This host mixes alphabets and may imitate another host. Check it before you share it.";
 
 export async function detail(name) {
   const link = await api.link(name);
@@ -68,7 +68,7 @@ function head(link, show) {
         el("button", { type: "button", class: "danger", id: "delete", onclick: remove }, "Delete"),
       ),
     ),
-    el("p", { class: "leads" }, "Leads to ", outward(link.target, { id: "target" })),
+    el("p", { class: "leads" }, "Target: ", outward(link.target, { id: "target" })),
     el("div", { class: "row facts" }, state(link), facts(link), labels(link)),
     link.flag ? el("p", { class: "notice bad" }, FLAGS) : null,
     said,
@@ -78,16 +78,16 @@ function head(link, show) {
 function facts(link) {
   const said = [`created ${time(link.created_at_ms)}`];
   if (link.life_ms) {
-    said.push(`ends ${life(link.life_ms)} after its last click`);
+    said.push(`expires ${life(link.life_ms)} after its last click`);
   }
   if (link.ends_at_ms) {
-    said.push(`ends ${time(link.ends_at_ms)} at the latest`);
+    said.push(`expires ${time(link.ends_at_ms)} at the latest`);
   }
   if (link.max_clicks) {
     said.push(`${count(link.clicks_left)} of ${count(link.max_clicks)} clicks left`);
   }
   if (link.protected) {
-    said.push("asks for a password");
+    said.push("password required");
   }
   return el("span", { class: "hint" }, said.join(" · "));
 }

@@ -18,7 +18,7 @@ export async function domains(id = null) {
   }
   const domain = all.domains.find((one) => one.id === id);
   if (!domain && id !== NEW) {
-    throw new Error(`There is no domain ${id}.`);
+    throw new Error(`Unknown domain ${id}.`);
   }
   return editor(domain ?? null, all.version);
 }
@@ -87,26 +87,26 @@ const json = (name, title, hint, domain) => {
 
 function domainParts(domain) {
   const isTrue = (value) => value === "true";
-  const own = "HTML. Empty: a plain page. Styles and pictures work in it, scripts do not.";
+  const own = "HTML. Empty: a plain page. Styles and pictures are allowed, scripts are not.";
   return [
-    words("hosts", "Hosts", "Separated by commas. New links have the first.", domain, { required: true }),
-    choice("scheme", "Scheme of links", [["https", "https"], ["http", "http"]], domain),
-    number("port", "Port of links", "Empty: the scheme’s own.", domain, { min: 1, max: 65535 }),
-    number("length", "Length of codes", "5 to 8. Empty: 7.", domain, { min: 5, max: 8 }),
-    number("life_days", "Life in days", "Of new links: they end after this long without a click. Empty: 30; 0: never.", domain, { min: 0, max: 3650 }),
-    json("codes", "Spelling of codes", 'As JSON, each off unless true: {"trailing_slash": true, "ignore_case": true, "unicode": true, "segments": true}.', domain),
-    json("life_days_by_length", "Life in days by length of codes", 'Of new links with generated codes, as JSON: {"5": 10}. Other lengths have the life above.', domain),
+    words("hosts", "Hosts", "Separated by commas. New links use the first.", domain, { required: true }),
+    choice("scheme", "Link scheme", [["https", "https"], ["http", "http"]], domain),
+    number("port", "Link port", "Empty: the scheme’s own.", domain, { min: 1, max: 65535 }),
+    number("length", "Code length", "5 to 8. Empty: 7.", domain, { min: 5, max: 8 }),
+    number("life_days", "Life in days", "New links expire after this long without a click. Empty: 30; 0: never.", domain, { min: 0, max: 3650 }),
+    json("codes", "Code options", 'As JSON, each off unless true: {"trailing_slash": true, "ignore_case": true, "unicode": true, "segments": true}.', domain),
+    json("life_days_by_length", "Life in days by code length", 'Of new links with generated codes, as JSON: {"5": 10}. Other lengths have the life above.', domain),
     choice("status", "Redirect", STATUSES, domain ?? { status: 302 }, Number),
-    choice("pass_query", "Pass query strings on", yesOrNo, domain, isTrue),
-    text("home", "Home", "Where / leads. Empty: nowhere.", domain, { type: "url" }),
+    choice("pass_query", "Pass query strings", yesOrNo, domain, isTrue),
+    text("home", "Home", "Redirect for /. Empty: none.", domain, { type: "url" }),
     page("not_found_page", "Page for unknown codes (404)", own, domain),
-    page("gone_page", "Page for ended links (410)", own, domain),
-    page("unavailable_page", "Page while links cannot be looked up (503)", own, domain),
-    page("robots", "robots.txt", "Empty: all may be crawled, so that links are previewed.", domain),
-    words("app_schemes", "App schemes", "Beside http and https. Separated by commas.", domain),
-    words("denied_hosts", "Denied hosts", "No target may be there, nor under them. Separated by commas.", domain),
+    page("gone_page", "Page for expired links (410)", own, domain),
+    page("unavailable_page", "Page for failed lookups (503)", own, domain),
+    page("robots", "robots.txt", "Empty: all crawlers are allowed, so that links have previews.", domain),
+    words("app_schemes", "App schemes", "In addition to http and https. Separated by commas.", domain),
+    words("denied_hosts", "Denied hosts", "Also denies their subdomains. Separated by commas.", domain),
     choice("allow_private_targets", "Targets in private networks", yesOrNo, domain, isTrue),
-    choice("homographs", "Hosts that imitate others", [["flag", "Taken and flagged"], ["refuse", "Refused"]], domain),
+    choice("homographs", "Imitated hosts", [["flag", "Accepted and flagged"], ["refuse", "Refused"]], domain),
     json("apple_app_site_association", "apple-app-site-association", "JSON. Empty: none.", domain),
     json("assetlinks", "assetlinks.json", "JSON. Empty: none.", domain),
   ];
@@ -125,7 +125,7 @@ function editor(domain, version) {
     location.hash = PLACE;
   });
   const remove = async () => {
-    if (!(await ask("Delete this domain?", `Nobody answers for ${domain.hosts.join(", ")} any more.`, "Delete"))) {
+    if (!(await ask("Delete this domain?", `Requests to ${domain.hosts.join(", ")} stop working.`, "Delete"))) {
       return;
     }
     try {
@@ -141,7 +141,7 @@ function editor(domain, version) {
     el("a", { class: "back", href: PLACE }, "All domains"),
     el("h1", {}, domain ? `Domain ${domain.id}` : "New domain"),
     said,
-    el("div", { class: "grid" }, domain ? null : field("Id", name, "1 to 16 of a–z, 0–9 and -. It stays."), all.map((part) => part.element)),
+    el("div", { class: "grid" }, domain ? null : field("Id", name, "1 to 16 of a–z, 0–9 and -. Cannot change."), all.map((part) => part.element)),
     el(
       "div",
       { class: "row apart" },

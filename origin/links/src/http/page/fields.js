@@ -13,8 +13,8 @@ export const STATUSES = [
 const PLATFORMS = ["ios", "android", "wechat", "mobile", "tablet", "desktop", "any"];
 
 const LIFE_HINTS = {
-  isNew: "It ends after this long without a click. Empty: the domain’s default; 0: never.",
-  isOld: "It ends after this long without a click. Empty: never.",
+  isNew: "The link expires after this long without a click. Empty: the domain’s default; 0: never.",
+  isOld: "The link expires after this long without a click. Empty: never.",
 };
 
 /** The parts of a line of text, each once. */
@@ -75,8 +75,8 @@ function utm(link) {
   const element = el(
     "fieldset",
     { class: "list", id: "utm" },
-    el("legend", {}, "UTM: where visitors come from"),
-    el("p", { class: "hint" }, "In the target’s query. To take one away, change the target address."),
+    el("legend", {}, "UTM parameters"),
+    el("p", { class: "hint" }, "Added to the target’s query. To remove one, change the target address."),
     el("div", { class: "grid full" }, names.map((name, n) => field(title(name), controls[n]))),
   );
   const get = () => Object.fromEntries(names.map((name, n) => [name, controls[n].value.trim()]).filter(([, value]) => value !== ""));
@@ -84,9 +84,9 @@ function utm(link) {
 }
 
 function conversion(link) {
-  const options = [["false", "No"], ["true", "Yes: their names travel on to the target"]];
+  const options = [["false", "No"], ["true", "Yes: pass click ids to the target"]];
   const control = select(options, String(link?.conversion ?? false), { name: "conversion" });
-  return new Part("conversion", field("Count orders that come of its clicks", control), () => control.value === "true");
+  return new Part("conversion", field("Attribute orders to clicks", control), () => control.value === "true");
 }
 
 function life(link) {
@@ -101,15 +101,15 @@ function life(link) {
 
 function clicks(link) {
   const control = el("input", { type: "number", name: "clicks", min: 1, max: 1e12, value: link?.max_clicks ?? "" });
-  const left = link?.max_clicks ? ` ${count(link.clicks_left)} of them are left.` : "";
-  const hint = `It ends after this many. Empty: no limit.${left}`;
-  return new Part("max_clicks", field("Maximum of clicks", control, hint), valueOf(control, Number));
+  const left = link?.max_clicks ? ` ${count(link.clicks_left)} left.` : "";
+  const hint = `The link expires after this many clicks. Empty: no limit.${left}`;
+  return new Part("max_clicks", field("Click limit", control, hint), valueOf(control, Number));
 }
 
 function end(link) {
   const control = el("input", { type: "datetime-local", name: "end", value: link?.ends_at_ms ? minute(link.ends_at_ms) : "" });
-  const hint = "It ends then, whatever is clicked. In UTC. Empty: never.";
-  return new Part("expires_at_ms", field("End (UTC)", control, hint), valueOf(control, atMinute));
+  const hint = "The link expires then, even if it is used. Empty: never.";
+  return new Part("expires_at_ms", field("Expires (UTC)", control, hint), valueOf(control, atMinute));
 }
 
 function status(link) {
@@ -119,14 +119,14 @@ function status(link) {
 }
 
 function query(link) {
-  const options = [["true", "Passed on to the target"], ["false", "Dropped"]];
+  const options = [["true", "Passed to the target"], ["false", "Dropped"]];
   const control = select(link ? options : [["", "The domain’s default"], ...options], link?.pass_query ?? "", { name: "query" });
-  return new Part("pass_query", field("Query string of visitors", control), valueOf(control, (text) => text === "true"));
+  return new Part("pass_query", field("Visitors’ query string", control), valueOf(control, (text) => text === "true"));
 }
 
 function language(link) {
   const control = el("input", { name: "language", value: link?.language ?? "", autocomplete: "off", placeholder: "en, zh-TW" });
-  const hint = "Of the target. Who likes it better than those of rules goes there.";
+  const hint = "Language of the target, compared with the languages of rules.";
   return new Part("language", field("Language", control, hint), valueOf(control));
 }
 
@@ -139,22 +139,22 @@ function tags(link) {
 function password(link) {
   const control = el("input", { type: "password", name: "password", maxlength: 128, autocomplete: "new-password" });
   if (!link?.protected) {
-    return new Part("password", field("Password", control, "Asked of visitors before they are led on. Empty: none."), valueOf(control));
+    return new Part("password", field("Password", control, "Visitors must enter it before the redirect. Empty: none."), valueOf(control));
   }
   const drop = el("input", { type: "checkbox", name: "no-password" });
   const element = el(
     "div",
     {},
-    field("New password", control, "Visitors are asked for one. Empty: it stays."),
-    el("label", { class: "choice" }, drop, "Ask no more"),
+    field("New password", control, "A password is set. Empty: keep it."),
+    el("label", { class: "choice" }, drop, "Remove password"),
   );
   return new Part("password", element, () => (drop.checked ? null : control.value || undefined));
 }
 
 function ended(link) {
   const control = el("input", { type: "url", name: "ended", maxlength: 2048, value: link?.ended_target ?? "", autocomplete: "off" });
-  const hint = "Where visitors go after its end. Empty: to the domain’s page.";
-  return new Part("ended_target", field("After its end", control, hint), valueOf(control));
+  const hint = "Target after the link has expired. Empty: the domain’s page.";
+  return new Part("ended_target", field("Target after expiry", control, hint), valueOf(control));
 }
 
 function preview(link) {
@@ -166,7 +166,7 @@ function preview(link) {
     "fieldset",
     { class: "list", id: "preview" },
     el("legend", {}, "Preview"),
-    el("p", { class: "hint" }, "What chats and social networks show. Without a title: the target’s own."),
+    el("p", { class: "hint" }, "Shown in chats and social networks. Without a title: the target’s own preview."),
     field("Title", title),
     field("Text", text),
     field("Picture", image),
@@ -196,7 +196,7 @@ function apps(link) {
       get: () => ({ platform: platform.value, url: url.value.trim(), fallback: fallback.value.trim() || undefined }),
     };
   };
-  return list("apps", "Apps", "The first that fits the visitor’s device is opened.", link?.apps ?? [], row);
+  return list("apps", "Apps", "Opens the first app that matches the visitor’s device.", link?.apps ?? [], row);
 }
 
 function rules(link) {
@@ -215,13 +215,13 @@ function rules(link) {
           { class: "choices" },
           el("legend", {}, "On"),
           boxes.map((box) => el("label", {}, box, box.value)),
-          el("p", { class: "hint" }, "None: everywhere."),
+          el("p", { class: "hint" }, "None selected: everywhere."),
         ),
         field("In languages", languages, "Separated by commas. Empty: all."),
         field("In countries", lands, "Two letters each, separated by commas. Empty: all."),
-        field("With the query", query, "All of these parameters; * is any value. Empty: any query."),
-        field("Percent of visitors", percent, "Empty: all who fit."),
-        field("Leads to", address),
+        field("With the query", query, "All of these parameters; * matches any value. Empty: any query."),
+        field("Percentage of visitors", percent, "Empty: all matching visitors."),
+        field("Target", address),
       ],
       get: () => ({
         platforms: boxes.filter((box) => box.checked).map((box) => box.value),
@@ -233,7 +233,7 @@ function rules(link) {
       }),
     };
   };
-  return list("rules", "Rules", "Other targets for some visitors. The first rule that fits counts.", link?.rules ?? [], row);
+  return list("rules", "Rules", "Other targets for some visitors. The first matching rule applies.", link?.rules ?? [], row);
 }
 
 /** A list that people add to, take from, and put in order. */

@@ -38,7 +38,7 @@ async function maker() {
     el(
       "div",
       { class: "grid" },
-      field("Custom code", code, "3 to 32 letters, digits, - and _, and what the domain allows. Leave empty to generate one."),
+      field("Custom code", code, "3 to 32 letters, digits, - and _, and other characters that the domain allows. Empty: generated."),
       field("Domain", domain),
       others.map((part) => part.element),
     ),
@@ -99,10 +99,10 @@ async function links() {
 /** Why a page has no links. One page of a search looks at some thousand links only. */
 function nothing(wanted, after) {
   if (after) {
-    return "Not found yet: press More to look further.";
+    return "Not found yet. Press More to continue the search.";
   }
   if (wanted.q) {
-    return "No link is like that.";
+    return "No matching links.";
   }
   return wanted.tag ? "No link has this tag." : "No links yet.";
 }

@@ -6,7 +6,7 @@ import { count } from "./format.js";
 import { complaint, working } from "./notice.js";
 
 const FORMATS = [
-  ["csv", "Weir, as a table (CSV)"], ["ndjson", "Weir, as lines of JSON"],
+  ["csv", "Weir, CSV"], ["ndjson", "Weir, NDJSON"],
   ["bitly", "Bitly"], ["dub", "Dub"], ["shlink", "Shlink"], ["yourls", "YOURLS"],
 ];
 
@@ -64,7 +64,7 @@ export async function importer() {
   const { domains } = await api.domains();
   const file = el("input", { type: "file", name: "file", required: true, accept: ".csv,.ndjson,.jsonl,.json,.txt,text/*" });
   const format = select(FORMATS, "csv", { name: "format" });
-  const domain = select([["", "The file’s, or the first"], ...domains.map(({ id }) => [id, id])], "", { name: "domain" });
+  const domain = select([["", "From the file, or the first"], ...domains.map(({ id }) => [id, id])], "", { name: "domain" });
   const tag = el("input", { name: "tag", autocomplete: "off" });
   const dry = el("input", { type: "checkbox", name: "dry", checked: true });
   const [said, report] = [el("div", {}), el("div", { id: "report", "aria-live": "polite" })];
@@ -74,15 +74,15 @@ export async function importer() {
     const text = await file.files[0].text();
     const all = parts(text.replace(/^\uFEFF/, ""), format.value);
     const sum = { rows: 0, made: 0, present: 0, refused: [], ignored: [] };
-    const bar = el("progress", { max: Math.max(1, all.reduce((rows, part) => rows + part.rows, 0)), value: 0, "aria-label": "Rows that were read" });
+    const bar = el("progress", { max: Math.max(1, all.reduce((rows, part) => rows + part.rows, 0)), value: 0, "aria-label": "Rows read" });
     const told = el("p", {});
     const list = el("ol", { class: "past", id: "refused" });
     replace(report, bar, told, list);
     const show = (isOver) => {
       bar.value = sum.rows;
-      const made = dry.checked ? "would be made" : "made";
-      const ignored = sum.ignored.length > 0 ? ` Nothing is made of the columns ${sum.ignored.join(", ")}.` : "";
-      told.textContent = `${count(sum.rows)} rows: ${count(sum.made)} ${made}, ${count(sum.present)} there already, ${count(sum.refused.length)} refused.${isOver ? ` Done.${ignored}` : " …"}`;
+      const made = dry.checked ? "would be created" : "created";
+      const ignored = sum.ignored.length > 0 ? ` Ignored columns: ${sum.ignored.join(", ")}.` : "";
+      told.textContent = `${count(sum.rows)} rows: ${count(sum.made)} ${made}, ${count(sum.present)} already exist, ${count(sum.refused.length)} refused.${isOver ? ` Done.${ignored}` : " …"}`;
       replace(list, sum.refused.slice(0, SHOWN).map(({ line, code, detail }) => el("li", {}, `Line ${line}${code ? `, ${code}` : ""}: ${detail}`)));
     };
     show(false);
@@ -105,27 +105,27 @@ export async function importer() {
     "form",
     { class: "card", id: "import", onsubmit: work },
     el("h1", {}, "Import"),
-    el("p", { class: "hint" }, "Links keep their codes. The same file again makes nothing twice, so an import that broke off is repeated. "),
+    el("p", { class: "hint" }, "Links keep their codes. You can import the same file again, for example after an interruption. "),
     said,
     el(
       "div",
       { class: "grid" },
       field("File", file),
-      field("It is an export of", format),
-      field("Domain", domain, "Of links whose host is none of ours."),
-      field("Tag", tag, "All of them get it. Empty: none."),
+      field("Format", format),
+      field("Domain", domain, "For links of unknown hosts."),
+      field("Tag", tag, "Added to every link. Empty: none."),
     ),
-    el("label", { class: "choice" }, dry, "Only say what would be made"),
+    el("label", { class: "choice" }, dry, "Dry run"),
     el("div", { class: "row" }, button),
     report,
     el(
       "p",
       { id: "export" },
-      "The other way: all links as a ",
-      el("a", { href: "../links.csv", download: "links.csv" }, "table (CSV)"),
-      " or as ",
-      el("a", { href: "../links.ndjson", download: "links.ndjson" }, "lines of JSON"),
-      ". Both can be read here again.",
+      "Export all links as ",
+      el("a", { href: "../links.csv", download: "links.csv" }, "CSV"),
+      " or ",
+      el("a", { href: "../links.ndjson", download: "links.ndjson" }, "NDJSON"),
+      ". You can import both here.",
     ),
   );
 }

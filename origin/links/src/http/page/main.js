@@ -25,12 +25,12 @@ function signIn(why) {
       await session.open(shown.value.trim());
       show();
     } catch (error) {
-      replace(said, complaint(error.status === 401 ? new Error("That key opens nothing.") : error));
+      replace(said, complaint(error.status === 401 ? new Error("Invalid key.") : error));
       button.disabled = false;
       shown.select();
     }
   };
-  const hint = "A key of this origin, or the value of WEIR_ADMIN_TOKEN.";
+  const hint = "An API key of this origin, or the value of WEIR_ADMIN_TOKEN.";
   replace(
     content,
     el(

@@ -5,7 +5,7 @@ import { el, field, replace, select } from "./dom.js";
 import { complaint } from "./notice.js";
 
 const LEVELS = [
-  ["L", "L: 7 % may be lost"],
+  ["L", "L: recovers 7 %"],
   ["M", "M: 15 %"],
   ["Q", "Q: 25 %"],
   ["H", "H: 30 %"],
@@ -74,7 +74,7 @@ export function qrCard(link) {
         field("Margin in modules", margin),
         field("Dark", dark),
         field("Light", light),
-        field("Picture in its middle", logo, "A PNG of up to 256 KiB. The code is drawn at level H then."),
+        field("Logo in the middle", logo, "A PNG of up to 256 KiB. The code then uses level H."),
       ),
     ),
   );

@@ -63,7 +63,7 @@ export function statsCard(link) {
     body.setAttribute("aria-busy", "true");
     try {
       if (!isZone(zone.control.value)) {
-        throw new Error("That is no time zone such as Europe/Berlin.");
+        throw new Error("Unknown time zone. Example: Europe/Berlin.");
       }
       const wanted = asked();
       const [stats, orders] = await Promise.all([api.stats(link, wanted), link.conversion ? api.conversions(link, wanted) : null]);
@@ -128,6 +128,6 @@ function sold(orders) {
 
 function parts(stats) {
   const shown = Object.entries(PARTS).map(([part, title]) => breakdown(title, part, stats[part] ?? {}));
-  const hint = "Breakdowns are of days in UTC. A visitor on two days counts twice: nobody is tracked from one day to the next.";
+  const hint = "Breakdowns are by UTC day. A visitor on two days counts twice, because visitors are not tracked across days.";
   return [el("div", { class: "breakdowns" }, shown), el("p", { class: "hint" }, hint)];
 }

@@ -25,7 +25,7 @@ use tokio::runtime::Runtime;
 use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
 use weir_stack::native;
 use weir_stack::ports;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::tools::{self, Clock};
 
 use self::listener::Loader;
@@ -36,7 +36,7 @@ use crate::host::{self, Host, Replay};
 use crate::hosts::engine::{REDIS_CLUSTER, apply, dump, request_headers, text};
 use crate::store::{Store, changes};
 use crate::text::{escape, unescape};
-use crate::vector::{Headers, Outcome, Request, Step, Stored, Vector};
+use crate::vector::{Headers, Outcome, RedisKeys, Request, Step, Vector};
 
 /// The name of the host with filters in WebAssembly.
 pub const WASM: &str = "wasm";
@@ -81,7 +81,7 @@ impl InEnvoy {
                 .worker_threads(1)
                 .enable_all()
                 .build()?,
-            envoy: tools::Envoy::find_or_get(options, &mut Silent)?,
+            envoy: tools::Envoy::find_or_get(options, &mut SilentReporter)?,
         })
     }
 
@@ -167,7 +167,7 @@ struct Run<'a> {
 /// How far a vector is.
 struct Progress {
     next: usize,
-    before: Stored,
+    before: RedisKeys,
     result: Result<Replay>,
 }
 
@@ -191,7 +191,7 @@ impl<'a> Run<'a> {
         let origin = Origin::start()?;
         let dir = tempfile::tempdir()?;
         let starts_ms = first_ms - STARTS_BEFORE_MS;
-        let clock = Clock::standing(&dir.path().join("clock"), starts_ms.try_into()?)?;
+        let clock = Clock::stopped(&dir.path().join("clock"), starts_ms.try_into()?)?;
         let mut variables: BTreeMap<String, String> = listener::shipped_secrets();
         variables.extend(clock.variables());
         for (name, secret) in vectors.iter().flat_map(|vector| &vector.secrets) {

@@ -21,7 +21,7 @@ pub(super) struct Origin {
 
 /// A request as it came.
 #[derive(Clone)]
-pub(super) struct Seen {
+pub(super) struct ReceivedRequest {
     pub(super) headers: Headers,
     pub(super) body: Vec<u8>,
 }
@@ -29,7 +29,7 @@ pub(super) struct Seen {
 #[derive(Default)]
 struct Shared {
     vector: Option<Vector>,
-    seen: Vec<Seen>,
+    seen: Vec<ReceivedRequest>,
 }
 
 impl Origin {
@@ -58,7 +58,7 @@ impl Origin {
     }
 
     /// The last request.
-    pub(super) fn last_seen(&self) -> Option<Seen> {
+    pub(super) fn last_seen(&self) -> Option<ReceivedRequest> {
         let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.seen.last().cloned()
     }
@@ -82,12 +82,12 @@ fn serve(mut stream: TcpStream, shared: &Mutex<Shared>) -> Result<()> {
             }
         }
         let body = received.drain(..length + body).skip(length).collect();
-        let answer = answer(Seen { headers, body }, shared)?;
+        let answer = answer(ReceivedRequest { headers, body }, shared)?;
         stream.write_all(&answer)?;
     }
 }
 
-fn answer(request: Seen, shared: &Mutex<Shared>) -> Result<Vec<u8>> {
+fn answer(request: ReceivedRequest, shared: &Mutex<Shared>) -> Result<Vec<u8>> {
     let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
     let path = request.headers.iter().find(|(name, _)| name == ":path");
     let (_, path) = path.context("a request without a path")?;

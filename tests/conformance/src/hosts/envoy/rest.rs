@@ -23,7 +23,7 @@ pub(super) struct Threads(Vec<PathBuf>);
 
 /// What is known of a thread at one moment.
 #[derive(PartialEq, Eq)]
-struct Seen {
+struct ThreadSample {
     sleeps: bool,
     /// How often it was put on a processor, or near it: a thread that sleeps with the same number has not run since.
     switches: u64,
@@ -61,12 +61,12 @@ impl Threads {
         }
     }
 
-    fn look(&self) -> Result<Vec<Seen>> {
-        self.0.iter().map(|path| Seen::at(path)).collect()
+    fn look(&self) -> Result<Vec<ThreadSample>> {
+        self.0.iter().map(|path| ThreadSample::at(path)).collect()
     }
 }
 
-impl Seen {
+impl ThreadSample {
     fn at(path: &Path) -> Result<Self> {
         let status = std::fs::read_to_string(path)
             .with_context(|| format!("no thread at {}", path.display()))?;

@@ -32,7 +32,7 @@ pub struct Ask {
 
 /// A response.
 #[derive(Clone, Debug)]
-pub struct Got {
+pub struct ClientResponse {
     /// The status.
     pub status: u16,
     /// The headers.
@@ -41,7 +41,7 @@ pub struct Got {
     pub body: Vec<u8>,
 }
 
-impl Got {
+impl ClientResponse {
     /// All values of a header.
     pub fn header(&self, name: &str) -> Vec<&str> {
         let named = self.headers.iter().filter(|(known, _)| known == name);
@@ -53,7 +53,7 @@ impl Got {
 ///
 /// # Errors
 /// When there is no answer, or none that is HTTP.
-pub fn send(to: SocketAddr, ask: &Ask) -> Result<Got> {
+pub fn send(to: SocketAddr, ask: &Ask) -> Result<ClientResponse> {
     let mut stream = TcpStream::connect(to)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -97,7 +97,7 @@ fn encode(ask: &Ask) -> Vec<u8> {
 }
 
 /// The answer, if all of it is there.
-fn read(received: &[u8], is_head: bool) -> Result<Option<Got>> {
+fn read(received: &[u8], is_head: bool) -> Result<Option<ClientResponse>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut head = httparse::Response::new(&mut headers);
     let httparse::Status::Complete(length) = head.parse(received)? else {
@@ -117,7 +117,7 @@ fn read(received: &[u8], is_head: bool) -> Result<Option<Got>> {
         let length: usize = find("content-length").map_or(Ok(0), str::parse)?;
         rest.get(..length).map(<[u8]>::to_vec)
     };
-    Ok(body.map(|body| Got {
+    Ok(body.map(|body| ClientResponse {
         status,
         headers,
         body,

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use anyhow::{Context, Result};
 use weir_stack::edge::{self, Build, Server};
 
-use self::client::{Ask, Got, send};
+use self::client::{Ask, ClientResponse, send};
 use self::world::World;
 use super::wasi::feeds::{EDGE_SECRET, config, feeds};
 use super::wasi::{cannot, policy};
@@ -38,7 +38,7 @@ const OF_SERVERS: [&str; 8] = [
 ];
 
 /// An edge that is a server.
-pub struct Served {
+pub struct EdgeServer {
     name: &'static str,
     server: Server,
     world: World,
@@ -46,7 +46,7 @@ pub struct Served {
     count: usize,
 }
 
-impl Served {
+impl EdgeServer {
     /// Builds the edge and starts its runtime.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl Served {
             traffic.gateway = Some((origin.status, origin.headers.clone(), String::new()));
             traffic.seen.clear();
         }
-        let Got {
+        let ClientResponse {
             status,
             headers,
             body,
@@ -181,7 +181,7 @@ fn cannot_in(name: &str, vector: &Vector) -> Option<&'static str> {
     is_spelled.then_some("the platform's URLs spell ' as %27")
 }
 
-impl Host for Served {
+impl Host for EdgeServer {
     fn name(&self) -> &'static str {
         self.name
     }

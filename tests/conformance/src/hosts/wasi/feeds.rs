@@ -112,7 +112,9 @@ fn page(vector: &Vector, prefix: &str) -> Result<Page> {
         let record = unescape(record)?;
         // What is no record, or dies by itself, the origin would not tell.
         let state = match (Link::decode(&record), String::from_utf8(record)) {
-            (Ok(link), Ok(record)) if entry.expires_at_ms.is_none() => State::of(&link, record),
+            (Ok(link), Ok(record)) if entry.expires_at_ms.is_none() => {
+                State::for_link(&link, record)
+            }
             _ => State::AtGateway,
         };
         let id = id.parse().ok().context("no link")?;

@@ -38,14 +38,14 @@ struct Message {
 }
 
 #[derive(Deserialize)]
-struct Seen {
+struct ReceivedRequest {
     headers: Headers,
 }
 
 #[derive(Deserialize)]
 struct Done {
     got: Message,
-    seen: Option<Seen>,
+    seen: Option<ReceivedRequest>,
 }
 
 impl Wasi {

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow};
 use weir_base::headers::{EDGE as EDGE_HEADER, EDGE_SIGNATURE};
 use weir_base::shared_data::LocalData;
 use weir_base::stamp::Stamp;
-use weir_edge::edge::{Given, to_http};
+use weir_edge::edge::{EdgeSetup, to_http};
 use weir_edge::store::MemoryStore;
 use weir_edge::{Decision, Edge};
 use weir_engine::event::PlainRequest;
@@ -29,7 +29,7 @@ pub fn replay(vector: &Vector) -> Result<Option<Vec<Outcome>>> {
         return Ok(None);
     };
     let secrets = vector.secrets.clone();
-    let given = Given {
+    let given = EdgeSetup {
         variable: Box::new(move |name| match name == EDGE_SECRET.0 {
             true => Some(EDGE_SECRET.1.into()),
             false => secrets.get(name).map(|secret| secret.clone().into_bytes()),

@@ -1,11 +1,16 @@
 //! Redis slow, gone, or talking nonsense.
 
 use super::super::*;
-use super::host::{Fate, Host, Way};
+use super::host::{CallOutcome, Host, RedisConnectivity};
 
 const REDIS: &str = r#""redis": {}, "breaker": { "min_requests": 4, "window_ms": 1000, "open_ms": 500, "probes": 1 }"#;
 
-const FAILURES: [Fate; 4] = [Fate::Lost, Fate::Garbled, Fate::TimedOut, Fate::Refused];
+const FAILURES: [CallOutcome; 4] = [
+    CallOutcome::Lost,
+    CallOutcome::Garbled,
+    CallOutcome::TimedOut,
+    CallOutcome::Refused,
+];
 
 fn host(on_store_error: &str) -> Host {
     let rule = format!(
@@ -16,7 +21,7 @@ fn host(on_store_error: &str) -> Host {
 }
 
 /// A request whose call ends so.
-fn fail(host: &mut Host, user: &str, fate: Fate) -> StreamId {
+fn fail(host: &mut Host, user: &str, fate: CallOutcome) -> StreamId {
     let stream = host.request(user);
     host.turn();
     assert!(host.is_waiting(stream));
@@ -71,7 +76,7 @@ fn refusal_of_redis_is_counted_logged_and_opens_the_breaker() {
 #[test]
 fn a_redis_that_cannot_be_reached_is_no_reason_to_wait() {
     let mut host = host("local");
-    host.way = Way::Down;
+    host.way = RedisConnectivity::Down;
     let stream = host.request("alice");
     host.turn();
     host.turn();
@@ -97,15 +102,15 @@ fn what_waits_for_too_long_goes_on_without_redis() {
     host.tick();
     assert!(host.is_passed(waits));
     assert!(host.is_waiting(sent), "the host ends its call");
-    host.end_call(0, Fate::TimedOut);
+    host.end_call(0, CallOutcome::TimedOut);
     assert!(host.is_passed(sent));
 }
 
 #[test]
-fn while_the_breaker_is_open_nobody_asks_and_one_tries_it_out_later() {
+fn open_breaker_stops_calls_and_one_request_probes_later() {
     let mut host = host("local");
     for n in 0..4 {
-        fail(&mut host, &format!("user-{n}"), Fate::TimedOut);
+        fail(&mut host, &format!("user-{n}"), CallOutcome::TimedOut);
     }
     assert_eq!(
         host.metric("weir_ratelimit_redis_breaker_total.state.open"),
@@ -135,7 +140,7 @@ fn a_request_that_needs_no_redis_does_not_try_it_out() {
     let fields = format!(r#"{REDIS}, "headers": {{ "on_allowed": true }}"#);
     let mut host = Host::new(&[here, there], &fields);
     for _ in 0..4 {
-        fail(&mut host, "alice", Fate::TimedOut);
+        fail(&mut host, "alice", CallOutcome::TimedOut);
     }
     host.now_ms += 600;
     let other = host.request_with(&[]);
@@ -175,7 +180,7 @@ fn a_rule_in_shadow_is_asked_here_while_redis_does_not_answer() {
     let rule = r#"{ "name": "r", "store": "redis", "mode": "shadow", "limit": { "rate": 1, "per": "1h" } }"#;
     let mut host = Host::new(&[rule], r#""redis": {}"#);
     for _ in 0..3 {
-        let stream = fail(&mut host, "alice", Fate::TimedOut);
+        let stream = fail(&mut host, "alice", CallOutcome::TimedOut);
         assert!(host.is_passed(stream));
     }
     let counts = ["allowed", "shadow_limited", "fallback"].map(|what| host.count(what, "r"));
@@ -183,7 +188,7 @@ fn a_rule_in_shadow_is_asked_here_while_redis_does_not_answer() {
 }
 
 #[test]
-fn the_log_tells_of_a_redis_that_does_not_answer_once_and_of_its_return() {
+fn log_reports_silent_redis_and_its_return_once() {
     let mut host = host("open");
     let warnings = |host: &Host| {
         let mut log = host.log.iter();
@@ -191,14 +196,16 @@ fn the_log_tells_of_a_redis_that_does_not_answer_once_and_of_its_return() {
             .filter(|(level, _)| *level == Level::Warn)
             .count()
     };
-    fail(&mut host, "alice", Fate::TimedOut);
-    fail(&mut host, "alice", Fate::TimedOut);
+    fail(&mut host, "alice", CallOutcome::TimedOut);
+    fail(&mut host, "alice", CallOutcome::TimedOut);
     assert_eq!(warnings(&host), 1, "{:?}", host.log);
-    assert!(host.has_logged("go on without Redis: outcome unknown: no reply in time"));
-    fail(&mut host, "bob", Fate::Answered);
+    assert!(
+        host.has_logged("decided without Redis: outcome unknown: timeout waiting for the reply")
+    );
+    fail(&mut host, "bob", CallOutcome::Answered);
     host.settle();
     assert!(host.has_logged("Redis answers again"));
-    fail(&mut host, "bob", Fate::Lost);
+    fail(&mut host, "bob", CallOutcome::Lost);
     assert_eq!(warnings(&host), 2);
 }
 
@@ -208,7 +215,7 @@ fn a_limiter_without_rules_says_so_with_its_first_request() {
     idle.request("alice");
     idle.request("alice");
     assert_eq!(idle.log.len(), 1);
-    assert!(idle.has_logged("there are no rules, so nothing is limited"));
+    assert!(idle.has_logged("no rules, so nothing is limited"));
     let mut reloads = Host::new(&[], r#""redis": {}, "reload": true"#);
     reloads.request("alice");
     assert!(!reloads.has_logged("there are no rules"));

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use weir_base::shared_data::LocalData;
 use weir_engine::config::parse;
 use weir_engine::event::{PlainEnd, PlainRequest};
-use weir_engine::redis::{Definite, Failure, Reply, Unknown};
+use weir_engine::redis::{DefiniteFailure, Failure, Reply, UnknownFailure};
 use weir_engine::{Answer, Headers};
 
 use super::super::*;
@@ -23,7 +23,7 @@ pub const SECRET: &str = "0123456789abcdef";
 pub struct Host {
     pub limiter: Limiter<Rc<LocalData>>,
     pub redis: FakeRedis,
-    pub way: Way,
+    pub way: RedisConnectivity,
     pub now_ms: u64,
     pub streams: BTreeMap<StreamId, State>,
     /// Streams that are gone, though the engine was not told: effects for them fail.
@@ -43,7 +43,7 @@ pub struct Host {
 
 /// What the way to Redis is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum RedisConnectivity {
     Open,
     /// A call needs a turn.
     Closed,
@@ -53,7 +53,7 @@ pub enum Way {
 
 /// The outcome of a call.
 #[derive(Clone, Copy, Debug)]
-pub enum Fate {
+pub enum CallOutcome {
     Answered,
     /// It runs, and its replies are lost.
     Lost,
@@ -90,7 +90,7 @@ impl Host {
         Self {
             limiter: Limiter::new(config, data, 7),
             redis: FakeRedis::default(),
-            way: Way::Open,
+            way: RedisConnectivity::Open,
             now_ms: NOW_MS,
             streams: BTreeMap::new(),
             gone: BTreeSet::new(),
@@ -174,23 +174,25 @@ impl Host {
     }
 
     /// Ends the call at this place among those that were sent.
-    pub fn end_call(&mut self, index: usize, fate: Fate) {
+    pub fn end_call(&mut self, index: usize, fate: CallOutcome) {
         let Some((batch, body)) = self.calls.remove(index) else {
             return;
         };
         let before = self.redis.charged_in_flight;
         let reply: Reply = match fate {
-            Fate::Answered => Ok(self.redis.run(&body, self.now_ms)),
-            Fate::Lost | Fate::Garbled => {
+            CallOutcome::Answered => Ok(self.redis.run(&body, self.now_ms)),
+            CallOutcome::Lost | CallOutcome::Garbled => {
                 self.redis.run(&body, self.now_ms);
                 self.orphans += self.redis.charged_in_flight - before;
                 match fate {
-                    Fate::Lost => Err(Unknown::Lost.into()),
+                    CallOutcome::Lost => Err(UnknownFailure::Lost.into()),
                     _ => Ok(b"+OK\r\n".into()),
                 }
             }
-            Fate::TimedOut => self.not_run(&body, Unknown::Timeout.into()),
-            Fate::Refused => self.not_run(&body, Definite::Refused("refused: no".into()).into()),
+            CallOutcome::TimedOut => self.not_run(&body, UnknownFailure::Timeout.into()),
+            CallOutcome::Refused => {
+                self.not_run(&body, DefiniteFailure::Refused("refused: no".into()).into())
+            }
         };
         self.reply(batch, reply);
     }
@@ -213,7 +215,7 @@ impl Host {
     pub fn settle(&mut self) {
         for _ in 0..10_000 {
             self.turn();
-            self.end_call(0, Fate::Answered);
+            self.end_call(0, CallOutcome::Answered);
             if !self.is_woken && self.calls.is_empty() {
                 return;
             }
@@ -336,11 +338,11 @@ impl Host {
 
     fn send(&mut self, batch: BatchId, body: Vec<u8>, at_once: bool) -> Option<Event<'static>> {
         match self.way {
-            Way::Open => {
+            RedisConnectivity::Open => {
                 self.calls.push_back((batch, body));
                 None
             }
-            Way::Closed if !at_once => {
+            RedisConnectivity::Closed if !at_once => {
                 self.calls.push_back((batch, body));
                 None
             }

@@ -8,7 +8,7 @@ use proptest::sample::Index;
 use weir_base::shared_data::LocalData;
 
 use super::super::*;
-use super::host::{Fate, Host, Way};
+use super::host::{CallOutcome, Host, RedisConnectivity};
 
 const HERE: &str =
     r#"{ "name": "here", "algorithm": "concurrency", "limit": { "rate": 4, "per": "1d" } }"#;
@@ -73,7 +73,7 @@ fn a_request_that_is_only_watched_counts_until_it_ends() {
 
 /// It was not charged.
 #[test]
-fn a_request_that_is_watched_beyond_the_limit_gives_nothing_back() {
+fn watched_request_beyond_limit_returns_nothing() {
     for store in ["local", "redis"] {
         let watched = format!(
             r#"{{ "name": "watched", "store": "{store}", "mode": "shadow", "algorithm": "concurrency",
@@ -91,7 +91,7 @@ fn a_request_that_is_watched_beyond_the_limit_gives_nothing_back() {
 }
 
 #[test]
-fn a_stream_that_cannot_be_told_counts_no_longer_and_its_end_changes_nothing() {
+fn unreportable_stream_stops_counting_and_its_end_has_no_effect() {
     let mut host = Host::new(&[HERE, THERE], r#""redis": {}"#);
     let stream = host.request("alice");
     host.gone.insert(stream);
@@ -132,26 +132,26 @@ enum Step {
     Close(Index),
     /// The client goes, and the engine hears of it only when it has something to say to it, or at the end.
     Vanish(Index),
-    EndCall(Index, Fate),
+    EndCall(Index, CallOutcome),
     Turn,
     Wait(u64),
-    Way(Way),
+    Way(RedisConnectivity),
 }
 
 const USERS: [&str; 3] = ["alice", "bob", "carol"];
 
-fn fates() -> impl Strategy<Value = Fate> {
+fn fates() -> impl Strategy<Value = CallOutcome> {
     prop_oneof![
-        6 => Just(Fate::Answered),
-        1 => Just(Fate::Lost),
-        1 => Just(Fate::Garbled),
-        1 => Just(Fate::TimedOut),
-        1 => Just(Fate::Refused),
+        6 => Just(CallOutcome::Answered),
+        1 => Just(CallOutcome::Lost),
+        1 => Just(CallOutcome::Garbled),
+        1 => Just(CallOutcome::TimedOut),
+        1 => Just(CallOutcome::Refused),
     ]
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let way = prop_oneof![4 => Just(Way::Open), 1 => Just(Way::Closed), 1 => Just(Way::Down)];
+    let way = prop_oneof![4 => Just(RedisConnectivity::Open), 1 => Just(RedisConnectivity::Closed), 1 => Just(RedisConnectivity::Down)];
     let step = prop_oneof![
         8 => (0..USERS.len()).prop_map(Step::Request),
         2 => any::<Index>().prop_map(Step::Respond),
@@ -229,7 +229,7 @@ proptest! {
             prop_assert!(passed(&host, &streams) <= HERE_MAX);
             prop_assert!(host.limiter.streams.len() <= streams.len());
         }
-        host.way = Way::Open;
+        host.way = RedisConnectivity::Open;
         streams.into_iter().for_each(|stream| host.close(stream));
         host.settle();
         prop_assert!(host.is_at_rest(), "it remembers streams that have ended");

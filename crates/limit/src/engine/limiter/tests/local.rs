@@ -64,7 +64,7 @@ fn a_refusal_tells_policies_what_is_left_and_when_to_come_again() {
 }
 
 #[test]
-fn requests_that_pass_are_told_in_their_responses_if_it_is_configured() {
+fn passed_responses_carry_limit_headers_when_configured() {
     let mut host = Host::new(&[PER_USER], r#""headers": { "on_allowed": true }"#);
     let stream = host.ask("alice");
     assert_eq!(host.limiter.streams.len(), 1, "its response is to come");
@@ -77,7 +77,7 @@ fn requests_that_pass_are_told_in_their_responses_if_it_is_configured() {
 }
 
 #[test]
-fn of_rules_that_leave_as_little_the_older_headers_tell_of_the_first() {
+fn legacy_headers_report_first_rule_when_remaining_is_equal() {
     let first = r#"{ "name": "first", "limit": { "rate": 2, "per": "1h" } }"#;
     let second = r#"{ "name": "second", "cost": 4, "limit": { "rate": 5, "per": "1h" } }"#;
     let fields = r#""headers": { "on_allowed": true, "legacy": true }"#;
@@ -143,7 +143,7 @@ fn the_example_counts_what_every_rule_counts() {
 
 /// What the host has to do for nearly every request.
 #[test]
-fn a_request_that_one_local_rule_decides_has_one_effect_and_its_end_none() {
+fn single_local_rule_request_has_one_effect_and_none_at_end() {
     let mut host = Host::new(&[PER_USER], "");
     let stream = host.ask("alice");
     assert!(matches!(host.streams[&stream], State::Passed(_)));

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::super::*;
-use super::host::{Fate, Host};
+use super::host::{CallOutcome, Host};
 
 #[test]
 fn requests_that_wait_together_go_in_one_call() {
@@ -68,14 +68,14 @@ fn slices_save_calls_and_admit_no_more_than_the_limit() {
 }
 
 #[test]
-fn a_slice_that_was_asked_for_in_vain_is_asked_for_by_the_next_request() {
+fn next_request_retries_a_lease_that_was_refused() {
     let rule = r#"{ "name": "r", "store": "redis", "lease": { "max": 100, "lasts": "1m" },
         "limit": { "rate": 1000, "per": "1d" } }"#;
     let mut host = Host::new(&[rule], r#""redis": {}"#);
     host.redis.load_scripts();
     host.ask("any");
     host.request("any");
-    host.end_call(0, Fate::TimedOut);
+    host.end_call(0, CallOutcome::TimedOut);
     host.ask("any");
     let calls = host.redis.scripts_run;
     assert_eq!(host.passed("any", 3), 3);
@@ -138,7 +138,7 @@ fn what_was_charged_here_goes_back_when_redis_refuses() {
 }
 
 #[test]
-fn a_client_that_leaves_before_its_request_was_sent_is_charged_to_no_rule() {
+fn client_that_leaves_before_sending_is_charged_to_no_rule() {
     let here = r#"{ "name": "here", "limit": { "rate": 1, "per": "1h" } }"#;
     let there = r#"{ "name": "there", "store": "redis", "limit": { "rate": 1, "per": "1h" } }"#;
     let mut host = Host::new(&[here, there], r#""redis": {}"#);
@@ -219,7 +219,7 @@ proptest! {
                 Step::Turn => host.turn(),
                 Step::EndCall(index) if !host.calls.is_empty() => {
                     let index = index.index(host.calls.len());
-                    host.end_call(index, Fate::Answered);
+                    host.end_call(index, CallOutcome::Answered);
                 }
                 Step::EndCall(_) => {}
             }

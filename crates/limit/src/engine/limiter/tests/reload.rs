@@ -4,7 +4,7 @@ use alloc::rc::Rc;
 use alloc::string::String;
 
 use super::super::*;
-use super::host::{Fate, Host, Way};
+use super::host::{CallOutcome, Host, RedisConnectivity};
 
 fn rules(rate: u32) -> String {
     format!(
@@ -27,13 +27,13 @@ fn publish(host: &mut Host, document: Option<&str>) {
 }
 
 #[test]
-fn new_rules_count_from_the_next_request_on_and_what_was_used_stays_used() {
+fn new_rules_apply_to_next_request_and_usage_is_kept() {
     let mut host = host();
     assert_eq!(host.passed("alice", 5), 3);
     publish(&mut host, Some(&rules(5)));
     assert_eq!(host.passed("alice", 5), 2, "five, of which three are used");
     assert_eq!(host.metric("weir_ratelimit_rules_loaded_total"), 1);
-    assert!(host.has_logged("1 rules were read from Redis"));
+    assert!(host.has_logged("1 rules loaded from Redis"));
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_document_that_is_lost_takes_no_rules_away() {
     assert!(host.log.is_empty(), "there never was one");
     publish(&mut host, Some(&rules(1)));
     publish(&mut host, None);
-    assert!(host.has_logged("no rules in Redis any more"));
+    assert!(host.has_logged("no rules in Redis"));
     assert_eq!(host.passed("dave", 5), 1);
     publish(&mut host, Some(&rules(1)));
     assert_eq!(host.metric("weir_ratelimit_rules_loaded_total"), 2);
@@ -77,9 +77,9 @@ fn polls_that_fail_change_nothing_and_the_log_says_so_once() {
     let mut host = host();
     host.passed("alice", 1);
     for (way, fate) in [
-        (Way::Open, Fate::TimedOut),
-        (Way::Open, Fate::Garbled),
-        (Way::Down, Fate::Answered),
+        (RedisConnectivity::Open, CallOutcome::TimedOut),
+        (RedisConnectivity::Open, CallOutcome::Garbled),
+        (RedisConnectivity::Down, CallOutcome::Answered),
     ] {
         host.way = way;
         host.now_ms += 500;
@@ -89,15 +89,15 @@ fn polls_that_fail_change_nothing_and_the_log_says_so_once() {
     assert_eq!(host.metric("weir_ratelimit_polls_failed_total"), 3);
     assert_eq!(host.log.len(), 1);
     assert_eq!(host.passed("bob", 5), 3);
-    host.way = Way::Open;
+    host.way = RedisConnectivity::Open;
     publish(&mut host, None);
     assert!(host.has_logged("rules can be read again"));
 }
 
 #[test]
-fn a_worker_without_requests_polls_less_and_less_and_keeps_quiet() {
+fn idle_worker_polls_less_often_and_logs_nothing() {
     let mut host = host();
-    host.way = Way::Down;
+    host.way = RedisConnectivity::Down;
     for _ in 0..20 {
         host.now_ms += 40_000;
         host.tick();
@@ -105,7 +105,7 @@ fn a_worker_without_requests_polls_less_and_less_and_keeps_quiet() {
     assert!(host.log.is_empty());
     assert_eq!(host.metric("weir_ratelimit_polls_failed_total"), 0);
     assert_eq!(host.limiter.tick_ms(), Some(30_000));
-    host.way = Way::Open;
+    host.way = RedisConnectivity::Open;
     host.ask("alice");
     let tick_ms = host.limiter.tick_ms().unwrap();
     assert!(
@@ -117,12 +117,12 @@ fn a_worker_without_requests_polls_less_and_less_and_keeps_quiet() {
 #[test]
 fn the_first_request_of_a_worker_brings_it_the_rules_at_once() {
     let mut host = host();
-    host.way = Way::Down;
+    host.way = RedisConnectivity::Down;
     for _ in 0..20 {
         host.now_ms += 40_000;
         host.tick();
     }
-    host.way = Way::Open;
+    host.way = RedisConnectivity::Open;
     host.redis.document = Some(rules(5).into());
     host.ask("alice");
     assert_eq!(host.metric("weir_ratelimit_rules_loaded_total"), 1);

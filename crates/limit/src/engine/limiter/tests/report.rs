@@ -4,12 +4,12 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use weir_engine::redis::Unknown;
+use weir_engine::redis::UnknownFailure;
 use weir_scripts::tally::{SCRIPT, words};
 
 use super::super::*;
 use super::fake_redis::commands;
-use super::host::{Fate, Host};
+use super::host::{CallOutcome, Host};
 
 const HOURLY: &str =
     r#"{ "name": "hourly", "key": ["user"], "limit": { "rate": 1, "per": "1h" } }"#;
@@ -34,7 +34,7 @@ fn told(host: &mut Host) -> Vec<(String, String)> {
     let minute = host.now_ms / 60_000;
     assert_eq!(*key, format!("weir:tally:limits:{minute}"));
     // What becomes of it does not matter.
-    host.reply(batch, Err(Unknown::Lost.into()));
+    host.reply(batch, Err(UnknownFailure::Lost.into()));
     let pairs = counts.chunks_exact(2);
     let pairs = pairs.map(|pair| (words(&pair[0]).join(" | "), pair[1].clone()));
     pairs.collect()
@@ -101,5 +101,5 @@ fn nobody_is_told_who_has_not_asked() {
     host.now_ms += 2_000;
     host.tick();
     assert!(host.calls.is_empty());
-    host.end_call(0, Fate::Answered);
+    host.end_call(0, CallOutcome::Answered);
 }

@@ -20,7 +20,7 @@ const TURNS_MAX: usize = 8;
 
 /// What an engine says of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum EngineVerdict {
     /// It answers.
     Answer(Arc<Answer>),
     /// It lets it go on.
@@ -34,7 +34,7 @@ pub(crate) type Make<E> = Box<dyn Fn() -> Result<E, FieldError>>;
 
 /// An engine. One whose question had no reply waits for it, and takes its Redis for broken sooner or later: it is thrown away,
 /// and the next request gets a new one.
-pub(crate) struct Part<E> {
+pub(crate) struct EngineSlot<E> {
     make: Make<E>,
     engine: Option<E>,
     effects: Effects,
@@ -48,14 +48,14 @@ struct Run<'a, E, S> {
     effects: &'a mut Effects,
     knowledge: &'a Knowledge<S>,
     now_ms: u64,
-    said: Option<Said>,
+    said: Option<EngineVerdict>,
     is_unanswered: bool,
     needs_turn: bool,
     /// Whether the engine wants to be told of the stream's end.
     is_open: bool,
 }
 
-impl<E: Engine> Part<E> {
+impl<E: Engine> EngineSlot<E> {
     /// # Errors
     /// When the configuration is refused.
     pub(crate) fn new(make: Make<E>) -> Result<Self, FieldError> {
@@ -75,14 +75,14 @@ impl<E: Engine> Part<E> {
         knowledge: &Knowledge<S>,
         is_known: bool,
         prepare: impl FnOnce(&mut E),
-    ) -> Said {
+    ) -> EngineVerdict {
         if self.changes != knowledge.changes() || !is_known {
             self.engine = None;
         }
         self.changes = knowledge.changes();
         // It was made before, of the same configuration.
         let Some(mut engine) = self.engine.take().or_else(|| (self.make)().ok()) else {
-            return Said::Undecided;
+            return EngineVerdict::Undecided;
         };
         let mut run = Run {
             engine: &mut engine,
@@ -100,12 +100,12 @@ impl<E: Engine> Part<E> {
         run.request(request);
         let (said, is_unanswered) = (run.said.take(), run.is_unanswered);
         match said {
-            Some(Said::Answer(_)) if is_blind => Said::Undecided,
+            Some(EngineVerdict::Answer(_)) if is_blind => EngineVerdict::Undecided,
             Some(said) => {
                 self.engine = (!is_unanswered).then_some(engine);
                 said
             }
-            None => Said::Undecided,
+            None => EngineVerdict::Undecided,
         }
     }
 }
@@ -170,10 +170,10 @@ impl<E: Engine, S: Store> Run<'_, E, S> {
         match effect {
             // What an engine says because it had no reply is what it says of a broken Redis.
             Effect::Respond { .. } | Effect::Continue { .. } if self.is_unanswered => {}
-            Effect::Respond { answer, .. } => self.said = Some(Said::Answer(answer)),
+            Effect::Respond { answer, .. } => self.said = Some(EngineVerdict::Answer(answer)),
             Effect::Continue { is_over, .. } => {
                 self.is_open = !is_over;
-                self.said = Some(Said::GoesOn);
+                self.said = Some(EngineVerdict::GoesOn);
             }
             Effect::Wake => self.needs_turn = true,
             Effect::Call { batch, body, .. } => {

@@ -25,7 +25,7 @@ impl fmt::Display for Severity {
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct Diagnostic {
     /// How bad it is.
     pub severity: Severity,
     /// Which check found it: a word that stays, for scripts and for `--ignore`.
@@ -38,7 +38,7 @@ pub struct Finding {
     pub fix: String,
 }
 
-impl Finding {
+impl Diagnostic {
     /// What does not work.
     pub fn error(
         check: &'static str,
@@ -71,7 +71,7 @@ impl Finding {
 }
 
 /// One line.
-impl fmt::Display for Finding {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             severity,

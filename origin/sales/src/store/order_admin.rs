@@ -43,7 +43,7 @@ pub enum Refund {
 
 /// Where a paid order was found.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum OrderTable {
     Orders,
     Archive,
 }
@@ -83,7 +83,7 @@ async fn refund_in(
     let Some(place) = place else {
         return not_ended(tx, order).await;
     };
-    if place == Place::Orders {
+    if place == OrderTable::Orders {
         // Its row would stand for the payment: whoever follows that now would take it away.
         let unfollowed = sql(SELECT_UNFOLLOWED).text(order_id);
         if tx.one(unfollowed).await?.is_some() {
@@ -99,7 +99,7 @@ async fn refund_in(
         status: OrderStatus::Paid,
         ..order.clone()
     };
-    Changes::of(Some(&before), &order).write(tx).await?;
+    Changes::between(Some(&before), &order).write(tx).await?;
     let cancelled = change(ChangeKind::Cancelled, &order, OPERATOR);
     outbox::note(tx, store.sinks, cancelled, now_ms).await?;
     let payment = due(tx, store, &order, now_ms).await?;
@@ -108,10 +108,10 @@ async fn refund_in(
 }
 
 /// Ends the order if it is paid; where it was. The archive last: an order moves there, and never back.
-async fn end_paid(tx: &mut Tx, order_id: &str, now_ms: u64) -> Result<Option<Place>, Error> {
+async fn end_paid(tx: &mut Tx, order_id: &str, now_ms: u64) -> Result<Option<OrderTable>, Error> {
     for (statement, place) in [
-        (END_PAID, Place::Orders),
-        (END_PAID_ARCHIVED, Place::Archive),
+        (END_PAID, OrderTable::Orders),
+        (END_PAID_ARCHIVED, OrderTable::Archive),
     ] {
         let end = sql(statement).number(now_ms).text(order_id);
         if tx.execute(end).await? == 1 {

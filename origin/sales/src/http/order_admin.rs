@@ -19,19 +19,19 @@ use super::payments::PaymentView;
 use super::refusals::{INVALID_ORDERS, ORDER_EXPIRED, ORDER_NOT_PAID, ORDER_PAID, ORDER_SETTLING};
 use super::user_orders::{AnyOrder, ended};
 use crate::Sales;
-use crate::desk::export::export;
-use crate::desk::{self, ActError, Action, Verdict};
 use crate::model::payload::Payload;
+use crate::order_admin::export::export;
+use crate::order_admin::{self, ActError, Action, Verdict};
 use crate::store::{
-    Cancelled, FoundOrder, OrderChange, OrderCursor, OrderFilter, OrderStatus, OrdersOf, Refund,
-    Sorting,
+    CancelOutcome, FoundOrder, OrderChange, OrderCursor, OrderFilter, OrderStatus, OrdersOf,
+    Refund, Sorting,
 };
 use weir_origin_core::access::Caller;
 use weir_origin_core::access::tenancy::UNKNOWN_ORDER;
 use weir_origin_core::api::words;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::{Problem, ReadQuery, TypedBody};
-use weir_origin_core::outbox::{Backlog, Waiting};
+use weir_origin_core::outbox::{Backlog, PendingSubject};
 
 /// The orders of a page, unless the query says so, and at most.
 const LIMIT_DEFAULT: usize = 50;
@@ -43,26 +43,26 @@ const ACTIONS_MAX: usize = 200;
 /// The most changes of an order in one answer.
 const CHANGES_MAX: usize = 200;
 
-/// An order, as operators see it.
+/// An order for operators.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = DeskOrder)]
 pub(super) struct DeskView {
     #[serde(flatten)]
     order: OrderView,
-    /// When it was made, in milliseconds since the Unix epoch.
+    /// Creation time, in milliseconds since the Unix epoch.
     created_at_ms: u64,
-    /// When it was paid, in milliseconds since the Unix epoch.
+    /// Payment time, in milliseconds since the Unix epoch.
     #[schema(required)]
     paid_at_ms: Option<u64>,
-    /// When it ended unpaid, or for a refund, in milliseconds since the Unix epoch.
+    /// End time of a cancelled, expired or refunded order, in milliseconds since the Unix epoch.
     #[schema(required)]
     ended_at_ms: Option<u64>,
-    /// Its payments, the first first.
+    /// Its payments, oldest first.
     payments: Vec<PaymentView>,
-    /// null: the sale wants none.
+    /// The buyer's data; null: the sale has no payload_schema.
     #[schema(required, value_type = Option<serde_json::Value>)]
     payload: Option<Payload>,
-    /// The link whose click it came of; null: none that is known.
+    /// The attributed link; null: none.
     #[schema(required)]
     link: Option<String>,
 }
@@ -81,36 +81,36 @@ impl From<FoundOrder> for DeskView {
     }
 }
 
-/// What is asked of the list of orders, and of the table.
+/// Filters of the order list and of the CSV export.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Search {
-    /// Of this sale; sale or user must be there.
+    /// Only this sale; sale or user is required.
     sale: Option<String>,
-    /// Of this user.
+    /// Only this user.
     user: Option<String>,
-    /// That stand so.
+    /// Only this status.
     #[param(required = false, schema_with = statuses)]
     status: Option<String>,
-    /// Made at this instant or later, in milliseconds since the Unix epoch.
+    /// Created at or after this time, in milliseconds since the Unix epoch.
     #[serde(default)]
     #[param(required = false)]
     from_ms: u64,
-    /// Made before it.
+    /// Created before this time.
     until_ms: Option<u64>,
-    /// By when they were made.
+    /// Sort order by creation time.
     #[serde(default)]
     #[param(required = false, inline, default = "newest")]
     sort: SortWord,
-    /// The orders of a page. Not of a table, which has all.
+    /// Page size. Not for CSV, which has all.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<usize>,
-    /// The `next` of the page before. Not of a table.
+    /// The `next` of the previous page. Not for CSV.
     after: Option<String>,
 }
 
-/// By when orders were made.
+/// Sort order by creation time.
 #[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum SortWord {
@@ -122,7 +122,7 @@ enum SortWord {
 fn statuses() -> Object {
     words(
         "Only orders with this status.",
-        OrderStatus::ALL.map(OrderStatus::word),
+        OrderStatus::ALL.map(OrderStatus::label),
     )
 }
 
@@ -131,42 +131,42 @@ fn statuses() -> Object {
 pub(super) struct DeskOrderList {
     /// The orders of this page.
     orders: Vec<DeskView>,
-    /// `after` of the next page; null: this is the last one.
+    /// `after` of the next page; null: this is the last page.
     #[schema(required)]
     next: Option<String>,
 }
 
-/// What others are told of an order.
+/// Changes of an order, as sent to receivers.
 #[derive(Serialize, ToSchema)]
 pub(super) struct OrderChangeList {
-    /// The changes in their order.
+    /// The changes, in order.
     #[schema(value_type = Vec<OrderChange<'static>>)]
     changes: Vec<Box<RawValue>>,
 }
 
-/// An order that was ended for a refund.
+/// A refunded order.
 #[derive(Serialize, ToSchema)]
 pub(super) struct RefundedOrder {
     #[serde(flatten)]
     order: OrderView,
-    /// Its payment; null: none is known.
+    /// Its payment; null: unknown.
     #[schema(required)]
     payment: Option<PaymentView>,
 }
 
-/// What came of each order.
+/// Outcome of each order.
 #[derive(Serialize, ToSchema)]
 pub(super) struct OrderVerdicts {
-    /// One each, in their order.
+    /// One verdict per order, in order.
     verdicts: Vec<OrderVerdict>,
 }
 
-/// What came of an order.
+/// Outcome of an order.
 #[derive(Serialize, ToSchema)]
 struct OrderVerdict {
-    /// The order's name.
+    /// The order's id.
     order: String,
-    /// What came of it.
+    /// The outcome.
     verdict: Verdict,
 }
 
@@ -180,7 +180,7 @@ impl Search {
             (Some(sale), user) => OrdersOf::Sale(sale, user),
             (None, Some(user)) => OrdersOf::User(user),
             (None, None) => {
-                let detail = "sale, user: one of them must be there";
+                let detail = "sale, user: one of them is required";
                 return Err(Problem::invalid_query(detail));
             }
         };
@@ -200,8 +200,8 @@ impl Search {
 
 fn read_status(word: &str) -> Result<OrderStatus, Problem> {
     let mut all = OrderStatus::ALL.into_iter();
-    all.find(|status| status.word() == word).ok_or_else(|| {
-        let words = OrderStatus::ALL.map(OrderStatus::word).join(", ");
+    all.find(|status| status.label() == word).ok_or_else(|| {
+        let words = OrderStatus::ALL.map(OrderStatus::label).join(", ");
         Problem::invalid_query(format!("status: must be one of {words}"))
     })
 }
@@ -213,12 +213,10 @@ fn read_cursor(text: &str) -> Result<OrderCursor, Problem> {
             id: id.to_owned(),
         })
     });
-    cursor.ok_or_else(|| Problem::invalid_query("after: must be the `next` of an answer"))
+    cursor.ok_or_else(|| Problem::invalid_query("after: must be the `next` of an earlier page"))
 }
 
-/// Orders of a sale or a user, including archived sales
-///
-/// A page of a sale's or a user's orders, including archived sales.
+/// List orders of a sale or a user, including archived sales
 #[utoipa::path(
     get,
     path = "/orders",
@@ -249,17 +247,16 @@ pub(super) async fn list(
     Ok(Json(DeskOrderList { orders, next }))
 }
 
-/// All orders that a search finds, as a table
+/// Export matching orders as CSV, streamed
 ///
-/// All orders that a search finds as one table, as a stream. Cells that a spreadsheet would take for a formula begin with an
-/// apostrophe.
+/// Cells that a spreadsheet could read as a formula start with an apostrophe.
 #[utoipa::path(
     get,
     path = "/orders.csv",
     operation_id = "exportOrders",
     params(Search),
     responses(
-        (status = 200, description = "RFC 4180; it breaks off if SQL does not answer", body = String, content_type = "text/csv"),
+        (status = 200, description = "CSV (RFC 4180); the download breaks off if SQL does not answer", body = String, content_type = "text/csv"),
     ),
 )]
 pub(super) async fn csv(
@@ -268,7 +265,7 @@ pub(super) async fn csv(
     ReadQuery(search): ReadQuery<Search>,
 ) -> Result<Response, Problem> {
     if search.limit.is_some() || search.after.is_some() {
-        let detail = "limit, after: a table has all orders; narrow it by from_ms and until_ms";
+        let detail = "limit, after: not supported for CSV; use from_ms and until_ms";
         return Err(Problem::invalid_query(detail));
     }
     let headers = [
@@ -279,15 +276,14 @@ pub(super) async fn csv(
     Ok((headers, Body::new(table)).into_response())
 }
 
-/// An order of this user
+/// Get an order with its last payment
 ///
-/// An order of the signed user with its last payment. Orders of others are unknown. On the admin port: whosever it is, as
-/// DeskOrder.
+/// The signed-in user gets only their own orders. On the admin port: any order, as DeskOrder.
 #[utoipa::path(
     get,
     path = "/orders/{id}",
     operation_id = "getOrder",
-    params(("id" = String, Path, description = "Its name.")),
+    params(("id" = String, Path, description = "The order's id.")),
     responses((status = 200, description = "The order, with its last payment", body = AnyOrder)),
 )]
 pub(super) async fn get(
@@ -299,15 +295,15 @@ pub(super) async fn get(
     Ok(Json(AnyOrder::Desk(Box::new(found.into()))))
 }
 
-/// What others were, or will be, told of an order
+/// List an order's changes, as sent to receivers
 ///
-/// What receivers were told of an order, or will be, in its order. What every receiver has is forgotten after a while.
+/// Changes that every receiver has are deleted after their retention.
 #[utoipa::path(
     get,
     path = "/orders/{id}/changes",
     operation_id = "listOrderChanges",
     params(("id" = String, Path, description = "The order's name.")),
-    responses((status = 200, description = "In their order; those that were pruned are left out", body = OrderChangeList)),
+    responses((status = 200, description = "Changes in order, without pruned ones", body = OrderChangeList)),
 )]
 pub(super) async fn changes(
     State(sales): State<Sales>,
@@ -324,51 +320,50 @@ pub(super) async fn changes(
         .map(|change| RawValue::from_string(change.body));
     let bodies: Result<Vec<Box<RawValue>>, _> = bodies.collect();
     let changes = bodies.map_err(|error| {
-        error!(%error, order = %id, "a change of an order is no JSON");
+        error!(%error, order = %id, "stored order change is not JSON");
         Problem::sql()
     })?;
     Ok(Json(OrderChangeList { changes }))
 }
 
-/// Take an unpaid order back
+/// Cancel an unpaid order
 ///
-/// Takes an unpaid order back; its units are sold again. A cancelled order stays cancelled when this is asked again. On the admin
-/// port: whosever it is, and nothing is held against its user.
+/// Its units return to stock. Repeating it changes nothing. On the admin port: any order, and it does not count against
+/// the user.
 #[utoipa::path(
     post,
     path = "/orders/{id}/cancel",
     operation_id = "cancelOrder",
-    params(("id" = String, Path, description = "Its name.")),
-    responses((status = 200, description = "It is cancelled", body = OrderView)),
+    params(("id" = String, Path, description = "The order's id.")),
+    responses((status = 200, description = "The order is cancelled", body = OrderView)),
 )]
 pub(super) async fn cancel(
     State(sales): State<Sales>,
     Path(id): Path<String>,
 ) -> Result<Json<OrderView>, Problem> {
     match ended(sales.orders.cancel_any(id).await)? {
-        Cancelled::Now(order) => {
+        CancelOutcome::Now(order) => {
             info!(order = %order.id, "cancelled by an operator");
             Ok(Json(OrderView::from(&order)))
         }
-        Cancelled::Again(order) => Ok(Json(OrderView::from(&order))),
-        Cancelled::Expired(_) => Err(ORDER_EXPIRED.because("the order has expired before")),
-        Cancelled::Paid(_) => {
-            Err(ORDER_PAID.because("the order is paid: POST /orders/{id}/refund ends it"))
+        CancelOutcome::Again(order) => Ok(Json(OrderView::from(&order))),
+        CancelOutcome::Expired(_) => Err(ORDER_EXPIRED.because("the order has already expired")),
+        CancelOutcome::Paid(_) => {
+            Err(ORDER_PAID.because("the order is paid: use POST /orders/{id}/refund"))
         }
-        Cancelled::Unknown => Err(unknown_order()),
+        CancelOutcome::Unknown => Err(unknown_order()),
     }
 }
 
-/// End a paid order: its units return to stock, its money is due for refund
+/// Refund a paid order: its units return to stock, and its payment becomes due for refund
 ///
-/// Ends a paid order: its units go back to stock, and its payment becomes due for refund. Weir moves no money. Asked again, it
-/// changes nothing.
+/// Weir does not transfer money. Repeating it changes nothing.
 #[utoipa::path(
     post,
     path = "/orders/{id}/refund",
     operation_id = "refundOrder",
     params(("id" = String, Path, description = "The order's name.")),
-    responses((status = 200, description = "It is, or was before", body = RefundedOrder)),
+    responses((status = 200, description = "A refund is due, now or already before", body = RefundedOrder)),
 )]
 pub(super) async fn refund(
     State(sales): State<Sales>,
@@ -376,15 +371,15 @@ pub(super) async fn refund(
 ) -> Result<Json<RefundedOrder>, Problem> {
     let (order, payment) = match ended(sales.orders.refund(id).await)? {
         Refund::Now(order, payment) => {
-            info!(order = %order.id, "a refund is due: an operator has ended a paid order");
+            info!(order = %order.id, "refund due: an operator refunded a paid order");
             (order, payment)
         }
         Refund::Again(order, payment) => (order, payment),
         Refund::NotPaid(_) => {
-            return Err(ORDER_NOT_PAID.because("the order is not paid, or ended"));
+            return Err(ORDER_NOT_PAID.because("the order is not paid, or has already ended"));
         }
         Refund::Busy => {
-            let detail = "Redis has not followed the order's payment yet; please try again";
+            let detail = "the payment is not in Redis yet; please try again";
             return Err(ORDER_SETTLING.because(detail));
         }
         Refund::Unknown => return Err(unknown_order()),
@@ -395,27 +390,27 @@ pub(super) async fn refund(
     }))
 }
 
-/// Orders that the same is done with.
+/// A batch of orders.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = OrderActions)]
 pub(super) struct Actions {
-    /// What is done with each.
+    /// The action.
     action: Action,
-    /// Their names.
+    /// The order ids.
     #[schema(min_items = 1, max_items = 200)]
     orders: Vec<String>,
 }
 
 /// Cancel or refund up to 200 orders
 ///
-/// Cancels or refunds orders, one after another. Each has a verdict of its own; asked again, those that are done stay as they are.
+/// Orders are processed one by one, each with its own verdict. Repeating it changes nothing for completed orders.
 #[utoipa::path(
     post,
     path = "/order-actions",
     operation_id = "actOnOrders",
     request_body = Actions,
-    responses((status = 200, description = "A verdict for each, in their order", body = OrderVerdicts)),
+    responses((status = 200, description = "One verdict per order, in order", body = OrderVerdicts)),
 )]
 pub(super) async fn act(
     State(sales): State<Sales>,
@@ -431,7 +426,7 @@ pub(super) async fn act(
     for order in orders {
         let verdict = match caller.may_name(&order) {
             true => {
-                let verdict = desk::act(&sales.orders, action, order.clone()).await;
+                let verdict = order_admin::act(&sales.orders, action, order.clone()).await;
                 verdict.unwrap_or_else(|error| not_known(&order, &error))
             }
             false => Verdict::UnknownOrder,
@@ -441,55 +436,55 @@ pub(super) async fn act(
     info!(
         ?action,
         orders = verdicts.len(),
-        "an operator has handled orders"
+        "operator action on orders"
     );
     Ok(Json(OrderVerdicts { verdicts }))
 }
 
 /// The others have their verdicts nevertheless.
 fn not_known(order: &str, error: &ActError) -> Verdict {
-    error!(%order, %error, "it is not known whether an order was handled");
+    error!(%order, %error, "unknown outcome of an operator action on an order");
     Verdict::TryAgain
 }
 
-/// What one receiver does not have yet.
+/// Undelivered changes of one receiver.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Deliveries)]
 pub(super) struct OrderBacklog {
-    /// How many orders wait.
+    /// Number of waiting orders.
     orders: u64,
-    /// Since when the oldest has waited, in milliseconds since the Unix epoch.
+    /// Time since the oldest waits, in milliseconds since the Unix epoch.
     #[schema(required)]
     oldest_since_ms: Option<u64>,
-    /// Those that have waited longest.
+    /// Longest waiting entries.
     waiting: Vec<WaitingOrder>,
 }
 
 /// An order whose changes wait for a receiver.
 #[derive(Debug, Serialize, ToSchema)]
 struct WaitingOrder {
-    /// The order's name.
+    /// The order's id.
     order: String,
     #[serde(flatten)]
-    waiting: Waiting,
+    waiting: PendingSubject,
 }
 
-/// What waits, by the name of the receiver.
+/// Undelivered changes by receiver.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = DeliveriesByReceiver)]
 pub(super) struct OrderDeliveries(BTreeMap<&'static str, OrderBacklog>);
 
-/// What is tried again.
+/// Result of a retry.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = RetriedDeliveries)]
 pub(super) struct RetriedOrders {
-    /// Orders with changes that had waited for another try.
+    /// Orders with changes that were waiting for a retry.
     orders: u64,
 }
 
 impl OrderBacklog {
-    fn new(backlog: Backlog, waiting: Vec<Waiting>) -> Self {
-        let order = |waiting: Waiting| WaitingOrder {
+    fn new(backlog: Backlog, waiting: Vec<PendingSubject>) -> Self {
+        let order = |waiting: PendingSubject| WaitingOrder {
             order: waiting.subject.clone(),
             waiting,
         };
@@ -501,14 +496,12 @@ impl OrderBacklog {
     }
 }
 
-/// What waits for each receiver of changes of orders
-///
-/// What waits for each receiver of changes of orders, and why.
+/// List undelivered order changes of each receiver, with errors
 #[utoipa::path(
     get,
     path = "/order-deliveries",
     operation_id = "listOrderDeliveries",
-    responses((status = 200, description = "Those that have waited longest come first", body = OrderDeliveries)),
+    responses((status = 200, description = "Longest waiting first", body = OrderDeliveries)),
 )]
 pub(super) async fn deliveries(
     State(sales): State<Sales>,
@@ -519,14 +512,12 @@ pub(super) async fn deliveries(
     Ok(Json(OrderDeliveries(backlogs)))
 }
 
-/// Try all again at once that wait for another try
-///
-/// Has all that waits for another try tried at once.
+/// Retry all waiting changes now
 #[utoipa::path(
     post,
     path = "/order-deliveries/retry",
     operation_id = "retryOrderDeliveries",
-    responses((status = 200, description = "How many", body = RetriedOrders)),
+    responses((status = 200, description = "The count", body = RetriedOrders)),
 )]
 pub(super) async fn retry(
     State(sales): State<Sales>,

@@ -22,7 +22,7 @@ const OPEN_MAX: u64 = 200;
 
 /// What SQL and Redis hold of a sale.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Books {
+pub struct StockBalance {
     /// What each shard holds.
     pub shards: Vec<Audit>,
     /// The terms, summed; `None` as long as a shard is cold.
@@ -44,7 +44,7 @@ pub struct Books {
     pub is_changing: bool,
 }
 
-impl Books {
+impl StockBalance {
     /// Reads a sale's books; `None` if SQL has no such sale. It reads sums, and no user but those who hold a claim.
     ///
     /// Redis is read before SQL and after it. If both readings are equal, nothing changed in between: a change that
@@ -177,28 +177,28 @@ async fn open_claims(
     Ok((open.len() as u64 == count).then_some(open))
 }
 
-/// A sale's books as operators see them.
+/// Stock balance of a sale.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Books)]
 pub struct BooksView {
-    /// Its name.
+    /// Its id.
     #[schema(value_type = String)]
     id: SaleId,
-    /// Whether all of it is of one instant.
+    /// Whether all values are from the same moment.
     exact: bool,
-    /// Whether the sum holds; null as long as a shard is cold.
+    /// Whether the stock is balanced; null while a shard is cold.
     #[schema(required)]
     balanced: Option<bool>,
-    /// The terms of the sum; null as long as a shard is cold.
+    /// Terms of the balance; null while a shard is cold.
     #[schema(required)]
     terms: Option<TermsView>,
-    /// Units that were added since the sale was warmed: the total counts them.
+    /// Units added since the sale was warmed; included in the total.
     topped_up: u64,
-    /// Units that were withdrawn.
+    /// Units withdrawn.
     withdrawn: u64,
-    /// Whether a change of the stock is under way. Then the total counts it as far as shards have heard of it.
+    /// Whether a stock change is in progress. The total then includes the part that shards have applied.
     changing: bool,
-    /// One for each shard.
+    /// One entry per shard.
     shards: Vec<ShardView>,
 }
 
@@ -208,15 +208,15 @@ pub struct BooksView {
 struct TermsView {
     /// Units in Redis; null: Redis has lost this shard's data.
     stock: i64,
-    /// Units that are on the way between two shards.
+    /// Units in transfer between shards.
     transfers: u64,
-    /// Units that claims hold.
+    /// Units held by claims.
     claims: u64,
-    /// Units, or orders, that SQL holds.
+    /// Ordered units in SQL.
     orders: u64,
     /// Units to sell.
     total: u64,
-    /// By how much the terms miss the total; 0 is right.
+    /// Difference from the total; must be 0.
     drift: i64,
 }
 
@@ -233,22 +233,22 @@ impl From<Terms> for TermsView {
     }
 }
 
-/// One shard, in units. Orders are those that Redis knows of.
+/// One shard, in units, as in Redis.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[schema(as = BooksShard)]
 struct ShardView {
     /// Units in Redis; null: Redis has lost this shard's data.
     #[schema(required)]
     stock: Option<i64>,
-    /// What has left for other shards and is not settled.
+    /// Unfinished transfers to other shards.
     transfers: u64,
-    /// Units that claims hold.
+    /// Units held by claims.
     claims: u64,
-    /// Units, or orders, that SQL holds.
+    /// Ordered units in SQL.
     orders: u64,
-    /// Units of orders that leave the stock at payment.
+    /// Units of orders that are deducted at payment.
     orders_deferred: u64,
-    /// How often the shard was rebuilt.
+    /// Number of rebuilds of the shard.
     epoch: i64,
 }
 

@@ -11,7 +11,7 @@ use crate::folder::Folder;
 use crate::{Limits, LogError, Position};
 
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct LogState {
     pub(crate) folder: Folder,
     pub(crate) limits: Limits,
     /// Up to where it is written.
@@ -29,7 +29,7 @@ pub(crate) struct FileInfo {
     pub(crate) written_at_ms: u64,
 }
 
-impl Shared {
+impl LogState {
     /// Looks at what an earlier process has left. `start` is where this one begins.
     pub(crate) fn new(folder: Folder, limits: Limits, start: Position) -> Result<Self, LogError> {
         let found = folder.files()?.into_iter();

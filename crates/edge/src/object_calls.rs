@@ -17,7 +17,7 @@ use weir_link::engine::Links;
 use weir_sale::engine::Gate;
 
 use crate::edge::{Data, Pairs};
-use crate::part::Make;
+use crate::engine_slot::Make;
 use crate::shard::ObjectCommands;
 
 /// An engine has one request at a time.
@@ -31,7 +31,7 @@ const TURNS_MAX: usize = 8;
 
 /// Commands to one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct ObjectCall {
     id: AskId,
     /// What all keys of the commands begin with: the name of the object.
     pub object: String,
@@ -49,16 +49,16 @@ struct AskId {
 }
 
 /// A request that objects are asked about.
-pub enum Asking {
+pub enum PendingRequest {
     /// It buys what stands in objects.
     Buys(Box<Run<Gate<Data>>>),
     /// It clicks a link whose clicks are counted in an object.
     Clicks(Box<Run<Links>>),
 }
 
-impl Asking {
+impl PendingRequest {
     /// What is to be asked now, all at the same time. Each ask is [answered](crate::Edge::answered) once.
-    pub fn take_asks(&mut self) -> Vec<Ask> {
+    pub fn take_asks(&mut self) -> Vec<ObjectCall> {
         match self {
             Self::Buys(run) => core::mem::take(&mut run.asks),
             Self::Clicks(run) => core::mem::take(&mut run.asks),
@@ -76,7 +76,7 @@ impl Asking {
 
 /// What an engine has said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum EngineReply {
     /// It answers.
     Answer(Arc<Answer>),
     /// The request goes on, with what the engine has changed of it.
@@ -84,7 +84,7 @@ pub(crate) enum Said {
 }
 
 /// A part of a call.
-pub(crate) enum Part {
+pub(crate) enum CallPart {
     /// The edge knows the replies.
     Known(Vec<u8>),
     /// An object has to be asked.
@@ -95,9 +95,9 @@ pub(crate) enum Part {
 }
 
 /// Who knows what an engine asks, or which object does.
-pub(crate) trait Knows {
+pub(crate) trait CallRouter {
     /// A call, in the parts that one object answers each; `None` if it asks what nobody here knows.
-    fn parts(&self, body: &[u8], now_ms: u64) -> Option<Vec<Part>>;
+    fn parts(&self, body: &[u8], now_ms: u64) -> Option<Vec<CallPart>>;
 }
 
 /// Engines for the next requests.
@@ -117,7 +117,11 @@ impl<E: Engine> Pool<E> {
     }
 
     /// Begins a request; `None` if there is no engine for it.
-    pub(crate) fn begin(&mut self, request: &dyn Request, knows: &dyn Knows) -> Option<Run<E>> {
+    pub(crate) fn begin(
+        &mut self,
+        request: &dyn Request,
+        knows: &dyn CallRouter,
+    ) -> Option<Run<E>> {
         // It was made before, of the same configuration.
         let engine = self.idle.pop().or_else(|| (self.make)().ok())?;
         let mut run = Run {
@@ -158,12 +162,12 @@ pub struct Run<E> {
     effects: Effects,
     /// The parts of calls that are under way, each with its replies once they are there.
     calls: BTreeMap<BatchId, Vec<Option<Reply>>>,
-    asks: Vec<Ask>,
+    asks: Vec<ObjectCall>,
     now_ms: u64,
     needs_turn: bool,
     /// Whether a reply is missing of which nobody knows what it would have said.
     is_unsure: bool,
-    said: Option<Said>,
+    said: Option<EngineReply>,
     changes: Changes,
 }
 
@@ -188,7 +192,7 @@ impl Changes {
 }
 
 impl<E: Engine> Run<E> {
-    pub(crate) fn said(&self) -> Option<&Said> {
+    pub(crate) fn reply(&self) -> Option<&EngineReply> {
         self.said.as_ref()
     }
 
@@ -202,7 +206,13 @@ impl<E: Engine> Run<E> {
     }
 
     /// See [`Edge::answered`](crate::Edge::answered).
-    pub(crate) fn answered(&mut self, ask: &Ask, reply: Reply, now_ms: u64, knows: &dyn Knows) {
+    pub(crate) fn answered(
+        &mut self,
+        ask: &ObjectCall,
+        reply: Reply,
+        now_ms: u64,
+        knows: &dyn CallRouter,
+    ) {
         self.now_ms = now_ms;
         self.is_unsure |= matches!(reply, Err(Failure::Unknown(_)));
         if let Some(event) = self.collect(ask.id, reply) {
@@ -212,7 +222,12 @@ impl<E: Engine> Run<E> {
     }
 
     /// The stream has ended.
-    pub(crate) fn closed(&mut self, response_status: Option<u16>, now_ms: u64, knows: &dyn Knows) {
+    pub(crate) fn closed(
+        &mut self,
+        response_status: Option<u16>,
+        now_ms: u64,
+        knows: &dyn CallRouter,
+    ) {
         self.now_ms = now_ms;
         let end = PlainEnd {
             response_status,
@@ -227,14 +242,14 @@ impl<E: Engine> Run<E> {
     }
 
     /// Does what is due by now.
-    pub(crate) fn turn(&mut self, now_ms: u64, knows: &dyn Knows) {
+    pub(crate) fn advance(&mut self, now_ms: u64, knows: &dyn CallRouter) {
         self.now_ms = now_ms;
         self.needs_turn = true;
         self.settle(knows);
     }
 
     /// Turns until nothing more happens without an object.
-    fn settle(&mut self, knows: &dyn Knows) {
+    fn settle(&mut self, knows: &dyn CallRouter) {
         for _ in 0..TURNS_MAX {
             if !core::mem::take(&mut self.needs_turn) {
                 return;
@@ -245,7 +260,7 @@ impl<E: Engine> Run<E> {
     }
 
     /// One event, and all that follow from it.
-    fn handle(&mut self, event: Event<'_>, knows: &dyn Knows) {
+    fn handle(&mut self, event: Event<'_>, knows: &dyn CallRouter) {
         self.engine.handle(event, &mut self.effects);
         let mut events = self.apply_all(knows);
         while let Some(event) = events.pop_front() {
@@ -254,7 +269,7 @@ impl<E: Engine> Run<E> {
         }
     }
 
-    fn apply_all(&mut self, knows: &dyn Knows) -> VecDeque<Event<'static>> {
+    fn apply_all(&mut self, knows: &dyn CallRouter) -> VecDeque<Event<'static>> {
         let mut list = Vec::new();
         self.effects.take_into(&mut list);
         let events = list
@@ -265,10 +280,10 @@ impl<E: Engine> Run<E> {
         events
     }
 
-    fn apply(&mut self, effect: Effect, knows: &dyn Knows) -> Option<Event<'static>> {
+    fn apply(&mut self, effect: Effect, knows: &dyn CallRouter) -> Option<Event<'static>> {
         match effect {
-            Effect::Respond { answer, .. } => self.said = Some(Said::Answer(answer)),
-            Effect::Continue { .. } => self.said = Some(Said::GoesOn),
+            Effect::Respond { answer, .. } => self.said = Some(EngineReply::Answer(answer)),
+            Effect::Continue { .. } => self.said = Some(EngineReply::GoesOn),
             Effect::RemoveRequestHeader { name, .. } => {
                 self.changes.removed.push(name.into_owned());
             }
@@ -297,21 +312,26 @@ impl<E: Engine> Run<E> {
                     now_ms: self.now_ms,
                 });
             }
-            Effect::Fetch { .. } => self.said = Some(Said::GoesOn),
+            Effect::Fetch { .. } => self.said = Some(EngineReply::GoesOn),
             _ => {}
         }
         None
     }
 
     /// Asks the objects; the reply, if there is none to be asked.
-    fn ask(&mut self, batch: BatchId, parts: Vec<Part>, timeout_ms: u64) -> Option<Event<'static>> {
+    fn ask(
+        &mut self,
+        batch: BatchId,
+        parts: Vec<CallPart>,
+        timeout_ms: u64,
+    ) -> Option<Event<'static>> {
         let mut replies = Vec::new();
         for (part, content) in parts.into_iter().enumerate() {
             match content {
-                Part::Known(reply) => replies.push(Some(Ok(reply))),
-                Part::Of { object, commands } => {
+                CallPart::Known(reply) => replies.push(Some(Ok(reply))),
+                CallPart::Of { object, commands } => {
                     replies.push(None);
-                    self.asks.push(Ask {
+                    self.asks.push(ObjectCall {
                         id: AskId { batch, part },
                         object,
                         commands,

@@ -11,14 +11,14 @@ use weir_stack::Stack;
 
 /// Both sides of the books of one sale.
 #[derive(Debug, Clone)]
-pub(super) struct Books {
+pub(super) struct StockBalance {
     /// What SQL holds.
     pub(super) sql: Sql,
     /// What Redis holds, by shard.
     pub(super) shards: Vec<Audit>,
 }
 
-impl Books {
+impl StockBalance {
     pub(super) async fn read(stack: &Stack, sale: &str, shards: u32) -> Result<Self> {
         Ok(Self {
             sql: Sql::read(stack.database_path(), sale).await?,
@@ -69,7 +69,7 @@ impl Books {
 async fn read_shards(stack: &Stack, sale: &str, shards: u32) -> Result<Vec<Audit>> {
     let id = SaleId::new(sale)
         .ok()
-        .with_context(|| format!("{sale} is no sale's name"))?;
+        .with_context(|| format!("{sale} is not a sale id"))?;
     let mut connection = weir_stack::redis::connect(stack.redis_url()).await?;
     let mut audits = Vec::new();
     for shard in 0..shards {
@@ -86,7 +86,7 @@ async fn read_shards(stack: &Stack, sale: &str, shards: u32) -> Result<Vec<Audit
         let audit = audit::parse(&as_resp(reply)?);
         audits.push(audit.map_err(|error| anyhow::anyhow!("shard {shard}: {error}"))?);
     }
-    ensure!(audits.len() == shards as usize, "not every shard was read");
+    ensure!(audits.len() == shards as usize, "some shards were not read");
     Ok(audits)
 }
 
@@ -101,7 +101,7 @@ fn as_resp(value: redis::Value) -> Result<Value> {
         redis::Value::Array(values) => {
             Value::Array(values.into_iter().map(as_resp).collect::<Result<_>>()?)
         }
-        other => anyhow::bail!("a script answered {other:?}"),
+        other => anyhow::bail!("unexpected reply of a script: {other:?}"),
     })
 }
 
@@ -109,7 +109,7 @@ fn as_resp(value: redis::Value) -> Result<Value> {
 mod tests {
     use super::*;
 
-    fn books(units: u64, stock: i64, held: u64) -> Books {
+    fn books(units: u64, stock: i64, held: u64) -> StockBalance {
         let sql = Sql {
             orders: units,
             units,
@@ -122,7 +122,7 @@ mod tests {
             bought: units,
             ..Audit::default()
         };
-        Books {
+        StockBalance {
             sql,
             shards: vec![audit],
         }

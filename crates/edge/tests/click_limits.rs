@@ -8,15 +8,15 @@ use weir_base::feed::document::seal;
 use weir_base::key::SigningKey;
 use weir_base::resp::decode;
 use weir_base::shared_data::LocalData;
-use weir_edge::asking::{Ask, Asking};
-use weir_edge::edge::Given;
+use weir_edge::edge::EdgeSetup;
 use weir_edge::knowledge::Feed;
+use weir_edge::object_calls::{ObjectCall, PendingRequest};
 use weir_edge::shard::{Link, LinkCommand, ObjectCommands};
 use weir_edge::store::MemoryStore;
-use weir_edge::{Begun, Decision, Edge, Sold};
+use weir_edge::{Decision, Edge, FirstOutcome, RequestOutcome};
 use weir_engine::Headers;
 use weir_engine::event::PlainRequest;
-use weir_engine::redis::{Definite, Reply, Unknown};
+use weir_engine::redis::{DefiniteFailure, Reply, UnknownFailure};
 use weir_link::feed::{DomainList, Entry, Page, Source, State};
 use weir_link::record::Link as Record;
 
@@ -34,7 +34,7 @@ fn config() -> Value {
 }
 
 fn edge_of(config: &Value, seed: u64, counts_exactly: bool) -> Result<Edge<MemoryStore>, String> {
-    let given = Given {
+    let given = EdgeSetup {
         variable: Box::new(|_| Some(SECRET.into())),
         seed,
         data: Rc::new(LocalData::default()),
@@ -60,7 +60,7 @@ fn command(words: &[&[u8]]) -> [LinkCommand; 1] {
     [LinkCommand::from_redis(words, KEY.as_bytes()).unwrap()]
 }
 
-fn to_link(ask: &Ask) -> &[LinkCommand] {
+fn to_link(ask: &ObjectCall) -> &[LinkCommand] {
     match &ask.commands {
         ObjectCommands::Link(commands) => commands,
         ObjectCommands::Shard(_) => panic!("{ask:?}"),
@@ -69,7 +69,7 @@ fn to_link(ask: &Ask) -> &[LinkCommand] {
 
 /// How a reply comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum ReplyFate {
     Comes,
     /// The commands have run, and nobody hears of it.
     Lost,
@@ -81,7 +81,7 @@ enum Way {
 
 /// What has become of a click.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Became {
+enum ClickOutcome {
     /// Led on.
     Redirected,
     /// Answered so.
@@ -130,65 +130,65 @@ impl World {
         }
     }
 
-    fn run(&mut self, ask: &Ask, way: Way) -> Reply {
+    fn run(&mut self, ask: &ObjectCall, way: ReplyFate) -> Reply {
         assert_eq!(ask.object, KEY);
         match way {
-            Way::Stuck => return Err(Unknown::Timeout.into()),
-            Way::Refused => return Err(Definite::Refused("no".into()).into()),
-            Way::Comes | Way::Lost => {}
+            ReplyFate::Stuck => return Err(UnknownFailure::Timeout.into()),
+            ReplyFate::Refused => return Err(DefiniteFailure::Refused("no".into()).into()),
+            ReplyFate::Comes | ReplyFate::Lost => {}
         }
         let done = self.object.run(to_link(ask), self.now_ms);
         match way {
-            Way::Lost => Err(Unknown::Lost.into()),
+            ReplyFate::Lost => Err(UnknownFailure::Lost.into()),
             _ => Ok(done.replies),
         }
     }
 
-    fn ask_all(&mut self, asking: &mut Asking, way: Way) {
+    fn ask_all(&mut self, request: &mut PendingRequest, way: ReplyFate) {
         loop {
-            let asks = asking.take_asks();
+            let asks = request.take_asks();
             if asks.is_empty() {
                 return;
             }
             for ask in asks {
                 let reply = self.run(&ask, way);
-                self.edge.answered(asking, &ask, reply, self.now_ms);
+                self.edge.answered(request, &ask, reply, self.now_ms);
             }
         }
     }
 
-    fn begin(&mut self) -> Begun {
+    fn begin(&mut self) -> FirstOutcome {
         self.edge.begin(&click(self.now_ms))
     }
 
     /// A click, whose first question fares so; what it owes afterwards comes through.
-    fn click(&mut self, way: Way) -> Became {
-        let mut asking = match self.begin() {
-            Begun::Decided(decision) => return became(decision),
-            Begun::Asks(asking) => asking,
+    fn click(&mut self, way: ReplyFate) -> ClickOutcome {
+        let mut request = match self.begin() {
+            FirstOutcome::Decided(decision) => return became(decision),
+            FirstOutcome::Asks(request) => request,
         };
-        self.ask_all(&mut asking, way);
-        let sold = self.edge.sold(&asking, &click(self.now_ms));
+        self.ask_all(&mut request, way);
+        let sold = self.edge.request_outcome(&request, &click(self.now_ms));
         for _ in 0..5 {
-            self.edge.ended(&mut asking, None, self.now_ms);
-            self.ask_all(&mut asking, Way::Comes);
+            self.edge.ended(&mut request, None, self.now_ms);
+            self.ask_all(&mut request, ReplyFate::Comes);
             self.now_ms += 200;
         }
-        assert!(!asking.owes());
-        self.edge.finish(asking);
+        assert!(!request.owes());
+        self.edge.finish(request);
         match sold {
-            Sold::Answer(answer) => became(Decision::Answer(answer)),
-            Sold::ToGateway(_) => Became::ToGateway,
-            Sold::ToOrigin(_) => panic!("nobody buys"),
+            RequestOutcome::Answer(answer) => became(Decision::Answer(answer)),
+            RequestOutcome::ToGateway(_) => ClickOutcome::ToGateway,
+            RequestOutcome::ToOrigin(_) => panic!("nobody buys"),
         }
     }
 }
 
-fn became(decision: Decision) -> Became {
+fn became(decision: Decision) -> ClickOutcome {
     match decision {
-        Decision::Answer(answer) if answer.status == 302 => Became::Redirected,
-        Decision::Answer(answer) => Became::Answered(answer.status),
-        Decision::Forward(_) => Became::ToGateway,
+        Decision::Answer(answer) if answer.status == 302 => ClickOutcome::Redirected,
+        Decision::Answer(answer) => ClickOutcome::Answered(answer.status),
+        Decision::Forward(_) => ClickOutcome::ToGateway,
     }
 }
 
@@ -232,38 +232,46 @@ fn hear(edge: &mut Edge<MemoryStore>, prefix: Option<&str>, state: State) {
 }
 
 #[test]
-fn a_link_leads_on_as_often_as_it_may_and_its_object_has_counted() {
+fn link_redirects_up_to_its_limit_and_object_counts_clicks() {
     let mut world = World::new(3);
-    let became: Vec<Became> = (0..6).map(|_| world.click(Way::Comes)).collect();
+    let became: Vec<ClickOutcome> = (0..6).map(|_| world.click(ReplyFate::Comes)).collect();
     let redirected = became
         .iter()
-        .filter(|became| **became == Became::Redirected);
+        .filter(|became| **became == ClickOutcome::Redirected);
     assert_eq!(redirected.count(), 3, "{became:?}");
-    assert_eq!(became[5], Became::Answered(410));
+    assert_eq!(became[5], ClickOutcome::Answered(410));
     assert_eq!(world.used(), 3);
 }
 
 #[test]
 fn a_click_that_nobody_knows_of_leads_nowhere_and_is_given_back() {
-    for way in [Way::Lost, Way::Stuck] {
+    for way in [ReplyFate::Lost, ReplyFate::Stuck] {
         let mut world = World::new(1);
-        assert_eq!(world.click(way), Became::Answered(503), "{way:?}");
+        assert_eq!(world.click(way), ClickOutcome::Answered(503), "{way:?}");
         assert_eq!(world.used(), 0, "{way:?}");
-        assert_eq!(world.click(Way::Comes), Became::Redirected, "{way:?}");
-        assert_eq!(world.click(Way::Comes), Became::Answered(410), "{way:?}");
+        assert_eq!(
+            world.click(ReplyFate::Comes),
+            ClickOutcome::Redirected,
+            "{way:?}"
+        );
+        assert_eq!(
+            world.click(ReplyFate::Comes),
+            ClickOutcome::Answered(410),
+            "{way:?}"
+        );
     }
 }
 
 #[test]
 fn what_has_not_run_is_a_gateways_and_uses_nothing() {
     let mut world = World::new(1);
-    assert_eq!(world.click(Way::Refused), Became::ToGateway);
+    assert_eq!(world.click(ReplyFate::Refused), ClickOutcome::ToGateway);
     assert_eq!(world.used(), 0);
     // A link that the object does not have is counted elsewhere, or not at all any more.
     let key = KEY.as_bytes();
     let clicks = format!("{KEY}:clicks");
     world.write(&[b"UNLINK", key, clicks.as_bytes()]);
-    assert_eq!(world.click(Way::Comes), Became::ToGateway);
+    assert_eq!(world.click(ReplyFate::Comes), ClickOutcome::ToGateway);
 }
 
 #[test]
@@ -271,8 +279,8 @@ fn the_objects_record_counts_whatever_the_edge_has_heard() {
     let mut world = World::new(50);
     let lower = text(&record(1));
     world.write(&[b"SET", KEY.as_bytes(), lower.as_bytes()]);
-    assert_eq!(world.click(Way::Comes), Became::Redirected);
-    assert_eq!(world.click(Way::Comes), Became::Answered(410));
+    assert_eq!(world.click(ReplyFate::Comes), ClickOutcome::Redirected);
+    assert_eq!(world.click(ReplyFate::Comes), ClickOutcome::Answered(410));
     let disabled = Record {
         is_disabled: true,
         ..record(50)
@@ -280,7 +288,7 @@ fn the_objects_record_counts_whatever_the_edge_has_heard() {
     world.write(&[b"SET", KEY.as_bytes(), text(&disabled).as_bytes()]);
     // What is used up is remembered for a second.
     world.now_ms += 1_100;
-    assert_eq!(world.click(Way::Comes), Became::Answered(410));
+    assert_eq!(world.click(ReplyFate::Comes), ClickOutcome::Answered(410));
     assert_eq!(world.used(), 1);
 }
 
@@ -298,10 +306,10 @@ fn no_two_engines_give_a_click_the_same_name() {
     }
     let mut names = BTreeSet::new();
     for begun in &mut asked {
-        let Begun::Asks(asking) = begun else {
+        let FirstOutcome::Asks(request) = begun else {
             panic!("nobody was asked");
         };
-        let asks = asking.take_asks();
+        let asks = request.take_asks();
         let [ask] = &asks[..] else {
             panic!("one question: {asks:?}");
         };
@@ -317,12 +325,12 @@ fn sides_that_disagree_count_nothing() {
     // The origin says that its maxima are elsewhere, or says nothing; but the edge still has a record of before.
     for prefix in [None, Some("other")] {
         let mut world = World::telling(5, prefix, State::Counted);
-        assert_eq!(world.click(Way::Comes), Became::Answered(503));
+        assert_eq!(world.click(ReplyFate::Comes), ClickOutcome::Answered(503));
         assert_eq!(world.used(), 0);
     }
     // A gateway counts what the origin leaves to gateways.
     let mut world = World::telling(5, None, |_| State::AtGateway);
-    assert_eq!(world.click(Way::Comes), Became::ToGateway);
+    assert_eq!(world.click(ReplyFate::Comes), ClickOutcome::ToGateway);
     // An edge that has no objects leaves to gateways what others count.
     let mut plain = config();
     plain["maxima_in_objects"] = json!(false);
@@ -331,11 +339,11 @@ fn sides_that_disagree_count_nothing() {
     world.edge = edge_of(&plain, 3, false).unwrap();
     let counted = State::Counted(text(&record(5)));
     hear(&mut world.edge, Some("weir"), counted);
-    assert_eq!(world.click(Way::Comes), Became::ToGateway);
+    assert_eq!(world.click(ReplyFate::Comes), ClickOutcome::ToGateway);
     // What was heard too long ago counts for nobody.
     let mut world = World::new(5);
     world.now_ms += 60_001;
-    assert_eq!(world.click(Way::Comes), Became::ToGateway);
+    assert_eq!(world.click(ReplyFate::Comes), ClickOutcome::ToGateway);
     assert_eq!(world.used(), 0);
 }
 

@@ -9,14 +9,14 @@ use super::SqlError;
 
 /// A limit in front of a store.
 #[derive(Debug)]
-pub struct Shed {
+pub struct ConcurrencyLimit {
     /// One permit a call that waits or works.
     taken: Semaphore,
     /// One permit a call that works. It hands them out in the order of asking.
     working: Semaphore,
 }
 
-impl Shed {
+impl ConcurrencyLimit {
     /// Lets at most `working_max` calls work and `waiting_max` wait. `working_max` of 0 counts as 1.
     pub fn new(working_max: usize, waiting_max: usize) -> Self {
         let most = Semaphore::MAX_PERMITS;
@@ -60,7 +60,7 @@ mod tests {
 
     #[tokio::test]
     async fn calls_wait_in_line_and_those_beyond_it_are_refused_at_once() {
-        let shed = Arc::new(Shed::new(1, 1));
+        let shed = Arc::new(ConcurrencyLimit::new(1, 1));
         let (end, ended) = oneshot::channel::<()>();
         let (first, second) = (shed.clone(), shed.clone());
         let work = async move {
@@ -87,7 +87,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_gives_up_makes_room() {
-        let shed = Arc::new(Shed::new(1, 0));
+        let shed = Arc::new(ConcurrencyLimit::new(1, 0));
         let endless = shed.clone();
         let task = tokio::spawn(async move { endless.run::<()>(pending()).await });
         while shed.room() > 0 {

@@ -14,21 +14,21 @@ use weir_engine::Request;
 use weir_link::engine::Links;
 use weir_link::redis::keys::LinkKeys;
 
-use crate::asking::{Knows, Part, Pool, Run};
+use crate::engine_slot::Make;
 use crate::knowledge::{Knowledge, words};
-use crate::part::Make;
+use crate::object_calls::{CallPart, CallRouter, Pool, Run};
 use crate::shard::{LinkCommand, ObjectCommands};
 use crate::store::Store;
 
 /// The engine of links with a maximum.
-pub(crate) struct Maxima {
+pub(crate) struct ClickLimits {
     pool: Pool<Links>,
     key_prefix: String,
     /// Which state of knowledge idle engines have seen.
     changes: u64,
 }
 
-impl Maxima {
+impl ClickLimits {
     /// # Errors
     /// When the configuration is refused.
     pub(crate) fn new(make: Make<Links>, key_prefix: String) -> Result<Self, FieldError> {
@@ -54,7 +54,7 @@ impl Maxima {
             self.pool.clear();
             self.changes = knowledge.changes();
         }
-        let of = Of {
+        let of = LinkCallRouter {
             knowledge,
             key_prefix: &self.key_prefix,
         };
@@ -62,8 +62,11 @@ impl Maxima {
     }
 
     /// What its engines are told without asking an object.
-    pub(crate) fn knows<'a, S: Store>(&'a self, knowledge: &'a Knowledge<S>) -> impl Knows + 'a {
-        Of {
+    pub(crate) fn call_router<'a, S: Store>(
+        &'a self,
+        knowledge: &'a Knowledge<S>,
+    ) -> impl CallRouter + 'a {
+        LinkCallRouter {
             knowledge,
             key_prefix: &self.key_prefix,
         }
@@ -77,13 +80,13 @@ impl Maxima {
     }
 }
 
-struct Of<'a, S> {
+struct LinkCallRouter<'a, S> {
     knowledge: &'a Knowledge<S>,
     key_prefix: &'a str,
 }
 
-impl<S: Store> Knows for Of<'_, S> {
-    fn parts(&self, body: &[u8], now_ms: u64) -> Option<Vec<Part>> {
+impl<S: Store> CallRouter for LinkCallRouter<'_, S> {
+    fn parts(&self, body: &[u8], now_ms: u64) -> Option<Vec<CallPart>> {
         let (mut rest, mut parts) = (body, Vec::new());
         while !rest.is_empty() {
             let (command, used) = decode(rest).ok()?;
@@ -91,13 +94,13 @@ impl<S: Store> Knows for Of<'_, S> {
             let words = words(&command)?;
             if let Some(link) = LinkKeys::of_command(self.key_prefix, &words) {
                 let command = LinkCommand::from_redis(&words, link.as_bytes()).ok()?;
-                parts.push(Part::Of {
+                parts.push(CallPart::Of {
                     object: link.into(),
                     commands: ObjectCommands::Link(vec![command]),
                 });
             } else {
                 let reply = self.knowledge.reply_to(self.key_prefix, &words, now_ms);
-                parts.push(Part::Known(reply?));
+                parts.push(CallPart::Known(reply?));
             }
         }
         Some(parts)

@@ -5,20 +5,20 @@
 
 use core::mem;
 
-use crate::{Place, Sku};
+use crate::{Placement, Sku};
 use hashbrown::HashMap;
 
 /// The places of SKUs, in two generations: when the younger one is full, the older one is forgotten. A SKU that is asked for is
 /// young again.
 #[derive(Debug)]
-pub(crate) struct Places {
-    young: HashMap<Sku, Place>,
-    old: HashMap<Sku, Place>,
+pub(crate) struct PlacementCache {
+    young: HashMap<Sku, Placement>,
+    old: HashMap<Sku, Placement>,
     /// How many a generation may have.
     each_max: usize,
 }
 
-impl Places {
+impl PlacementCache {
     /// Remembers up to `places_max`.
     pub(crate) fn new(places_max: usize) -> Self {
         Self {
@@ -29,7 +29,7 @@ impl Places {
     }
 
     /// The place of `sku`, if it is remembered.
-    pub(crate) fn find(&mut self, sku: &Sku) -> Option<Place> {
+    pub(crate) fn find(&mut self, sku: &Sku) -> Option<Placement> {
         if let Some(place) = self.young.get(sku) {
             return Some(place.clone());
         }
@@ -39,7 +39,7 @@ impl Places {
     }
 
     /// `sku` is at `place`.
-    pub(crate) fn remember(&mut self, sku: Sku, place: Place) {
+    pub(crate) fn remember(&mut self, sku: Sku, place: Placement) {
         if self.each_max == 0 {
             return;
         }
@@ -66,8 +66,8 @@ mod tests {
         Sku::new(format!("S{number}")).unwrap()
     }
 
-    fn place(spu: &str) -> Place {
-        Place {
+    fn place(spu: &str) -> Placement {
+        Placement {
             cluster: Cluster::home(),
             spu: Spu::new(spu).unwrap(),
         }
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_stays_and_there_is_never_more_than_allowed() {
-        let mut places = Places::new(10);
+        let mut places = PlacementCache::new(10);
         places.remember(sku(0), place("P"));
         for number in 1..1_000 {
             places.remember(sku(number), place("P"));
@@ -89,12 +89,12 @@ mod tests {
 
     #[test]
     fn the_last_word_counts_and_nothing_may_be_remembered() {
-        let mut places = Places::new(2);
+        let mut places = PlacementCache::new(2);
         places.remember(sku(1), place("P"));
         places.remember(sku(2), place("P"));
         places.remember(sku(1), place("Q"));
         assert_eq!(places.find(&sku(1)), Some(place("Q")));
-        let mut none = Places::new(1);
+        let mut none = PlacementCache::new(1);
         none.remember(sku(1), place("P"));
         assert_eq!(none.find(&sku(1)), None);
     }

@@ -20,14 +20,14 @@ type Done = (Intent, Verdict);
 
 /// Writes entries behind answers.
 #[derive(Debug)]
-pub(super) struct Behind {
+pub(super) struct TrailWriter {
     trail: Trail,
     lost: Counter,
     /// Begins with the first entry: an origin without such routes has no writer.
     writer: Mutex<Option<(mpsc::Sender<Done>, JoinHandle<()>)>>,
 }
 
-impl Behind {
+impl TrailWriter {
     pub(super) fn new(trail: Trail, lost: Counter) -> Self {
         let writer = Mutex::default();
         Self {
@@ -71,7 +71,7 @@ async fn write(trail: Trail, lost: Counter, mut waiting: mpsc::Receiver<Done>) {
     let mut batch = Vec::with_capacity(BATCH_MAX);
     while waiting.recv_many(&mut batch, BATCH_MAX).await > 0 {
         if let Err(error) = trail.add_all(&batch).await {
-            warn!(%error, entries = batch.len(), "the audit trail lacks entries");
+            warn!(%error, entries = batch.len(), "the audit trail misses entries");
             lost.inc_by(batch.len() as u64);
         }
         batch.clear();

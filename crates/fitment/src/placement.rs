@@ -49,7 +49,7 @@ impl fmt::Display for Cluster {
 
 /// Where a SKU's relations are.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct Placement {
     /// In which cluster.
     pub cluster: Cluster,
     /// Of which product.
@@ -125,11 +125,11 @@ impl RuleText {
         let names = match (self.cluster, self.split) {
             (Some(cluster), None) => Vec::from([cluster]),
             (None, Some(split)) if !split.is_empty() => split,
-            _ => return Err("needs one of cluster and split, which is not empty".to_owned()),
+            _ => return Err("needs either cluster or a non-empty split".to_owned()),
         };
         let named = |name: String| {
             let cluster = Cluster::new(&name).filter(|cluster| known.contains(cluster));
-            cluster.ok_or_else(|| alloc::format!("there is no cluster {name}"))
+            cluster.ok_or_else(|| alloc::format!("unknown cluster \"{name}\""))
         };
         Ok(Rule {
             product_type: self.product_type,
@@ -188,13 +188,13 @@ mod tests {
         for (json, path) in [
             (
                 r#"{"rules": [{"cluster": "none"}]}"#,
-                "rules[0]: there is no cluster none",
+                "rules[0]: unknown cluster \"none\"",
             ),
-            (r#"{"rules": [{"type": "a"}]}"#, "rules[0]: needs one of"),
-            (r#"{"rules": [{"split": []}]}"#, "rules[0]: needs one of"),
+            (r#"{"rules": [{"type": "a"}]}"#, "rules[0]: needs either"),
+            (r#"{"rules": [{"split": []}]}"#, "rules[0]: needs either"),
             (
                 r#"{"rules": [{"split": ["own"], "cluster": "own"}]}"#,
-                "rules[0]: needs one of",
+                "rules[0]: needs either",
             ),
             (
                 r#"{"rules": [{"type": "a b", "cluster": "own"}]}"#,

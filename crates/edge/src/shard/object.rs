@@ -1,8 +1,8 @@
 //! The content of an object: a shard of a sale or a short link, by its key.
 
-use crate::shard::command::{ObjectCommands, Refused, prefix_of};
+use crate::shard::command::{ObjectCommands, UnexpectedCommand, prefix_of};
 use crate::shard::link::{Link, is_link};
-use crate::shard::sale::{Done, Shard};
+use crate::shard::sale::{CommandsOutcome, Shard};
 
 /// What is in one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,20 +10,20 @@ use crate::shard::sale::{Done, Shard};
     clippy::large_enum_variant,
     reason = "an object has one, and holds it for as long as it lives"
 )]
-pub enum Held {
+pub enum EdgeObject {
     /// A shard of a sale.
     Shard(Shard),
     /// A short link.
     Link(Link),
 }
 
-impl Held {
+impl EdgeObject {
     /// One that has never been used, with the [prefix](prefix_of) of this key.
     ///
     /// # Errors
     /// When the key has no hash tag.
-    pub fn new(key: &[u8]) -> Result<Self, Refused> {
-        let prefix = prefix_of(key).ok_or(Refused)?;
+    pub fn new(key: &[u8]) -> Result<Self, UnexpectedCommand> {
+        let prefix = prefix_of(key).ok_or(UnexpectedCommand)?;
         Ok(match is_link(prefix) {
             true => Self::Link(Link::default()),
             false => Self::Shard(Shard::default()),
@@ -34,13 +34,17 @@ impl Held {
     ///
     /// # Errors
     /// When they are for the other kind of object: then none has run.
-    pub fn run(&mut self, commands: &ObjectCommands, now_ms: u64) -> Result<Done, Refused> {
+    pub fn run(
+        &mut self,
+        commands: &ObjectCommands,
+        now_ms: u64,
+    ) -> Result<CommandsOutcome, UnexpectedCommand> {
         match (self, commands) {
             (Self::Shard(shard), ObjectCommands::Shard(commands)) => {
                 Ok(shard.run(commands, now_ms.saturating_mul(1_000)))
             }
             (Self::Link(link), ObjectCommands::Link(commands)) => Ok(link.run(commands, now_ms)),
-            _ => Err(Refused),
+            _ => Err(UnexpectedCommand),
         }
     }
 }
@@ -53,18 +57,21 @@ mod tests {
 
     #[test]
     fn a_key_tells_what_is_held() {
-        let held = |key: &[u8]| Held::new(key).unwrap();
-        assert!(matches!(held(b"weir:{s:0}:stock"), Held::Shard(_)));
-        assert!(matches!(held(b"weir:link:{d/abc}:clicks"), Held::Link(_)));
-        assert!(matches!(held(b"a:link:{s:0}"), Held::Shard(_)));
-        assert!(Held::new(b"weir:catalogue").is_err());
+        let held = |key: &[u8]| EdgeObject::new(key).unwrap();
+        assert!(matches!(held(b"weir:{s:0}:stock"), EdgeObject::Shard(_)));
+        assert!(matches!(
+            held(b"weir:link:{d/abc}:clicks"),
+            EdgeObject::Link(_)
+        ));
+        assert!(matches!(held(b"a:link:{s:0}"), EdgeObject::Shard(_)));
+        assert!(EdgeObject::new(b"weir:catalogue").is_err());
     }
 
     #[test]
     fn an_object_refuses_commands_to_the_other_kind() {
-        let mut link = Held::new(b"weir:link:{d/abc}").unwrap();
+        let mut link = EdgeObject::new(b"weir:link:{d/abc}").unwrap();
         let to_shard = ObjectCommands::Shard(vec![ShardCommand::Epoch]);
-        assert_eq!(link.run(&to_shard, 1), Err(Refused));
+        assert_eq!(link.run(&to_shard, 1), Err(UnexpectedCommand));
         assert!(link.run(&ObjectCommands::Link(vec![]), 1).is_ok());
     }
 }

@@ -15,17 +15,17 @@ use tokio::task::JoinError;
 use utoipa::ToSchema;
 
 use super::orders::Orders;
-use super::store::{Cancelled, Refund, StoredOrder};
+use super::store::{CancelOutcome, Refund, StoredOrder};
 use weir_origin_core::sql::SqlError;
 
-/// What is done with orders.
+/// Action on orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[schema(as = OrderAction)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Unpaid ones are ended.
+    /// Cancel unpaid orders.
     Cancel,
-    /// Paid ones are ended, and their money is due for refund.
+    /// End paid orders; their refund becomes due.
     Refund,
 }
 
@@ -36,17 +36,17 @@ pub enum Action {
 pub enum Verdict {
     /// It is done.
     Done,
-    /// It was done before.
+    /// Already done.
     DoneBefore,
-    /// It is paid: it may be refunded.
+    /// The order is paid; refund it instead.
     OrderPaid,
-    /// It is not paid, or ended: there is nothing to refund.
+    /// The order is not paid, or has ended; nothing to refund.
     OrderNotPaid,
-    /// It has expired before.
+    /// The order has already expired.
     OrderExpired,
     /// There is no such order.
     UnknownOrder,
-    /// Not now; it may be asked for again.
+    /// Not possible now; try again.
     TryAgain,
 }
 
@@ -72,13 +72,13 @@ pub enum ActError {
     Ended(#[from] JoinError),
 }
 
-fn cancelled(cancelled: &Cancelled) -> Verdict {
+fn cancelled(cancelled: &CancelOutcome) -> Verdict {
     match cancelled {
-        Cancelled::Now(_) => Verdict::Done,
-        Cancelled::Again(_) => Verdict::DoneBefore,
-        Cancelled::Expired(_) => Verdict::OrderExpired,
-        Cancelled::Paid(_) => Verdict::OrderPaid,
-        Cancelled::Unknown => Verdict::UnknownOrder,
+        CancelOutcome::Now(_) => Verdict::Done,
+        CancelOutcome::Again(_) => Verdict::DoneBefore,
+        CancelOutcome::Expired(_) => Verdict::OrderExpired,
+        CancelOutcome::Paid(_) => Verdict::OrderPaid,
+        CancelOutcome::Unknown => Verdict::UnknownOrder,
     }
 }
 

@@ -1,12 +1,12 @@
 //! An engine behind a lock, and the one place that applies effects.
 //!
-//! Whoever has an event locks the desk and gives it to the engine: a worker that has a request, the desk's own thread that has
+//! Whoever has an event locks the engine host and gives it to the engine: a worker that has a request, the engine host's own thread that has
 //! a tick, the main thread that has an HTTP response. Effects for the request of that very event go back to the hook that has
 //! brought it, which applies them when the lock is free again: Envoy may run further hooks of the stream before it returns.
 //! Effects for other streams go to their [slots](crate::slot), and are applied by those streams' own threads.
 //!
-//! Replies of Redis and turns wait at the desk for a worker's next round, as they do in WebAssembly: a worker that has a stream
-//! which waits is rung, and runs the engine when it has taken all the requests that are there. If the desk's own thread ran it
+//! Replies of Redis and turns wait at the engine host for a worker's next round, as they do in WebAssembly: a worker that has a stream
+//! which waits is rung, and runs the engine when it has taken all the requests that are there. If the engine host's own thread ran it
 //! at once, it would send whatever few requests the worker has taken by then, and batches would be small.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -32,7 +32,7 @@ use crate::slot::Slot;
 /// How far apart ticks are for an engine that needs none, in milliseconds.
 const IDLE_TICK_MS: u64 = 1_000;
 
-/// What all desks of one filter's configuration share.
+/// What all engine hosts of one filter's configuration share.
 pub struct Common {
     /// Which filter it is.
     pub filter: &'static Filter,
@@ -83,21 +83,21 @@ impl Common {
 /// Whose an HTTP request is.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchOf {
-    /// The desk's place among those of the configuration.
-    desk: usize,
+    /// The engine host's place among those of the configuration.
+    engine_host: usize,
     generation: u32,
     id: FetchId,
 }
 
 impl FetchOf {
-    /// The desk's place among those of the configuration.
-    pub fn desk(&self) -> usize {
-        self.desk
+    /// The engine host's place among those of the configuration.
+    pub fn engine_host(&self) -> usize {
+        self.engine_host
     }
 }
 
 /// An engine behind a lock.
-pub struct Desk {
+pub struct EngineHost {
     index: usize,
     common: Arc<Common>,
     state: Mutex<State>,
@@ -108,7 +108,7 @@ pub struct Desk {
 
 struct State {
     engine: Box<dyn AnyEngine>,
-    /// Which engine it is, of those that this desk has had. What is under way when an engine goes is nobody's.
+    /// Which engine it is, of those that this engine host has had. What is under way when an engine goes is nobody's.
     generation: u32,
     effects: Effects,
     /// The effects that are being applied: memory that is used again.
@@ -126,7 +126,7 @@ struct State {
 
 /// What is to be done with the request of an event, by the hook that has brought the event.
 #[derive(Debug, Default)]
-pub struct Own {
+pub struct RequestEffects {
     /// Its effects.
     pub effects: Vec<Effect>,
     /// Where others put what is to be done with it later, if it waits.
@@ -155,8 +155,8 @@ impl Feedback {
     }
 }
 
-impl Desk {
-    /// A desk with this engine, whose thread takes `service`'s orders.
+impl EngineHost {
+    /// An engine host with this engine, whose thread takes `service`'s orders.
     pub fn new(
         index: usize,
         common: Arc<Common>,
@@ -182,7 +182,7 @@ impl Desk {
         }
     }
 
-    /// What all desks of its configuration share.
+    /// What all engine hosts of its configuration share.
     pub fn common(&self) -> &Common {
         &self.common
     }
@@ -199,7 +199,7 @@ impl Desk {
         &self,
         request: &dyn weir_engine::Request,
         wait: impl FnOnce() -> Slot,
-    ) -> (StreamId, Own) {
+    ) -> (StreamId, RequestEffects) {
         let mut state = self.lock();
         let stream = state.next_stream;
         state.next_stream = stream.wrapping_add(1);
@@ -217,7 +217,7 @@ impl Desk {
         body: Option<&[u8]>,
         slot: Option<Arc<Slot>>,
         wait: impl FnOnce() -> Slot,
-    ) -> Own {
+    ) -> RequestEffects {
         let mut state = self.lock();
         let now_ms = now_ms();
         let event = Event::Body {
@@ -273,7 +273,7 @@ impl Desk {
         self.lock().engine.decide_early(request, trusts_user)
     }
 
-    // --- events of the desk's own thread and of the main thread
+    // --- events of the engine host's own thread and of the main thread
 
     /// A tick.
     pub fn tick(&self) {
@@ -449,7 +449,7 @@ impl Desk {
                     return Some(Feedback::NotFetched(id));
                 }
                 let of = FetchOf {
-                    desk: self.index,
+                    engine_host: self.index,
                     generation: state.generation,
                     id,
                 };
@@ -468,7 +468,7 @@ impl Desk {
     }
 
     /// Calls somebody to work, if there is work and nobody was called: the worker of the event's own stream, if that waits;
-    /// or else that of the stream that has waited longest; or else, as none does, the desk's own thread.
+    /// or else that of the stream that has waited longest; or else, as none does, the engine host's own thread.
     fn ring(&self, state: &mut State, own: Option<&Slot>) {
         let has_work = state.wants_turn || !state.replies.is_empty();
         if !has_work || std::mem::replace(&mut state.is_rung, true) {
@@ -493,10 +493,10 @@ impl Desk {
         effects: Vec<Effect>,
         slot: Option<Arc<Slot>>,
         wait: impl FnOnce() -> Slot,
-    ) -> Own {
+    ) -> RequestEffects {
         if effects.iter().any(ends_waiting) {
             state.slots.remove(&stream);
-            return Own {
+            return RequestEffects {
                 effects,
                 slot: None,
             };
@@ -504,7 +504,7 @@ impl Desk {
         let slot = slot.unwrap_or_else(|| Arc::new(wait()));
         state.slots.insert(stream, Arc::clone(&slot));
         let slot = Some(slot);
-        Own { effects, slot }
+        RequestEffects { effects, slot }
     }
 }
 
@@ -550,7 +550,7 @@ fn level_of(level: Level) -> abi::Level {
     }
 }
 
-/// Panics on demand, with the desk locked: for the test that Envoy outlives it.
+/// Panics on demand, with the engine host locked: for the test that Envoy outlives it.
 #[cfg(feature = "test-panics")]
 mod test_panics {
     use weir_engine::Event;

@@ -19,20 +19,20 @@ const SWEEP_MS: u64 = 100;
 
 /// All refusals that a worker remembers.
 #[derive(Debug, Default)]
-pub struct KnownRefusals {
-    by_key: BTreeMap<LimitKey, Known>,
+pub struct RefusalCache {
+    by_key: BTreeMap<LimitKey, CachedRefusal>,
     swept_at_ms: u64,
 }
 
 #[derive(Debug)]
-struct Known {
+struct CachedRefusal {
     quota: Quota,
     cost: u32,
     check: Check,
     since_ms: u64,
 }
 
-impl KnownRefusals {
+impl RefusalCache {
     /// Redis has said `check` to `limit`, which was sent at `since_ms`.
     pub fn note(&mut self, limit: &LimitRequest, check: Check, since_ms: u64) {
         if check.is_allowed() || limit.quota.algorithm() == Algorithm::Concurrency {
@@ -44,7 +44,7 @@ impl KnownRefusals {
                 .retain(|_, known| known.check_at(since_ms).is_some());
         }
         if self.by_key.len() < KEYS_MAX || self.by_key.contains_key(&limit.key) {
-            let known = Known {
+            let known = CachedRefusal {
                 quota: limit.quota,
                 cost: limit.cost,
                 check,
@@ -77,7 +77,7 @@ impl KnownRefusals {
     }
 }
 
-impl Known {
+impl CachedRefusal {
     /// `None` when the wait is over, or when the clock was set back, so that nobody knows.
     fn check_at(&self, now_ms: u64) -> Option<Check> {
         let passed_ms = now_ms.checked_sub(self.since_ms)?;
@@ -116,14 +116,14 @@ mod tests {
         }
     }
 
-    fn wait_ms(refusals: &mut KnownRefusals, ask: &LimitRequest, now_ms: u64) -> Option<u64> {
+    fn wait_ms(refusals: &mut RefusalCache, ask: &LimitRequest, now_ms: u64) -> Option<u64> {
         let check = refusals.recall(&ask.key, ask.quota, ask.cost, now_ms);
         check.map(|check| check.wait_ms)
     }
 
     #[test]
-    fn a_refusal_is_known_until_its_wait_is_over_and_not_a_moment_longer() {
-        let (mut refusals, ask) = (KnownRefusals::default(), ask(1, Algorithm::Gcra));
+    fn refusal_is_cached_exactly_until_its_wait_is_over() {
+        let (mut refusals, ask) = (RefusalCache::default(), ask(1, Algorithm::Gcra));
         refusals.note(&ask, check(100), NOW_MS);
         assert_eq!(wait_ms(&mut refusals, &ask, NOW_MS), Some(100));
         let later = refusals
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn other_costs_other_limits_and_what_passed_are_asked_for() {
-        let (mut refusals, one) = (KnownRefusals::default(), ask(1, Algorithm::Gcra));
+        let (mut refusals, one) = (RefusalCache::default(), ask(1, Algorithm::Gcra));
         refusals.note(&one, check(100), NOW_MS);
         assert_eq!(refusals.recall(&one.key, one.quota, 2, NOW_MS), None);
         let raised = Quota::new(Algorithm::Gcra, 20, 1_000, 20).unwrap();
@@ -148,14 +148,14 @@ mod tests {
 
     #[test]
     fn what_is_in_flight_may_end_at_any_time() {
-        let (mut refusals, ask) = (KnownRefusals::default(), ask(1, Algorithm::Concurrency));
+        let (mut refusals, ask) = (RefusalCache::default(), ask(1, Algorithm::Concurrency));
         refusals.note(&ask, check(100), NOW_MS);
         assert!(refusals.is_empty());
     }
 
     #[test]
     fn a_clock_that_is_set_back_makes_it_unknown() {
-        let (mut refusals, ask) = (KnownRefusals::default(), ask(1, Algorithm::Gcra));
+        let (mut refusals, ask) = (RefusalCache::default(), ask(1, Algorithm::Gcra));
         refusals.note(&ask, check(100), NOW_MS);
         assert_eq!(wait_ms(&mut refusals, &ask, NOW_MS - 1), None);
     }
@@ -163,7 +163,7 @@ mod tests {
     /// To look for it takes the time of thousands of requests.
     #[test]
     fn what_is_over_is_looked_for_ten_times_a_second_and_no_more() {
-        let mut refusals = KnownRefusals::default();
+        let mut refusals = RefusalCache::default();
         for n in 0..=KEYS_MAX as u64 {
             refusals.note(&ask(n, Algorithm::Gcra), check(50), NOW_MS);
         }
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_what_is_over_makes_place() {
-        let mut refusals = KnownRefusals::default();
+        let mut refusals = RefusalCache::default();
         for n in 0..2 * KEYS_MAX as u64 {
             refusals.note(&ask(n, Algorithm::Gcra), check(100), NOW_MS);
         }

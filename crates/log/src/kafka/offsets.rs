@@ -38,11 +38,11 @@ pub struct Lag {
 const FRESH: Duration = Duration::from_secs(1);
 
 /// A client without a group. All it does blocks.
-pub(crate) struct Looker {
+pub(crate) struct OffsetClient {
     settings: Settings,
     /// It reads one record of one partition at a time.
     consumer: Mutex<BaseConsumer<Quiet>>,
-    known: Mutex<Known>,
+    known: Mutex<OffsetCache>,
 }
 
 /// The first place of each partition, and the one behind its last record.
@@ -50,7 +50,7 @@ type Ends = BTreeMap<u16, (u64, u64)>;
 
 /// What was asked lately.
 #[derive(Default)]
-struct Known {
+struct OffsetCache {
     /// And since when.
     ends: Option<(Instant, Ends)>,
     /// When the record was appended at which somebody is in a partition. Somebody is a group, so there are few.
@@ -60,7 +60,7 @@ struct Known {
 /// In one partition so many groups may be at places of their own; with more of them it is asked again.
 const TIMES_MAX: usize = 16;
 
-impl Looker {
+impl OffsetClient {
     pub(crate) fn new(settings: &Settings) -> Result<Self, KafkaError> {
         // librdkafka assigns nothing without the name of a group. Nobody ever joins this one.
         let group = format!("{}.look", settings.topic);
@@ -123,7 +123,7 @@ impl Looker {
     fn ends_lately(
         &self,
         consumer: &BaseConsumer<Quiet>,
-        known: &mut Known,
+        known: &mut OffsetCache,
         partition: u16,
     ) -> Result<(u64, u64), LogError> {
         let is_fresh = |(since, _): &&(Instant, _)| since.elapsed() < FRESH;

@@ -17,8 +17,8 @@ use super::pace::Pass;
 use super::scope::{Area, Level, Scope};
 use super::tenancy;
 use super::trail::{Intent, TrailError, Verdict};
-use super::{Caller, Door, session};
-use crate::api::{Api, MountedRules, Noting, RouteRules};
+use super::{AuthLayer, Caller, session};
+use crate::api::{Api, AuditTiming, MountedRules, RouteRules};
 use crate::clock::now_ms;
 use crate::http::refusal::{FORBIDDEN, UNAUTHORIZED};
 use crate::http::{PeerAddress, Problem, Refusal, bearer};
@@ -28,13 +28,13 @@ pub const NOT_FROM_CONSOLE: Refusal = Refusal::new(
     StatusCode::FORBIDDEN,
     "not_from_console",
     "Forbidden",
-    "A change in a session came without the console's header, or from another site",
+    "A session change without the console's header, or from another site",
 );
 
-/// 503: the audit trail takes no entry.
+/// 503: cannot write an audit entry.
 pub const NOT_NOTED: Refusal = Refusal::unavailable(
     "not_noted",
-    "The audit trail took no entry, so nothing was done",
+    "The audit entry could not be stored, so nothing was done",
 );
 
 /// 429: the tenant's pace.
@@ -42,17 +42,17 @@ pub(crate) const TENANT_BUSY: Refusal = Refusal::new(
     StatusCode::TOO_MANY_REQUESTS,
     "tenant_limit",
     "Too many",
-    "The tenant would have, or ask for, more than it may",
+    "The tenant would exceed its limits",
 );
 
 /// How the routes of an area are guarded.
 #[derive(Clone, Debug)]
-struct Guard {
+struct AreaRules {
     area: Area,
     mounted: Arc<MountedRules>,
 }
 
-impl Guard {
+impl AreaRules {
     /// What was declared where the route is mounted.
     fn rules(&self, method: &Method, route: &str) -> RouteRules {
         let mounted = self.mounted.get(&(reading(method), route.to_owned()));
@@ -63,13 +63,13 @@ impl Guard {
     fn refusal(caller: &Caller, need: Scope, rules: &RouteRules) -> Option<Problem> {
         let name = &caller.0.name;
         if !caller.may(need) {
-            let detail = format!("this needs {need}, which the key {name:?} has not");
+            let detail = format!("this needs {need}, which the key {name:?} lacks");
             return Some(forbidden(detail));
         }
         let is_open = !caller.has_filter() || rules.is_narrow;
         (!is_open).then(|| {
             forbidden(format!(
-                "the key {name:?} is about some domains or tags, and this is about all"
+                "the key {name:?} is restricted to some domains or tags, but this covers all"
             ))
         })
     }
@@ -84,12 +84,12 @@ fn reading(method: &Method) -> Method {
 }
 
 #[derive(Clone, Debug)]
-struct Post {
-    door: Door,
-    guard: Guard,
+struct CheckState {
+    auth: AuthLayer,
+    guard: AreaRules,
 }
 
-impl Door {
+impl AuthLayer {
     /// The routes of `api`, for those who may.
     pub fn mount<S: Clone + Send + Sync + 'static>(&self, api: Api<S>, state: S) -> Router {
         let (area, routes, rules) = api.into_parts();
@@ -97,12 +97,12 @@ impl Door {
         let Some(area) = area else {
             return routes;
         };
-        let guard = Guard {
+        let guard = AreaRules {
             area,
             mounted: Arc::new(rules),
         };
-        let door = self.clone();
-        routes.route_layer(from_fn_with_state(Post { door, guard }, check))
+        let auth = self.clone();
+        routes.route_layer(from_fn_with_state(CheckState { auth, guard }, check))
     }
 
     /// Who sends this.
@@ -121,17 +121,17 @@ impl Door {
 }
 
 async fn check(
-    State(post): State<Post>,
+    State(post): State<CheckState>,
     route: Option<MatchedPath>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let route = route.as_ref().map_or("", MatchedPath::as_str);
-    let caller = match post.door.caller(request.headers()).await {
+    let caller = match post.auth.caller(request.headers()).await {
         Ok(caller) => caller,
         Err(problem) => return problem.into_response(),
     };
-    let pass = match post.door.pass(&caller) {
+    let pass = match post.auth.pass(&caller) {
         Ok(pass) => pass,
         Err(problem) => return problem.into_response(),
     };
@@ -146,26 +146,26 @@ async fn check(
     if is_change && caller.0.session.is_some() && !session::is_from_page(request.headers()) {
         return not_from_page().into_response();
     }
-    let refusal = match Guard::refusal(&caller, need, &rules) {
+    let refusal = match AreaRules::refusal(&caller, need, &rules) {
         None => tenancy::refusal(rules.tenants, &caller, &mut request).await,
         refusal => refusal,
     };
-    let noting = rules.noting(request.method());
-    let intent = AuditedRequest::of(&request, route).by(&caller);
+    let noting = rules.audit_timing(request.method());
+    let intent = AuditedRequest::from_request(&request, route).with_caller(&caller);
     let run = async {
         match refusal {
             Some(problem) => problem.into_response(),
             None => next.run(request).await,
         }
     };
-    let response = post.door.noted(noting, intent, run).await;
+    let response = post.auth.noted(noting, intent, run).await;
     match pass {
         Some(pass) => pass.until_sent(response),
         None => response,
     }
 }
 
-impl Door {
+impl AuthLayer {
     /// Lets a request go on, if it is a tenant's by that tenant's pace. What is refused here is not noted: it could fill the trail.
     fn pass(&self, caller: &Caller) -> Result<Option<Pass>, Problem> {
         let Some(tenant) = caller.tenant() else {
@@ -173,7 +173,7 @@ impl Door {
         };
         let pass = self.access.0.paces.take(&tenant.name, &tenant.limits);
         pass.map(Some).map_err(|wait_ms| {
-            let detail = format!("too many requests of the tenant {}", tenant.name);
+            let detail = format!("too many requests of the tenant \"{}\"", tenant.name);
             TENANT_BUSY
                 .because(detail)
                 .retry_after(wait_ms.div_ceil(1_000))
@@ -198,14 +198,14 @@ impl Door {
 
     async fn noted(
         &self,
-        noting: Noting,
+        noting: AuditTiming,
         intent: Intent,
         run: impl Future<Output = Response>,
     ) -> Response {
         match noting {
-            Noting::Never => run.await,
-            Noting::Before => self.note(intent, run).await,
-            Noting::Behind => {
+            AuditTiming::Never => run.await,
+            AuditTiming::Before => self.note(intent, run).await,
+            AuditTiming::Behind => {
                 let response = run.await;
                 self.access.0.behind.add(intent, verdict(&response));
                 response
@@ -223,7 +223,7 @@ pub(super) struct AuditedRequest {
 }
 
 impl AuditedRequest {
-    pub(super) fn of(request: &Request, route: &str) -> Self {
+    pub(super) fn from_request(request: &Request, route: &str) -> Self {
         let source = request.extensions().get::<PeerAddress>();
         Self {
             method: request.method().as_str().to_owned(),
@@ -233,7 +233,7 @@ impl AuditedRequest {
         }
     }
 
-    pub(super) fn by(self, caller: &Caller) -> Intent {
+    pub(super) fn with_caller(self, caller: &Caller) -> Intent {
         Intent {
             at_ms: now_ms(),
             actor: caller.0.id.clone(),
@@ -260,7 +260,7 @@ fn verdict(response: &Response) -> Verdict {
 
 fn unknown() -> Problem {
     let detail =
-        "this needs a key: authorization: Bearer <key>, or a session of the console, at /ui";
+        "this needs a key (authorization: Bearer <key>) or a console session (sign in at /ui)";
     UNAUTHORIZED.because(detail).challenge("Bearer")
 }
 
@@ -271,7 +271,7 @@ pub(super) fn forbidden(detail: impl Into<Cow<'static, str>>) -> Problem {
 
 /// 403: a change in a session that another site's page may have sent.
 pub(super) fn not_from_page() -> Problem {
-    let detail = "changes within a session need the header x-weir-console: 1";
+    let detail = "changes in a console session need the header x-weir-console: 1";
     NOT_FROM_CONSOLE.because(detail)
 }
 
@@ -279,8 +279,8 @@ fn not_noted(failure: TrailError) -> Problem {
     match failure {
         TrailError::Sql(error) => error.into(),
         failure => {
-            error!(error = %failure, "the audit trail takes no entry");
-            NOT_NOTED.because("the audit trail took no entry, so nothing was done")
+            error!(error = %failure, "cannot write an audit entry");
+            NOT_NOTED.because("the audit entry could not be stored, so nothing was done")
         }
     }
 }

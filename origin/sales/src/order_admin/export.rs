@@ -46,7 +46,7 @@ pub fn export(store: SaleStore, filter: OrderFilter) -> Export {
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
         if let Err(error) = read(&store, &filter, &sender).await {
-            warn!(%error, "an export of orders breaks off");
+            warn!(%error, "order export interrupted");
             // Gone: nobody wants to know.
             let _ = sender.send(Err(error)).await;
         }
@@ -85,19 +85,19 @@ fn line(csv: &mut Csv, found: &FoundOrder) {
         order.sale.as_str(),
         order.user.as_str(),
         &order.units.to_string(),
-        order.status.word(),
+        order.status.label(),
         &order.created_at_ms.to_string(),
         &number(found.paid_at_ms),
         &number(found.ended_at_ms),
         &number(order.pay_by_ms),
         payment.map_or("", |payment| &payment.id),
-        payment.map_or("", |payment| payment.state.word()),
+        payment.map_or("", |payment| payment.state.label()),
         payment.map_or("", |payment| &payment.reason),
         payment.map_or("", |payment| &payment.reference),
         found.payload.as_ref().map_or("", Payload::as_str),
         order.sku.as_deref().unwrap_or_default(),
         &number(order.price.map(|price| price.unit_amount)),
-        &number(order.price.map(|price| price.of(order.units).amount)),
+        &number(order.price.map(|price| price.times(order.units).amount)),
         order
             .price
             .as_ref()
