@@ -54,7 +54,7 @@ pub struct GroupStatus {
 
 /// What a seek does, or would do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = SoughtSource)]
+#[schema(as = SeekResult)]
 pub struct SeekResult {
     /// In which source.
     pub source: String,

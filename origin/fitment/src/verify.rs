@@ -28,7 +28,7 @@ pub const STEP_MAX: usize = 200;
 
 /// What a comparison has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = FitmentVerified)]
+#[schema(as = FitmentVerifySummary)]
 pub struct VerifySummary {
     /// SKUs that were compared.
     pub checked: usize,

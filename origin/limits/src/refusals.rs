@@ -29,7 +29,7 @@ pub(super) struct Refusals {
 
 /// What a rule has refused.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = LimitRefusalsOfRule)]
+#[schema(as = LimitRuleRefusals)]
 struct RuleRefusals {
     /// Its name.
     rule: String,
@@ -39,7 +39,7 @@ struct RuleRefusals {
 
 /// What a rule has refused to one key.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = LimitRefusalsOfKey)]
+#[schema(as = LimitKeyRefusals)]
 struct KeyRefusals {
     /// The rule's name.
     rule: String,

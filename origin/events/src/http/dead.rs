@@ -95,7 +95,7 @@ pub(super) async fn get(
 /// An event in the place of another.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = MendedEvent)]
+#[schema(as = ReplacementEvent)]
 pub(super) struct ReplacementEvent {
     /// The event.
     #[schema(value_type = Event)]
@@ -165,7 +165,7 @@ pub(super) async fn resend(events: Events, Path(id): Path<String>) -> Result<Res
 /// Which ones.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = WhichLetters)]
+#[schema(as = DeadLetterQuery)]
 pub(super) struct DeadLetterQuery {
     /// The group's name.
     #[schema(nullable = false)]

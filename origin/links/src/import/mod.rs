@@ -52,7 +52,7 @@ pub struct Order {
 
 /// Something that was not taken over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = LinkImportFlaw)]
+#[schema(as = LinkImportError)]
 pub struct RowError {
     /// The line of the file.
     pub line: u64,

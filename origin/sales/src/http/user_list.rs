@@ -43,7 +43,7 @@ pub(super) struct ListQuery {
 
 /// Blocked: may not buy. Allowed: may buy, and the risk check does not apply.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
-#[schema(as = Standing)]
+#[schema(as = UserStatus)]
 #[serde(rename_all = "snake_case")]
 enum UserStatusLabel {
     Blocked,
@@ -52,7 +52,7 @@ enum UserStatusLabel {
 
 /// Blocked: may not buy. Allowed: may buy, and the risk check does not apply. None: like any other user.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-#[schema(as = AnyStanding)]
+#[schema(as = OptionalUserStatus)]
 #[serde(rename_all = "snake_case")]
 enum OptionalUserStatus {
     Blocked,
@@ -72,7 +72,7 @@ impl From<Option<UserListStatus>> for OptionalUserStatus {
 
 /// How a user stands, or stood from a time on, in every sale.
 #[derive(Serialize, ToSchema)]
-#[schema(as = StandingChange)]
+#[schema(as = UserStatusChange)]
 struct UserStatusView {
     /// How the user stands.
     standing: OptionalUserStatus,
