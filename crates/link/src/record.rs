@@ -93,7 +93,7 @@ impl PasswordGuard {
 impl fmt::Debug for PasswordGuard {
     /// Without the hash: it must not reach a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Guard")
+        f.write_str("PasswordGuard")
     }
 }
 

@@ -368,7 +368,7 @@ pub struct SecretText(pub String);
 
 impl fmt::Debug for SecretText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Hidden(…)")
+        f.write_str("SecretText(…)")
     }
 }
 

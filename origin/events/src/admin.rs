@@ -54,7 +54,7 @@ pub struct GroupStatus {
 
 /// Result of a seek or of its dry run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = SoughtSource)]
+#[schema(as = SeekResult)]
 pub struct SeekResult {
     /// The source.
     pub source: String,

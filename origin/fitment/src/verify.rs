@@ -28,7 +28,7 @@ pub const STEP_MAX: usize = 200;
 
 /// Result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = FitmentVerified)]
+#[schema(as = FitmentVerifySummary)]
 pub struct VerifySummary {
     /// SKUs compared.
     pub checked: usize,

@@ -29,7 +29,7 @@ pub(super) struct Refusals {
 
 /// Refusals of a rule.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = LimitRefusalsOfRule)]
+#[schema(as = LimitRuleRefusals)]
 struct RuleRefusals {
     /// Its name.
     rule: String,
@@ -39,7 +39,7 @@ struct RuleRefusals {
 
 /// Refusals of a rule for one key.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = LimitRefusalsOfKey)]
+#[schema(as = LimitKeyRefusals)]
 struct KeyRefusals {
     /// The rule's name.
     rule: String,

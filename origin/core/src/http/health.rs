@@ -48,7 +48,7 @@ pub struct Component {
 
 impl fmt::Debug for Component {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Part({:?})", self.name)
+        write!(f, "Component({:?})", self.name)
     }
 }
 

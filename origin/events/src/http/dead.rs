@@ -93,7 +93,7 @@ pub(super) async fn get(
 /// A corrected event.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = MendedEvent)]
+#[schema(as = ReplacementEvent)]
 pub(super) struct ReplacementEvent {
     /// The event.
     #[schema(value_type = Event)]
@@ -161,7 +161,7 @@ pub(super) async fn resend(events: Events, Path(id): Path<String>) -> Result<Res
 /// Selects dead letters.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = WhichLetters)]
+#[schema(as = DeadLetterQuery)]
 pub(super) struct DeadLetterQuery {
     /// The consumer group's name.
     #[schema(nullable = false)]

@@ -52,7 +52,7 @@ pub struct Order {
 
 /// A refused row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = LinkImportFlaw)]
+#[schema(as = LinkImportError)]
 pub struct RowError {
     /// The line of the file.
     pub line: u64,

@@ -43,7 +43,7 @@ pub(super) struct ListQuery {
 
 /// Blocked: cannot buy. Allowed: can buy, exempt from the risk check.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
-#[schema(as = Standing)]
+#[schema(as = UserStatus)]
 #[serde(rename_all = "snake_case")]
 enum UserStatusLabel {
     Blocked,
@@ -52,7 +52,7 @@ enum UserStatusLabel {
 
 /// Blocked: cannot buy. Allowed: can buy, exempt from the risk check. None: like any other user.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-#[schema(as = AnyStanding)]
+#[schema(as = OptionalUserStatus)]
 #[serde(rename_all = "snake_case")]
 enum OptionalUserStatus {
     Blocked,
@@ -72,7 +72,7 @@ impl From<Option<UserListStatus>> for OptionalUserStatus {
 
 /// A user's status for all sales, from a time on.
 #[derive(Serialize, ToSchema)]
-#[schema(as = StandingChange)]
+#[schema(as = UserStatusChange)]
 struct UserStatusView {
     /// The user's status.
     standing: OptionalUserStatus,
