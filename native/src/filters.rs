@@ -44,7 +44,7 @@ pub struct Filters;
 /// One filter's configuration.
 pub struct Config {
     common: Arc<Common>,
-    desks: Vec<Arc<EngineHost>>,
+    engine_hosts: Vec<Arc<EngineHost>>,
     /// Ends the engine hosts' threads.
     services: Vec<UnboundedSender<Order>>,
     metrics: HostMetrics,
@@ -156,7 +156,7 @@ impl Config {
         });
         let mut config = Self {
             common,
-            desks: Vec::new(),
+            engine_hosts: Vec::new(),
             services: Vec::new(),
             metrics,
         };
@@ -174,7 +174,7 @@ impl Config {
             config.add(made.engine, redis.clone(), is_validating)?;
         }
         if let Some(name) = settings.name.as_deref().filter(|_| !is_validating) {
-            fast_path::register(name, &config.desks);
+            fast_path::register(name, &config.engine_hosts);
         }
         Ok(config)
     }
@@ -187,9 +187,9 @@ impl Config {
     ) -> Result<(), FieldError> {
         let (service, received) = orders();
         let common = Arc::clone(&self.common);
-        let engine_host = EngineHost::new(self.desks.len(), common, engine, service.clone());
+        let engine_host = EngineHost::new(self.engine_hosts.len(), common, engine, service.clone());
         let engine_host = Arc::new(engine_host);
-        self.desks.push(Arc::clone(&engine_host));
+        self.engine_hosts.push(Arc::clone(&engine_host));
         self.services.push(service);
         if !is_validating {
             let started = service::start(engine_host, received, redis);
@@ -202,7 +202,8 @@ impl Config {
     }
 
     fn engine_host(&self) -> Option<&Arc<EngineHost>> {
-        self.desks.get(worker_index() % self.desks.len().max(1))
+        self.engine_hosts
+            .get(worker_index() % self.engine_hosts.len().max(1))
     }
 
     fn stop(&self) {
@@ -264,25 +265,25 @@ impl Module for Filters {
 
     fn scheduled(config: &Config, host: &ConfigHost<'_>) {
         for of in config.common.fetches.send(host) {
-            if let Some(engine_host) = config.desks.get(of.engine_host()) {
+            if let Some(engine_host) = config.engine_hosts.get(of.engine_host()) {
                 guard(engine_host, |engine_host| engine_host.on_fetched(of, None));
             }
         }
-        for engine_host in &config.desks {
+        for engine_host in &config.engine_hosts {
             guard(engine_host, |engine_host| {
                 config.metrics.publish(host, &engine_host.collect());
             });
         }
         let panics = config.common.panics.swap(0, Ordering::Relaxed);
-        config.metrics.tell_panics(host, panics);
+        config.metrics.publish_panics(host, panics);
         config
             .metrics
-            .tell_fast_path(host, &config.common.fast_path);
+            .publish_fast_path(host, &config.common.fast_path);
     }
 
     fn fetched(config: &Config, id: u64, response: Option<FetchedResponse<'_>>) {
         let of = config.common.fetches.ended(id);
-        let engine_host = of.and_then(|of| Some((of, config.desks.get(of.engine_host())?)));
+        let engine_host = of.and_then(|of| Some((of, config.engine_hosts.get(of.engine_host())?)));
         if let Some((of, engine_host)) = engine_host {
             let response = response.and_then(read);
             guard(engine_host, |engine_host| {

@@ -65,20 +65,20 @@ impl HostMetrics {
     }
 
     /// Reports the requests at the fast path.
-    pub fn tell_fast_path(&self, host: &ConfigHost<'_>, counts: &FastPathCounts) {
+    pub fn publish_fast_path(&self, host: &ConfigHost<'_>, counts: &FastPathCounts) {
         for (name, count) in [
             (FAST_PATH_ANSWERED, &counts.answered),
             (FAST_PATH_PASSED, &counts.passed),
         ] {
             match count.swap(0, Ordering::Relaxed) {
                 0 => {}
-                count => self.tell(host, &vec![(name.to_owned(), count)]),
+                count => self.publish(host, &vec![(name.to_owned(), count)]),
             }
         }
     }
 
     /// Tells Envoy of panics.
-    pub fn tell_panics(&self, host: &ConfigHost<'_>, count: u64) {
+    pub fn publish_panics(&self, host: &ConfigHost<'_>, count: u64) {
         if count > 0 {
             self.publish(host, &vec![(PANICS.to_owned(), count)]);
         }

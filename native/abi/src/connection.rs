@@ -69,7 +69,7 @@ impl Connection<'_> {
     pub fn send(&mut self, bytes: &[u8]) {
         if let Some(api) = api() {
             // SAFETY: as above; Envoy copies.
-            unsafe { (api.write_connection)(self.raw, Buffer::of(bytes), false) };
+            unsafe { (api.write_connection)(self.raw, Buffer::from_bytes(bytes), false) };
         }
     }
 

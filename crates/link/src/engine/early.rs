@@ -14,7 +14,7 @@ impl Links {
         if !self.held.has_begun() {
             return EarlyDecision::Undecided;
         }
-        let fields = Fields::of(request.headers());
+        let fields = Fields::from_headers(request.headers());
         let fields = fields.with_country(request.headers(), self.country_header.as_deref());
         let Some(domain) = self.sites.find(fields.host) else {
             return match self.poller.schedule.has_reached() {
@@ -23,8 +23,8 @@ impl Links {
             };
         };
         let resource = fields.resource(&domain);
-        if let Resource::Link(name) = &resource
-            && !self.memory.answers(name, request.now_ms())
+        if let Resource::Link(name) = resource
+            && !self.memory.answers(&name, request.now_ms())
         {
             return EarlyDecision::Undecided;
         }
