@@ -13,7 +13,7 @@ const texts = {
   sold_out: 'Sold out. Units may come back until the sale ends.',
   ended: 'The sale is over.',
   closed: 'The sale is closed at the moment.',
-  draining: 'The sale takes no new buyers.',
+  draining: 'The sale accepts no new buyers.',
   paused: 'The sale is paused at the moment.',
 };
 

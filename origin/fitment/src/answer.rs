@@ -14,7 +14,7 @@ use super::Fitment;
 use super::store::SkuRow;
 use weir_origin_core::unavailable::Unavailable;
 
-/// Why cannot answer a fitment query.
+/// Why a fitment query has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
     /// So many read SQL already that this one is not let in.

@@ -24,7 +24,7 @@ use weir_origin_core::sql::SqlError;
 /// How many codes are tried. Only the first should ever be needed: no other link has it.
 const ATTEMPTS: usize = 4;
 
-/// Why cannot create a link.
+/// Why a link cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
     /// The request is invalid.

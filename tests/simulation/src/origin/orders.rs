@@ -150,7 +150,7 @@ impl Orders {
         Ok(cancelled)
     }
 
-    /// Gives a user's money back for one order: see `origin/sales/src/store/desk.rs`.
+    /// Gives a user's money back for one order: see `origin/sales/src/store/order_admin.rs`.
     pub(super) async fn refund(&self, user: UserId) -> Result<(), SqlError> {
         let refunded = self.io.sql(move |sql| sql.refund_one_of(&user)).await?;
         if let Some(order) = &refunded {

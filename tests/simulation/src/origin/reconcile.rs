@@ -262,7 +262,7 @@ impl Reconciler {
         Ok(())
     }
 
-    /// See `origin/sales/src/books.rs`.
+    /// See `origin/sales/src/stock_balance.rs`.
     async fn books(&self, sale: &Sale) -> Result<StockBalance, BrokeOff> {
         let mut before = self.ledger.audits(sale.shards).await?;
         let mut reading = 1;
