@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
 use weir_stack::native::Host;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{DataDir, Stack, ports, tools};
 use weir_tests::{buy, until, verdict};
 
@@ -141,7 +141,7 @@ async fn start(
         drain_s: None,
         dir: dir.path.clone(),
     };
-    let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut Silent)?;
+    let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut SilentReporter)?;
     Envoy::start(&tool, &options).await
 }
 
