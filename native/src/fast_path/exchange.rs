@@ -24,14 +24,14 @@ pub enum Progress {
 #[derive(Debug)]
 pub struct Exchange {
     is_head: bool,
-    part: Part,
+    part: ResponsePart,
     /// The head, or the line, that is not whole yet.
     line: Vec<u8>,
 }
 
 /// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum ResponsePart {
     Head,
     /// So many bytes of the body.
     Body(u64),
@@ -46,7 +46,7 @@ enum Part {
 /// What follows a head.
 enum Following {
     Nothing,
-    Part(Part),
+    ResponsePart(ResponsePart),
 }
 
 impl Exchange {
@@ -54,7 +54,7 @@ impl Exchange {
     pub fn new(is_head: bool) -> Self {
         Self {
             is_head,
-            part: Part::Head,
+            part: ResponsePart::Head,
             line: Vec::new(),
         }
     }
@@ -63,12 +63,12 @@ impl Exchange {
     pub fn sent(&mut self, mut bytes: &[u8]) -> Progress {
         while !bytes.is_empty() {
             let (rest, has_ended) = match self.part {
-                Part::Head => self.read_head(bytes),
-                Part::Body(left) => self.skip(bytes, left, Part::Body),
-                Part::Chunk(left) => self.skip(bytes, left, Part::Chunk),
-                Part::Size => self.read_size(bytes),
-                Part::End => self.read_end(bytes),
-                Part::Lost => return Progress::Lost,
+                ResponsePart::Head => self.read_head(bytes),
+                ResponsePart::Body(left) => self.skip(bytes, left, ResponsePart::Body),
+                ResponsePart::Chunk(left) => self.skip(bytes, left, ResponsePart::Chunk),
+                ResponsePart::Size => self.read_size(bytes),
+                ResponsePart::End => self.read_end(bytes),
+                ResponsePart::Lost => return Progress::Lost,
             };
             if has_ended {
                 // Whatever is sent behind it is not of this response.
@@ -80,13 +80,13 @@ impl Exchange {
             bytes = rest;
         }
         match self.part {
-            Part::Lost => Progress::Lost,
+            ResponsePart::Lost => Progress::Lost,
             _ => Progress::More,
         }
     }
 
     fn lost(&mut self) -> Progress {
-        self.part = Part::Lost;
+        self.part = ResponsePart::Lost;
         Progress::Lost
     }
 
@@ -98,7 +98,7 @@ impl Exchange {
                 return bytes.get(at + 1..);
             }
             if self.line.len() > max {
-                self.part = Part::Lost;
+                self.part = ResponsePart::Lost;
                 return None;
             }
         }
@@ -112,23 +112,23 @@ impl Exchange {
         let head = std::mem::take(&mut self.line);
         match following(&head, self.is_head) {
             Some(Following::Nothing) => (rest, true),
-            Some(Following::Part(part)) => {
+            Some(Following::ResponsePart(part)) => {
                 self.part = part;
                 (rest, false)
             }
             None => {
-                self.part = Part::Lost;
+                self.part = ResponsePart::Lost;
                 (rest, false)
             }
         }
     }
 
-    fn skip<'b>(&mut self, bytes: &'b [u8], left: u64, part: fn(u64) -> Part) -> (&'b [u8], bool) {
+    fn skip<'b>(&mut self, bytes: &'b [u8], left: u64, part: fn(u64) -> ResponsePart) -> (&'b [u8], bool) {
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
         let left = left - count as u64;
-        let is_body = matches!(self.part, Part::Body(_));
+        let is_body = matches!(self.part, ResponsePart::Body(_));
         self.part = match left {
-            0 if !is_body => Part::Size,
+            0 if !is_body => ResponsePart::Size,
             left => part(left),
         };
         (bytes.get(count..).unwrap_or_default(), is_body && left == 0)
@@ -140,9 +140,9 @@ impl Exchange {
         };
         let line = std::mem::take(&mut self.line);
         self.part = match httparse::parse_chunk_size(&line) {
-            Ok(httparse::Status::Complete((_, 0))) => Part::End,
-            Ok(httparse::Status::Complete((_, size))) => Part::Chunk(size.saturating_add(2)),
-            _ => Part::Lost,
+            Ok(httparse::Status::Complete((_, 0))) => ResponsePart::End,
+            Ok(httparse::Status::Complete((_, size))) => ResponsePart::Chunk(size.saturating_add(2)),
+            _ => ResponsePart::Lost,
         };
         (rest, false)
     }
@@ -154,7 +154,7 @@ impl Exchange {
         let line = std::mem::take(&mut self.line);
         let is_end = line == b"\r\n";
         if !is_end {
-            self.part = Part::Lost;
+            self.part = ResponsePart::Lost;
         }
         (rest, is_end)
     }
@@ -178,7 +178,7 @@ fn following(head: &[u8], is_head: bool) -> Option<Following> {
     let status = response.code?;
     match status {
         101 => return None,
-        100..200 => return Some(Following::Part(Part::Head)),
+        100..200 => return Some(Following::ResponsePart(ResponsePart::Head)),
         204 | 304 => return Some(Following::Nothing),
         _ if is_head => return Some(Following::Nothing),
         _ => {}
@@ -186,13 +186,13 @@ fn following(head: &[u8], is_head: bool) -> Option<Following> {
     let is_chunked =
         values("transfer-encoding").any(|it| it.value.eq_ignore_ascii_case(b"chunked"));
     if is_chunked {
-        return Some(Following::Part(Part::Size));
+        return Some(Following::ResponsePart(ResponsePart::Size));
     }
     let length = values("content-length").next()?;
     let length: u64 = str::from_utf8(length.value).ok()?.parse().ok()?;
     Some(match length {
         0 => Following::Nothing,
-        length => Following::Part(Part::Body(length)),
+        length => Following::ResponsePart(ResponsePart::Body(length)),
     })
 }
 

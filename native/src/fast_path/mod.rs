@@ -152,9 +152,9 @@ fn registered(name: &str) -> Option<Arc<EngineHost>> {
     hosts.get(worker_index() % hosts.len().max(1))?.upgrade()
 }
 
-/// Whose turn it is on a connection.
+/// Who reads the next bytes of a connection.
 #[derive(Debug)]
-enum Turn {
+enum Reader {
     /// The next request is read here.
     Fast,
     /// The HTTP stack answers a request.
@@ -170,7 +170,7 @@ pub struct FastConnection {
     /// The client's address, as `address:port`.
     address: String,
     is_tls: bool,
-    turn: RefCell<Turn>,
+    reader: RefCell<Reader>,
     /// What is sent just now is our own answer.
     is_sending: Cell<bool>,
     /// More waits to be sent than Envoy wants to keep.
@@ -190,7 +190,7 @@ enum Step {
     /// These are sent, in answer to so many bytes.
     Answered(usize, Vec<u8>),
     /// They go on.
-    GoOn(Turn),
+    GoOn(Reader),
     /// They cannot go on: this is sent, and the connection ends.
     Refused(Vec<u8>),
 }
@@ -199,16 +199,16 @@ impl FastConnection {
     /// A connection that has just begun.
     pub fn new(config: &Arc<FastPath>, connection: &Connection<'_>) -> Self {
         let hosts = config.hosts();
-        let turn = match hosts.is_empty() {
-            true => Turn::Lost,
-            false => Turn::Fast,
+        let reader = match hosts.is_empty() {
+            true => Reader::Lost,
+            false => Reader::Fast,
         };
         Self {
             config: Arc::clone(config),
             hosts,
             address: connection.remote_address(),
             is_tls: connection.is_tls(),
-            turn: RefCell::new(turn),
+            reader: RefCell::new(reader),
             is_sending: Cell::new(false),
             is_congested: Cell::new(false),
             answered: Cell::new(0),
@@ -219,10 +219,10 @@ impl FastConnection {
 
     /// Bytes have come; `is_last`: no more will.
     pub fn received(&self, mut connection: Connection<'_>, is_last: bool) -> ReadStatus {
-        let is_fast = matches!(*self.turn.borrow(), Turn::Fast);
+        let is_fast = matches!(*self.reader.borrow(), Reader::Fast);
         // Bytes before a response has ended may be of the request's body, or of the next request.
         if !is_fast || is_last {
-            self.turn.replace(Turn::Lost);
+            self.reader.replace(Reader::Lost);
             return ReadStatus::Continue;
         }
         match connection.with_received(|bytes| self.step(bytes)) {
@@ -234,13 +234,13 @@ impl FastConnection {
                 self.is_sending.set(false);
                 ReadStatus::Stop
             }
-            Step::GoOn(turn) => {
-                self.turn.replace(turn);
+            Step::GoOn(reader) => {
+                self.reader.replace(reader);
                 self.has_http_begun.set(true);
                 ReadStatus::Continue
             }
             Step::Refused(bytes) => {
-                self.turn.replace(Turn::Lost);
+                self.reader.replace(Reader::Lost);
                 connection.send(&bytes);
                 connection.close();
                 ReadStatus::Stop
@@ -260,10 +260,10 @@ impl FastConnection {
         }
         // The HTTP stack stops reading when a client does not read.
         if self.is_congested.get() {
-            return Step::GoOn(Turn::Lost);
+            return Step::GoOn(Reader::Lost);
         }
         let (length, is_head) = match head::read(bytes) {
-            Received::Unclear => return Step::GoOn(Turn::Lost),
+            Received::Unclear => return Step::GoOn(Reader::Lost),
             Received::Whole { length, is_head } => (length, is_head),
             Received::Plain(head) => {
                 // Behind a request there is another one: how far the HTTP stack reads then is its own.
@@ -285,8 +285,8 @@ impl FastConnection {
                 .fetch_add(1, Ordering::Relaxed);
         }
         Step::GoOn(match bytes.len() == length {
-            true => Turn::Http(Exchange::new(is_head)),
-            false => Turn::Lost,
+            true => Reader::Http(Exchange::new(is_head)),
+            false => Reader::Lost,
         })
     }
 
@@ -361,17 +361,17 @@ impl FastConnection {
         if self.is_sending.get() {
             return;
         }
-        let mut turn = self.turn.borrow_mut();
-        let next = match &mut *turn {
-            Turn::Http(exchange) => match connection.with_sent(|bytes| exchange.sent(bytes)) {
+        let mut reader = self.reader.borrow_mut();
+        let next = match &mut *reader {
+            Reader::Http(exchange) => match connection.with_sent(|bytes| exchange.sent(bytes)) {
                 Progress::More => return,
-                Progress::Done => Turn::Fast,
-                Progress::Lost => Turn::Lost,
+                Progress::Done => Reader::Fast,
+                Progress::Lost => Reader::Lost,
             },
             // The HTTP stack ends a connection, or something else that nobody has asked for.
-            Turn::Fast | Turn::Lost => Turn::Lost,
+            Reader::Fast | Reader::Lost => Reader::Lost,
         };
-        *turn = next;
+        *reader = next;
     }
 
     /// More waits to be sent than Envoy wants to keep.
@@ -382,8 +382,8 @@ impl FastConnection {
     /// A hook has panicked.
     pub fn panicked(&self) {
         self.is_sending.set(false);
-        if let Ok(mut turn) = self.turn.try_borrow_mut() {
-            *turn = Turn::Lost;
+        if let Ok(mut reader) = self.reader.try_borrow_mut() {
+            *reader = Reader::Lost;
         }
     }
 }

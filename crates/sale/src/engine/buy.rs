@@ -38,7 +38,7 @@ pub(crate) struct Purchase<'a, D> {
 type BuyFields<'h> = [Option<Cow<'h, [u8]>>; 4];
 
 /// What a request to buy asks for, when nothing but the limits may still refuse it.
-pub(crate) struct Admitted {
+pub(crate) struct CheckedPurchase {
     user: UserId,
     attempt: Option<AttemptTag>,
     quantity: u32,
@@ -148,7 +148,7 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
         switch: SaleState,
         sale: &Sale,
         [user, attempt, token, quantity]: BuyFields<'_>,
-    ) -> Result<Admitted, Rejection> {
+    ) -> Result<CheckedPurchase, Rejection> {
         let now_ms = self.now_ms;
         let user = read_user(user)?;
         let attempt = attempt.as_deref().map(read_attempt).transpose()?;
@@ -168,7 +168,7 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
                 self.sales.check_signer()?;
                 let token = token.as_deref();
                 self.checkout.check_token(sale, &user, token, now_ms)?;
-                Ok(Admitted {
+                Ok(CheckedPurchase {
                     user,
                     attempt,
                     quantity,

@@ -301,7 +301,7 @@ impl Scope {
                 (&item.ident, &item.attrs, true, rows.collect())
             }
             Item::Macro(item) if item.mac.path.is_ident("words") => {
-                let words: Words = item.mac.parse_body().ok()?;
+                let words: WordList = item.mac.parse_body().ok()?;
                 return Some(Declaration {
                     module: self.module.clone(),
                     name: words.name,
@@ -436,13 +436,13 @@ impl Serde {
 }
 
 /// What the macro `words!` declares: an enumeration with the JSON name of each variant.
-struct Words {
+struct WordList {
     name: String,
     text: String,
     rows: Vec<Row>,
 }
 
-impl Parse for Words {
+impl Parse for WordList {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let text = documentation(&input.call(Attribute::parse_outer)?);
         input.parse::<Token![pub]>()?;
