@@ -359,14 +359,26 @@ async fn refusal_before_http_is_that_of_the_http_filter() -> Result<()> {
     .await
 }
 
+/// How many sequences are compared, and the number that all of them follow from, unless the environment says otherwise: more
+/// of them are a fuzzer.
+const CASES: (&str, u64) = ("WEIR_FAST_PATH_CASES", 160);
+const SEED: (&str, u64) = ("WEIR_FAST_PATH_SEED", 7);
+
+fn chosen((variable, otherwise): (&str, u64)) -> Result<u64> {
+    match std::env::var(variable) {
+        Ok(text) => text.parse().context(variable.to_owned()),
+        Err(_) => Ok(otherwise),
+    }
+}
+
 /// Sequences on one connection, split at random bytes.
 #[tokio::test(flavor = "multi_thread")]
 async fn sequences_and_splits_are_answered_alike() -> Result<()> {
     let pair = Pair::start("fast-splits").await?;
     let requests = requests();
-    let mut chance = Chance(7);
+    let mut chance = Chance(chosen(SEED)?);
     let mut cases = Vec::new();
-    for _ in 0..160 {
+    for _ in 0..chosen(CASES)? {
         let count = 1 + chance.below(5);
         let chosen = (0..count).map(|_| requests[chance.below(requests.len())].clone());
         let bytes: Vec<u8> = chosen.collect::<String>().into_bytes();

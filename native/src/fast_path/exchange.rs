@@ -123,7 +123,12 @@ impl Exchange {
         }
     }
 
-    fn skip<'b>(&mut self, bytes: &'b [u8], left: u64, part: fn(u64) -> ResponsePart) -> (&'b [u8], bool) {
+    fn skip<'b>(
+        &mut self,
+        bytes: &'b [u8],
+        left: u64,
+        part: fn(u64) -> ResponsePart,
+    ) -> (&'b [u8], bool) {
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
         let left = left - count as u64;
         let is_body = matches!(self.part, ResponsePart::Body(_));
@@ -141,7 +146,9 @@ impl Exchange {
         let line = std::mem::take(&mut self.line);
         self.part = match httparse::parse_chunk_size(&line) {
             Ok(httparse::Status::Complete((_, 0))) => ResponsePart::End,
-            Ok(httparse::Status::Complete((_, size))) => ResponsePart::Chunk(size.saturating_add(2)),
+            Ok(httparse::Status::Complete((_, size))) => {
+                ResponsePart::Chunk(size.saturating_add(2))
+            }
             _ => ResponsePart::Lost,
         };
         (rest, false)
