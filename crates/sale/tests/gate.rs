@@ -5,6 +5,8 @@
 mod bench;
 #[path = "gate/challenge.rs"]
 mod challenge;
+#[path = "gate/early.rs"]
+mod early;
 #[path = "gate/held.rs"]
 mod held;
 #[path = "gate/quantity.rs"]

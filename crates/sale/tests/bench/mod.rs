@@ -11,7 +11,8 @@ use weir_engine::event::FetchResponse;
 use weir_engine::event::{PlainEnd, PlainRequest};
 use weir_engine::redis::UnknownFailure;
 use weir_engine::{
-    BatchId, Effect, Effects, Engine, Event, Fetch, FetchId, Headers, Level, Request, StreamId,
+    BatchId, EarlyDecision, Effect, Effects, Engine, Event, Fetch, FetchId, Headers, Level,
+    Request, StreamId,
 };
 use weir_sale::engine::{Config, Gate};
 use weir_sale::redis::{challenge_spend, claim, deposit, lend, probe, release};
@@ -210,6 +211,24 @@ impl Bench {
             stream,
             request: &request,
         });
+    }
+
+    /// What the gate decides before the host's HTTP stack has seen the request.
+    pub fn decide_early(
+        &mut self,
+        method: &str,
+        path: &str,
+        more: &[(&str, &str)],
+        trusts_user: bool,
+    ) -> EarlyDecision {
+        let mut headers = vec![(":method", method), (":path", path)];
+        headers.extend(more);
+        let request = PlainRequest {
+            headers: Headers::new(&headers),
+            peer_address: b"192.0.2.1:4711".to_vec(),
+            now_ms: self.now_ms,
+        };
+        self.gate.decide_early(&request, trusts_user)
     }
 
     pub fn buy(&mut self, stream: StreamId, user: &str) {
@@ -612,6 +631,19 @@ impl Bench {
         let counted = &mut self.counted;
         metrics.collect(|index, n| *counted.entry(index).or_default() += n as usize);
         self.counted.get(&place).copied().unwrap_or(0)
+    }
+
+    /// All counters of the gate that are not at zero.
+    pub fn counts(&mut self) -> BTreeMap<String, usize> {
+        let metrics = self.gate.metrics();
+        let names: Vec<String> = metrics.counters().map(str::to_owned).collect();
+        let counted = &mut self.counted;
+        metrics.collect(|index, n| *counted.entry(index).or_default() += n as usize);
+        let counts = self.counted.iter();
+        let counts = counts.filter(|(_, count)| **count > 0);
+        counts
+            .map(|(index, count)| (names[*index].clone(), *count))
+            .collect()
     }
 
     /// How far apart the gate wants its ticks.
