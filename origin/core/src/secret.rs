@@ -12,7 +12,7 @@ pub type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// Neither the variable nor the one with a file's path is set.
-    #[error("neither {0} nor {0}_FILE is set")]
+    #[error("{0} is not set: set it, or {0}_FILE")]
     Missing(&'static str),
     /// Both are.
     #[error("{0} and {0}_FILE are both set: set only one of them")]

@@ -221,7 +221,7 @@ impl EventConfig {
         };
         let secret = secret.with_context(|| {
             format!(
-                "--events-webhook-url: neither {WEBHOOK_SECRET} nor {WEBHOOK_SECRET}_FILE is set"
+                "--events-webhook-url: {WEBHOOK_SECRET} is not set: set it, or {WEBHOOK_SECRET}_FILE"
             )
         })?;
         for topic in &self.events_webhook_topics {

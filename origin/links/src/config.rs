@@ -175,7 +175,7 @@ impl LinkConfig {
             bail!("--links-webhook-url needs --links");
         }
         let secret = secret.with_context(|| {
-            format!("--links-webhook-url: neither {LINKS_WEBHOOK_SECRET} nor {LINKS_WEBHOOK_SECRET}_FILE is set")
+            format!("--links-webhook-url: {LINKS_WEBHOOK_SECRET} is not set: set it, or {LINKS_WEBHOOK_SECRET}_FILE")
         })?;
         let ca = self.links_webhook_ca.as_deref();
         let sender = WebhookSender::new(url, ca, secret.as_bytes(), Arc::new(now_ms));

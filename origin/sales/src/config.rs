@@ -223,7 +223,7 @@ impl SaleConfig {
             return Ok(None);
         };
         let secret = secret.with_context(|| {
-            format!("--orders-webhook-url: neither {ORDERS_WEBHOOK_SECRET} nor {ORDERS_WEBHOOK_SECRET}_FILE is set")
+            format!("--orders-webhook-url: {ORDERS_WEBHOOK_SECRET} is not set: set it, or {ORDERS_WEBHOOK_SECRET}_FILE")
         })?;
         let ca = self.orders_webhook_ca.as_deref();
         let sender = WebhookSender::new(url, ca, secret.as_bytes(), Arc::new(now_ms));
