@@ -83,7 +83,7 @@ async fn all_scraped(url: &str) -> Result<BTreeSet<String>> {
 #[test]
 fn metrics_are_in_base_units() {
     let names = DOCUMENTED.lines().filter_map(|line| {
-        let (name, _) = line.strip_prefix("| `")?.split_once('`')?;
+        let (name, _) = line.strip_prefix("- `")?.split_once('`')?;
         is_documented(name).then_some(name)
     });
     let mut count = 0;
