@@ -158,6 +158,7 @@ fn run(script: &str) -> Result<Option<String>> {
     shell
         .args(NAMESPACE)
         .args(["sh", "-e", "-c", &script])
+        .env_clear()
         .env("WEIR", workspace::root())
         .env("PATH", path()?)
         .env("TMPDIR", temp.path())

@@ -132,16 +132,12 @@ async fn each_cause_of_a_redis_that_does_not_answer_is_told_apart() -> Result<()
         |_| {},
     )
     .await?;
-    says(
-        "cluster weir_redis: what is there is not the bridge",
-        port,
-        |tree| {
-            let filters = tree
-                .pointer_mut(&format!("{listeners}/1/filter_chains/0/filters"))
-                .unwrap();
-            filters.as_array_mut().unwrap().remove(0);
-        },
-    )
+    says("cluster weir_redis: it is not the bridge", port, |tree| {
+        let filters = tree
+            .pointer_mut(&format!("{listeners}/1/filter_chains/0/filters"))
+            .unwrap();
+        filters.as_array_mut().unwrap().remove(0);
+    })
     .await?;
     says(
         "cluster weir_redis: its internal listener does not exist",
@@ -155,16 +151,12 @@ async fn each_cause_of_a_redis_that_does_not_answer_is_told_apart() -> Result<()
         },
     )
     .await?;
-    says(
-        "cluster weir_redis: what is there is not the bridge",
-        port,
-        |tree| {
-            let clusters = tree.pointer_mut(clusters).unwrap();
-            let mut endpoints = clusters[1]["load_assignment"].clone();
-            endpoints["cluster_name"] = json!("weir_redis");
-            clusters[0]["load_assignment"] = endpoints;
-        },
-    )
+    says("cluster weir_redis: it is not the bridge", port, |tree| {
+        let clusters = tree.pointer_mut(clusters).unwrap();
+        let mut endpoints = clusters[1]["load_assignment"].clone();
+        endpoints["cluster_name"] = json!("weir_redis");
+        clusters[0]["load_assignment"] = endpoints;
+    })
     .await?;
     says(
         "cannot call cluster weir_redis: the cluster does not exist",

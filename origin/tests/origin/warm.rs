@@ -230,7 +230,7 @@ async fn redis_data_of_a_former_sale_of_that_name_is_not_reused() {
         (409, "redis_not_empty")
     );
     assert!(
-        refused.detail().starts_with("shard 2 holds"),
+        refused.detail().starts_with("shard 2 has"),
         "{}",
         refused.detail()
     );

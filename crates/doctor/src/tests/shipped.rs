@@ -298,7 +298,7 @@ fn every_check_is_in_the_manual() {
     let mut count = 0;
     for entry in std::fs::read_dir(format!("{root}/crates/doctor/src/checks")).unwrap() {
         let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
-        for start in ["Finding::error(", "Finding::warning(", "broken("] {
+        for start in ["Diagnostic::error(", "Diagnostic::warning(", "broken("] {
             for rest in text.split(start).skip(1) {
                 let Some(rest) = rest.trim_start().strip_prefix('"') else {
                     continue;

@@ -5,12 +5,10 @@ use alloc::string::String;
 
 use crate::admission::{Admission, Rejection, admit, admit_attempt, check_open};
 use crate::idempotency::{AttemptTag, IdempotencyKey};
-use crate::ledger::Checks;
 use crate::sale::{Phase, Sale, SaleState};
 use crate::verdict::Verdict;
 use weir_base::accept::ACCEPT;
 use weir_base::headers;
-use weir_base::id::UserId;
 use weir_base::language::ACCEPT_LANGUAGE;
 use weir_base::shared_data::SharedData;
 use weir_engine::Request;
@@ -37,15 +35,6 @@ pub(crate) struct Purchase<'a, D> {
 /// The headers of a request to buy: who buys, the attempt, the order token and the quantity.
 type BuyFields<'h> = [Option<Cow<'h, [u8]>>; 4];
 
-/// What a request to buy asks for, when nothing but the limits may still refuse it.
-pub(crate) struct CheckedPurchase {
-    user: UserId,
-    attempt: Option<AttemptTag>,
-    quantity: u32,
-    shard: u32,
-    checks: Checks,
-}
-
 impl<D: SharedData + Clone> Purchase<'_, D> {
     /// Decides whether the request leads to a claim of `sale`, and what the gate must know to answer it. `mark` is the sale in
     /// reports.
@@ -67,11 +56,12 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
         trusts_user: bool,
     ) -> (Buyer, Result<(), Rejection>) {
         self.decide_by(sale, mark, |switch, sale, fields| match trusts_user {
-            true => self.admit_up_to_limits(switch, sale, fields).map(drop),
+            true => self.claim_job(switch, sale, fields).map(drop),
             false => self.check_sale(switch, sale, &fields),
         })
     }
 
+    #[inline]
     fn decide_by<T>(
         &self,
         sale: &[u8],
@@ -119,36 +109,19 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
         sale: &Sale,
         fields: BuyFields<'_>,
     ) -> Result<ClaimJob, Rejection> {
-        let now_ms = self.now_ms;
-        let admitted = self.admit_up_to_limits(switch, sale, fields)?;
+        let job = self.claim_job(switch, sale, fields)?;
         self.limits
-            .check(Some(&admitted.user), self.request, now_ms)?;
-        Ok(ClaimJob {
-            sale: sale.id.clone(),
-            shard: admitted.shard,
-            user: admitted.user,
-            user_cap: sale.user_cap,
-            // More is refused all the same, and Redis has few different numbers to answer.
-            quantity: admitted.quantity.min(sale.user_cap.saturating_add(1)),
-            is_too_many: false,
-            shards: sale.shards,
-            rebalances: 0,
-            checks: admitted.checks,
-            path: None,
-            attempt: admitted.attempt,
-            refusal: (sale.phase(now_ms) == Phase::Ended).then_some(Verdict::Ended),
-            pass: None,
-            buyer: Buyer::default(),
-        })
+            .check(Some(&job.user), self.request, self.now_ms)?;
+        Ok(job)
     }
 
     /// The chain up to the limits, which count what they let pass: it changes nothing.
-    fn admit_up_to_limits(
+    fn claim_job(
         &self,
         switch: SaleState,
         sale: &Sale,
         [user, attempt, token, quantity]: BuyFields<'_>,
-    ) -> Result<CheckedPurchase, Rejection> {
+    ) -> Result<ClaimJob, Rejection> {
         let now_ms = self.now_ms;
         let user = read_user(user)?;
         let attempt = attempt.as_deref().map(read_attempt).transpose()?;
@@ -168,12 +141,22 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
                 self.sales.check_signer()?;
                 let token = token.as_deref();
                 self.checkout.check_token(sale, &user, token, now_ms)?;
-                Ok(CheckedPurchase {
-                    user,
-                    attempt,
-                    quantity,
+                Ok(ClaimJob {
+                    sale: sale.id.clone(),
                     shard,
+                    user,
+                    user_cap: sale.user_cap,
+                    // More is refused all the same, and Redis has few different numbers to answer.
+                    quantity: quantity.min(sale.user_cap.saturating_add(1)),
+                    is_too_many: false,
+                    shards: sale.shards,
+                    rebalances: 0,
                     checks,
+                    path: None,
+                    attempt,
+                    refusal: (sale.phase(now_ms) == Phase::Ended).then_some(Verdict::Ended),
+                    pass: None,
+                    buyer: Buyer::default(),
                 })
             }
         }

@@ -60,7 +60,12 @@ fn request_without_solution_is_challenged_and_solver_gets_token() {
         (403, &"challenge_required".into())
     );
     assert_eq!(told["type"], "urn:weir:problem:challenge_required");
-    assert!(told["message"].as_str().unwrap().contains("Aufgabe"));
+    assert!(
+        told["message"]
+            .as_str()
+            .unwrap()
+            .contains("Sicherheitsprüfung")
+    );
     let header = |name| bench.answer_header(1, name);
     assert_eq!(
         header(headers::VERDICT).as_deref(),

@@ -339,7 +339,7 @@ mod tests {
         assert!(
             error
                 .to_string()
-                .contains("--envoy names /nonexistent/envoy"),
+                .contains("--envoy is \"/nonexistent/envoy\""),
             "{error}"
         );
     }

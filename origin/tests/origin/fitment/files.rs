@@ -111,11 +111,11 @@ async fn dropped_qualifiers_are_counted_and_refused_if_strict() {
         );
         let reasons: Vec<&str> = errors.iter().map(|(_, _, reason)| &**reason).collect();
         assert!(
-            reasons[0].starts_with("App 2: cannot keep SubModel, BodyType:"),
+            reasons[0].starts_with("App 2: cannot store SubModel, BodyType:"),
             "{reasons:?}"
         );
         assert!(
-            reasons[1].starts_with("App 4: cannot keep Qual:"),
+            reasons[1].starts_with("App 4: cannot store Qual:"),
             "{reasons:?}"
         );
         done(&world, &strict, &aces(&[app(1, &vehicle(1))])).await;

@@ -311,7 +311,7 @@ async fn cli_creates_edits_searches_imports_and_exports_links() {
     assert_eq!(link["protected"], true);
     let output = links(&origin, &["edit", "spring", "--password-file", "/nowhere"]);
     let told = String::from_utf8(output.stderr).unwrap();
-    assert!(told.contains("cannot read /nowhere"), "{told}");
+    assert!(told.contains("cannot read \"/nowhere\""), "{told}");
     got(&["edit", "spring", "--json", r#"{"password": null}"#]);
 
     // A file of three parts, one row of which will not do.

@@ -310,7 +310,7 @@ async fn what_a_password_does_not_go_with_is_refused() {
             "1 to 128 bytes",
         ),
         (link(json!({ "password": 7 })), "password"),
-        (json!(vec![link(json!({})); 11]), "up to 10 links"),
+        (json!(vec![link(json!({})); 11]), "at most 10 links"),
     ] {
         let refused = post(body).await;
         assert!(refused.status.is_client_error(), "{refused:?}");
