@@ -500,7 +500,7 @@ mod tests {
             ("sale\u{202e}x", "'\\u{202e}'", 5),
         ] {
             let expected =
-                format!("has the invalid character {character} at position {position}, {allowed}");
+                format!("has the invalid character {character} at position {position}: {allowed}");
             assert_eq!(error(code.as_bytes()), expected);
         }
         assert!(error(b"ab\xff").starts_with("has the invalid character '\u{fffd}' at position 3"));

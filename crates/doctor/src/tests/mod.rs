@@ -62,15 +62,17 @@ fn key(id: &str, secret: &str) -> NamedKey {
     }
 }
 
+/// The variables of the shipped files: no file names all of them.
+const VARIABLES: [&str; 5] = [
+    "WEIR_CLAIM_SECRET",
+    "WEIR_TOKEN_SECRET",
+    "WEIR_REDIS_PASSWORD",
+    "WEIR_EVENTS_KEY_SHOP",
+    "WEIR_ROOM_SECRET",
+];
+
 fn environment() -> GatewayEnvironment {
-    let names = [
-        "WEIR_CLAIM_SECRET",
-        "WEIR_TOKEN_SECRET",
-        "WEIR_REDIS_PASSWORD",
-        "WEIR_EVENTS_KEY_SHOP",
-        "WEIR_ROOM_SECRET",
-    ];
-    let variables: BTreeMap<_, _> = names
+    let variables: BTreeMap<_, _> = VARIABLES
         .into_iter()
         .map(|name| (name.to_owned(), SECRET.to_owned()))
         .collect();
@@ -103,12 +105,22 @@ fn found(
     environment: &GatewayEnvironment,
 ) -> Vec<Diagnostic> {
     let envoy = Envoy::from_tree(tree).unwrap();
+    let variables = environment.variables.iter();
+    let is_of_another_file =
+        |name: &String| VARIABLES.contains(&name.as_str()) && !envoy.mentions(name);
+    let variables = variables.filter(|(name, _)| !is_of_another_file(name));
+    let environment = GatewayEnvironment {
+        variables: variables
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect(),
+        source: environment.source.clone(),
+    };
     examine(&Subject {
         envoy: Some(&envoy),
         origin: Some(origin),
         redis: std::slice::from_ref(redis),
         sql: None,
-        gateway: Some(environment),
+        gateway: Some(&environment),
         tls: &[],
     })
 }
@@ -191,6 +203,7 @@ fn edit_settings(tree: &mut Value, filter: &str, edit: impl FnOnce(&mut Value)) 
 
 const LISTENERS: &str = "/static_resources/listeners";
 const CLUSTERS: &str = "/static_resources/clusters";
+const NETWORK_FILTERS: &str = "/static_resources/listeners/0/filter_chains/0/filters";
 const MANAGER: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config";
 const ROUTES: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/route_config/virtual_hosts/0/routes";
 

@@ -407,7 +407,7 @@ fn page_detects_embedding_app_and_uses_visitor_language() {
 fn an_ended_link_is_answered_in_its_domains_words() {
     let mut domain = domain();
     let gone = || Answer::Gone(InactiveReason::UsedUp);
-    assert!(gone().reply(&domain).body.contains("has ended"));
+    assert!(gone().reply(&domain).body.contains("has expired"));
     domain.gone_page = Some("<p>over".into());
     let reply = gone().reply(&domain);
     assert_eq!((reply.status, reply.body.as_ref()), (410, "<p>over"));

@@ -226,7 +226,7 @@ fn life_follows_the_length_of_a_generated_code() {
     for (bad, path) in [
         (
             json!({"5": 3_651}),
-            "domains[1].life_days_by_length.5: is 0",
+            "domains[1].life_days_by_length.5: must be 0",
         ),
         (json!({"4": 10}), "generated codes have 5 to 8 digits"),
         (json!({"five": 10}), "invalid"),

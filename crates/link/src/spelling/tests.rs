@@ -159,7 +159,7 @@ fn a_chosen_code_is_found_by_the_path_that_shows_it() {
 fn what_nobody_may_choose_is_refused_with_its_reason() {
     let character = |text, position| {
         let allowed = "use 0-9, A-Z, a-z, - and _";
-        format!("has the invalid character {text} at position {position}, {allowed}")
+        format!("has the invalid character {text} at position {position}: {allowed}")
     };
     for (options, text, error) in [
         (PLAIN, "größe", character("'ö'", 3)),

@@ -467,7 +467,7 @@ mod tests {
         let rows = read(Format::Yourls, file);
         let flaw = rows[1].wishes.as_ref().unwrap_err();
         assert_eq!(flaw.line, 3);
-        assert!(flaw.detail.contains("quote"), "{flaw:?}");
+        assert!(flaw.detail.contains("unclosed quotation mark"), "{flaw:?}");
     }
 
     #[test]

@@ -143,9 +143,9 @@ mod tests {
         let entries = entries();
         let (third, first) = (format!("{:032x}", 0), format!("{:032x}", 2));
         let says = check(&told(&entries), &entries, &[third, first]).unwrap();
-        assert!(says.contains("of 5 tickets 2 have won"), "{says}");
-        assert!(says.contains("place 3, not won"), "{says}");
-        assert!(says.contains("place 1, won"), "{says}");
+        assert!(says.contains("2 of 5 tickets have won"), "{says}");
+        assert!(says.contains("rank 3, not won"), "{says}");
+        assert!(says.contains("rank 1, won"), "{says}");
     }
 
     #[test]
@@ -159,8 +159,11 @@ mod tests {
         };
         fails(|told| told.seed = Some(hex::encode([8; 32])), "commitment");
         fails(|told| told.seed = None, "not published yet");
-        fails(|told| told.entries = Some(6), "were told");
-        fails(|told| told.algorithm = "weir-draw-2".to_owned(), "knows");
+        fails(|told| told.entries = Some(6), "were published");
+        fails(
+            |told| told.algorithm = "weir-draw-2".to_owned(),
+            "unsupported",
+        );
         fails(
             |told| told.list_sha256 = Some("00".to_owned()),
             "its hash is",

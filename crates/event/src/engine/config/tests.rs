@@ -126,7 +126,7 @@ fn paths_are_paths_and_two() {
     assert_eq!(collect(r#""pixel_path":"/a?b""#), "collect.pixel_path");
     assert_eq!(collect(r#""path":"/events.gif""#), "collect.pixel_path");
     let nothing = checked(&format!(r#"{{"keys":[{WEB}]}}"#)).unwrap_err();
-    assert!(nothing.to_string().contains("neither"), "{nothing}");
+    assert!(nothing.to_string().contains("without both"), "{nothing}");
 }
 
 #[test]
