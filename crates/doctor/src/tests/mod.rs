@@ -203,7 +203,6 @@ fn edit_settings(tree: &mut Value, filter: &str, edit: impl FnOnce(&mut Value)) 
 
 const LISTENERS: &str = "/static_resources/listeners";
 const CLUSTERS: &str = "/static_resources/clusters";
-const NETWORK_FILTERS: &str = "/static_resources/listeners/0/filter_chains/0/filters";
 const MANAGER: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config";
 const ROUTES: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/route_config/virtual_hosts/0/routes";
 
