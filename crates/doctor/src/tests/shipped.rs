@@ -290,7 +290,7 @@ fn the_labels_are_those_of_the_shipped_files() {
     }
 }
 
-/// Each check that a source file names, in the manner of [`crate::Finding`]'s second field, has its row in the manual.
+/// Each check that a source file names, in the manner of [`crate::Diagnostic`]'s second field, has its row in the manual.
 #[test]
 fn every_check_is_in_the_manual() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -298,7 +298,7 @@ fn every_check_is_in_the_manual() {
     let mut count = 0;
     for entry in std::fs::read_dir(format!("{root}/crates/doctor/src/checks")).unwrap() {
         let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
-        for start in ["Finding::error(", "Finding::warning(", "broken("] {
+        for start in ["Diagnostic::error(", "Diagnostic::warning(", "broken("] {
             for rest in text.split(start).skip(1) {
                 let Some(rest) = rest.trim_start().strip_prefix('"') else {
                     continue;

@@ -87,7 +87,7 @@ fn paused_sales_are_found_with_their_lost_orders() {
     assert_eq!(finding.check, "sql-lost-orders");
     let line = finding.to_string();
     assert!(line.starts_with("error: sale s: it is paused"), "{line}");
-    assert!(line.contains("Redis knows 12: s.0.0, s.0.1"), "{line}");
+    assert!(line.contains("Redis has 12: s.0.0, s.0.1"), "{line}");
     assert!(line.contains("s.0.9, …;"), "{line}");
 }
 
