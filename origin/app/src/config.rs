@@ -445,8 +445,8 @@ mod tests {
             assert!(error.contains(expected), "{error}");
         };
         let claim = (CLAIM_SECRET, SECRET);
-        check(&[], "neither WEIR_CLAIM_SECRET nor");
-        check(&[claim], "neither WEIR_ADMIN_TOKEN nor");
+        check(&[], "WEIR_CLAIM_SECRET is not set");
+        check(&[claim], "WEIR_ADMIN_TOKEN is not set");
         check(
             &[(CLAIM_SECRET, "short")],
             "WEIR_CLAIM_SECRET has 5 bytes, needs at least 32",

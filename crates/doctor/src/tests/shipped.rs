@@ -290,7 +290,7 @@ fn the_labels_are_those_of_the_shipped_files() {
     }
 }
 
-/// Each check that a source file names, in the manner of [`crate::Finding`]'s second field, has its row in the manual.
+/// Each check that a source file names, in the manner of [`crate::Diagnostic`]'s second field, has its row in the manual.
 #[test]
 fn every_check_is_in_the_manual() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");

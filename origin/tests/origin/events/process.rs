@@ -322,7 +322,7 @@ fn what_does_not_fit_together_is_refused_by_its_flag() {
     check(
         &[&log[..], &[url, "http://h/"]].concat(),
         None,
-        "neither WEIR_EVENTS_WEBHOOK_SECRET nor",
+        "WEIR_EVENTS_WEBHOOK_SECRET is not set",
     );
     check(
         &[&log[..], &[url, "http://h/"]].concat(),
