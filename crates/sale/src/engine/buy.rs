@@ -27,13 +27,11 @@ pub(crate) struct Purchase<'a, D> {
     pub(crate) config: &'a CheckedConfig,
     pub(crate) sales: &'a Sales,
     pub(crate) checkout: &'a Checkout,
-    pub(crate) limits: &'a Limits<D>,
+    /// What counts the request; `None` before the host's HTTP stack has seen it.
+    pub(crate) limits: Option<&'a Limits<D>>,
     pub(crate) request: &'a dyn Request,
     pub(crate) now_ms: u64,
 }
-
-/// The headers of a request to buy: who buys, the attempt, the order token and the quantity.
-type BuyFields<'h> = [Option<Cow<'h, [u8]>>; 4];
 
 impl<D: SharedData + Clone> Purchase<'_, D> {
     /// Decides whether the request leads to a claim of `sale`, and what the gate must know to answer it. `mark` is the sale in
@@ -43,34 +41,9 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
         sale: &[u8],
         mark: SaleMark,
     ) -> (Buyer, Result<ClaimJob, Rejection>) {
-        self.decide_by(sale, mark, |switch, sale, fields| {
-            self.admit(switch, sale, fields)
-        })
-    }
-
-    /// As [`Purchase::decide`], up to the limits. Without a trusted user, only what the sale itself refuses is an error.
-    pub(crate) fn check(
-        &self,
-        sale: &[u8],
-        mark: SaleMark,
-        trusts_user: bool,
-    ) -> (Buyer, Result<(), Rejection>) {
-        self.decide_by(sale, mark, |switch, sale, fields| match trusts_user {
-            true => self.claim_job(switch, sale, fields).map(drop),
-            false => self.check_sale(switch, sale, &fields),
-        })
-    }
-
-    #[inline]
-    fn decide_by<T>(
-        &self,
-        sale: &[u8],
-        mark: SaleMark,
-        decide: impl FnOnce(SaleState, &Sale, BuyFields<'_>) -> Result<T, Rejection>,
-    ) -> (Buyer, Result<T, Rejection>) {
         let headers = self.request.headers();
         let found = self.sales.find(sale);
-        let (is_shadow, reader, decided) = match found {
+        let (is_shadow, reader, claim) = match found {
             Ok((switch, sale)) => {
                 // In one pass: most of what a request costs before its claim is looking for headers.
                 let names = [
@@ -83,8 +56,8 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
                 ];
                 let [user, attempt, token, quantity, language, accept] = headers.get_each(names);
                 let reader = read_reader(language.as_deref(), accept.as_deref());
-                let decided = decide(switch, sale, [user, attempt, token, quantity]);
-                (switch == SaleState::Shadow, reader, decided)
+                let claim = self.admit(switch, sale, [user, attempt, token, quantity]);
+                (switch == SaleState::Shadow, reader, claim)
             }
             // With all sales in shadow, a request for an unknown sale goes on, too.
             Err(rejection) => {
@@ -95,11 +68,37 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
         let buyer = Buyer {
             is_shadow,
             // It does not matter for a request that is answered here.
-            poses_as_gateway: (is_shadow || decided.is_ok()) && headers.pose_as_gateway(),
+            poses_as_gateway: (is_shadow || claim.is_ok()) && headers.pose_as_gateway(),
             sale: mark.filter(|_| found.is_ok()),
             reader,
         };
-        (buyer, decided)
+        (buyer, claim)
+    }
+
+    /// What refuses everybody, whoever it is: an unknown sale, the switch, the window and a sale without units. Of an attempt
+    /// that is named, Redis may know.
+    pub(crate) fn refusal_of_all(&self, sale: &[u8], mark: SaleMark) -> Option<(Buyer, Rejection)> {
+        let refusal = |sale: &Sale, switch| {
+            check_open(switch, sale, self.now_ms)?;
+            match self.sales.memory.is_empty(&sale.id) {
+                true => Err(self.sales.without_units(sale, self.now_ms).into()),
+                false => Ok(()),
+            }
+        };
+        let found = self.sales.find(sale);
+        let has_attempt = self.request.header(headers::IDEMPOTENCY_KEY).is_some();
+        let (is_shadow, rejection) = match found {
+            Ok(_) if has_attempt => return None,
+            Ok((switch, sale)) => (switch == SaleState::Shadow, refusal(sale, switch).err()?),
+            Err(rejection) => (self.sales.are_in_shadow(), rejection),
+        };
+        let buyer = Buyer {
+            is_shadow,
+            sale: mark.filter(|_| found.is_ok()),
+            reader: reader_of(self.request),
+            ..Buyer::default()
+        };
+        Some((buyer, rejection))
     }
 
     /// The chain up to the claim.
@@ -107,20 +106,7 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
         &self,
         switch: SaleState,
         sale: &Sale,
-        fields: BuyFields<'_>,
-    ) -> Result<ClaimJob, Rejection> {
-        let job = self.claim_job(switch, sale, fields)?;
-        self.limits
-            .check(Some(&job.user), self.request, self.now_ms)?;
-        Ok(job)
-    }
-
-    /// The chain up to the limits, which count what they let pass: it changes nothing.
-    fn claim_job(
-        &self,
-        switch: SaleState,
-        sale: &Sale,
-        [user, attempt, token, quantity]: BuyFields<'_>,
+        [user, attempt, token, quantity]: [Option<Cow<'_, [u8]>>; 4],
     ) -> Result<ClaimJob, Rejection> {
         let now_ms = self.now_ms;
         let user = read_user(user)?;
@@ -141,6 +127,9 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
                 self.sales.check_signer()?;
                 let token = token.as_deref();
                 self.checkout.check_token(sale, &user, token, now_ms)?;
+                if let Some(limits) = self.limits {
+                    limits.check(Some(&user), self.request, now_ms)?;
+                }
                 Ok(ClaimJob {
                     sale: sale.id.clone(),
                     shard,
@@ -159,24 +148,6 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
                     buyer: Buyer::default(),
                 })
             }
-        }
-    }
-
-    /// What refuses everybody, whoever it is: the switch, the window and a sale without units. Of an attempt that is named,
-    /// Redis may know.
-    fn check_sale(
-        &self,
-        switch: SaleState,
-        sale: &Sale,
-        [_, attempt, ..]: &BuyFields<'_>,
-    ) -> Result<(), Rejection> {
-        if attempt.is_some() {
-            return Ok(());
-        }
-        check_open(switch, sale, self.now_ms)?;
-        match self.sales.memory.is_empty(&sale.id) {
-            true => Err(self.sales.without_units(sale, self.now_ms).into()),
-            false => Ok(()),
         }
     }
 }

@@ -5,6 +5,7 @@ use weir_engine::{EarlyDecision, Request};
 
 use crate::engine::buy::Purchase;
 use crate::engine::gate::Gate;
+use crate::engine::limits::Limits;
 use crate::engine::route::RouteKind;
 
 impl<D: SharedData + Clone> Gate<D> {
@@ -51,12 +52,19 @@ impl<D: SharedData + Clone> Gate<D> {
             config: &self.config,
             sales: &self.sales,
             checkout: &self.checkout,
-            limits: &self.limits,
+            limits: None::<&Limits<D>>,
             request,
             now_ms: request.now_ms(),
         };
-        let (buyer, checked) = purchase.check(sale, self.responder.mark(sale), trusts_user);
-        let Err(rejection) = checked else {
+        let mark = self.responder.mark(sale);
+        let refused = match trusts_user {
+            true => match purchase.decide(sale, mark) {
+                (buyer, Err(rejection)) => Some((buyer, rejection)),
+                (_, Ok(_)) => None,
+            },
+            false => purchase.refusal_of_all(sale, mark),
+        };
+        let Some((buyer, rejection)) = refused else {
             return EarlyDecision::Undecided;
         };
         // Hosts end the connection with a 400, which they do in their HTTP stack.

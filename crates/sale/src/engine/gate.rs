@@ -327,7 +327,7 @@ impl<D: SharedData + Clone> Gate<D> {
             config: &self.config,
             sales: &self.sales,
             checkout: &self.checkout,
-            limits: &self.limits,
+            limits: Some(&self.limits),
             request,
             now_ms,
         };
