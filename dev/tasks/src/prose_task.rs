@@ -98,13 +98,17 @@ fn help_prose(text: &str) -> (String, Vec<String>) {
     let (mut prose, mut commands) = (String::new(), Vec::new());
     for line in text.lines() {
         let text = line.trim();
-        let is_flag = ["--", "-h", "-V", "[", "<"]
+        let is_flag = ["--", "-h", "-V", "[", "<", "WEIR_"]
             .iter()
             .any(|mark| text.starts_with(mark));
         match text.split_once("  ") {
             // An entry of two columns is a paragraph; other text may continue in the next line.
             Some((name, words)) => {
-                let is_command = name.starts_with(char::is_alphabetic) && name != "help";
+                // Variables are listed in the same way, in capitals.
+                let is_name = |letter: char| letter.is_ascii_lowercase() || letter == '-';
+                let is_command = name.starts_with(char::is_alphabetic)
+                    && name.chars().all(is_name)
+                    && name != "help";
                 commands.extend(is_command.then(|| name.to_owned()));
                 prose += &format!("\n{}\n\n", words.trim());
             }
