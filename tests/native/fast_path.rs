@@ -37,6 +37,8 @@ struct Pair {
 
 impl Pair {
     async fn start(key_prefix: &str) -> Result<Self> {
+        // Other tests of this process choose it, too, and the first choice stands.
+        Host::Native.choose();
         let stack = Stack::builder()
             .host(Host::Native)
             .workers(1)

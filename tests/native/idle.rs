@@ -18,6 +18,7 @@ fn is_failure(name: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_native_gateway_counts_no_failure_and_warns_of_nothing() -> Result<()> {
+    Host::Native.choose();
     let data = DataDir::open(None)?;
     let redis = tools::Redis::find_or_get(&mut SilentReporter)?;
     let log = data.path.join("redis.log");
