@@ -1,6 +1,6 @@
 //! An engine behind a lock, and the one place that applies effects.
 //!
-//! Whoever has an event locks the engine host and gives it to the engine: a worker that has a request, the engine host's own thread that has
+//! A thread with an event locks the engine host and passes the event to the engine: a worker that has a request, the engine host's own thread that has
 //! a tick, the main thread that has an HTTP response. Effects for the request of that very event go back to the hook that has
 //! brought it, which applies them when the lock is free again: Envoy may run further hooks of the stream before it returns.
 //! Effects for other streams go to their [slots](crate::slot), and are applied by those streams' own threads.
@@ -53,9 +53,9 @@ pub struct Common {
 /// Requests at the fast path.
 #[derive(Debug, Default)]
 pub struct FastPathCounts {
-    /// Those that this filter has answered there.
+    /// Requests that this filter's engine answered.
     pub answered: AtomicU64,
-    /// Those that went on to the HTTP stack, counted at the first filter that is asked.
+    /// Requests that continued to the HTTP stack, counted at the first filter of `ask`.
     pub passed: AtomicU64,
 }
 

@@ -29,7 +29,7 @@ pub struct ExactLimits {
 }
 
 impl ExactLimits {
-    /// Those of a configuration, if it has any. They count in [`EdgeSetup::data`].
+    /// The exact limits of a configuration, if it has any. They count in [`EdgeSetup::data`].
     ///
     /// # Errors
     /// With the path of the field that is wrong.

@@ -65,7 +65,7 @@ impl Rejection {
 
 const LEFT_OUT: &str = "…";
 
-/// The answer to an event batch. Its status is 202 whatever the verdicts are.
+/// The answer to an event batch. Its status is 202 for all verdicts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = EventAnswer))]

@@ -30,7 +30,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Calls `read` with the bytes that have come and that nobody has taken. They are in one piece: several are copied.
+    /// Calls `read` with the received bytes that no filter has taken yet, in one piece: several pieces are copied.
     pub fn with_received<R>(&self, read: impl FnOnce(&[u8]) -> R) -> R {
         self.with_pieces(|api| (api.read_pieces_count, api.read_pieces), read)
     }
@@ -45,12 +45,20 @@ impl Connection<'_> {
         let (count, get) = of(api);
         // SAFETY: the filter is alive during its hook.
         let count = unsafe { count(self.raw) };
-        let mut pieces = vec![Buffer::EMPTY; count];
+        // Nearly always there is one.
+        let (mut one, mut many) = ([Buffer::EMPTY], Vec::new());
+        let pieces = match count {
+            0 | 1 => one.as_mut_slice(),
+            count => {
+                many.resize(count, Buffer::EMPTY);
+                many.as_mut_slice()
+            }
+        };
         // SAFETY: Envoy writes as many as it has said, of bytes that stay until the buffer changes: after `read`.
         let has_them = count > 0 && unsafe { get(self.raw, pieces.as_mut_ptr()) };
         // SAFETY: as above.
         let bytes = |piece: &Buffer| unsafe { piece.bytes() };
-        match pieces.as_slice() {
+        match &*pieces {
             _ if !has_them => read(&[]),
             [piece] => read(bytes(piece)),
             pieces => read(&pieces.iter().map(bytes).collect::<Vec<_>>().concat()),

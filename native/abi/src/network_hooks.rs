@@ -19,7 +19,7 @@ fn caught<R>(hook: impl FnOnce() -> R) -> Option<R> {
     result.map_err(core::mem::forget).ok()
 }
 
-/// Runs a hook of a connection, whose state lives at least as long. After a panic the module is told; `None`.
+/// Runs a hook of a connection and keeps its state alive meanwhile. Calls `connection_panicked` and returns `None` after a panic.
 ///
 /// # Safety
 /// `state` must be of [`filter_new`], and [`filter_destroy`] must not have had it. `raw` must be the filter of this hook.

@@ -1,4 +1,4 @@
-//! The response to a request that went on, as far as its end is concerned: then the connection is free again.
+//! Finds the end of a response of the HTTP stack, after which the fast path may read the connection again.
 
 /// The longest head of a response that is read.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -16,7 +16,7 @@ pub enum Progress {
     More,
     /// It has ended, and nothing else was sent.
     Done,
-    /// Its end cannot be told.
+    /// Its end is uncertain.
     Lost,
 }
 
@@ -50,7 +50,7 @@ enum Following {
 }
 
 impl Exchange {
-    /// The response to a request; `is_head`: it has no body, whatever its head says.
+    /// The response to a request; `is_head`: the method was `HEAD`, so there is no body.
     pub fn new(is_head: bool) -> Self {
         Self {
             is_head,

@@ -1,7 +1,7 @@
-//! The head of an HTTP/1.1 request: read only if nobody can read it otherwise.
+//! Parses the head of an HTTP/1.1 request, if every parser reads it in the same way.
 //!
-//! Whoever reads a request before Envoy's HTTP stack must find the same request in the bytes. So a head is answered only in
-//! its plainest spelling, and what follows a request is looked at only where its end is beyond doubt.
+//! The fast path and Envoy's HTTP stack must find the same request in the bytes. So the fast path answers only canonical heads,
+//! and it keeps track of a request only if its end is certain.
 
 /// The longest head that is read.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
@@ -14,23 +14,23 @@ const LENGTH_DIGITS_MAX: usize = 7;
 
 const END_OF_HEAD: &[u8] = b"\r\n\r\n";
 
-/// What the bytes that have come are.
+/// The classification of the received bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received<'b> {
-    /// A request in its plainest form, without a body.
+    /// A canonical request without a body.
     Plain(Head<'b>),
-    /// A request for the HTTP stack, all of which is there.
+    /// A complete request that only the HTTP stack may read.
     Whole {
         /// Of the head and the body, in bytes.
         length: usize,
-        /// Whether its response has no body, whatever its head says.
+        /// Whether its method is `HEAD`, so that its response has no body.
         is_head: bool,
     },
-    /// It cannot be told where the request ends.
+    /// The end of the request is uncertain.
     Unclear,
 }
 
-/// A request in its plainest form.
+/// A canonical request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Head<'b> {
     /// Its bytes.

@@ -1,15 +1,14 @@
-//! `weir.fast_path`: a network filter before Envoy's HTTP connection manager, which answers what an engine decides from the head
-//! of a request alone.
+//! `weir.fast_path`: a network filter before Envoy's HTTP connection manager. It answers requests that an engine can decide from
+//! their heads alone.
 //!
-//! It answers or it stands aside: bytes that it does not answer go to the connection manager untouched, and the HTTP filter of
-//! the same engine decides. While a response of the connection manager is under way the connection is left alone; if its end
-//! cannot be told, for good.
+//! Bytes that it does not answer reach the connection manager unchanged, and the HTTP filter of the same engine decides. The fast
+//! path ignores a connection until the connection manager's response has ended; if it cannot find that end, permanently.
 //!
 //! | module | |
 //! |---|---|
-//! | [`head`] | a request, if it can be read in one way only |
-//! | [`exchange`] | where a response of the connection manager ends |
-//! | [`answer`] | an answer as Envoy writes it |
+//! | [`head`] | parses canonical requests |
+//! | [`exchange`] | finds the end of a response of the connection manager |
+//! | [`answer`] | writes an answer as Envoy does |
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -37,7 +36,7 @@ use head::{Head, Received};
 /// The name of the filter in Envoy's configuration.
 pub const NAME: &str = "weir.fast_path";
 
-/// A connection sends a request to the HTTP stack at least this often, so that its timers and its drain see the connection.
+/// The longest time without a request for the HTTP stack, whose timers and drain need to see one.
 const HTTP_PERIOD: Duration = Duration::from_secs(30);
 
 /// How a connection begins that is HTTP/2.
@@ -49,19 +48,17 @@ const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2";
 pub struct Settings {
     /// The HTTP filters that may answer, in the order in which they stand in the connection manager: the `native.name` of each.
     ask: Vec<String>,
-    /// Whether the header that names the user is final when a request comes: a trusted proxy in front sets it, or no filter of
-    /// this listener does. Otherwise only what does not depend on the user is answered.
+    /// Whether the user header of a received request is final, because no filter of this listener sets it. Otherwise the fast
+    /// path answers only what holds for every user.
     #[serde(default)]
     trusts_user_header: bool,
     /// As the connection manager's.
     #[serde(default = "yes")]
     use_remote_address: bool,
-    /// Requests with one of these headers go to the HTTP stack: those that filters before the gate answer to, such as `origin`
-    /// for CORS.
+    /// Requests with one of these headers use the HTTP stack, because another filter reads the header: `origin` for CORS.
     #[serde(default)]
     pass_headers: Vec<String>,
-    /// Of so many requests that could be answered, one goes to the HTTP stack, so that access logs and statistics there have a
-    /// sample: 100 unless set.
+    /// One of this many answerable requests uses the HTTP stack, as a sample for its access log and statistics. Default: 100.
     #[serde(default = "default_sample")]
     sample_of: u32,
     /// As the connection manager's.
@@ -132,7 +129,7 @@ impl FastPath {
     }
 }
 
-/// The engines of HTTP filters, by `native.name`. Those of a configuration that has gone are dropped with it.
+/// The engines of HTTP filters by `native.name`. They are dropped with their configuration.
 fn names() -> MutexGuard<'static, HashMap<String, Vec<Weak<EngineHost>>>> {
     static NAMES: OnceLock<Mutex<HashMap<String, Vec<Weak<EngineHost>>>>> = OnceLock::new();
     let names = NAMES.get_or_init(Mutex::default);
@@ -155,11 +152,11 @@ fn registered(name: &str) -> Option<Arc<EngineHost>> {
 /// Who reads the next bytes of a connection.
 #[derive(Debug)]
 enum Reader {
-    /// The next request is read here.
+    /// The fast path reads the next request.
     Fast,
-    /// The HTTP stack answers a request.
+    /// The HTTP stack is answering a request.
     Http(Exchange),
-    /// The connection is the HTTP stack's for good.
+    /// The HTTP stack reads the rest of the connection.
     Lost,
 }
 
@@ -171,27 +168,27 @@ pub struct FastConnection {
     address: String,
     is_tls: bool,
     reader: RefCell<Reader>,
-    /// What is sent just now is our own answer.
+    /// Whether the bytes being sent are an answer of the fast path.
     is_sending: Cell<bool>,
-    /// More waits to be sent than Envoy wants to keep.
+    /// Whether the write buffer has passed its high watermark.
     is_congested: Cell<bool>,
     /// Answers since the last request that went to the HTTP stack.
     answered: Cell<u32>,
     /// When that was, or when the connection began.
     http_at: Cell<Instant>,
-    /// Whether the HTTP stack has seen bytes: from the first ones on it takes the connection for HTTP/1 or for HTTP/2.
+    /// Whether the HTTP stack has received bytes. Its first bytes decide between HTTP/1 and HTTP/2.
     has_http_begun: Cell<bool>,
 }
 
-/// What becomes of the bytes that have come.
+/// The decision on the received bytes.
 enum Step {
-    /// There are none.
+    /// The buffer is empty.
     Nothing,
-    /// These are sent, in answer to so many bytes.
+    /// Take this many bytes, and send these.
     Answered(usize, Vec<u8>),
-    /// They go on.
+    /// Pass the bytes to the HTTP stack.
     GoOn(Reader),
-    /// They cannot go on: this is sent, and the connection ends.
+    /// Send these bytes and close the connection.
     Refused(Vec<u8>),
 }
 
@@ -217,10 +214,10 @@ impl FastConnection {
         }
     }
 
-    /// Bytes have come; `is_last`: no more will.
+    /// Handles received bytes. `is_last`: the client has closed its side.
     pub fn received(&self, mut connection: Connection<'_>, is_last: bool) -> ReadStatus {
         let is_fast = matches!(*self.reader.borrow(), Reader::Fast);
-        // Bytes before a response has ended may be of the request's body, or of the next request.
+        // Before a response has ended, more bytes may be a body or the next request.
         if !is_fast || is_last {
             self.reader.replace(Reader::Lost);
             return ReadStatus::Continue;
@@ -252,7 +249,7 @@ impl FastConnection {
         if bytes.is_empty() {
             return Step::Nothing;
         }
-        // A connection that began as HTTP/1 cannot become HTTP/2, which the HTTP stack would take it for.
+        // The HTTP stack would switch to HTTP/2, although the connection began as HTTP/1.
         if !self.has_http_begun.get() && self.answered.get() > 0 && bytes.starts_with(HTTP2_PREFACE)
         {
             let answer = answer::bad_request(&self.config.settings.server_name, now_ms());
@@ -266,7 +263,7 @@ impl FastConnection {
             Received::Unclear => return Step::GoOn(Reader::Lost),
             Received::Whole { length, is_head } => (length, is_head),
             Received::Plain(head) => {
-                // Behind a request there is another one: how far the HTTP stack reads then is its own.
+                // The HTTP stack decides how far it reads a pipeline.
                 let is_alone = head.length == bytes.len();
                 if is_alone && let Some(answer) = self.answer(&head) {
                     self.answered.set(self.answered.get().saturating_add(1));
@@ -368,7 +365,7 @@ impl FastConnection {
                 Progress::Done => Reader::Fast,
                 Progress::Lost => Reader::Lost,
             },
-            // The HTTP stack ends a connection, or something else that nobody has asked for.
+            // An unexpected write, for example before the HTTP stack closes the connection.
             Reader::Fast | Reader::Lost => Reader::Lost,
         };
         *reader = next;

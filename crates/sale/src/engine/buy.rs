@@ -75,8 +75,8 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
         (buyer, claim)
     }
 
-    /// What refuses everybody, whoever it is: an unknown sale, the switch, the window and a sale without units. Of an attempt
-    /// that is named, Redis may know.
+    /// The refusal that holds for every user: an unknown sale, its switch, its window, or no units. `None` for a request with an
+    /// idempotency key: Redis may know that attempt.
     pub(crate) fn refusal_of_all(&self, sale: &[u8], mark: SaleMark) -> Option<(Buyer, Rejection)> {
         let refusal = |sale: &Sale, switch| {
             check_open(switch, sale, self.now_ms)?;

@@ -71,13 +71,13 @@ pub(super) fn convert(root: &mut Value, library: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The filters that the fast path may ask where they stand alone, and by which names.
+/// The filters that the fast path may ask, and the names by which it finds them.
 const FAST: [(&str, &str); 2] = [
     ("weir.seckill_gate", "gate"),
     ("weir.shortlink_redirect", "links"),
 ];
 
-/// Puts `weir.fast_path` before the connection manager, where nothing but one of its filters stands in that.
+/// Inserts `weir.fast_path` before a connection manager whose only filter is one that the fast path may ask.
 fn add_fast_path(chain: &mut Value, library: &Path) -> Result<()> {
     let filters = list(chain, "/filters")?;
     let is_there = filters.iter().any(|filter| filter["name"] == FAST_PATH);
@@ -104,7 +104,7 @@ fn add_fast_path(chain: &mut Value, library: &Path) -> Result<()> {
         Ok(())
     })
     .ok();
-    // What is no configuration is refused as it is.
+    // Envoy refuses an invalid configuration unchanged.
     if is_object {
         let settings = format!(r#"{{ "ask": ["{name}"], "trusts_user_header": true }}"#);
         filters.insert(0, fast_path(&settings, library));
