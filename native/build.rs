@@ -1,5 +1,5 @@
-//! Links the library so that it stays loaded. Its threads outlive a filter's configuration by moments, and Envoy unloads a
-//! module with its last configuration unless it is told `do_not_close`.
+//! Links the library so that it stays loaded. Its threads briefly outlive a filter configuration, and Envoy unloads a
+//! module with its last configuration unless `do_not_close` is set.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

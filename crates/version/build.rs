@@ -1,7 +1,7 @@
-//! Asks git for the commit and the compiler for its version.
+//! Reads the commit from git and the version from the compiler.
 //!
-//! Only a release asks git: a commit would otherwise compile the programs anew each time, and what is built between two commits is
-//! neither.
+//! Only release builds read the commit: otherwise every commit would recompile all programs. Other builds are
+//! `unreleased`.
 
 use std::process::Command;
 
@@ -25,7 +25,7 @@ fn main() {
     println!("cargo:rustc-env=WEIR_BUILD_COMPILER={compiler}");
 }
 
-/// Where git notes that there is another commit; in a linked work tree that is not `.git/`.
+/// Reruns the build script after a commit. In a linked work tree, git's log is not in `.git/`.
 fn watch_commits() {
     if let Some(log) = output_of("git", &["rev-parse", "--git-path", "logs/HEAD"]) {
         println!("cargo:rerun-if-changed={log}");

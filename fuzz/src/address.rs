@@ -1,4 +1,4 @@
-//! Addresses.
+//! Client addresses.
 
 #![expect(
     clippy::indexing_slicing,
@@ -9,8 +9,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use weir_base::address::AddressGroup;
 
-/// [`AddressGroup::read`], of one address: an IPv4 address in its plain form is found by a reader of
-/// its own; every group's own addresses, written out, belong to it; and two groups have two keys.
+/// [`AddressGroup::read`] of one address. Checks that an independent parser finds the same plain IPv4 address, that
+/// every address of a group belongs to it, and that different groups have different keys.
 pub fn address(data: &[u8]) {
     let group = AddressGroup::read(data);
     if let Some(octets) = plain_v4(data) {
@@ -42,7 +42,7 @@ fn check_v4(octets: [u8; 4]) {
 
 fn check_v6(network: [u8; 8], data: &[u8]) {
     let group = AddressGroup::V6(network);
-    // The second half is any: here of the input.
+    // The second half is arbitrary: here it is from the input.
     let host = |n: usize| data.get(n).copied().unwrap_or(1);
     let mut octets = [0; 16];
     octets[..8].copy_from_slice(&network);
@@ -54,7 +54,7 @@ fn check_v6(network: [u8; 8], data: &[u8]) {
     assert_eq!(group.key(), [&[6], &network[..]].concat()[..]);
 }
 
-/// `1.2.3.4:5`: four numbers up to 255, a port up to 65,535, and nothing else.
+/// Parses `1.2.3.4:5`: four numbers up to 255, a port up to 65,535, and nothing else.
 fn plain_v4(text: &[u8]) -> Option<[u8; 4]> {
     let (address, port) = std::str::from_utf8(text).ok()?.split_once(':')?;
     let octets: Vec<u8> = address.split('.').map_while(number).collect();
@@ -62,7 +62,7 @@ fn plain_v4(text: &[u8]) -> Option<[u8; 4]> {
     octets.try_into().ok().filter(|_| is_plain)
 }
 
-/// A number as it is usually written.
+/// Parses a number in its usual spelling.
 fn number<T: std::str::FromStr + ToString>(text: &str) -> Option<T> {
     let number: T = text.parse().ok()?;
     (number.to_string() == text).then_some(number)

@@ -1,4 +1,4 @@
-//! The bridge's two directions.
+//! Both directions of the bridge.
 
 #![expect(
     clippy::indexing_slicing,
@@ -13,27 +13,26 @@ use weir_redis_bridge::config::Config;
 
 use crate::resp::is_command;
 
-/// What a refused call sends in place of its commands.
+/// Sent in place of a refused call's commands.
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
 /// Ends a step of the input (ASCII's record separator).
 const END: u8 = 0x1e;
 
-/// A first call up to this length, with its head, is also given to a bridge byte by byte.
+/// A first call up to this length, including its head, is also passed to a bridge byte by byte.
 const EVERY_CUT_MAX: usize = 512;
 
 /// The flags and the length of a message.
 const PREFIX_LEN: usize = 5;
 
-/// The most bytes of a chunk's size line.
+/// The maximum length of a chunk's size line.
 const LINE_LEN_MAX: usize = 64;
 
-/// [`Bridge`], beside a model of it that keeps all that the caller has sent and reads it anew at
-/// each step: chunks, then messages, then RESP with the decoder and not the framer.
+/// [`Bridge`], compared with a model that stores all bytes from the caller and parses them again at each step: chunks,
+/// then messages, then RESP with the decoder instead of the framer.
 ///
-/// The input is a record of limits (empty: the defaults) and one record for each step, with the
-/// byte 0x1e between them. A step's first byte says what its others are:
-///
+/// The input is a record of limits (empty: the defaults) and one record per step, separated by the byte 0x1e. A step's
+/// first byte selects the meaning of the others:
 /// | | |
 /// |---|---|
 /// | `<` | bytes from Redis |
@@ -41,9 +40,8 @@ const LINE_LEN_MAX: usize = 64;
 /// | `?` | the same in two pieces; the next byte says where the cut is |
 /// | any other, such as `>` | bytes from the caller |
 ///
-/// What passes to Redis is always whole commands, or the PING; what passes to the caller is
-/// always one whole message, to the call that it made, and the first has a head in front; after an
-/// error nothing passes any more.
+/// Only complete commands or the PING pass to Redis. Only complete messages pass to the caller, each in response to its
+/// call; the first one is preceded by the response head. After an error nothing passes.
 pub fn bridge(data: &[u8]) {
     let mut records = data.split(|&byte| byte == END);
     let mut model = Model::new(limits(records.next().unwrap_or_default()).into());
@@ -63,7 +61,7 @@ pub fn bridge(data: &[u8]) {
     }
 }
 
-/// Three bytes make small limits; fewer leave the defaults.
+/// Three bytes select small limits; fewer keep the defaults.
 fn limits(record: &[u8]) -> Config {
     match record {
         [request, replies, commands, ..] => Config {
@@ -79,27 +77,27 @@ fn limits(record: &[u8]) -> Config {
 struct Model {
     config: Rc<Config>,
     bridge: Bridge,
-    /// All that the caller has sent.
+    /// All bytes from the caller.
     received: Vec<u8>,
-    /// The length of its head, once a stream is open.
+    /// The length of the request head, once a stream is open.
     head: Option<usize>,
-    /// How much of what its chunks hold belongs to calls that were passed on or refused.
+    /// The number of chunk bytes of calls that were passed on or refused.
     taken: usize,
-    /// Whether the response's head has gone out.
+    /// Whether the response head was sent.
     answered: bool,
     phase: Phase,
 }
 
-/// Where the connection must be by what has been seen of it.
+/// The phase of the connection according to the model.
 #[derive(Debug)]
 enum Phase {
-    /// A head or a call is coming in.
+    /// Receiving a head or a call.
     Reading,
-    /// This many commands went on, and these replies have come.
+    /// This many commands were passed on, and these replies have arrived.
     Answering { commands: usize, replies: Vec<u8> },
-    /// The PING went on in place of a call.
+    /// The PING was sent in place of a refused call.
     Refusing,
-    /// The PING went on since the head opens no stream.
+    /// The PING was sent because the head opens no stream.
     Denying,
     /// Nothing passes any more.
     Closed,
@@ -118,7 +116,7 @@ impl Model {
         }
     }
 
-    /// What the caller sends for a call with this body.
+    /// The caller's bytes for a call with this body.
     fn call(&self, body: &[u8]) -> Vec<u8> {
         let head: &[u8] = match self.received.as_slice() {
             [] => b"POST / HTTP/1.1\r\nhost: weir_redis\r\ntransfer-encoding: chunked\r\n\r\n",
@@ -147,9 +145,9 @@ impl Model {
         }
     }
 
-    /// What must become of what was received, none of which has passed.
+    /// The expected result for received bytes, none of which has passed.
     fn expect_head(&mut self) -> Inbound {
-        // However a head and a first call are cut, they come to the same as in one piece.
+        // The result is independent of how the head and the first call are cut.
         let whole = Bridge::new(Rc::clone(&self.config)).inbound(&self.received);
         let end = head_end(&self.received);
         let head = &self.received[..end.unwrap_or(self.received.len())];
@@ -176,7 +174,7 @@ impl Model {
         expected
     }
 
-    /// What must become of what follows the head.
+    /// The expected result for bytes after the head.
     fn expect_data(&mut self) -> Inbound {
         let chunks = Chunks::read(&self.received[self.head.expect("a stream is open")..]);
         if chunks.is_over {
@@ -259,7 +257,7 @@ impl Model {
     }
 }
 
-/// Where a head ends, with its empty line, which is not one of those that may stand before it.
+/// The end of a head, including its empty line. Empty lines before the head are skipped.
 fn head_end(received: &[u8]) -> Option<usize> {
     let (mut end, mut has_text) = (0, false);
     for line in received.split_inclusive(|&byte| byte == b'\n') {
@@ -273,7 +271,7 @@ fn head_end(received: &[u8]) -> Option<usize> {
     None
 }
 
-/// A head has opened a stream: checks in the plainest way that it may.
+/// A head has opened a stream: checks it with a simple parser.
 fn check_head(head: &[u8]) {
     let head = String::from_utf8_lossy(head);
     let mut lines = head.trim_start().lines();
@@ -291,12 +289,12 @@ fn check_head(head: &[u8]) {
     assert_eq!(encodings, ["chunked"]);
 }
 
-/// What chunks hold.
+/// The contents of chunks.
 struct Chunks<'a> {
     data: Vec<u8>,
-    /// Whether they end with the last chunk, or in what is none.
+    /// Whether they end with the last chunk, or with an invalid one.
     is_over: bool,
-    /// What follows the last of them that has come whole.
+    /// The bytes after the last complete chunk.
     rest: &'a [u8],
 }
 
@@ -312,7 +310,7 @@ impl<'a> Chunks<'a> {
                 break true;
             };
             let rest = &bytes[end + 1..];
-            // No more than there is, so it fits.
+            // At most the remaining length, so it fits.
             let length = size.min(rest.len() as u64) as usize;
             let (chunk, after) = rest.split_at(length);
             data.extend_from_slice(chunk);
@@ -330,7 +328,7 @@ impl<'a> Chunks<'a> {
     }
 }
 
-/// What a size line says, with its line feed: digits, then perhaps an extension.
+/// The size in a size line, with its line feed: digits, then an optional extension.
 fn chunk_size(line: &[u8]) -> Option<u64> {
     let line = line.strip_suffix(b"\r\n")?;
     if line.contains(&b'\r') {
@@ -343,7 +341,7 @@ fn chunk_size(line: &[u8]) -> Option<u64> {
     is_number.then(|| u64::from_str_radix(digits, 16).ok())?
 }
 
-/// How many commands `body` is made of, if it is made of nothing else.
+/// The number of commands in `body`, if it contains nothing else.
 fn count_commands(body: &[u8]) -> Option<usize> {
     let (mut rest, mut commands) = (body, 0);
     while !rest.is_empty() {
@@ -357,7 +355,7 @@ fn count_commands(body: &[u8]) -> Option<usize> {
     Some(commands)
 }
 
-/// What must become of replies.
+/// The expected result for replies.
 #[derive(Debug, PartialEq, Eq)]
 enum Expected {
     Wait,
@@ -383,7 +381,7 @@ fn expect(replies: &[u8], commands: usize, bytes_max: usize) -> Expected {
     }
 }
 
-/// What went to the caller of a stream.
+/// The bytes sent to the caller of a stream.
 struct Answer {
     body: Vec<u8>,
     /// Whether the response ends with it.
@@ -391,7 +389,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Reads one message in one chunk, with a head in front if `is_first`.
+    /// Parses one message in one chunk, preceded by a response head if `is_first`.
     fn read(bytes: &[u8], is_first: bool) -> Self {
         let head: &[u8] = match is_first {
             true => {
@@ -413,7 +411,7 @@ impl Answer {
     }
 }
 
-/// What went to a caller whose head opens no stream: checks that it can read it.
+/// Checks the response to a caller whose head opens no stream.
 fn check_denial(bytes: &[u8]) {
     let text = std::str::from_utf8(bytes).expect("it is text");
     let (head, body) = text.split_once("\r\n\r\n").expect("it has a head");

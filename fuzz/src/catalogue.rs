@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use weir_sale::sale::{Catalogue, Phase, SALES_MAX, SHARDS_MAX, Sale, USER_CAP_MAX};
 
-/// [`Catalogue`]: what is accepted is within the limits, finds each of its sales and no other, has
-/// a window with a beginning and an end, and travels back and forth as JSON.
+/// [`Catalogue`]. Checks that an accepted one is within the limits, finds exactly its own sales, has windows with a
+/// start before the end, and survives a round trip through JSON.
 pub fn catalogue(data: &[u8]) {
     let Ok(written) = serde_json::from_slice::<Catalogue>(data) else {
         return;
     };
-    // Of two entries with one id the first counts.
+    // The first of two entries with one ID applies.
     let mut first: BTreeMap<&str, &Sale> = BTreeMap::new();
     for sale in &written.sales {
         first.entry(sale.id.as_str()).or_insert(sale);

@@ -4,11 +4,11 @@ use weir_base::id::{SaleId, UserId};
 use weir_base::key::{KeyRing, SigningKey};
 use weir_sale::challenge::{BITS_MIN, LEN_MAX, SolutionError, VALID_MS, ask, check};
 
-/// When solutions are checked.
+/// The time of the checks.
 const NOW_MS: u64 = 1_700_000_001_000;
 
-/// [`check`] of one solution: what counts is what [`ask`] wrote, with a decimal counter behind it, and stands no longer than a
-/// challenge may.
+/// [`check`] of one solution. Checks that a valid one is a challenge by [`ask`] followed by a decimal counter, and
+/// expires no later than a challenge may.
 pub fn challenge_solution(data: &[u8]) {
     let key = |id: &str, byte: u8| SigningKey::new(id, &[byte; 32]).expect("a good key");
     let ring = KeyRing::new(vec![key("k1", 7), key("k2", 8)]).expect("two keys");

@@ -4,9 +4,9 @@ use weir_base::id::UserId;
 use weir_base::key::{SignatureError, SigningKey};
 use weir_sale::claim::Ticket;
 
-/// [`Ticket::decode`] and [`SigningKey::verify`], of a claim and a signature with a line feed
-/// between them: a ticket that is read is written as it stood, but for how its numbers were spelt;
-/// only the key's own signature of the very same claim is taken, in hex of either case.
+/// [`Ticket::decode`] and [`SigningKey::verify`] of a claim and a signature, separated by a line feed. Checks that a
+/// decoded ticket encodes to the same text, except for the spelling of numbers. Checks that only the key's own
+/// signature of the same claim is valid, in hex of either case.
 pub fn claim_ticket(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;

@@ -1,4 +1,4 @@
-//! The filters' configurations.
+//! The configurations of filters.
 
 #![expect(
     clippy::indexing_slicing,
@@ -13,8 +13,7 @@ use weir_sale::engine::config::{CheckedLimits, OverloadConfig};
 use weir_sale::redis::keys::catalogue;
 use weir_scripts::keys;
 
-/// The bridge's configuration: taken if and only if it is an object of positive limits, and what
-/// is taken is what was written.
+/// The bridge's configuration. Checks that exactly objects of positive limits are accepted, with the written values.
 pub fn bridge_config(data: &[u8]) {
     use weir_redis_bridge::config::Config;
 
@@ -35,7 +34,7 @@ pub fn bridge_config(data: &[u8]) {
     assert!(values.iter().all(|&value| value > 0));
     let written = serde_json::from_slice::<Json>(data).expect("it was read before");
     let Json::Object(written) = written else {
-        // A sequence of fields is JSON for a struct too.
+        // Serde also accepts a sequence of fields for a struct.
         assert!(written.is_array());
         return;
     };
@@ -46,7 +45,8 @@ pub fn bridge_config(data: &[u8]) {
     }
 }
 
-/// A configuration that any filter reads: what is refused says why, and only white space may follow what is taken.
+/// Any filter's configuration. Checks that a refusal has a reason, and that only white space may follow an accepted
+/// one.
 pub fn filter_config(data: &[u8]) {
     for filter in FILTERS {
         let read = |json: &[u8]| engines::read(filter, json, true, &environment);
@@ -62,13 +62,13 @@ pub fn filter_config(data: &[u8]) {
     }
 }
 
-/// The environment of this process, as an engine's host gives it.
+/// The environment variables that an engine's host provides.
 fn environment(name: &str) -> Option<Vec<u8>> {
     std::env::var(name).ok().map(String::into_bytes)
 }
 
-/// The gate's configuration: what is taken is within its limits and can be worked with; what is
-/// refused says where and why; and neither shows the secret.
+/// The gate's configuration. Checks that an accepted one is within its limits and usable, that a refusal names the
+/// field and the reason, and that neither shows the secret.
 pub fn gate_config(data: &[u8]) {
     use weir_base::key::{KEYS_MAX, Purpose};
     use weir_engine::keys::KeyConfig;
@@ -168,7 +168,7 @@ pub fn gate_config(data: &[u8]) {
     check_overload(&taken.overload);
 }
 
-/// What the documentation of each field promises.
+/// Checks the limits that the documentation of each field states.
 fn check_limits(limits: &CheckedLimits) {
     assert!((1..=65_536).contains(&limits.slots));
     for rate in [limits.user, limits.address].into_iter().flatten() {
@@ -194,12 +194,12 @@ pub(crate) fn check_refusal(refusal: &FieldError) {
     check_refusal_text(&refusal.problem, &refusal.to_string());
 }
 
-/// Whether `shown`, all that people see of a refusal, tells what was wrong.
+/// Checks that `shown`, the visible text of a refusal, contains the problem.
 pub(crate) fn check_refusal_text(problem: &str, shown: &str) {
     assert!(!problem.is_empty() && shown.ends_with(problem), "{shown}");
 }
 
-/// White space may follow a configuration, anything else may not.
+/// Checks that only white space may follow a configuration.
 pub(crate) fn check_nothing_follows<T: serde::de::DeserializeOwned>(data: &[u8]) {
     assert!(parse::<T>(&[data, b" \r\n\t"].concat()).is_ok());
     for more in [b"x".as_slice(), b" {}", b",", b"}", b"\0"] {

@@ -1,4 +1,4 @@
-//! Events: what clients send, and what stands in the log.
+//! Events from clients and in the log.
 
 use weir_event::answer::{MESSAGE_LEN_MAX, Rejection};
 use weir_event::batch::Batch;
@@ -17,8 +17,8 @@ use crate::config::{check_nothing_follows, check_refusal};
 
 const NOW_MS: u64 = 1_700_000_000_000;
 
-/// A body of events. What is cut out of it is read or refused with a reason; what is read goes through the log unchanged;
-/// and the same event again is the same.
+/// A body of events. Checks that each part is parsed or refused with a reason, that parsed events survive the log
+/// unchanged, and that a repeated event is recognized.
 pub fn event_batch(data: &[u8]) {
     let batch = match Batch::read(data) {
         Ok(batch) => batch,
@@ -40,7 +40,7 @@ pub fn event_batch(data: &[u8]) {
     }
 }
 
-/// The query of an image.
+/// The query string of an image request.
 pub fn event_pixel(data: &[u8]) {
     let rest = pixel::without(data, pixel::KEY);
     assert_eq!(pixel::parameter(&rest, pixel::KEY), None);
@@ -54,8 +54,8 @@ pub fn event_pixel(data: &[u8]) {
     }
 }
 
-/// The configuration of the filter: what is taken is within its bounds; what is refused says where and why, and shows no
-/// secret.
+/// The configuration of the filter. Checks that an accepted one is within its bounds, and that a refusal names the
+/// field and the reason without showing a secret.
 pub fn events_config(data: &[u8]) {
     const SECRET: &str = "f7Gq-secret-of-a-server";
     let environment = |_: &str| -> Option<Vec<u8>> { Some(SECRET.into()) };
@@ -84,7 +84,7 @@ pub fn events_config(data: &[u8]) {
     }
 }
 
-/// An envelope. What is read is written as the same bytes.
+/// An envelope. Checks that a parsed one encodes to the same bytes.
 pub fn event_envelope(data: &[u8]) {
     let Ok(envelope) = Envelope::decode(data) else {
         return;
@@ -93,7 +93,7 @@ pub fn event_envelope(data: &[u8]) {
     assert!(data.len() <= ENVELOPE_LEN_MAX);
     assert!(!envelope.partition_key().is_empty());
     let is_json = envelope.read_attributes().is_ok();
-    // Both read the attributes: as an object, and as anything.
+    // One parser reads the attributes as an object, the other as any value.
     assert!(!is_json || serde_json::to_string(&envelope).is_ok());
 }
 

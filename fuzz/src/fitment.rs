@@ -1,4 +1,4 @@
-//! Vehicle fitment: what clients ask, how a filter is configured, and what Redis replies.
+//! Vehicle fitment: client queries, filter configurations, and Redis replies.
 
 use serde_json::Value as Json;
 use weir_base::resp::{Value, decode};
@@ -12,7 +12,7 @@ use weir_fitment::{Plan, SKUS_MAX, VEHICLES_MAX};
 
 use crate::config::{check_nothing_follows, check_refusal};
 
-/// The body of a question. What is read is within its limits, and the answer to it names each pair.
+/// The body of a query. Checks that a parsed one is within its limits, and that the answer contains each pair.
 pub fn fitment_check(data: &[u8]) {
     let check = match Check::read(data) {
         Ok(check) => check,
@@ -45,7 +45,8 @@ pub fn fitment_check(data: &[u8]) {
     }
 }
 
-/// The query string of `GET /fitment/skus`. What is read is found again in the query that a client makes of the answer.
+/// The query string of `GET /fitment/skus`. Checks that a parsed one equals the query that a client creates from the
+/// answer.
 pub fn fitment_browse(data: &[u8]) {
     let Ok(query) = std::str::from_utf8(data) else {
         return;
@@ -65,7 +66,8 @@ pub fn fitment_browse(data: &[u8]) {
     );
 }
 
-/// The configuration of the filter: what is taken is within its bounds; what is refused says where and why.
+/// The configuration of the filter. Checks that an accepted one is within its bounds, and that a refusal names the
+/// field and the reason.
 pub fn fitment_config(data: &[u8]) {
     let checked = weir_engine::config::parse::<Config>(data).and_then(Config::checked);
     let taken = match checked {
@@ -80,7 +82,8 @@ pub fn fitment_config(data: &[u8]) {
     assert!(taken.places_max <= 10_000_000);
 }
 
-/// The parsers of all scripts of fitment, on one reply: what answers so many SKUs answers no other number.
+/// The parsers of all fitment scripts, on one reply. Checks that a reply for one number of SKUs is refused for any
+/// other number.
 pub fn fitment_replies(data: &[u8]) {
     let Ok((value, _)) = decode(data) else {
         return;

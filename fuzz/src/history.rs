@@ -1,12 +1,12 @@
-//! Browse history: what the cold store keeps of a list.
+//! Browse history in the cold store.
 
 use std::collections::BTreeSet;
 
 use weir_history::cold::{VALUE_LEN_MAX, decode, encode};
 use weir_history::{AT_MS_MAX, VIEWS_MAX};
 
-/// A value of the cold store. What is read is a list: in order, each product once, bounded; and it is written as something
-/// that reads the same and is no longer.
+/// A value of the cold store. Checks that a parsed list is ordered, bounded and without duplicate products, and that
+/// its encoding parses to the same list and is not longer.
 pub fn history_cold(data: &[u8]) {
     let Ok(views) = decode(data) else {
         return;

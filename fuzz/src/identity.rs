@@ -4,11 +4,11 @@ use weir_base::id::UserId;
 use weir_base::key::{KeyRing, SigningKey};
 use weir_sale::identity::{IdentityError, sign, verify};
 
-/// When users are read.
+/// The time of the checks.
 const NOW_MS: u64 = 1_700_000_000_000;
 
-/// [`verify`], of a user header and a signature header with a line feed between them: whoever is
-/// read was signed with a key of the ring, in the last minute, and is written as it stood.
+/// [`verify`] of a user header and a signature header, separated by a line feed. Checks that an accepted user was
+/// signed with a key of the ring within the last minute, and encodes to the same text.
 pub fn signed_user(data: &[u8]) {
     let mut lines = data.splitn(2, |&byte| byte == b'\n');
     let (value, signature) = (

@@ -1,44 +1,44 @@
-//! Fuzz targets: one plain function for each reader of outside input.
+//! Fuzz targets: one plain function for each parser of untrusted input.
 //!
-//! A target takes any bytes and panics if a property of the reader does not hold on them. The same
-//! functions run under libFuzzer (`fuzz_targets/`, by `cargo fuzz`) and under `cargo test`
-//! (`tests/replay.rs`: the corpus, and mutations of it).
+//! A target accepts any bytes and panics if a property of the parser does not hold. The same functions run under
+//! libFuzzer (`fuzz_targets/`, by `cargo fuzz`) and under `cargo test` (`tests/replay.rs`: the corpus, and mutations of
+//! it).
 //!
 //! | target | reads | first line or field of its input |
 //! |---|---|---|
 //! | [`resp_decode`] | one reply | |
 //! | [`resp_framer`] | a stream of frames, both directions | how to cut it: see [`pieces::cut`] |
-//! | [`script_replies`] | a reply, as each script's | |
+//! | [`script_replies`] | a reply, for each script's parser | |
 //! | [`error_reply()`] | an error reply's text | |
 //! | [`bridge`] | both directions of a connection | the limits, then steps: see [`bridge()`] |
-//! | [`filter_config`] | a configuration, by each filter of the registry | |
+//! | [`filter_config`] | a configuration, for each filter of the registry | |
 //! | [`bridge_config`], [`gate_config`] | a filter's configuration | |
 //! | [`catalogue()`] | the catalogue of sales | |
 //! | [`challenge_solution`] | a solved challenge of a checkout | |
-//! | [`click_tag`] | the name of a click that travels on from a link | |
+//! | [`click_tag`] | a signed click ID | |
 //! | [`claim_ticket`] | claim header, line feed, signature header | |
 //! | [`order_token`] | one order token | |
 //! | [`signed_user`] | user header, line feed, signature header | |
 //! | [`limit_rules`] | the limiter's configuration, then a request | see [`limit_rules`] |
 //! | [`limit_slot`] | a slot of the table of limits, then requests | algorithm, rate and burst: see [`limit_slot`] |
 //! | [`address()`] | one client address | |
-//! | [`history_cold`] | what the cold store keeps of a browse history | |
-//! | [`link_record`], [`click_batch`] | what stands in Redis of a short link, and of clicks | |
-//! | [`event_batch`], [`event_pixel`] | events as clients send them: a body, the query of an image | |
+//! | [`history_cold`] | a browse history in the cold store | |
+//! | [`link_record`], [`click_batch`] | a short link in Redis, and a batch of clicks | |
+//! | [`event_batch`], [`event_pixel`] | events from clients: a body, the query of an image | |
 //! | [`events_config`] | the configuration of the filter for events | |
-//! | [`event_envelope`] | an event as the log holds it | |
-//! | [`fitment_check`], [`fitment_browse`] | what clients ask about vehicles: a body, a query string | |
+//! | [`event_envelope`] | an event in the log | |
+//! | [`fitment_check`], [`fitment_browse`] | fitment queries: a body, a query string | |
 //! | [`fitment_config`] | the configuration of the filter for fitment | |
-//! | [`fitment_replies`] | a reply, as each script's of fitment | |
+//! | [`fitment_replies`] | a reply, for each fitment script's parser | |
 //! | [`links_config`] | the configuration of the filter for short links | |
-//! | [`link_click`] | a request for a link: a line each | method |
-//! | [`link_target`] | where a client wants a link to lead | |
+//! | [`link_click`] | a request for a link, one line per field | method |
+//! | [`link_target`] | the requested target of a link | |
 //! | [`link_domains`] | the domains of short links | |
-//! | [`room_pass`] | a pass of a waiting room, line feed, the payload of one that is signed here | |
-//! | [`room_request`] | a request of a visitor: a line each | what Redis says of the visitor, a digit |
-//! | [`room_replies`] | a reply, as each script's of waiting rooms, and as a gateway's | |
+//! | [`room_pass`] | a waiting room pass, line feed, the payload of a pass to sign | |
+//! | [`room_request`] | a visitor's request, one line per field | the visitor's status in Redis, a digit |
+//! | [`room_replies`] | a reply, for each waiting room script's parser and for a gateway | |
 //! | [`room_config`] | the configuration of the filter for waiting rooms | |
-//! | [`route()`] | method and path of a route, then of a request; a line each | |
+//! | [`route()`] | method and path of a route, then of a request, one line each | |
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 

@@ -2,15 +2,15 @@
 
 use weir_limit::{Algorithm, Fingerprint, Quota, SET_BACK_MS_MAX, Slot};
 
-/// When the first request comes.
+/// The time of the first request.
 const START_MS: u64 = 1_700_000_000_000;
 
-/// [`Slot`], of an algorithm, a rate, a burst, the bytes of a slot and some requests: a byte of algorithm,
-/// two of rate, one of burst, as many as a slot has (fewer: all that is there), then two for each request:
-/// who asks, and how much the clock has moved since the request before (a signed number of seconds).
+/// [`Slot`] of an algorithm, a rate, a burst, slot bytes and requests. The input is one byte of algorithm, two of rate,
+/// one of burst, the slot's bytes (or all remaining), then two for each request: the key, and the change of the clock
+/// since the previous request (a signed number of seconds).
 ///
-/// Whatever stood in the slot, nobody waits for longer than two periods and a clock may be set back, nobody
-/// has more than a burst at once, and a refusal's wait is the right one.
+/// Checks for any slot contents that no wait exceeds two periods plus a clock change, that no key gets more than a
+/// burst at once, and that a refusal's wait is exact.
 pub fn limit_slot(data: &[u8]) {
     let (settings, data) = data.split_at(data.len().min(4));
     let &[algorithm, low, high, burst] = settings else {

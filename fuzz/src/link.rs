@@ -1,4 +1,4 @@
-//! Short links: what stands in Redis of them, and what whoever clicks one sends.
+//! Short links: their data in Redis, and requests of visitors.
 
 #![expect(
     clippy::indexing_slicing,
@@ -19,8 +19,8 @@ use weir_link::spelling::CodeOptions;
 
 use crate::config::{check_nothing_follows, check_refusal};
 
-/// A link's record. What is read is written as something that reads the same, leads only to what may stand in a
-/// header, and is answered with that.
+/// A link's record. Checks that a parsed one encodes to an equal record, that its targets are valid header values, and
+/// that it redirects to them.
 pub fn link_record(data: &[u8]) {
     let Ok(link) = Link::decode(data) else {
         return;
@@ -49,7 +49,7 @@ fn site() -> Domain {
     serde_json::from_str(r#"{"id":"s","hosts":["s.example"]}"#).expect("a domain")
 }
 
-/// No header can be broken out of, whatever the link and the request say.
+/// Checks that no reply allows header injection, for any link and request.
 fn check_reply(reply: &Reply<'_>) {
     assert!([200, 301, 302, 307, 308, 405, 410, 503].contains(&reply.status));
     for (name, value) in &reply.headers {
@@ -61,7 +61,7 @@ fn check_reply(reply: &Reply<'_>) {
     assert!(reply.body.matches("<script>").count() <= 1);
 }
 
-/// A batch of clicks. What is read is written as something that reads the same.
+/// A batch of clicks. Checks that a parsed one encodes to an equal batch.
 pub fn click_batch(data: &[u8]) {
     let Ok(rows) = decode(data) else {
         return;
@@ -74,7 +74,8 @@ pub fn click_batch(data: &[u8]) {
     assert_eq!(decode(&encode(&rows)), Ok(rows));
 }
 
-/// The configuration of the filter: what is taken is within its bounds; what is refused says where and why.
+/// The configuration of the filter. Checks that an accepted one is within its bounds, and that a refusal names the
+/// field and the reason.
 pub fn links_config(data: &[u8]) {
     let checked = weir_engine::config::parse::<Config>(data).and_then(Config::checked);
     let taken = match checked {
@@ -95,8 +96,8 @@ pub fn links_config(data: &[u8]) {
     );
 }
 
-/// A click, of seven lines: method, path, host, `User-Agent`, `Accept-Language`, `Referer`, address. Whatever they
-/// are: what is asked for is named as it was spelt, the answer is sound, and the click is a row that is read back.
+/// A click, of seven lines: method, path, host, `User-Agent`, `Accept-Language`, `Referer`, address. Checks that the
+/// code keeps its spelling, that the answer is valid, and that the click survives encoding as a row.
 pub fn link_click(data: &[u8]) {
     let mut lines = data.splitn(7, |&byte| byte == b'\n');
     let mut line = || lines.next().unwrap_or_default();
@@ -134,7 +135,7 @@ pub fn link_click(data: &[u8]) {
     check_row(&name, &fields, now_ms);
 }
 
-/// With all options for codes on, a path made of the code that another path names leads to the same link.
+/// With all options for codes enabled, a path created from the code of another path resolves to the same link.
 fn check_spelling(fields: &Fields<'_>) {
     let every = Domain {
         codes: CodeOptions {
@@ -238,7 +239,7 @@ fn check_row(name: &LinkName, fields: &Fields<'_>, now_ms: u64) {
     assert_eq!(rows[0].link, name.to_link().expect("a code"));
 }
 
-/// The name of a click: what is read is written as the very same text, by one of the keys.
+/// A signed click ID. Checks that a parsed one encodes to the same text with one of the keys.
 pub fn click_tag(data: &[u8]) {
     let key = |id: &str, byte: u8| SigningKey::new(id, &[byte; 32]).expect("a good key");
     let ring = KeyRing::new(vec![key("k1", 7), key("k2", 8)]).expect("two keys");
@@ -248,7 +249,7 @@ pub fn click_tag(data: &[u8]) {
     assert!(data.len() <= TAG_LEN_MAX);
     let text = std::str::from_utf8(data).expect("names are text");
     let by = |key: SigningKey| tag.sign(&key.into());
-    // Hex digits may be of either case: that is no other name.
+    // Hex digits of either case are the same ID.
     let is_same = |own: String| own.eq_ignore_ascii_case(text);
     assert!(
         is_same(by(key("k1", 7))) || is_same(by(key("k2", 8))),

@@ -1,14 +1,14 @@
-//! Cutting a stream into pieces as the input itself says, so that the fuzzer finds the cuts too.
+//! Cuts a stream into pieces as the input defines, so that the fuzzer also mutates the cuts.
 
 #![expect(
     clippy::indexing_slicing,
     reason = "a wrong index is what the fuzzer looks for"
 )]
 
-/// Cuts what follows the first line into pieces, by the bytes of that line: a byte with bit 6 set
-/// (letters) is a piece of 64 times its low four bits, any other (digits) a piece of as many bytes
-/// as its low four bits say, so that `0` is an empty piece. The line counts again and again until
-/// all is cut. Without a line feed, or if the line only names empty pieces, all is one piece.
+/// Cuts the bytes after the first line into pieces, whose lengths the bytes of that line define. A byte with bit 6 set
+/// (letters) is a piece of 64 times its low four bits. Any other byte (digits) is a piece of its low four bits, so `0`
+/// is an empty piece. The line repeats until all is cut. Without a line feed, or if the line only defines empty pieces,
+/// all is one piece.
 ///
 /// ```
 /// let pieces = weir_fuzz::pieces::cut(b"102\nabcd");
@@ -32,8 +32,8 @@ pub fn cut(data: &[u8]) -> Vec<&[u8]> {
     pieces
 }
 
-/// The first line without its line feed, and what follows it. Without a line feed the line is
-/// empty, and everything follows.
+/// The first line without its line feed, and the rest. Without a line feed the line is empty, and the rest is
+/// everything.
 fn split_line(data: &[u8]) -> (&[u8], &[u8]) {
     match data.iter().position(|&byte| byte == b'\n') {
         Some(at) => (&data[..at], &data[at + 1..]),

@@ -1,4 +1,4 @@
-//! The two readers of RESP.
+//! The two RESP parsers.
 
 #![expect(
     clippy::indexing_slicing,
@@ -12,11 +12,11 @@ use weir_base::resp::{
 
 use crate::pieces;
 
-/// Inputs up to this length are cut at every byte, longer ones only here and there.
+/// Inputs up to this length are cut at every byte, longer ones only at some.
 const EVERY_CUT_MAX: usize = 256;
 
-/// [`decode`]: what it accepts is within the limits, ends where it says and reads back from its
-/// own writing; what it calls incomplete can go on, what it calls malformed cannot.
+/// [`decode`]. Checks that an accepted value is within the limits, has the reported length and survives encoding, that
+/// incomplete input can continue, and that malformed input cannot.
 pub fn resp_decode(data: &[u8]) {
     match decode(data) {
         Ok((value, used)) => {
@@ -64,7 +64,7 @@ fn check_limits(value: &Value, depth: usize) {
     }
 }
 
-/// Appends `value` as Redis writes it.
+/// Appends `value` in Redis' encoding.
 fn write(value: &Value, out: &mut Vec<u8>) {
     let line = |kind: &str, text: &[u8]| [kind.as_bytes(), text, b"\r\n"].concat();
     match value {
@@ -83,9 +83,8 @@ fn write(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// [`Framer`], in both directions: however the stream is cut, its frames end where [`decode`] says
-/// that values end, it refuses what [`decode`] refuses, for the same reason, and to Redis it lets
-/// commands only.
+/// [`Framer`] in both directions. Checks for any cuts that its frames end where [`decode`]'s values end, that it
+/// refuses the same input for the same reason, and that it passes only commands to Redis.
 pub fn resp_framer(data: &[u8]) {
     let pieces = pieces::cut(data);
     let stream = pieces.concat();
@@ -100,16 +99,16 @@ pub fn resp_framer(data: &[u8]) {
     }
 }
 
-/// What a reader made of a stream.
+/// The result of parsing a stream.
 #[derive(Debug, PartialEq)]
 struct Framed {
-    /// Where frames ended.
+    /// The ends of frames.
     ends: Vec<usize>,
     /// Whether the stream ends between frames, or why it is refused.
     end: Result<bool, Malformed>,
 }
 
-/// What the framer makes of a stream that comes in `pieces`.
+/// The framer's result for a stream in `pieces`.
 fn frame<'a>(direction: Direction, pieces: impl IntoIterator<Item = &'a [u8]>) -> Framed {
     let mut framer = Framer::new(direction);
     let (mut ends, mut at) = (Vec::new(), 0);
@@ -138,7 +137,7 @@ fn frame<'a>(direction: Direction, pieces: impl IntoIterator<Item = &'a [u8]>) -
     Framed { ends, end }
 }
 
-/// All at once comes to the same as frame by frame, and a limit of none reads nothing.
+/// Checks that parsing all at once equals parsing frame by frame, and that a limit of zero reads nothing.
 fn check_counting(direction: Direction, stream: &[u8], framed: &Framed) {
     let mut framer = Framer::new(direction);
     assert_eq!(
@@ -161,7 +160,7 @@ fn check_against_decoder(direction: Direction, stream: &[u8], framed: &Framed) {
     assert_eq!(framed.ends[..at_least], decoded.ends[..at_least]);
     match (&framed.end, &decoded.end) {
         _ if framed == &decoded => {}
-        // It need not read a command to its end to see that it is none: this is its first flaw.
+        // The framer detects a non-command before its end, so this is its first error.
         (Err(Malformed::NotACommand), _) if direction == Direction::Commands => {
             assert_eq!(framed.ends, decoded.ends);
         }
@@ -169,7 +168,7 @@ fn check_against_decoder(direction: Direction, stream: &[u8], framed: &Framed) {
     }
 }
 
-/// What the decoder makes of the stream, value after value.
+/// The decoder's result for the stream, value by value.
 fn decode_all(direction: Direction, stream: &[u8]) -> Framed {
     let (mut ends, mut at) = (Vec::new(), 0);
     let end = loop {

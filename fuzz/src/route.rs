@@ -1,4 +1,4 @@
-//! Which requests buy.
+//! Routes of requests to buy.
 
 #![expect(
     clippy::indexing_slicing,
@@ -8,9 +8,8 @@
 use weir_base::method::is_method;
 use weir_sale::engine::route::{Route, RouteError};
 
-/// [`Route`], of four lines: a route's method and path, a request's method and path. The sale that
-/// is found stands in the path in its place, as one whole segment; and a request made from the
-/// route finds its sale.
+/// [`Route`] of four lines: a route's method and path, a request's method and path. Checks that the found sale is one
+/// whole path segment at its position, and that a request created from the route finds its sale.
 pub fn route(data: &[u8]) {
     let mut lines = data.split(|&byte| byte == b'\n');
     let mut line = || lines.next().unwrap_or_default();
@@ -52,7 +51,7 @@ pub fn route(data: &[u8]) {
     }
 }
 
-/// Starts with `/`, and of its segments exactly one is `{sale}`; none other holds it.
+/// Whether the path starts with `/`, and exactly one of its segments is `{sale}`, which no other segment contains.
 fn is_path(path: &str) -> bool {
     let mut segments = path.split('/').skip(1);
     path.starts_with('/')

@@ -1,14 +1,14 @@
-//! The rate limiter's configuration, and requests that its rules look at.
+//! The rate limiter's configuration, and requests to which its rules apply.
 
 use weir_engine::config::parse;
 use weir_limit::engine::config::Config;
 use weir_limit::rules::{Request, RuleMatch};
 
-/// [`Config`], up to the first NUL, and then a request: method, path, address, and one value for every
-/// header, with NUL between.
+/// [`Config`] up to the first NUL, and then a request: method, path, address, and one value for all headers, separated
+/// by NUL.
 ///
-/// What is refused says where and why. What is taken can be worked with: a rule says the same of the same
-/// request each time, and a cost is one that can be paid.
+/// Checks that a refusal names the field and the reason, that a rule gives the same result for the same request each
+/// time, and that a cost can be charged.
 pub fn limit_rules(data: &[u8]) {
     let mut parts = data.split(|byte| *byte == 0);
     let json = parts.next().unwrap_or_default();
@@ -41,7 +41,7 @@ struct FakeRequest<'a> {
     method: &'a [u8],
     path: &'a [u8],
     address: &'a [u8],
-    /// Every header has this value; none is there if it is empty.
+    /// The value of every header; empty for no headers.
     header: &'a [u8],
 }
 

@@ -1,4 +1,4 @@
-//! The replies of the scripts.
+//! Replies of scripts.
 
 #![expect(
     clippy::indexing_slicing,
@@ -13,8 +13,8 @@ use weir_link::redis::{link_back, link_clicks, link_read};
 use weir_sale::ledger::{Audit, ClaimReply, OpenClaim, ReleaseReply, SettleReply};
 use weir_sale::redis::{audit, claim, deposit, lend, overdue, probe, release, settle, warm};
 
-/// The parsers of all scripts, on one reply: what a parser takes says again what the reply said,
-/// and a reply to another number of requests is refused.
+/// The parsers of all scripts, on one reply. Checks that a parsed reply encodes to the same reply, and that a reply for
+/// another number of requests is refused.
 pub fn script_replies(data: &[u8]) {
     let Ok((value, _)) = decode(data) else {
         return;
@@ -44,7 +44,7 @@ pub fn script_replies(data: &[u8]) {
     if let Ok(reply) = audit::parse(&value) {
         check_audit(&reply, &value);
     }
-    // These lose nothing that could be said again but spaces and order: no bytes may panic them.
+    // These lose only spaces and order; no bytes may panic them.
     let _ = (
         lend::parse(&value),
         deposit::parse(&value),
@@ -72,7 +72,7 @@ pub fn script_replies(data: &[u8]) {
     }
 }
 
-/// The answers to all asks, as one request's and each as another's.
+/// The answers to all charges, as one request's and each as another's.
 fn check_limits(value: &Value, count: usize) {
     let asks = count / 5;
     for shape in [vec![asks], vec![1; asks]] {
@@ -104,7 +104,7 @@ fn say_limit(answer: &Answer) -> [i128; 5] {
     ]
 }
 
-/// What was granted says again what the reply said, and a reply to another number of users is refused.
+/// Checks that granted claims encode to the same reply, and that a reply for another number of users is refused.
 fn check_claims(value: &Value) {
     let count = match value {
         Value::Bulk(text) => text.split(|&byte| byte == b',').count(),

@@ -1,4 +1,4 @@
-//! Where links may lead: what clients of the API ask for, and the domains that say what is allowed.
+//! Targets of links, as API clients request them, and the domains document that restricts them.
 
 use url::{Host, Url};
 use weir_link::domain::{Domain, Domains, DomainsConfig, HOSTS_MAX, LIFE_DAYS_MAX};
@@ -7,15 +7,15 @@ use weir_link::target::{Flag, Target, TargetError, check, check_page};
 
 use crate::config::check_refusal_text;
 
-/// Domains with everything that a target may run into.
+/// Domains with every kind of restriction on targets.
 const DOMAINS: &str = r#"{"domains": [
     {"id": "s", "hosts": ["s.example.com", "xn--mnchen-3ya.example"], "app_schemes": ["weixin"],
      "denied_hosts": ["evil.example", "10.1.2.3", "::1"]},
     {"id": "t", "hosts": ["t.example.com"], "homographs": "refuse"}
 ]}"#;
 
-/// Where a link is to lead. What is taken may stand in a header, leads where it was checked to lead, and is taken
-/// again as it is.
+/// A requested target of a link. Checks that an accepted one is a valid header value, redirects to the checked URL, and
+/// is accepted again unchanged.
 pub fn link_target(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -29,7 +29,7 @@ pub fn link_target(data: &[u8]) {
             Ok(target) => check_taken(target, &domains, domain),
             Err(refusal) => check_refusal(refusal, text),
         }
-        // A page is a target without the apps.
+        // A page is a target outside apps.
         let is_page = |target: &Target| scheme(&target.url) != "weixin";
         assert_eq!(as_page.ok(), checked.ok().filter(is_page));
     }
@@ -72,8 +72,8 @@ fn scheme(url: &str) -> String {
     scheme.to_ascii_lowercase()
 }
 
-/// The document of domains. What is taken is within its bounds, answers for each of its hosts however it is spelt, and is
-/// taken again as it is published; what is refused says where and why.
+/// The domains document. Checks that an accepted one is within its bounds, matches each of its hosts in any spelling,
+/// and is accepted again in its published form. A refusal must name the field and the reason.
 pub fn link_domains(data: &[u8]) {
     let Ok(written) = serde_json::from_slice::<DomainsConfig>(data) else {
         return;

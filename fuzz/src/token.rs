@@ -4,15 +4,15 @@ use weir_base::id::{SaleId, UserId};
 use weir_base::key::{KeyRing, SigningKey};
 use weir_sale::token::{Ages, LEN_MAX, TokenError, check, mint};
 
-/// When tokens are checked.
+/// The time of the checks.
 const NOW_MS: u64 = 1_700_000_001_000;
 
 const SALE: &str = "sale-1";
 const USER: &str = "alice;x";
 
-/// [`check`] of one token, beside a reader that knows base64 by heart and the tag from the signer of
-/// claims: whatever comes has the one reason against it that comes first, and what counts is what
-/// [`mint`] wrote.
+/// [`check`] of one token, compared with a parser that implements base64 independently and gets the tag from the signer
+/// of claims. Checks that any input is refused for the first applicable reason, and that a valid token is one that
+/// [`mint`] created.
 pub fn order_token(data: &[u8]) {
     let keys = [key("k1", 7), key("k2", 8)];
     let ring = KeyRing::new(keys.to_vec()).expect("two keys");
@@ -38,7 +38,7 @@ fn key(id: &str, byte: u8) -> SigningKey {
 
 enum Expected {
     Is(Result<(), TokenError>),
-    /// The signer of claims signs text only, so of other payloads no more is known.
+    /// The signer of claims signs only text, so nothing more is known about other payloads.
     Refused,
 }
 
@@ -92,7 +92,7 @@ fn issued_at_ms(token: &[u8]) -> Option<u64> {
     fields.split(';').nth(2)?.parse().ok()
 }
 
-/// Decodes base64url without padding, bit by bit; only the spelling that encoding gives.
+/// Decodes unpadded base64url bit by bit; accepts only the canonical encoding.
 fn base64url(text: &[u8]) -> Option<Vec<u8>> {
     const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut bits = Vec::new();

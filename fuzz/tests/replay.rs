@@ -1,4 +1,4 @@
-//! Every target on its committed corpus, and on mutations of it.
+//! Runs every target on its committed corpus and on mutations of it.
 
 #![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// The names in a folder, without endings, in order.
+/// The file names in a folder, without extensions, sorted.
 fn names(folder: &Path) -> BTreeSet<String> {
     let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -23,7 +23,7 @@ fn names(folder: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// The corpus of a target, in order.
+/// The corpus of a target, sorted.
 fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = folder("corpus").join(target);
     let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
@@ -37,7 +37,7 @@ fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     paths.into_iter().map(with_bytes).collect()
 }
 
-/// Runs the target, and names the input if it fails.
+/// Runs the target, and reports the input if it fails.
 fn run(target: Target, name: &str, input: &[u8], origin: &str) {
     if catch_unwind(AssertUnwindSafe(|| target(input))).is_err() {
         let shown = input.escape_ascii();
@@ -85,7 +85,7 @@ fn mutations_of_the_corpus_hold() {
     }
 }
 
-/// One seed, changed in a few places.
+/// A seed with a few changes.
 fn mutate(seeds: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     let mut bytes = random.pick(seeds).clone();
     for _ in 0..=random.below(4) {

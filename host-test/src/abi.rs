@@ -1,4 +1,4 @@
-//! Numbers and encodings that the Proxy-Wasm ABI 0.2.1 fixes.
+//! Numbers and encodings of the Proxy-Wasm ABI 0.2.1.
 
 #![expect(
     clippy::indexing_slicing,
@@ -7,10 +7,10 @@
 
 use std::fmt;
 
-/// What a host call answers (`proxy_status_t`, as Envoy numbers it).
+/// The result of a host call (`proxy_status_t`, with Envoy's numbers).
 ///
-/// The Rust SDK turns a few of them into `Ok` or `Err`, call by call, and panics on the others:
-/// a status it does not expect kills the VM.
+/// The Rust SDK turns a few of them into `Ok` or `Err`, depending on the call, and panics on the others: an unexpected
+/// status kills the VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Status {
@@ -26,33 +26,33 @@ pub enum Status {
     ParseFailure = 4,
     /// A pointer or a length reaches outside the module's memory.
     InvalidMemoryAccess = 6,
-    /// The queue holds nothing.
+    /// The queue is empty.
     Empty = 7,
     /// Another writer was faster (`proxy_set_shared_data`).
     CasMismatch = 8,
-    /// The host cannot do it now.
+    /// The host cannot do it at this time.
     InternalFailure = 10,
     /// The peer broke off; seen only through `proxy_get_status`.
     BrokenConnection = 11,
-    /// The host does not know the call.
+    /// The host does not implement the call.
     Unimplemented = 12,
 }
 
-/// How grave a log line is (`proxy_log_level_t`).
+/// The severity of a log line (`proxy_log_level_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum LogLevel {
     /// Step by step.
     Trace = 0,
-    /// For whoever debugs the filter.
+    /// For debugging the filter.
     Debug = 1,
-    /// Ordinary news.
+    /// Normal operation.
     Info = 2,
     /// Unexpected, but handled.
     Warn = 3,
     /// Something failed.
     Error = 4,
-    /// The VM cannot go on. The host itself logs a trap at this level.
+    /// The VM cannot continue. The host itself logs a trap at this level.
     Critical = 5,
 }
 
@@ -83,7 +83,7 @@ impl fmt::Display for LogLevel {
     }
 }
 
-/// Which map of names and values a call means (`proxy_map_type_t`).
+/// The map of names and values that a call accesses (`proxy_map_type_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MapType {
     RequestHeaders,
@@ -111,7 +111,7 @@ impl MapType {
     }
 }
 
-/// Which buffer a call means (`proxy_buffer_type_t`).
+/// The buffer that a call accesses (`proxy_buffer_type_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BufferType {
     RequestBody,
@@ -144,8 +144,8 @@ impl BufferType {
 
 /// Headers or trailers: an ordered list of names and values.
 ///
-/// Names are lower-cased as Envoy does; values are bytes, so a test can send what is not UTF-8.
-/// A name may come several times.
+/// Names are converted to lower case, as in Envoy. Values are bytes, so a test can send invalid UTF-8. A name may occur
+/// several times.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(String, Vec<u8>)>);
 
@@ -155,7 +155,7 @@ impl Headers {
         Self::default()
     }
 
-    /// The first value of `name`, which is compared without regard to case.
+    /// The first value of `name`, which is case-insensitive.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         self.get_all(name).next()
     }
@@ -174,13 +174,13 @@ impl Headers {
             .map(|(_, v)| v.as_slice())
     }
 
-    /// Adds a value, keeping those that `name` has.
+    /// Adds a value, keeping existing values of `name`.
     pub fn add(&mut self, name: &str, value: impl AsRef<[u8]>) {
         self.0
             .push((name.to_ascii_lowercase(), value.as_ref().to_vec()));
     }
 
-    /// Gives `name` this one value, in the place of its first.
+    /// Replaces all values of `name` by this one, in the place of the first.
     pub fn set(&mut self, name: &str, value: impl AsRef<[u8]>) {
         let name = name.to_ascii_lowercase();
         let Some(first) = self.0.iter().position(|(n, _)| *n == name) else {
@@ -201,12 +201,12 @@ impl Headers {
         self.0.retain(|(n, _)| *n != name);
     }
 
-    /// How many values there are, all names together.
+    /// The number of values over all names.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is no value at all.
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -216,7 +216,7 @@ impl Headers {
         self.0.iter().map(|(n, v)| (n.as_str(), v.as_slice()))
     }
 
-    /// The ABI's form: a count, the lengths, then each name and value closed by a zero byte.
+    /// The ABI's encoding: a count, the lengths, then each name and value, terminated by a zero byte.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = u32_of(self.0.len()).to_le_bytes().to_vec();
         for (name, value) in &self.0 {
@@ -232,8 +232,8 @@ impl Headers {
         out
     }
 
-    /// Reads the ABI's form. Anything malformed gives `None`; nothing at all gives no headers,
-    /// as in Envoy. A name that is not UTF-8 is taken with replacement characters.
+    /// Decodes the ABI's encoding. `None` if it is malformed; empty input gives no headers, as in Envoy. Invalid UTF-8
+    /// in a name becomes replacement characters.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         if bytes.len() < 4 {
             return Some(Self::new());
@@ -264,7 +264,7 @@ impl fmt::Debug for Headers {
     }
 }
 
-/// Shows bytes as text with escapes: what a failed assertion prints is read by people.
+/// Formats bytes as escaped text, for readable assertion failures.
 pub(crate) struct Bytes<'a>(pub &'a [u8]);
 
 impl fmt::Debug for Bytes<'_> {
@@ -287,7 +287,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// A length as the ABI's 32-bit word. Nothing longer fits into the module's memory anyway.
+/// A length as the ABI's 32-bit word. Longer data does not fit into the module's memory.
 pub(crate) fn u32_of(length: usize) -> u32 {
     u32::try_from(length).expect("a length in a 32-bit module")
 }

@@ -1,4 +1,4 @@
-//! Putting a host together.
+//! Builds a host.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use crate::upstream::Upstream;
 use crate::vm;
 use crate::world::{ForeignFn, START_NS};
 
-/// About 10 s of execution: a loop without end fails a test instead of hanging it.
+/// About 10 s of execution: an endless loop fails a test instead of blocking it.
 const FUEL_PER_CALLBACK: u64 = 10_000_000_000;
 
-/// Answering many streams from one callback nests in Envoy; V8's stack gives out at around 500.
+/// Answering many streams from one callback recurses in Envoy; V8's stack overflows at around 500.
 const ANSWERS_PER_CALLBACK: usize = 450;
 
 enum Source {
@@ -24,7 +24,7 @@ enum Source {
     Bytes(Vec<u8>),
 }
 
-/// Collects what a [`Host`] is to be. Get one from [`Host::builder`].
+/// The parameters of a [`Host`]. Create one with [`Host::builder`].
 #[must_use = "nothing runs before `start`"]
 pub struct Builder {
     source: Option<Source>,
@@ -71,7 +71,7 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// The built module, binary or text. It is read by [`start`](Self::start), and compiled once per test process.
+    /// The built module, binary or text. [`start`](Self::start) reads it, and compiles it once per test process.
     pub fn module_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.source = Some(Source::File(path.into()));
         self
@@ -88,8 +88,8 @@ impl Builder {
         self.module_bytes(text.as_ref().as_bytes())
     }
 
-    /// Names the VM: shared data and queues are scoped by it. Empty if not set, and then shared with all
-    /// others that are empty.
+    /// The VM's id, which scopes shared data and queues. Default: empty, and then shared with all other plugins without
+    /// an id.
     pub fn vm_id(mut self, vm_id: &str) -> Self {
         self.vm_id = vm_id.to_owned();
         self
@@ -119,20 +119,20 @@ impl Builder {
         self
     }
 
-    /// How many workers Envoy has; 1 if not set. The plugin is configured in two VMs more: a canary, which is
+    /// The number of Envoy's workers; default: 1. The plugin is also configured in two other VMs: a canary, which is
     /// dropped, and the main thread's, which ticks but gets no requests.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers;
         self
     }
 
-    /// A cluster that the filter can call. Any other name is a `BadArgument`.
+    /// A cluster that the filter can call. Any other name gives `BadArgument`.
     pub fn cluster(mut self, name: &str, upstream: Upstream) -> Self {
         self.clusters.push((name.to_owned(), upstream));
         self
     }
 
-    /// A foreign function. Any other name is a `NotFound`.
+    /// A foreign function. Any other name gives `NotFound`.
     pub fn foreign_function(
         mut self,
         name: &str,
@@ -143,54 +143,54 @@ impl Builder {
         self
     }
 
-    /// A property that every request and every root context finds, unless a request has its own.
+    /// A property of every request and every root context, unless a request has its own value.
     pub fn property(mut self, path: &[&str], value: impl AsRef<[u8]>) -> Self {
         self.properties
             .push((path_of(path), value.as_ref().to_vec()));
         self
     }
 
-    /// What happens after a VM has died; [`FailurePolicy::FailClosed`] if not set.
+    /// The behaviour after a VM has died; default: [`FailurePolicy::FailClosed`].
     pub fn failure_policy(mut self, policy: FailurePolicy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Whether a stream that is paused at its headers is still shown its body (`allow_on_headers_stop_iteration`): Envoy shows
-    /// nothing more if not set.
+    /// Passes the body of a stream that is paused at its headers to the filter (`allow_on_headers_stop_iteration`). By
+    /// default, Envoy does not.
     pub fn allow_on_headers_stop_iteration(mut self) -> Self {
         self.shows_body_to_held = true;
         self
     }
 
-    /// How much fuel one callback may burn before it traps; 10,000,000,000 if not set.
+    /// Maximum fuel of one callback before it traps; default: 10,000,000,000.
     pub fn fuel_per_callback(mut self, fuel: u64) -> Self {
         self.fuel_max = fuel;
         self
     }
 
-    /// How many streams one callback may resume or answer before the VM dies, as V8's stack overflows in
-    /// Envoy; 450 if not set.
+    /// Maximum streams that one callback may resume or answer before the VM dies, like V8's stack overflow in Envoy;
+    /// default: 450.
     pub fn answers_per_callback(mut self, answers: usize) -> Self {
         self.answers_max = answers;
         self
     }
 
-    /// Where the virtual clock starts, in nanoseconds since the Unix epoch; the first second of 2024 if not
-    /// set. Has no effect together with [`beside`](Self::beside).
+    /// The start of the virtual clock, in nanoseconds since the Unix epoch; default: the first second of 2024. Has no
+    /// effect together with [`beside`](Self::beside).
     pub fn start_at_ns(mut self, at_ns: u64) -> Self {
         self.start_ns = Some(at_ns);
         self
     }
 
-    /// Puts this plugin into the same process as another: one clock, one event loop, one map of shared data,
-    /// one set of queues, clusters, metrics and logs. Each has VMs of its own.
+    /// Runs this plugin in the same process as another: they share the clock, the event loop, shared data, queues,
+    /// clusters, metrics and logs. Each has its own VMs.
     pub fn beside(mut self, other: &Host) -> Self {
         self.process = Some(other.process());
         self
     }
 
-    /// Does not fail the test for [violations](crate::Violation) when the host is dropped: for tests of violations.
+    /// Allows [violations](crate::Violation): the host does not fail the test for them when it is dropped.
     pub fn allow_violations(mut self) -> Self {
         self.strict = false;
         self
@@ -199,8 +199,8 @@ impl Builder {
     /// Loads the module and configures it in `workers + 2` VMs.
     ///
     /// # Errors
-    /// If there is no module or it can't be loaded, and if the filter refuses its configuration or traps on it: then
-    /// with what it logged.
+    /// If the module is missing or can't be loaded, or if the filter refuses its configuration or traps on it; the
+    /// error then contains its log.
     pub fn start(self) -> Result<Host, StartError> {
         let bytes = match self.source.ok_or(StartError::NoModule)? {
             Source::Bytes(bytes) => bytes,

@@ -1,43 +1,44 @@
-//! gRPC streams, and how the replies to their messages reach the filter.
+//! gRPC streams, and the delivery of replies to the filter.
 
 use crate::abi::{Headers, u32_of};
 use crate::process::Process;
 use crate::upstream::{Call, Reply};
 use crate::world::{ContextId, VmUid};
 
-/// Envoy tells kinds of tokens by their low bits: 0 for HTTP calls, 1 for gRPC calls, 2 for gRPC streams.
+/// Envoy encodes the kind of a token in its low bits: 0 for HTTP calls, 1 for gRPC calls, 2 for gRPC streams.
 const KIND: u32 = 3;
 const CALL: u32 = 1;
 const STREAM: u32 = 2;
 
-/// What [`next_id`] counts on from.
+/// The start value of [`next_id`].
 pub(crate) const NO_STREAM: u32 = STREAM;
 
 const UNKNOWN: u32 = 2;
 const INTERNAL: u32 = 13;
 const UNAVAILABLE: u32 = 14;
 
-/// Whether the id is one of a gRPC stream, be there such a stream or not.
+/// Whether the id has the form of a gRPC stream's; the stream need not exist.
 pub(crate) fn is_stream(id: u32) -> bool {
     id & KIND == STREAM
 }
 
-/// Whether the id is one of a gRPC stream or a gRPC call.
+/// Whether the id has the form of a gRPC stream's or a gRPC call's.
 pub(crate) fn is_grpc(id: u32) -> bool {
     is_stream(id) || id & KIND == CALL
 }
 
-/// The id of the next stream of a VM. Envoy counts each kind by itself: streams do not move the tokens of HTTP calls.
+/// The id of the next stream of a VM. Envoy counts each kind separately: streams do not advance the tokens of HTTP
+/// calls.
 pub(crate) fn next_id(last: &mut u32) -> u32 {
     *last += KIND + 1;
     *last
 }
 
-/// What a stream is doing: some host calls hurt Envoy only inside the stream's own callbacks.
+/// The state of a stream: some host calls crash Envoy only inside the stream's own callbacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GrpcState {
     Open,
-    /// In its `proxy_on_grpc_receive`, or in what that set off.
+    /// In its `proxy_on_grpc_receive`, or in what follows from it.
     Receiving,
     /// The filter has ended its half; the other side has not closed yet.
     Ended,
@@ -47,10 +48,10 @@ pub(crate) enum GrpcState {
 
 /// A gRPC stream that the filter has opened.
 pub(crate) struct GrpcStream {
-    /// Always a root context, as with HTTP calls.
+    /// Always a root context, as for HTTP calls.
     pub root: ContextId,
     pub cluster: String,
-    /// What each message shows as its headers.
+    /// The headers of each message.
     pub headers: Headers,
     pub state: GrpcState,
 }
@@ -74,7 +75,7 @@ impl GrpcStream {
 }
 
 impl Process {
-    /// A 200 is a message on the stream; anything else is its end.
+    /// A 200 is a message on the stream; any other status ends it.
     pub(crate) fn answer_message(&self, call: &Call, stream: u32, reply: Reply) {
         match reply {
             Reply::Response { headers, body, .. } if headers.text(":status") == Some("200") => {
@@ -91,13 +92,13 @@ impl Process {
         let args = [call.root, stream, u32_of(body.len())];
         self.world.borrow_mut().vm(call.vm).grpc_received = body;
         self.set_state(call.vm, stream, GrpcState::Receiving);
-        // A trap is on record in the VM; nobody waits for the result.
+        // The VM has recorded a trap; the result is not needed.
         let _ = self.callback(call.vm, call.root, "proxy_on_grpc_receive", &args);
         self.set_state(call.vm, stream, GrpcState::Open);
         self.world.borrow_mut().vm(call.vm).grpc_received.clear();
     }
 
-    /// The other side has read the end of the filter's half: it closes, and what it had to say is lost.
+    /// The other side has read the end of the filter's half: it closes, and its unsent messages are lost.
     pub(crate) fn end_grpc(&self, vm: VmUid, stream: u32) {
         self.close_stream(vm, stream, INTERNAL);
     }
@@ -114,7 +115,7 @@ impl Process {
             world.vm(uid).call_status = (status, String::new());
             (root, before == GrpcState::Ended)
         };
-        // A trap is on record in the VM; nobody waits for the result.
+        // The VM has recorded a trap; the result is not needed.
         let _ = self.callback(uid, root, "proxy_on_grpc_close", &[root, stream, status]);
         let mut world = self.world.borrow_mut();
         if world.vm(uid).grpc_streams.remove(&stream).is_some() && !was_ended {
@@ -125,7 +126,7 @@ impl Process {
         }
     }
 
-    /// Nothing to do for a stream that the callback cancelled or that died with its VM.
+    /// No effect for a stream that the callback cancelled or that died with its VM.
     fn set_state(&self, uid: VmUid, stream: u32, state: GrpcState) {
         let mut world = self.world.borrow_mut();
         if let Some(stream) = world.vm(uid).grpc_streams.get_mut(&stream) {

@@ -1,4 +1,4 @@
-//! What a test drives.
+//! The host that a test controls.
 
 #![expect(
     clippy::indexing_slicing,
@@ -19,25 +19,22 @@ use crate::stream::RequestBuilder;
 use crate::upstream::{Call, CallId, Reply, Upstream};
 use crate::world::{Cost, Fault, LogLine, SlotId, Thread, Violation};
 
-/// A plugin in an Envoy of its own: a main thread, workers, a clock that only the test moves, and upstreams that
-/// answer as the test says.
+/// A plugin in its own Envoy: a main thread, workers, a virtual clock, and upstreams that the test scripts.
 ///
-/// Nothing runs by itself. A request runs the filter's callbacks for it at once; whatever those set off in the event
-/// loop — queue notifications, calls — waits for [`turn`](Self::turn), [`run_until_idle`](Self::run_until_idle) or
-/// [`advance`](Self::advance).
+/// Nothing runs on its own. A request runs the filter's callbacks for it at once. Queue notifications and calls that
+/// follow wait for [`turn`](Self::turn), [`run_until_idle`](Self::run_until_idle) or [`advance`](Self::advance).
 ///
-/// When it is dropped, a host panics if the filter did what Envoy does not survive
-/// (see [`violations`](Self::violations)).
+/// A dropped host panics if the filter did something that crashes Envoy (see [`violations`](Self::violations)).
 pub struct Host {
     process: Rc<Process>,
     plugin: Rc<Plugin>,
-    /// The main thread's, then the workers'.
+    /// The main thread's slot, then the workers'.
     slots: Vec<SlotId>,
     strict: bool,
 }
 
 impl Host {
-    /// Starts to describe a host.
+    /// Starts the description of a host.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -68,29 +65,29 @@ impl Host {
 
     // --- traffic -------------------------------------------------------------------------------
 
-    /// Begins a request that `worker` (from 0) will serve.
+    /// Starts a request on `worker` (from 0).
     ///
     /// # Panics
-    /// If there is no such worker.
+    /// If the worker does not exist.
     pub fn request(&self, worker: usize) -> RequestBuilder {
         RequestBuilder::new(self.process(), self.slot(worker))
     }
 
-    /// A client sends malformed HTTP to `worker` (from 0). Envoy answers 400: it creates and ends the filter's context, which gets
-    /// no headers.
+    /// Sends malformed HTTP to `worker` (from 0). Envoy answers 400: it creates and ends the filter's context, which
+    /// gets no headers.
     ///
     /// # Panics
-    /// If there is no such worker.
+    /// If the worker does not exist.
     pub fn malformed_request(&self, worker: usize) {
         let (vm, root) = self.process.vm_for_stream(self.slot(worker));
         let id = self.process.open_stream(vm, root, HashMap::new());
         self.process.end_stream(id, End::Gone);
     }
 
-    /// A client connects to `worker` (from 0), for a network filter.
+    /// Connects a client to `worker` (from 0), for a network filter.
     ///
     /// # Panics
-    /// If there is no such worker.
+    /// If the worker does not exist.
     pub fn connection(&self, worker: usize) -> Connection {
         let (vm, root) = self.process.vm_for_stream(self.slot(worker));
         let id = self.process.open_conn(vm, root);
@@ -102,12 +99,12 @@ impl Host {
 
     // --- the event loop and the clock ----------------------------------------------------------
 
-    /// One turn of the event loop: what waits now, not what it sets off. Says whether anything waited.
+    /// Runs one turn of the event loop: events that wait now, not those that follow. Returns whether there were any.
     pub fn turn(&self) -> bool {
         self.process.turn()
     }
 
-    /// Turns the event loop until nothing waits. Time stands still.
+    /// Runs the event loop until no events wait. The clock does not advance.
     ///
     /// # Panics
     /// If the filter is still busy after 10,000 turns.
@@ -115,13 +112,13 @@ impl Host {
         self.process.run_until_idle();
     }
 
-    /// Lets time pass. Ticks, timeouts and delayed replies come in the order of their times, and the event loop runs
+    /// Advances the clock. Ticks, timeouts and delayed replies occur in the order of their times. The event loop runs
     /// until idle before, between and after them.
     pub fn advance(&self, by: Duration) {
         self.process.advance(by);
     }
 
-    /// Gives every root context that has asked for ticks one now. Time stands still.
+    /// Ticks every root context with a tick period once. The clock does not advance.
     pub fn tick(&self) {
         self.process.tick_now();
     }
@@ -133,7 +130,7 @@ impl Host {
 
     // --- calls to upstreams --------------------------------------------------------------------
 
-    /// The calls that have had no answer yet, oldest first.
+    /// The unanswered calls, oldest first.
     pub fn calls(&self) -> Vec<Call> {
         self.process
             .world
@@ -144,8 +141,8 @@ impl Host {
             .collect()
     }
 
-    /// Answers a call that was held, in the next turn of the event loop. Returns false, and does nothing, if the call
-    /// is not waiting any more: answered, timed out, or cancelled with its root context or its gRPC stream.
+    /// Answers a held call in the next turn of the event loop. Returns false, without effect, if the call no longer
+    /// waits: answered, timed out, or cancelled with its root context or its gRPC stream.
     pub fn answer(&self, call: CallId, reply: Reply) -> bool {
         let waiting = self.process.world.borrow().calls.contains_key(&call);
         if waiting {
@@ -154,32 +151,33 @@ impl Host {
         waiting
     }
 
-    /// Adds a cluster, or changes it for calls to come.
+    /// Adds a cluster, or replaces it for later calls.
     pub fn set_cluster(&self, name: &str, upstream: Upstream) {
         let mut world = self.process.world.borrow_mut();
         world.clusters.insert(name.to_owned(), upstream);
     }
 
-    /// Takes a cluster away: calls that had not arrived are reset, and later ones get `BadArgument`
-    /// (opening a gRPC stream: `ParseFailure`).
+    /// Removes a cluster: calls that have not arrived are reset, and later ones get `BadArgument` (opening a gRPC
+    /// stream: `ParseFailure`).
     pub fn remove_cluster(&self, name: &str) {
         self.process.world.borrow_mut().clusters.remove(name);
     }
 
     // --- configuration and life ----------------------------------------------------------------
 
-    /// Gives the plugin a new configuration, as a change of the listener does: tried in a canary first, then, in every
-    /// VM that lives, a new root context beside the old one. VMs keep their statics. The old root gets
-    /// `proxy_on_done` and `proxy_on_delete`.
+    /// Changes the plugin's configuration, like a change of the listener. A canary tries it first. Then every live VM
+    /// gets a new root context in addition to the old one, which gets `proxy_on_done` and `proxy_on_delete`. VMs keep
+    /// their statics.
     ///
     /// # Errors
-    /// If the filter refuses it or traps on it. If that was the canary, the old configuration stays in force.
+    /// If the filter refuses the configuration or traps on it. After a failure in the canary, the old configuration
+    /// stays in force.
     pub fn reconfigure(&self, config: impl AsRef<[u8]>) -> Result<(), StartError> {
         let config = config.as_ref().to_vec();
         self.process.reconfigure(&self.plugin, &self.slots, config)
     }
 
-    /// Ends the root contexts in all VMs: `proxy_on_done`, then `proxy_on_delete`. Returns false if one asked for time;
+    /// Ends the root contexts in all VMs: `proxy_on_done`, then `proxy_on_delete`. Returns false if one requested time;
     /// it is deleted when the filter calls `proxy_done`.
     pub fn shutdown(&self) -> bool {
         let mut done = true;
@@ -195,21 +193,21 @@ impl Host {
         done
     }
 
-    /// Whether the worker's VM lives. A dead one is made anew only by a request, and only under
+    /// Whether the worker's VM is alive. Only a request replaces a dead one, and only with
     /// [`FailReload`](crate::FailurePolicy::FailReload).
     ///
     /// # Panics
-    /// If there is no such worker.
+    /// If the worker does not exist.
     pub fn is_alive(&self, worker: usize) -> bool {
         let world = self.process.world.borrow();
         let vm = world.slots[self.slot(worker)].vm;
         vm.is_some_and(|vm| world.alive(vm))
     }
 
-    /// How many pages of memory, of 64 KiB, the VM of `worker` (from 0) has; 0 if it has none.
+    /// The memory of the VM of `worker` (from 0), in pages of 64 KiB; 0 without a VM.
     ///
     /// # Panics
-    /// If there is no such worker.
+    /// If the worker does not exist.
     pub fn memory_pages(&self, worker: usize) -> u64 {
         let uid = self.process.world.borrow().slots[self.slot(worker)].vm;
         let vms = self.process.vms.borrow();
@@ -219,13 +217,13 @@ impl Host {
 
     // --- faults --------------------------------------------------------------------------------
 
-    /// The next host call of this name, in whatever VM, traps. Several add up.
+    /// The next host call of this name, in any VM, traps. Several faults add up.
     pub fn trap_next(&self, call: &str) {
         self.fault(call, Fault::Trap);
     }
 
-    /// The next Proxy-Wasm host call of this name does nothing and answers `status`. Several add up. (The Rust SDK
-    /// panics on statuses that a call does not document.)
+    /// The next Proxy-Wasm host call of this name has no effect and returns `status`. Several faults add up. (The Rust
+    /// SDK panics on statuses that a call does not document.)
     pub fn fail_next(&self, call: &str, status: Status) {
         self.fault(call, Fault::Answer(status));
     }
@@ -235,9 +233,9 @@ impl Host {
         world.faults.push_back((call.to_owned(), fault));
     }
 
-    // --- looking -------------------------------------------------------------------------------
+    // --- observation ---------------------------------------------------------------------------
 
-    /// Everything that was logged, by canaries as well.
+    /// All log lines, including those of canaries.
     pub fn logs(&self) -> Vec<LogLine> {
         self.process.world.borrow().logs.clone()
     }
@@ -248,20 +246,19 @@ impl Host {
         world.logs.iter().any(|line| line.message.contains(text))
     }
 
-    /// The lines of a level or graver.
+    /// The lines of this level or a more severe one.
     pub fn logs_from(&self, level: LogLevel) -> Vec<LogLine> {
         let mut logs = self.logs();
         logs.retain(|line| line.level >= level);
         logs
     }
 
-    /// Forgets what was logged so far.
+    /// Clears the log lines.
     pub fn clear_logs(&self) {
         self.process.world.borrow_mut().logs.clear();
     }
 
-    /// The value of a counter or gauge, over all VMs; `None` if none defined it. Names are without Envoy's
-    /// `wasmcustom.`.
+    /// The value of a counter or gauge over all VMs; `None` if it is not defined. Names omit Envoy's `wasmcustom.`.
     pub fn metric(&self, name: &str) -> Option<u64> {
         self.process.world.borrow().metrics.number(name)
     }
@@ -271,7 +268,7 @@ impl Host {
         self.process.world.borrow().metrics.all()
     }
 
-    /// What a histogram was given, in order.
+    /// The samples of a histogram, in order.
     pub fn histogram(&self, name: &str) -> Vec<u64> {
         self.process.world.borrow().metrics.samples(name).to_vec()
     }
@@ -283,7 +280,7 @@ impl Host {
         entry.map(|(value, _)| value.clone())
     }
 
-    /// Writes shared data of this host's `vm_id` without condition.
+    /// Writes shared data of this host's `vm_id` unconditionally.
     pub fn set_shared_data(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         let mut world = self.process.world.borrow_mut();
         let value = value.as_ref().to_vec();
@@ -291,7 +288,7 @@ impl Host {
         written.expect("cas 0 has no condition");
     }
 
-    /// The keys of the shared data of this host's `vm_id`, in order: how much of it a filter fills.
+    /// The keys of the shared data of this host's `vm_id`, in order, to measure how much a filter uses.
     pub fn shared_data_keys(&self) -> Vec<Vec<u8>> {
         self.process
             .world
@@ -300,15 +297,14 @@ impl Host {
             .keys(&self.plugin.vm_id)
     }
 
-    /// How many items wait in a queue of this host's `vm_id`; `None` if nobody registered it.
+    /// The number of items in a queue of this host's `vm_id`; `None` if it is not registered.
     pub fn queue_len(&self, name: &str) -> Option<usize> {
         let world = self.process.world.borrow();
         let queue = world.queues.resolve(&self.plugin.vm_id, name)?;
         world.queues.len(queue)
     }
 
-    /// Puts an item into a queue of this host's `vm_id`, as another plugin might. Returns false if nobody registered
-    /// it.
+    /// Adds an item to a queue of this host's `vm_id`, like another plugin. Returns false if it is not registered.
     pub fn enqueue(&self, name: &str, item: impl AsRef<[u8]>) -> bool {
         let mut world = self.process.world.borrow_mut();
         let Some(queue) = world.queues.resolve(&self.plugin.vm_id, name) else {
@@ -325,13 +321,13 @@ impl Host {
         listener.is_ok()
     }
 
-    /// What all callbacks of the process cost so far, starting its VMs included.
+    /// The cost of all callbacks of the process so far, including the start of its VMs.
     pub fn cost(&self) -> Cost {
         self.process.world.borrow().cost.clone()
     }
 
-    /// From now on a callback of this plugin may burn so much fuel before it traps. The trap's text, which is
-    /// logged, names the functions that were running: so a test can look where the fuel goes.
+    /// Limits the fuel of later callbacks of this plugin; they trap beyond it. The logged text of the trap names the
+    /// running functions, which shows where the fuel goes.
     pub fn limit_fuel_per_callback(&self, fuel: u64) {
         let world = self.process.world.borrow();
         let vms = self.process.vms.borrow();
@@ -341,8 +337,8 @@ impl Host {
         }
     }
 
-    /// How many contexts of streams and connections the VM of a thread still has: what should be 0 when no
-    /// client is left. [`Thread::Canary`] has none.
+    /// The number of open contexts of streams and connections in a thread's VM: it should be 0 when all clients have
+    /// left. [`Thread::Canary`] has none.
     pub fn open_contexts(&self, thread: Thread) -> usize {
         self.of_vm(thread, |vm| {
             let streams = vm.contexts.values();
@@ -352,7 +348,7 @@ impl Host {
         })
     }
 
-    /// How many gRPC streams the VM of a thread has open, and has not ended from its side.
+    /// The number of gRPC streams that a thread's VM has open and has not ended from its side.
     pub fn open_grpc_streams(&self, thread: Thread) -> usize {
         self.of_vm(thread, |vm| {
             let streams = vm.grpc_streams.values();
@@ -371,17 +367,17 @@ impl Host {
         vm.and_then(|vm| world.vms.get(&vm)).map_or(0, count)
     }
 
-    /// What the filter did that Envoy does not survive, or does to the wrong stream. Such calls had no effect here.
+    /// Actions of the filter that crash Envoy, or affect the wrong stream. They had no effect here.
     pub fn violations(&self) -> Vec<Violation> {
         self.process.world.borrow().violations.clone()
     }
 
-    /// The violations so far, which the host then forgets: it will not fail the test for them.
+    /// The violations so far. The host clears them, and will not fail the test for them.
     pub fn take_violations(&self) -> Vec<Violation> {
         std::mem::take(&mut self.process.world.borrow_mut().violations)
     }
 
-    /// Fails the test for what [`violations`](Self::violations) holds. Dropping the host does the same.
+    /// Fails the test if there are [`violations`](Self::violations). Dropping the host does the same.
     ///
     /// # Panics
     /// If there are any.
@@ -397,7 +393,7 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // A test that fails already says more with its own message.
+        // A failing test already has a better message of its own.
         if self.strict && !std::thread::panicking() {
             self.assert_sound();
         }

@@ -1,4 +1,4 @@
-//! HTTP streams: what goes through the filter, what it does to it, and how it ends.
+//! HTTP streams: what passes the filter, how the filter changes it, and how the stream ends.
 
 #![expect(
     clippy::indexing_slicing,
@@ -12,16 +12,16 @@ use crate::abi::{Bytes, Headers, MapType, u32_of};
 use crate::process::Process;
 use crate::world::{ContextId, Cost, Direction, Owner, StreamId, VmUid};
 
-/// A request or a response, as far as it has come.
+/// The received part of a request or a response.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Message {
-    /// Headers, pseudo-headers such as `:path` and `:status` among them.
+    /// Headers, including pseudo-headers such as `:path` and `:status`.
     pub headers: Headers,
     /// The body so far.
     pub body: Vec<u8>,
     /// Trailers; usually empty.
     pub trailers: Headers,
-    /// Whether the end has come.
+    /// Whether the end has arrived.
     pub complete: bool,
 }
 
@@ -37,31 +37,31 @@ impl fmt::Debug for Message {
 }
 
 impl Message {
-    /// `:status` as a number, or 0 if it is missing or no number.
+    /// `:status` as a number, or 0 if it is missing or invalid.
     pub fn status(&self) -> u16 {
         let status = self.headers.text(":status");
         status.and_then(|status| status.parse().ok()).unwrap_or(0)
     }
 
-    /// The body as text, with replacement characters where it is not UTF-8.
+    /// The body as text, with replacement characters for invalid UTF-8.
     pub fn body_text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 }
 
-/// A reply that the filter (or the host in its place) gave the client.
+/// A reply to the client from the filter, or from the host on its behalf.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LocalReply {
     /// The HTTP status.
     pub status: u16,
-    /// As the client gets them: `:status`, what Envoy adds for a body, and the filter's own, after the filter's own
-    /// response callbacks have seen them.
+    /// The headers that the client gets: `:status`, Envoy's headers for a body, and the filter's own, after the
+    /// filter's own response callbacks.
     pub headers: Headers,
     /// The body.
     pub body: Vec<u8>,
-    /// The gRPC status, if the filter gave one.
+    /// The gRPC status, if the filter set one.
     pub grpc_status: Option<u32>,
-    /// Envoy's "response code details"; `wasm_fail_stream` when a dead VM is the cause.
+    /// Envoy's "response code details"; `wasm_fail_stream` for a dead VM.
     pub details: String,
 }
 
@@ -78,7 +78,7 @@ impl fmt::Debug for LocalReply {
 }
 
 impl LocalReply {
-    /// Builds the headers as Envoy does.
+    /// Builds the headers like Envoy.
     pub(crate) fn new(
         status: u32,
         extra: Headers,
@@ -111,7 +111,7 @@ impl LocalReply {
         Self::new(503, Headers::new(), Vec::new(), -1, details)
     }
 
-    /// The body as text, with replacement characters where it is not UTF-8.
+    /// The body as text, with replacement characters for invalid UTF-8.
     pub fn body_text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -122,24 +122,24 @@ impl LocalReply {
     }
 }
 
-/// How a stream stands.
+/// The state of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamState {
-    /// The filter holds the request back.
+    /// The filter pauses the request.
     Paused,
-    /// The filter let the request pass; this is what the upstream has of it.
+    /// The filter passed the request; this is the part that the upstream has.
     Continued(Message),
-    /// The filter holds the response back.
+    /// The filter pauses the response.
     ResponsePaused,
-    /// The client has the upstream's response, after the filter's changes.
+    /// The client has the upstream's response, with the filter's changes.
     Responded(Message),
-    /// The client has a reply of the filter's own, or Envoy's 503 for a dead VM.
+    /// The client has a reply from the filter, or Envoy's 503 for a dead VM.
     Replied(LocalReply),
     /// Paused in a VM that has died: nothing happens until a timeout of the route or the client.
     Hung,
-    /// Reset, without a whole answer: by the filter, or since it replied after the response had begun.
+    /// Reset without a complete response: by the filter, or because it replied after the response had started.
     Reset,
-    /// The client went away.
+    /// The client has disconnected.
     Gone,
 }
 
@@ -170,21 +170,21 @@ impl Frame {
 /// One direction of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Half {
-    /// What has arrived and the filter has not been shown.
+    /// Frames that have arrived and were not passed to the filter.
     pub frames: VecDeque<Frame>,
     paused: Option<At>,
     headers: Headers,
     body: Vec<u8>,
     trailers: Headers,
-    /// Which parts the filter may look at. Envoy hides each as soon as it has passed.
+    /// The parts that the filter may access. Envoy hides each after it has passed.
     sees: Option<At>,
     sees_headers: bool,
-    /// The headers were shown and have not passed.
+    /// The headers were shown to the filter and have not passed.
     holds_headers: bool,
-    /// A pause at the headers holds back only them: what follows is still shown.
+    /// A pause at the headers only holds the headers: later frames are still shown to the filter.
     shows_body_to_held: bool,
     started: bool,
-    /// The last frame has been shown.
+    /// The last frame was shown to the filter.
     ended: bool,
     pub passed: Message,
 }
@@ -205,7 +205,7 @@ impl Half {
         self.frames.push_back(Frame::Trailers);
     }
 
-    /// The next frame's place and its callback's arguments after the context id.
+    /// The next frame's position and its callback's arguments after the context id.
     fn take_next(&mut self) -> Option<(At, Vec<u32>)> {
         let is_shown_more = match self.paused {
             Some(At::Headers) => self.shows_body_to_held,
@@ -243,12 +243,12 @@ impl Half {
         self.paused = Some(at);
     }
 
-    /// Lets everything up to `at` pass.
+    /// Passes everything up to `at`.
     fn pass(&mut self, at: At) {
         self.paused = None;
         self.sees = None;
         self.sees_headers = false;
-        // They may have been held back until now.
+        // They may have been held until now.
         if std::mem::take(&mut self.holds_headers) {
             self.passed.headers = self.headers.clone();
         }
@@ -264,7 +264,7 @@ impl Half {
     }
 }
 
-/// How a stream ended, other than by a whole answer.
+/// How a stream ended without a complete response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     Answered,
@@ -282,7 +282,7 @@ pub(crate) struct HttpStream {
     /// The filter has called `proxy_send_local_response` for it.
     pub answer_queued: bool,
     pub end: Option<End>,
-    /// `proxy_on_log` runs: headers can be read again.
+    /// `proxy_on_log` is running: headers are readable again.
     logging: bool,
     pub properties: HashMap<Vec<u8>, Vec<u8>>,
     pub cost: Cost,
@@ -332,13 +332,13 @@ impl HttpStream {
         }
     }
 
-    /// The status of the response, once its head is on its way to the client.
+    /// The status of the response, after its head has been sent to the client.
     pub fn response_code(&self) -> Option<u16> {
         let passed = &self.response.passed;
         passed.headers.get(":status").map(|_| passed.status())
     }
 
-    /// As a test sees it; `alive` is the VM's.
+    /// The state for tests; `alive` is the VM's.
     pub fn state(&self, alive: bool) -> StreamState {
         match self.end {
             Some(End::Gone) => return StreamState::Gone,
@@ -374,7 +374,7 @@ fn callback_name(direction: Direction, at: At) -> &'static str {
 }
 
 impl Process {
-    /// A new stream in `vm`, with nothing on it yet.
+    /// A new, empty stream in `vm`.
     pub(crate) fn open_stream(
         &self,
         vm: VmUid,
@@ -414,7 +414,7 @@ impl Process {
         id
     }
 
-    /// The callback's result; `None` if the VM is dead and that is not to be passed over.
+    /// The callback's result; `None` if the VM is dead and the policy does not ignore that.
     fn stream_callback(&self, id: StreamId, name: &'static str, args: &[u32]) -> Option<u32> {
         let (vm, context) = {
             let world = self.world.borrow();
@@ -424,7 +424,7 @@ impl Process {
         result.ok().or_else(|| self.fails_open(vm).then_some(0))
     }
 
-    /// Shows the filter what has arrived, until it pauses.
+    /// Passes arrived frames to the filter until it pauses.
     pub(crate) fn pump(&self, id: StreamId, direction: Direction) {
         while let Some((at, args)) = self.next_frame(id, direction) {
             let result = self.stream_callback(id, callback_name(direction, at), &args);
@@ -433,7 +433,7 @@ impl Process {
             };
             let mut world = self.world.borrow_mut();
             let stream = &mut world.streams[id];
-            // The callback answered, or ended, the stream.
+            // The callback answered or ended the stream.
             let replied = direction == Direction::Request && stream.replied.is_some();
             if stream.end.is_some() || replied {
                 return;
@@ -469,7 +469,7 @@ impl Process {
         }
     }
 
-    /// A local reply is what the filter's own response callbacks made of it.
+    /// Sends a local reply, with the changes of the filter's own response callbacks.
     fn publish_reply(&self, id: StreamId) {
         let mut world = self.world.borrow_mut();
         let stream = &mut world.streams[id];
@@ -481,8 +481,8 @@ impl Process {
         }
     }
 
-    /// `proxy_continue_stream`. On a stream that is not paused (yet) it does nothing: a filter that resumes and
-    /// *then* returns "pause" hangs, as in Envoy.
+    /// `proxy_continue_stream`. It has no effect on a stream that is not paused yet: a filter that resumes and *then*
+    /// returns "pause" hangs, as in Envoy.
     pub(crate) fn resume(&self, id: StreamId, direction: Direction) {
         {
             let mut world = self.world.borrow_mut();
@@ -490,7 +490,7 @@ impl Process {
             if stream.end.is_some() {
                 return;
             }
-            // Envoy hides the request's parts for either direction.
+            // Envoy hides the request's parts in both directions.
             stream.request.sees = None;
             stream.request.sees_headers = false;
             let half = stream.half(direction);
@@ -501,8 +501,8 @@ impl Process {
         self.pump(id, direction);
     }
 
-    /// `proxy_send_local_response`: the reply goes back through the filter's response callbacks, unless a response has
-    /// begun. If the client has some of that already, all that is left is a reset.
+    /// `proxy_send_local_response`: the reply passes the filter's response callbacks, unless a response has started. If
+    /// the client has part of that already, the stream is reset.
     pub(crate) fn reply(&self, id: StreamId, reply: LocalReply) {
         let (begun, sent) = {
             let world = self.world.borrow();
@@ -555,7 +555,7 @@ impl Process {
         self.end_stream(id, End::Answered);
     }
 
-    /// The VM is dead: Envoy answers 503, or resets what has begun.
+    /// The VM is dead: Envoy answers 503, or resets a response that has started.
     fn fail_stream(&self, id: StreamId) {
         let sent = !self.world.borrow().streams[id]
             .response
@@ -573,7 +573,7 @@ impl Process {
         self.end_stream(id, End::Reset);
     }
 
-    /// Envoy's order: log, done, delete. Only the log sees headers again.
+    /// Envoy's order: log, done, delete. Only the log has access to headers again.
     pub(crate) fn end_stream(&self, id: StreamId, end: End) {
         let (vm, context) = {
             let mut world = self.world.borrow_mut();

@@ -1,28 +1,28 @@
 //! A Proxy-Wasm host for tests.
 //!
-//! It loads *built* Proxy-Wasm modules (ABI 0.2.1, as the Rust SDK builds them) and drives them as stock Envoy does:
-//! contexts, callbacks and host calls in Envoy's order, with Envoy's statuses, and with the traps that kill a worker in
-//! production. It depends on nothing of the filters that it tests; any project can test its own with it.
+//! It loads *built* Proxy-Wasm modules (ABI 0.2.1, as the Rust SDK builds them) and drives them like stock Envoy:
+//! contexts, callbacks and host calls in Envoy's order, with Envoy's statuses and the traps that kill a worker in
+//! production. It is independent of the tested filters; any project can use it.
 //!
-//! What makes it different from running Envoy:
+//! Differences from running Envoy:
 //!
-//! - **The test owns time.** The clock is virtual; ticks, timeouts and delayed replies happen in
-//!   [`Host::advance`], in the order of their times. The same test gives the same result every time.
-//! - **The test owns the event loop.** What a request sets off — a call, a queue notification — happens in later turns:
+//! - **The test controls time.** The clock is virtual. Ticks, timeouts and delayed replies occur in [`Host::advance`],
+//!   in the order of their times. The same test gives the same result every time.
+//! - **The test controls the event loop.** Calls and queue notifications of a request occur in later turns:
 //!   [`Host::turn`], [`Host::run_until_idle`].
-//! - **The test is every upstream.** Calls are answered by a closure, in another order, late, or never
-//!   ([`Upstream`], [`Reply`], [`Host::answer`]). Redis is a script, command by command ([`Upstream::scripted_resp`]), or a
-//!   real server ([`Upstream::resp`]).
-//! - **Faults are ordinary.** Clients leave ([`Stream::disconnect`]), host calls fail or trap
-//!   ([`Host::fail_next`], [`Host::trap_next`]), headers are not UTF-8.
-//! - **What crashes Envoy fails the test**, with an explanation ([`Host::violations`]), and what a request costs is counted
-//!   exactly ([`Stream::cost`]).
+//! - **The test plays every upstream.** A closure answers calls, in any order, late, or never ([`Upstream`], [`Reply`],
+//!   [`Host::answer`]). Redis is a script, command by command ([`Upstream::scripted_resp`]), or a real server
+//!   ([`Upstream::resp`]).
+//! - **Faults are easy to test.** Clients disconnect ([`Stream::disconnect`]), host calls fail or trap
+//!   ([`Host::fail_next`], [`Host::trap_next`]), headers contain invalid UTF-8.
+//! - **Anything that crashes Envoy fails the test**, with an explanation ([`Host::violations`]). The cost of a request
+//!   is counted exactly ([`Stream::cost`]).
 //!
 //! # An HTTP filter
 //!
-//! The module would be a file that Cargo built ([`Builder::module_file`]). To be complete, this example brings one
-//! along as text: it pauses each request, asks the cluster `stock`, and when the answer comes lets the request go on
-//! if that is a 200, and replies 503 if it is anything else — no answer included.
+//! Usually, Cargo builds the module as a file ([`Builder::module_file`]). This self-contained example has its module as
+//! text. It pauses each request and calls the cluster `stock`. A 200 resumes the request; any other response, or none,
+//! gives a 503.
 //!
 //! ```
 //! use std::time::Duration;
@@ -36,7 +36,8 @@
 //! #   (import "env" "proxy_send_local_response" (func $reply (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
 //! #   (memory (export "memory") 1)
 //! #   (data (i32.const 0) "stock") (data (i32.const 8) ":status") (data (i32.const 16) "sold out\n")
-//! #   (data (i32.const 64) "\03\00\00\00\07\00\00\00\03\00\00\00\05\00\00\00\01\00\00\00\0a\00\00\00\05\00\00\00:method\00GET\00:path\00/\00:authority\00stock\00")
+//! #   (data (i32.const 64) "\03\00\00\00\07\00\00\00\03\00\00\00\05\00\00\00\01\00\00\00\0a\00\00\00\05\00\00\00"
+//! #     ":method\00GET\00:path\00/\00:authority\00stock\00")
 //! #   (global $waiting (mut i32) (i32.const 0))
 //! #   (func (export "malloc") (param i32) (result i32) (i32.const 4096))
 //! #   (func (export "proxy_abi_version_0_2_1"))
@@ -60,7 +61,7 @@
 //!     .cluster("stock", Upstream::replies([Reply::ok("1 left"), Reply::status(410, "none left")]))
 //!     .start()?; // an error, with what the filter logged, if it refuses its configuration
 //!
-//! // The first request is paused until the loop has turned; then it goes on, with a header that is not UTF-8.
+//! // The first request pauses until the next turn of the loop; then it passes, with a header that is not UTF-8.
 //! let first = host.request(0).path("/buy").header("x-user", b"u\xff1").send();
 //! assert!(first.is_paused());
 //! host.run_until_idle();
@@ -69,7 +70,7 @@
 //! first.respond(201, [("location", "/orders/1")], "thanks");
 //! assert_eq!(first.status(), Some(201));
 //!
-//! // The second one is told that all is gone.
+//! // The second one gets a refusal.
 //! let second = host.request(0).path("/buy").send();
 //! host.run_until_idle();
 //! let reply = second.reply().expect("a reply of the filter's own");
@@ -82,7 +83,7 @@
 //! host.advance(Duration::from_millis(1));
 //! assert_eq!(third.status(), Some(503));
 //!
-//! // A client that leaves while the filter waits must not hurt anybody.
+//! // A client that leaves while the filter waits must not affect others.
 //! let gone = host.request(1).send();
 //! gone.disconnect();
 //! let call = &host.calls()[0];
@@ -90,7 +91,7 @@
 //! host.run_until_idle();
 //! host.assert_sound(); // dropping the host checks the same
 //!
-//! // What a request costs is exact, so a test can hold it down.
+//! // The cost of a request is exact, so a test can limit it.
 //! assert!(first.cost().fuel < 1_000);
 //! assert_eq!(first.cost().host_calls("proxy_http_call"), 1);
 //! # Ok::<(), weir_host_test::StartError>(())
@@ -110,7 +111,7 @@
 //! #     (if (i32.lt_u (local.get 1) (i32.const 4)) (then (return (i32.const 1))))
 //! #     (drop (call $set (i32.const 2) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 7)))
 //! #     (i32.const 0)))"#;
-//! // A filter that waits for four bytes and then puts a greeting before them.
+//! // A filter that waits for four bytes and then prepends a greeting.
 //! let host = Host::builder().module_wat(module).start()?;
 //! let connection = host.connection(0);
 //! assert_eq!(connection.downstream("wo"), b"");
@@ -121,31 +122,31 @@
 //! # Ok::<(), weir_host_test::StartError>(())
 //! ```
 //!
-//! # What surprises people, here as in Envoy
+//! # Surprising behaviour, here as in Envoy
 //!
-//! - A call belongs to the *root* context, whichever context dispatched it. A stream that ends cancels nothing: the reply
-//!   still comes, and the stream's id is no longer valid.
-//! - A gRPC stream belongs to the root context as well. One that the other side closed must still be cancelled, in the
-//!   callback that says so; and no stream may be cancelled while it hands over a message.
-//! - Envoy shows a request's headers until they have gone on; later, reading them is a `BadArgument`, on which the SDK
-//!   panics. They come back for `proxy_on_log`.
-//! - A local reply goes back through the response callbacks of the filter that sent it.
-//! - Answering *another* stream from a stream's own callback stops that one too, whatever the callback returns.
-//! - Resuming inside a callback that then returns "pause" resumes nothing: the stream hangs.
-//! - A buffer's beginning can be replaced, and its end extended; anything in the middle is refused.
+//! - A call belongs to the *root* context, whichever context dispatched it. The end of a stream cancels nothing: the
+//!   reply still arrives, and the stream's id is no longer valid.
+//! - A gRPC stream belongs to the root context as well. If the other side closes it, the filter must still cancel it,
+//!   in the close callback. A stream must not be cancelled during its message callback.
+//! - Envoy shows a request's headers until they have passed. Later, reading them gives `BadArgument`, on which the SDK
+//!   panics. They are readable again in `proxy_on_log`.
+//! - A local reply passes the response callbacks of the filter that sent it.
+//! - Answering *another* stream from a stream's own callback also stops the latter, whatever the callback returns.
+//! - Resuming inside a callback that then returns "pause" has no effect: the stream hangs.
+//! - The beginning of a buffer can be replaced, and its end extended; changes in the middle are refused.
 //! - Shared data has no create-if-absent and no delete. Counters refuse an increment of 0.
 //! - A stream ends with log, done, delete; a connection with done, log, delete.
-//! - All VMs see the same nanosecond: a name made of the time is not unique. In Envoy it only nearly is.
-//! - One callback that answers hundreds of streams overflows V8's stack; here, more than
+//! - All VMs get the same nanosecond: a name derived from the time is not unique. In Envoy it is almost unique.
+//! - One callback that answers hundreds of streams overflows V8's stack. Here, more than
 //!   [`answers_per_callback`](Builder::answers_per_callback) kill the VM.
 //!
-//! # What it leaves out
+//! # Limitations
 //!
-//! `proxy_grpc_call` (importing it is fine, calling it traps), the metadata that gRPC streams receive, HTTP metadata,
-//! several plugins in one VM, chains of filters, watermarks and buffer limits, and Envoy's timeouts of routes and
-//! streams: a stream that hangs stays [`Hung`](StreamState::Hung). Properties are what the test sets; none are
-//! derived from the request. Between the end of a stream and its destruction in the next turn, Envoy still accepts
-//! its id; this host refuses it at once.
+//! The host does not support: `proxy_grpc_call` (importing it is fine, calling it traps), the metadata that gRPC
+//! streams receive, HTTP metadata, several plugins in one VM, chains of filters, watermarks, buffer limits, and Envoy's
+//! timeouts of routes and streams. A stream that hangs stays [`Hung`](StreamState::Hung). The test sets all properties;
+//! none are derived from the request. Between the end of a stream and its destruction in the next turn, Envoy still
+//! accepts its id; this host refuses it at once.
 
 #![allow(clippy::expect_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! Network filters: connections, and what they let pass.
+//! Network filters: connections, and the bytes that pass.
 
 #![expect(
     clippy::indexing_slicing,
@@ -11,21 +11,21 @@ use std::rc::Rc;
 use crate::process::Process;
 use crate::world::{ConnId, ContextId, Cost, Owner, VmUid};
 
-/// What `proxy_on_downstream_connection_close` says of who closed.
+/// The close type in `proxy_on_downstream_connection_close`.
 const CLOSED_BY_HOST: u32 = 1;
 const CLOSED_BY_PEER: u32 = 2;
 const CLOSED_BY_UNKNOWN: u32 = 0;
 
-/// Bytes on one way through the filter.
+/// Bytes in one direction through the filter.
 #[derive(Debug, Default)]
 pub(crate) struct Pipe {
-    /// What the filter has not let pass yet.
+    /// Bytes that the filter has not passed yet.
     held: Vec<u8>,
     visible: bool,
 }
 
 impl Pipe {
-    /// The buffer as the filter may see and change it.
+    /// The buffer that the filter may read and change.
     pub fn visible(&mut self) -> Option<&mut Vec<u8>> {
         self.visible.then_some(&mut self.held)
     }
@@ -43,7 +43,7 @@ pub(crate) struct Conn {
     upstream_closed: bool,
 }
 
-/// How a connection stands.
+/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnState {
     /// Open.
@@ -56,7 +56,7 @@ pub enum ConnState {
     Failed,
 }
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ByteDirection {
     Downstream,
@@ -79,16 +79,15 @@ impl ByteDirection {
     }
 }
 
-/// A client's connection through a network filter. Get one from
-/// [`Host::connection`](crate::Host::connection).
+/// A client's connection through a network filter. Create one with [`Host::connection`](crate::Host::connection).
 pub struct Connection {
     pub(crate) process: Rc<Process>,
     pub(crate) id: ConnId,
 }
 
 impl Connection {
-    /// The client sends `bytes`. Returns what the filter lets pass to the next filter (or the upstream): nothing
-    /// while it pauses; when it continues, everything it held back, with its changes.
+    /// Sends `bytes` from the client. Returns the bytes that the filter passes to the next filter (or the upstream):
+    /// none while it pauses; when it continues, everything it held, with its changes.
     pub fn downstream(&self, bytes: impl AsRef<[u8]>) -> Vec<u8> {
         self.process
             .conn_data(self.id, ByteDirection::Downstream, bytes.as_ref(), false)
@@ -100,10 +99,10 @@ impl Connection {
             .conn_data(self.id, ByteDirection::Downstream, bytes.as_ref(), true)
     }
 
-    /// The next filter (or the upstream) sends `bytes`. Returns what the filter lets pass to the client.
+    /// Sends `bytes` from the next filter (or the upstream). Returns the bytes that the filter passes to the client.
     ///
-    /// What it holds back is seen again together with the next bytes. That is how it is in front of
-    /// `redis_proxy`, which keeps what was not taken; `tcp_proxy` asserts that all is taken.
+    /// Held bytes are shown again together with the next bytes. This is the behaviour before `redis_proxy`, which keeps
+    /// unread bytes; `tcp_proxy` asserts that all are read.
     pub fn upstream(&self, bytes: impl AsRef<[u8]>) -> Vec<u8> {
         self.process
             .conn_data(self.id, ByteDirection::Upstream, bytes.as_ref(), false)
@@ -115,8 +114,8 @@ impl Connection {
             .conn_closed(self.id, CLOSED_BY_PEER, ConnState::Closed);
     }
 
-    /// The upstream ends its side. As Envoy has no event for it, the filter sees data with the end of stream,
-    /// then `proxy_on_upstream_connection_close`. Returns what passes to the client.
+    /// The upstream ends its side. Envoy has no event for it, so the filter gets data with the end of stream, then
+    /// `proxy_on_upstream_connection_close`. Returns the bytes that pass to the client.
     pub fn upstream_close(&self) -> Vec<u8> {
         if self.process.world.borrow().conns[self.id].upstream_closed {
             return Vec::new();
@@ -128,7 +127,7 @@ impl Connection {
         passed
     }
 
-    /// How the connection stands.
+    /// The state of the connection.
     pub fn state(&self) -> ConnState {
         self.process.world.borrow().conns[self.id].state
     }
@@ -138,7 +137,7 @@ impl Connection {
         self.state() == ConnState::Open
     }
 
-    /// What of the client's bytes the filter holds back.
+    /// The client's bytes that the filter holds.
     pub fn held_downstream(&self) -> Vec<u8> {
         self.process.world.borrow().conns[self.id]
             .downstream
@@ -146,7 +145,7 @@ impl Connection {
             .clone()
     }
 
-    /// What of the upstream's bytes the filter holds back.
+    /// The upstream's bytes that the filter holds.
     pub fn held_upstream(&self) -> Vec<u8> {
         self.process.world.borrow().conns[self.id]
             .upstream
@@ -154,12 +153,12 @@ impl Connection {
             .clone()
     }
 
-    /// What the connection's callbacks cost so far.
+    /// The cost of the connection's callbacks so far.
     pub fn cost(&self) -> Cost {
         self.process.world.borrow().conns[self.id].cost.clone()
     }
 
-    /// The id that the filter knows the connection's context by.
+    /// The id of the connection's context in the filter.
     pub fn context_id(&self) -> u32 {
         self.process.world.borrow().conns[self.id].context
     }
@@ -184,12 +183,12 @@ impl Process {
             (id, context)
         };
         self.conn_callback(id, "proxy_on_context_create", &[context, root]);
-        // Envoy asks again with the first data if the filter stops here, so the answer changes nothing.
+        // If the filter stops here, Envoy calls it again with the first data, so the result has no effect.
         self.conn_callback(id, "proxy_on_new_connection", &[context]);
         id
     }
 
-    /// The callback's result; `None` if the VM died and the connection is not to go on.
+    /// The callback's result; `None` if the VM died and the connection must not continue.
     fn conn_callback(&self, id: ConnId, name: &'static str, args: &[u32]) -> Option<u32> {
         let (vm, context) = {
             let world = self.world.borrow();

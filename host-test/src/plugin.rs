@@ -1,4 +1,4 @@
-//! A plugin: a module with its configuration, and how its VMs come up, come back and go.
+//! A plugin: a module with its configuration, and the start, reload and end of its VMs.
 
 #![expect(
     clippy::indexing_slicing,
@@ -16,23 +16,23 @@ use crate::process::Process;
 use crate::vm::Vm;
 use crate::world::{ContextId, LogLine, Owner, Slot, SlotId, Thread, VmState, VmUid};
 
-/// A dead VM is not made anew more often than this, in nanoseconds of virtual time.
+/// Minimum interval between reloads of a dead VM, in nanoseconds of virtual time.
 const RELOAD_INTERVAL_NS: u64 = 1_000_000_000;
 
-/// How requests are handled after the VM has died (`failure_policy` of Envoy's `PluginConfig`).
+/// The handling of requests after the VM has died (`failure_policy` of Envoy's `PluginConfig`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FailurePolicy {
-    /// 503 for good on that worker: Envoy's default.
+    /// Permanent 503 on that worker: Envoy's default.
     #[default]
     FailClosed,
-    /// The next request makes a fresh VM, at most one a second of virtual time on each worker; requests in
-    /// between get 503.
+    /// The next request creates a new VM, at most one per second of virtual time on each worker; requests in between
+    /// get 503.
     FailReload,
-    /// Requests pass as if the filter were not there.
+    /// Requests pass without the filter.
     FailOpen,
 }
 
-/// Why a host did not start, or a new configuration was not taken.
+/// Why a host did not start, or a new configuration was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// Neither `module_file` nor `module_bytes` nor `module_wat` was called.
@@ -43,10 +43,10 @@ pub enum StartError {
     Read {
         /// The file.
         path: String,
-        /// What the system says.
+        /// The system error.
         source: std::io::Error,
     },
-    /// The bytes are no valid module, or can't be instantiated.
+    /// The bytes are not a valid module, or can't be instantiated.
     #[error("cannot load the module: {0}")]
     Load(String),
     /// Envoy refuses a module that does not export `proxy_abi_version_0_2_1` (or `_0_2_0`).
@@ -55,14 +55,14 @@ pub enum StartError {
     /// Envoy refuses a module in which it can't allocate.
     #[error("the module exports neither proxy_on_memory_allocate nor malloc")]
     NoAllocator,
-    /// A callback answered "no".
+    /// A callback returned false.
     #[error("{callback} refused ({thread}); its log:{}", lines(.logs))]
     Refused {
         /// `proxy_on_vm_start` or `proxy_on_configure`.
         callback: &'static str,
-        /// Which VM; the first is always the canary.
+        /// The VM; the first is always the canary.
         thread: Thread,
-        /// What that VM logged.
+        /// The log of that VM.
         logs: Vec<LogLine>,
     },
     /// A callback trapped.
@@ -70,15 +70,15 @@ pub enum StartError {
     Trapped {
         /// The callback.
         callback: &'static str,
-        /// Which VM.
+        /// The VM.
         thread: Thread,
-        /// What that VM logged; the host's line about the trap is the last.
+        /// The log of that VM; the host's line about the trap is the last.
         logs: Vec<LogLine>,
     },
 }
 
 impl StartError {
-    /// What the VM logged before it refused or trapped; empty for the other errors.
+    /// The VM's log before it refused or trapped; empty for other errors.
     pub fn logs(&self) -> &[LogLine] {
         match self {
             Self::Refused { logs, .. } | Self::Trapped { logs, .. } => logs,
@@ -99,7 +99,7 @@ fn lines(logs: &[LogLine]) -> String {
     logs.iter().map(|line| format!("\n  {line}")).collect()
 }
 
-/// What all VMs of a plugin share.
+/// The shared data of a plugin's VMs.
 pub(crate) struct Plugin {
     pub pre: InstancePre<VmData>,
     pub vm_id: String,
@@ -145,12 +145,12 @@ impl Plugin {
     }
 }
 
-/// Slots are places in a list, and a canary has none: what it registered in the process leads nowhere.
+/// Slots are indices of a list. A canary has none: its registrations have no effect.
 const NO_SLOT: SlotId = usize::MAX;
 
 impl Process {
-    /// Tries the configuration in a canary, then starts the VMs of the main thread and of each worker.
-    /// Returns the places of the workers, after that of the main thread.
+    /// Tries the configuration in a canary, then starts the VMs of the main thread and of each worker. Returns the
+    /// workers' slots, after that of the main thread.
     pub(crate) fn start_plugin(
         &self,
         plugin: &Rc<Plugin>,
@@ -188,8 +188,8 @@ impl Process {
         Ok(())
     }
 
-    /// The VM that a new stream on this slot gets, and its root context. A dead one is made anew if the policy
-    /// and the clock allow it.
+    /// The VM and root context for a new stream on this slot. A dead VM is replaced if the policy and the clock allow
+    /// it.
     pub(crate) fn vm_for_stream(&self, id: SlotId) -> (VmUid, ContextId) {
         let (plugin, thread, vm, due) = {
             let mut world = self.world.borrow_mut();
@@ -204,7 +204,7 @@ impl Process {
             }
             (plugin, thread, vm, reload && due)
         };
-        // If the fresh VM does not come up either, the dead one stays; its log says why.
+        // If the new VM fails to start, the dead one stays; the log contains the reason.
         if due && self.fill_slot(id, &plugin, thread).is_err() {
             return (vm, 0);
         }
@@ -234,7 +234,7 @@ impl Process {
         Ok((uid, root))
     }
 
-    /// Forgets a VM that served nobody.
+    /// Removes a VM without streams.
     fn drop_vm(&self, uid: VmUid) {
         self.vms.borrow_mut().remove(&uid);
         self.world.borrow_mut().vms.remove(&uid);
@@ -244,9 +244,9 @@ impl Process {
             .retain(|_, call| call.vm != uid);
     }
 
-    /// Gives the running VMs a new configuration: tried in a canary first; then, in each VM, a new root context beside
-    /// the old one, which goes. VMs keep their statics. Streams that are under way keep their old context, but the
-    /// old root is gone from the filter, as it is in Envoy once its last stream has ended.
+    /// Changes the configuration of the running VMs. A canary tries it first. Then each VM gets a new root context in
+    /// addition to the old one, which ends. VMs keep their statics. Streams in progress keep their old context, but the
+    /// filter's old root is gone, as in Envoy after its last stream.
     pub(crate) fn reconfigure(
         &self,
         plugin: &Rc<Plugin>,
@@ -288,7 +288,7 @@ impl Process {
         Ok(())
     }
 
-    /// `proxy_on_done`, and `proxy_on_delete` unless the root context asks for time; says whether it is gone.
+    /// `proxy_on_done`, and `proxy_on_delete` unless the root context requests time. Returns whether it is deleted.
     pub(crate) fn end_root(&self, uid: VmUid, root: ContextId) -> bool {
         self.world.borrow_mut().vm(uid).ticks.remove(&root);
         let asks = self
@@ -312,7 +312,7 @@ impl Process {
         if !self.world.borrow_mut().vm(uid).contexts.contains_key(&root) {
             return;
         }
-        // A trap is on record in the VM; the context goes all the same.
+        // The VM has recorded a trap; the context is deleted anyway.
         let _ = self.callback(uid, root, "proxy_on_delete", &[root]);
         let world = &mut *self.world.borrow_mut();
         let vm = world.vm(uid);
@@ -325,7 +325,7 @@ impl Process {
     }
 }
 
-/// One VM on its way up.
+/// One VM during its start.
 struct Boot<'a> {
     process: &'a Process,
     uid: VmUid,
@@ -376,7 +376,7 @@ impl Boot<'_> {
         world.vm(self.uid).add_context(Owner::Root, None)
     }
 
-    /// The plugin's configuration can be read while its root context is made and while it is configured.
+    /// The plugin's configuration is readable while its root context is created and configured.
     fn create_root(&self, plugin: &Plugin, root: ContextId) -> Result<(), StartError> {
         self.show_config(Some(plugin.config.borrow().clone()));
         let created = self.call(root, "proxy_on_context_create", &[root, 0]);
@@ -411,7 +411,7 @@ impl Boot<'_> {
         })
     }
 
-    /// A callback whose answer counts; a module without it agrees.
+    /// Calls a callback with a boolean result; a missing export counts as true.
     fn ask(&self, root: ContextId, callback: &'static str, size: u32) -> Result<(), StartError> {
         let answer = self.call(root, callback, &[root, size])?;
         if answer != 0 || !self.exports(callback) {

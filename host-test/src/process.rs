@@ -1,4 +1,4 @@
-//! The process around the VMs: callbacks with what they set off, the event loop, and the clock.
+//! The process around the VMs: callbacks with their deferred actions, the event loop, and the clock.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use crate::upstream::{Call, CallId, Reply};
 use crate::vm::Vm;
 use crate::world::{Action, CallResponse, ContextId, Event, SlotId, VmUid, World};
 
-/// A filter that is still busy after so many turns never settles.
+/// Maximum turns until a filter must be idle.
 const TURNS_MAX: usize = 10_000;
 
 /// The callback trapped, or its VM had died before.
@@ -33,8 +33,8 @@ impl Process {
         }
     }
 
-    /// Calls into a VM, then does what the callback put off. A missing export is not called and gives 0, which
-    /// is "continue"; after a local reply the result is "pause", whatever the filter returned.
+    /// Calls into a VM, then runs the callback's deferred actions. A missing export returns 0, which is "continue".
+    /// After a local reply the result is "pause", whatever the filter returned.
     pub fn callback(
         &self,
         uid: VmUid,
@@ -51,7 +51,7 @@ impl Process {
         }
         let called = vm.call(context, name, args);
         self.account(uid, context, called.fuel);
-        // Before the actions: what a dead VM had put off for a stream becomes Envoy's 503.
+        // Before the actions: the deferred reply of a dead VM becomes Envoy's 503.
         if let Err(trap) = &called.result {
             self.kill(uid, &format!("trap in {name}: {trap}"));
         }
@@ -78,7 +78,7 @@ impl Process {
         }
     }
 
-    /// The VM is dead from here on: nothing calls into it again.
+    /// Marks the VM as dead: no further calls into it.
     pub fn kill(&self, uid: VmUid, why: &str) {
         let mut world = self.world.borrow_mut();
         world.log(uid, LogLevel::Critical, why.to_owned());
@@ -95,8 +95,8 @@ impl Process {
         self.world.borrow_mut().vm(uid).policy == FailurePolicy::FailOpen
     }
 
-    /// Envoy nests these, each inside the one before; here they run one after the other, and what nests too deep
-    /// there kills the VM here.
+    /// Runs deferred actions. Envoy nests these; here they run in sequence, and nesting that is too deep for Envoy
+    /// kills the VM here.
     fn act(&self, uid: VmUid, actions: Vec<Action>) {
         let answers_max = self.world.borrow_mut().vm(uid).answers_max;
         let mut answers = 0;
@@ -119,7 +119,7 @@ impl Process {
         }
     }
 
-    /// One turn of the event loop: what is waiting now, not what it sets off. Says whether there was anything.
+    /// Runs one turn of the event loop: events that wait now, not those that follow. Returns whether there were any.
     pub fn turn(&self) -> bool {
         let waiting = std::mem::take(&mut self.world.borrow_mut().events);
         let busy = !waiting.is_empty();
@@ -156,7 +156,7 @@ impl Process {
         let Some(uid) = uid else { return };
         let known = (self.world.borrow_mut().vm(uid).contexts).contains_key(&context);
         if known {
-            // A trap is on record in the VM; nobody waits for the result.
+            // The VM has recorded a trap; the result is not needed.
             let _ = self.callback(uid, context, "proxy_on_queue_ready", &[context, queue]);
         }
     }
@@ -170,12 +170,13 @@ impl Process {
             let upstream = world.clusters.get(&call.cluster).cloned();
             (call, upstream)
         };
-        // A cluster that was removed meanwhile resets its calls. The world is not borrowed: scripts may look.
+        // A cluster that was removed in the meantime resets its calls. The world is not borrowed: scripts may access
+        // it.
         let reply = upstream.map_or(Reply::Fail, |upstream| upstream.answer(&call));
         self.schedule(id, reply);
     }
 
-    /// Has `reply` delivered in the next turn, or later, or never.
+    /// Schedules the delivery of `reply`: in the next turn, later, or never.
     pub fn schedule(&self, id: CallId, reply: Reply) {
         let mut world = self.world.borrow_mut();
         match reply {
@@ -228,7 +229,7 @@ impl Process {
             }
             [call.root, call.token, sizes[0], sizes[1], sizes[2]]
         };
-        // A trap is on record in the VM; nobody waits for the result.
+        // The VM has recorded a trap; the result is not needed.
         let _ = self.callback(call.vm, call.root, "proxy_on_http_call_response", &args);
         let mut world = self.world.borrow_mut();
         let vm = world.vm(call.vm);
@@ -236,7 +237,7 @@ impl Process {
         vm.call_status.1.clear();
     }
 
-    /// Moves the clock on, stopping at everything that falls due on the way.
+    /// Advances the clock, stopping at each due event.
     pub fn advance(&self, by: Duration) {
         self.run_until_idle();
         let end_ns = self.world.borrow().now_ns + nanoseconds(by);
@@ -263,7 +264,7 @@ impl Process {
         ticks.chain(timeouts).chain(delayed).min()
     }
 
-    /// Replies that were delayed first, then timeouts, then ticks.
+    /// Delayed replies come first, then timeouts, then ticks.
     fn fire(&self, now_ns: u64) {
         for (_, id, reply) in self.take_delayed(now_ns) {
             self.schedule(id, reply);
@@ -272,7 +273,7 @@ impl Process {
             let world = &mut *self.world.borrow_mut();
             let late = world.calls.values_mut();
             for call in late.filter(|call| call_due_ns(call).is_some_and(|due| due <= now_ns)) {
-                // Fires once; a reply that is already on its way comes before it.
+                // Fires once; a reply in flight comes first.
                 call.timeout = None;
                 world.events.push_back(Event::Answer(call.id, Reply::Fail));
             }
@@ -288,7 +289,7 @@ impl Process {
         delayed.drain(..due).collect()
     }
 
-    /// Ticks all that ever tick, whether or not they are due.
+    /// Ticks every root context with a tick period, due or not.
     pub fn tick_now(&self) {
         let now_ns = self.world.borrow().now_ns;
         let mut world = self.world.borrow_mut();
@@ -316,7 +317,7 @@ impl Process {
                 // An earlier tick stopped this one.
                 continue;
             }
-            // A trap is on record in the VM; nobody waits for the result.
+            // The VM has recorded a trap; the result is not needed.
             let _ = self.callback(uid, root, "proxy_on_tick", &[root]);
         }
     }

@@ -1,8 +1,8 @@
-//! Redis by script: the commands of a call, and values in place of its replies.
+//! A scripted Redis: the commands of a call, and values for its replies.
 
 use crate::resp;
 
-/// One command that a filter sent to Redis.
+/// A command from a filter to Redis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RespCommand(pub(crate) Vec<Vec<u8>>);
 
@@ -13,12 +13,12 @@ impl RespCommand {
         name.unwrap_or_default().to_ascii_uppercase()
     }
 
-    /// What follows the name: `[key]` of a `GET`.
+    /// The arguments after the name: `[key]` of a `GET`.
     pub fn arguments(&self) -> &[Vec<u8>] {
         self.0.get(1..).unwrap_or_default()
     }
 
-    /// The argument at `index`, from 0, as text with replacement characters where it is not UTF-8; empty if there is none.
+    /// The argument at `index`, from 0, as text with replacement characters for invalid UTF-8; empty if it is missing.
     pub fn text(&self, index: usize) -> String {
         let argument = self.arguments().get(index);
         argument.map_or_else(String::new, |bytes| {
@@ -27,18 +27,18 @@ impl RespCommand {
     }
 }
 
-/// A value of RESP2, as Redis replies.
+/// A RESP2 value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RespValue {
-    /// A status, as `OK`. It must not have a line break.
+    /// A status such as `OK`, without line breaks.
     Status(String),
-    /// An error, as `ERR no such key`. It must not have a line break.
+    /// An error such as `ERR no such key`, without line breaks.
     Error(String),
     /// A number.
     Integer(i64),
     /// A string of any bytes.
     Bulk(Vec<u8>),
-    /// No value: what `GET` replies for a key that does not exist.
+    /// No value: the reply of `GET` for a missing key.
     Null,
     /// A list.
     Array(Vec<Self>),
@@ -60,7 +60,7 @@ impl RespValue {
         Self::Error(text.into())
     }
 
-    /// Appends its bytes as Redis writes them.
+    /// Appends the value in the Redis protocol.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut line = |kind: char, text: &str| out.extend(format!("{kind}{text}\r\n").bytes());
         match self {
@@ -81,7 +81,7 @@ impl RespValue {
     }
 }
 
-/// The commands that a body consists of; `None` if it is anything else.
+/// The commands in a body; `None` if it contains anything else.
 pub(crate) fn commands(body: &[u8]) -> Option<Vec<RespCommand>> {
     let commands = resp::commands(body).ok()?;
     Some(commands.into_iter().map(RespCommand).collect())

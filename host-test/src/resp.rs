@@ -1,28 +1,28 @@
-//! RESP in bytes: the lengths of values, and the commands of a call.
+//! RESP parsing: the lengths of values, and the commands of a call.
 
 #![expect(
     clippy::indexing_slicing,
     reason = "a wrong index is a mistake of the host, and must stop the test"
 )]
 
-/// Deeper nesting than any Redis reply has.
+/// Maximum nesting; Redis replies have less.
 const DEPTH_MAX: usize = 32;
-/// More than any test sends or gets; keeps a wrong length from eating memory.
+/// Maximum size, in bytes; it bounds memory for a wrong length.
 const BYTES_MAX: usize = 64 << 20;
 
-/// Why a scan gave no length.
+/// Why a scan returned no length.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Short {
     /// More bytes are needed.
     Incomplete,
-    /// No further bytes can make it RESP.
+    /// No continuation is valid RESP.
     Malformed,
 }
 
-/// Counts the complete values that `bytes` consists of.
+/// Counts the values in `bytes`, which must be complete.
 ///
 /// # Errors
-/// [`Short::Incomplete`] if bytes are left over that start a value.
+/// [`Short::Incomplete`] if the last value is incomplete.
 pub(crate) fn count(bytes: &[u8]) -> Result<usize, Short> {
     let mut rest = bytes;
     let mut values = 0;
@@ -42,10 +42,10 @@ pub(crate) fn length_of(values: usize, bytes: &[u8]) -> Result<usize, Short> {
     Ok(at)
 }
 
-/// The commands that `bytes` consists of: arrays of one bulk string or more, with their bytes.
+/// The commands in `bytes`: non-empty arrays of bulk strings, with their contents.
 ///
 /// # Errors
-/// [`Short::Malformed`] for a value that is no command, and as [`count`].
+/// [`Short::Malformed`] for a value that is not a command, and the errors of [`count`].
 pub(crate) fn commands(bytes: &[u8]) -> Result<Vec<Vec<Vec<u8>>>, Short> {
     let (mut commands, mut at) = (Vec::new(), 0);
     while at < bytes.len() {
@@ -67,7 +67,7 @@ pub(crate) fn commands(bytes: &[u8]) -> Result<Vec<Vec<Vec<u8>>>, Short> {
 }
 
 fn length(bytes: &[u8]) -> Result<usize, Short> {
-    // Values still to come at each open level, so that nesting costs no recursion.
+    // The remaining values of each open level, which avoids recursion.
     let mut open = vec![1usize];
     let mut at = 0;
     while let Some(left) = open.last_mut() {
@@ -91,7 +91,7 @@ fn length(bytes: &[u8]) -> Result<usize, Short> {
     Ok(at)
 }
 
-/// The kind, the number (0 where the line is text) and the end of the line that starts at `at`.
+/// The kind, the number (0 for text) and the end of the line that starts at `at`.
 fn line(bytes: &[u8], at: usize) -> Result<(u8, i64, usize), Short> {
     let rest = bytes.get(at..).ok_or(Short::Incomplete)?;
     let kind = *rest.first().ok_or(Short::Incomplete)?;

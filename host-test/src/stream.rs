@@ -1,4 +1,4 @@
-//! What a test holds of an HTTP request.
+//! A test's handle of an HTTP request.
 
 #![expect(
     clippy::indexing_slicing,
@@ -14,9 +14,9 @@ use crate::http::{End, Frame, LocalReply, Message, StreamState};
 use crate::process::Process;
 use crate::world::{Cost, Direction, SlotId, StreamId};
 
-/// A request that is being put together. Get one from [`Host::request`](crate::Host::request).
+/// A request under construction. Create one with [`Host::request`](crate::Host::request).
 ///
-/// Unless the test says otherwise it is `GET / HTTP/1.1` to `localhost`, with `:scheme` `http`.
+/// The default is `GET / HTTP/1.1` to `localhost`, with `:scheme` `http`.
 #[must_use = "a request does nothing until it is sent"]
 pub struct RequestBuilder {
     pub(crate) process: Rc<Process>,
@@ -51,14 +51,14 @@ impl RequestBuilder {
         self
     }
 
-    /// Sets `:path`, which holds the query as well.
+    /// Sets `:path`, including the query.
     pub fn path(mut self, path: impl AsRef<[u8]>) -> Self {
         self.headers.set(":path", path);
         self
     }
 
-    /// Adds a header; a name that starts with a colon replaces the pseudo-header. Values are bytes: they need not
-    /// be UTF-8.
+    /// Adds a header; a name with a leading colon replaces the pseudo-header. Values are bytes and may be invalid
+    /// UTF-8.
     pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         if name.starts_with(':') {
             self.headers.set(name, value);
@@ -68,13 +68,13 @@ impl RequestBuilder {
         self
     }
 
-    /// Takes a header away, pseudo-headers included.
+    /// Removes a header or pseudo-header.
     pub fn without(mut self, name: &str) -> Self {
         self.headers.remove(name);
         self
     }
 
-    /// Adds a piece of the body. Each piece reaches the filter by itself.
+    /// Adds a piece of the body. Each piece reaches the filter separately.
     pub fn body(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.chunks.push(bytes.into());
         self
@@ -86,23 +86,21 @@ impl RequestBuilder {
         self
     }
 
-    /// Sets a property of this request, as `proxy_get_property` finds it: for example
-    /// `.property(&["source", "address"], "10.0.0.1:5000")`. Numbers are 8 bytes, little-endian, as Envoy gives them.
+    /// Sets a property of this request for `proxy_get_property`, for example `.property(&["source", "address"],
+    /// "10.0.0.1:5000")`. Numbers are 8 bytes, little-endian, as in Envoy.
     pub fn property(mut self, path: &[&str], value: impl AsRef<[u8]>) -> Self {
         self.properties
             .insert(path_of(path), value.as_ref().to_vec());
         self
     }
 
-    /// Sends the whole request. What it sets off in the event loop waits for
-    /// [`Host::run_until_idle`](crate::Host::run_until_idle), [`turn`](crate::Host::turn) or
-    /// [`advance`](crate::Host::advance).
+    /// Sends the whole request. Events that follow wait for [`Host::run_until_idle`](crate::Host::run_until_idle),
+    /// [`turn`](crate::Host::turn) or [`advance`](crate::Host::advance).
     pub fn send(self) -> Stream {
         self.start(true)
     }
 
-    /// Sends what there is and leaves the request open for [`Stream::send_body`] and
-    /// [`Stream::send_trailers`].
+    /// Sends the request so far and leaves it open for [`Stream::send_body`] and [`Stream::send_trailers`].
     pub fn send_unfinished(self) -> Stream {
         self.start(false)
     }
@@ -137,9 +135,9 @@ impl RequestBuilder {
     }
 }
 
-/// A request that was sent, for as long as a test wants to look at it.
+/// A handle of a sent request.
 ///
-/// Dropping it does nothing: the client stays connected until [`disconnect`](Stream::disconnect).
+/// Dropping it has no effect: the client stays connected until [`disconnect`](Stream::disconnect).
 #[derive(Clone)]
 pub struct Stream {
     process: Rc<Process>,
@@ -147,14 +145,14 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// How it stands now.
+    /// The current state.
     pub fn state(&self) -> StreamState {
         let world = self.process.world.borrow();
         let stream = &world.streams[self.id];
         stream.state(world.alive(stream.vm))
     }
 
-    /// The reply that the client has from the filter (or, for a dead VM, from the host).
+    /// The reply to the client from the filter (or, for a dead VM, from the host).
     pub fn reply(&self) -> Option<LocalReply> {
         match self.state() {
             StreamState::Replied(reply) => Some(reply),
@@ -162,7 +160,7 @@ impl Stream {
         }
     }
 
-    /// The status that the client has: of a local reply or of the upstream's response.
+    /// The status that the client received, of a local reply or of the upstream's response.
     pub fn status(&self) -> Option<u16> {
         match self.state() {
             StreamState::Replied(reply) => Some(reply.status),
@@ -171,17 +169,17 @@ impl Stream {
         }
     }
 
-    /// Whether the filter holds the request back.
+    /// Whether the filter pauses the request.
     pub fn is_paused(&self) -> bool {
         self.state() == StreamState::Paused
     }
 
-    /// Whether the request has gone on and nothing has come back.
+    /// Whether the request has passed without a response yet.
     pub fn is_continued(&self) -> bool {
         matches!(self.state(), StreamState::Continued(_))
     }
 
-    /// What the upstream has of the request, whatever happened afterwards.
+    /// The part of the request that the upstream received, regardless of later events.
     pub fn upstream_request(&self) -> Message {
         self.process.world.borrow().streams[self.id]
             .request
@@ -189,13 +187,13 @@ impl Stream {
             .clone()
     }
 
-    /// More of the body from the client; `end` closes the request.
+    /// Sends more of the body; `end` closes the request.
     pub fn send_body(&self, bytes: impl Into<Vec<u8>>, end: bool) {
         let bytes = bytes.into();
         self.feed(Direction::Request, Frame::Body { bytes, end });
     }
 
-    /// Trailers from the client, which close the request.
+    /// Sends trailers, which close the request.
     pub fn send_trailers(&self, trailers: Headers) {
         let mut world = self.process.world.borrow_mut();
         world.streams[self.id].request.push_trailers(trailers);
@@ -203,10 +201,10 @@ impl Stream {
         self.process.pump(self.id, Direction::Request);
     }
 
-    /// A whole response from the upstream: its status, headers and body.
+    /// Sends a whole response from the upstream: its status, headers and body.
     ///
     /// # Panics
-    /// If the request has not gone on to the upstream: only then can there be a response.
+    /// If the request has not passed to the upstream: there is no response without it.
     pub fn respond<'a>(
         &self,
         status: u16,
@@ -220,10 +218,10 @@ impl Stream {
         }
     }
 
-    /// The head of a response; `end` if nothing follows.
+    /// Sends the head of a response; `end` if nothing follows.
     ///
     /// # Panics
-    /// As [`respond`](Self::respond).
+    /// See [`respond`](Self::respond).
     pub fn respond_headers<'a>(
         &self,
         status: u16,
@@ -247,13 +245,13 @@ impl Stream {
         self.process.pump(self.id, Direction::Response);
     }
 
-    /// A piece of the response's body.
+    /// Sends a piece of the response's body.
     pub fn respond_body(&self, bytes: impl Into<Vec<u8>>, end: bool) {
         let bytes = bytes.into();
         self.feed(Direction::Response, Frame::Body { bytes, end });
     }
 
-    /// Trailers of the response, which close it.
+    /// Sends trailers of the response, which close it.
     pub fn respond_trailers(&self, trailers: Headers) {
         let mut world = self.process.world.borrow_mut();
         world.streams[self.id].response.push_trailers(trailers);
@@ -273,14 +271,14 @@ impl Stream {
         self.process.pump(self.id, direction);
     }
 
-    /// The client goes away. The filter sees log, done and delete; a call it has under way is not cancelled, since
-    /// Envoy ties calls to the root context. After the stream's end this does nothing.
+    /// Disconnects the client. The filter gets log, done and delete. A call in flight continues, because Envoy ties
+    /// calls to the root context. Has no effect after the stream's end.
     pub fn disconnect(&self) {
         self.process.end_stream(self.id, End::Gone);
     }
 
-    /// What the stream's callbacks cost so far. Callbacks of the root context (a batch, a tick) count
-    /// only for the [host](crate::Host::cost).
+    /// The cost of the stream's callbacks so far. Callbacks of the root context (a batch, a tick) count only for the
+    /// [host](crate::Host::cost).
     pub fn cost(&self) -> Cost {
         self.process.world.borrow().streams[self.id].cost.clone()
     }
@@ -294,7 +292,7 @@ impl Stream {
             .cloned()
     }
 
-    /// The id that the filter knows the stream's context by.
+    /// The id of the stream's context in the filter.
     pub fn context_id(&self) -> u32 {
         self.process.world.borrow().streams[self.id].context
     }

@@ -1,4 +1,4 @@
-//! The other end of `proxy_http_call` and of gRPC streams: scripted answers, or a real Redis.
+//! The servers of `proxy_http_call` and of gRPC streams: scripted, or a real Redis.
 
 #![expect(
     clippy::indexing_slicing,
@@ -17,71 +17,70 @@ use crate::redis::{self, RespCommand, RespValue};
 use crate::resp::{self, Short};
 use crate::world::{ContextId, Thread, VmUid};
 
-/// How long a real server may keep a test waiting (real time, not virtual).
+/// Timeout of a real server, in real time.
 const RESP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The answer to a call that is no whole Redis commands.
+/// The response to a call with an incomplete Redis command.
 const NOT_COMMANDS: &str = "the body has an incomplete RESP command";
 
-/// Names one call, over all VMs of a host. (The filter's own tokens repeat from VM to VM.)
+/// The id of a call, unique over all VMs of a host. (The filter's own tokens repeat in each VM.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(pub u64);
 
-/// One `proxy_http_call` that a filter made, or one message that it sent over a gRPC stream, and that has had no answer
-/// yet.
+/// A `proxy_http_call`, or one message over a gRPC stream, without an answer yet.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// Its name, for [`Host::answer`](crate::Host::answer).
+    /// Its id, for [`Host::answer`](crate::Host::answer).
     pub id: CallId,
-    /// The cluster that the filter named.
+    /// The cluster.
     pub cluster: String,
     /// Request headers, with `:method`, `:path` and `:authority`. A message has those of its stream, with the stream's
     /// initial metadata.
     pub headers: Headers,
     /// The request body, or the message.
     pub body: Vec<u8>,
-    /// What the filter gave as trailers. Envoy drops them; they are here so that a test can see it tried.
+    /// The filter's trailers. Envoy drops them; they are here for tests.
     pub trailers: Headers,
-    /// `None` is no timeout at all (the filter gave 0, or sent a message).
+    /// `None`: no timeout (the filter set 0, or sent a message).
     pub timeout: Option<Duration>,
     /// The thread whose VM made the call.
     pub thread: Thread,
-    /// Virtual time of the call, in nanoseconds since the Unix epoch.
+    /// The time of the call, in nanoseconds of virtual time since the Unix epoch.
     pub at_ns: u64,
     pub(crate) vm: VmUid,
     /// Always a root context: Envoy ties calls to it, whichever context dispatched them.
     pub(crate) root: ContextId,
-    /// The filter's name for it: the call's, or the gRPC stream's.
+    /// The filter's token of the call or of the gRPC stream.
     pub(crate) token: u32,
 }
 
 impl Call {
-    /// The id of the gRPC stream that this was sent over, as the filter knows it; `None` for a `proxy_http_call`.
+    /// The filter's id of the gRPC stream for this message; `None` for a `proxy_http_call`.
     pub fn stream(&self) -> Option<u32> {
         crate::grpc::is_stream(self.token).then_some(self.token)
     }
 
-    /// The Redis commands that the body consists of; `None` if it is anything else.
+    /// The Redis commands in the body; `None` if it contains anything else.
     pub fn commands(&self) -> Option<Vec<RespCommand>> {
         redis::commands(&self.body)
     }
 
-    /// The body as text, with replacement characters where it is not UTF-8.
+    /// The body as text, with replacement characters for invalid UTF-8.
     pub fn body_text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 }
 
-/// What an upstream does with a call.
+/// An upstream's reply to a call.
 ///
-/// To a message on a gRPC stream, a 200 is one message back, and the stream stays open. Any other status, and
+/// For a message on a gRPC stream, a 200 is one message back, and the stream stays open. Any other status, and
 /// [`Fail`](Self::Fail), close the stream: with `UNAVAILABLE` (502, 503, 504, `Fail`), `INTERNAL` (400) or `UNKNOWN`.
-/// What else was sent over it has no answer then.
+/// The stream's other messages then get no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
-    /// Nothing: the call waits for [`Host::answer`](crate::Host::answer), or for its timeout.
+    /// None yet: the call waits for [`Host::answer`](crate::Host::answer), or for its timeout.
     Hold,
-    /// The callback gets no headers, no body and no trailers, as after a reset or a timeout.
+    /// The callback gets no headers, body or trailers, as after a reset or a timeout.
     Fail,
     /// An HTTP response.
     Response {
@@ -92,7 +91,7 @@ pub enum Reply {
         /// Usually empty.
         trailers: Headers,
     },
-    /// The reply inside, after this much virtual time.
+    /// The inner reply, after this much virtual time.
     After(Duration, Box<Reply>),
 }
 
@@ -115,21 +114,21 @@ impl Reply {
         Self::status(200, body)
     }
 
-    /// A 200 with what Redis would reply to the commands of a call: a value for each.
+    /// A 200 with the Redis replies to a call's commands: one value each.
     pub fn resp(values: impl IntoIterator<Item = RespValue>) -> Self {
         let mut body = Vec::new();
         values.into_iter().for_each(|value| value.encode(&mut body));
         Self::ok(body)
     }
 
-    /// What Envoy answers in the upstream's place when it cannot connect: a 503 of its own.
+    /// Envoy's own 503 when it cannot connect to the upstream.
     pub fn unreachable() -> Self {
         const TEXT: &str = "upstream connect error or disconnect/reset before headers. \
                             reset reason: connection failure";
         Self::status(503, TEXT).header("content-type", "text/plain")
     }
 
-    /// Adds a header to a response; any other reply stays as it is.
+    /// Adds a header to a response; other replies are unchanged.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         match &mut self {
@@ -149,7 +148,7 @@ impl Reply {
 
 type Script = Rc<RefCell<dyn FnMut(&Call) -> Reply>>;
 
-/// A cluster, as `proxy_http_call` and `proxy_grpc_stream` find it.
+/// A cluster for `proxy_http_call` and `proxy_grpc_stream`.
 #[derive(Clone)]
 pub struct Upstream(pub(crate) Kind);
 
@@ -161,12 +160,12 @@ pub(crate) enum Kind {
 }
 
 impl Upstream {
-    /// A closure answers each call when it arrives, one turn of the event loop after it was dispatched.
+    /// A closure answers each call when it arrives, one turn of the event loop after its dispatch.
     pub fn scripted(script: impl FnMut(&Call) -> Reply + 'static) -> Self {
         Self(Kind::Scripted(Rc::new(RefCell::new(script))))
     }
 
-    /// These replies, one a call; afterwards every call is held.
+    /// These replies, one per call; later calls are held.
     pub fn replies(replies: impl IntoIterator<Item = Reply>) -> Self {
         let mut replies: VecDeque<_> = replies.into_iter().collect();
         Self::scripted(move |_| replies.pop_front().unwrap_or(Reply::Hold))
@@ -177,16 +176,16 @@ impl Upstream {
         Self::scripted(|_| Reply::Hold)
     }
 
-    /// A cluster without a healthy host: the dispatch itself, or the opening of a gRPC stream, fails with
-    /// `InternalFailure`, and no callback ever comes.
+    /// A cluster without a healthy host: the dispatch, or the opening of a gRPC stream, fails with `InternalFailure`,
+    /// and no callback follows.
     pub fn unhealthy() -> Self {
         Self(Kind::Unhealthy)
     }
 
-    /// Redis by script: a closure gets each command of a call and returns its reply. Commands run in their order; a call
+    /// A scripted Redis: a closure gets each command of a call and returns its reply. Commands run in order; a call
     /// whose body isn't RESP commands gets a 400.
     ///
-    /// For replies that are late or lost, use [`scripted`](Self::scripted) with [`Call::commands`] and [`Reply::resp`].
+    /// For late or lost replies, use [`scripted`](Self::scripted) with [`Call::commands`] and [`Reply::resp`].
     ///
     /// ```
     /// use std::collections::HashMap;
@@ -210,12 +209,11 @@ impl Upstream {
         })
     }
 
-    /// A real server that speaks RESP (Redis, Valkey) at `address`, as `redis-bridge` and `redis_proxy`
-    /// would reach it: the body of a call is sent as it is, and as many replies as it held commands come
-    /// back as the body of a 200. If the server can't be reached, or does not answer within 5 s
-    /// of real time, the call gets [`Reply::unreachable`]; if the body isn't RESP, a 400.
+    /// A real server with RESP (Redis, Valkey) at `address`, as `redis-bridge` and `redis_proxy` reach it. It sends the
+    /// body of a call unchanged, and returns one reply per command as the body of a 200. If the server is unreachable,
+    /// or does not answer within 5 s of real time, the call gets [`Reply::unreachable`]; if the body isn't RESP, a 400.
     ///
-    /// One connection is kept for all calls.
+    /// All calls share one connection.
     pub fn resp(address: impl Into<String>) -> Self {
         Self(Kind::Resp(Rc::new(RespServer {
             address: address.into(),
@@ -242,7 +240,7 @@ impl RespServer {
         let Ok(count) = resp::count(commands) else {
             return Reply::status(400, NOT_COMMANDS);
         };
-        // A connection that failed is in an unknown state: never use it again.
+        // A failed connection is in an unknown state: never reuse it.
         let connection = self.connection.borrow_mut().take();
         let result = connection
             .map_or_else(|| self.connect(), Ok)

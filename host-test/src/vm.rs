@@ -1,4 +1,4 @@
-//! One VM: a module's instance, its exports, and the fuel it burns.
+//! One VM: a module's instance, its exports, and its fuel.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use wasmtime::{Config, Engine, Func, Instance, InstancePre, Linker, Module, Stor
 use crate::calls::{self, VmData};
 use crate::world::{ContextId, VmUid, World};
 
-/// One engine for the whole test process, so that a module is compiled once however many hosts load it.
+/// One engine for the whole test process, so that each module is compiled once.
 fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| {
@@ -20,7 +20,7 @@ fn engine() -> &'static Engine {
     })
 }
 
-/// Compiles `bytes` (binary or text), or takes it from the cache.
+/// Compiles `bytes` (binary or text), or returns the cached module.
 pub(crate) fn compile(bytes: &[u8]) -> wasmtime::Result<Module> {
     static CACHE: OnceLock<Mutex<HashMap<Vec<u8>, Module>>> = OnceLock::new();
     let cache = CACHE.get_or_init(Mutex::default);
@@ -37,8 +37,7 @@ pub(crate) fn compile(bytes: &[u8]) -> wasmtime::Result<Module> {
     Ok(module)
 }
 
-/// Links a module once; every VM of it starts from the result. Imports that the host does not know trap when
-/// they are called, by name.
+/// Links a module once for all its VMs. Unknown imports trap when called, with their name.
 pub(crate) fn prepare(module: &Module) -> wasmtime::Result<InstancePre<VmData>> {
     let mut linker = Linker::new(engine());
     calls::link(&mut linker)?;
@@ -46,7 +45,7 @@ pub(crate) fn prepare(module: &Module) -> wasmtime::Result<InstancePre<VmData>> 
     linker.instantiate_pre(module)
 }
 
-/// What a callback returned, and what it cost.
+/// A callback's result and cost.
 pub(crate) struct CallbackResult {
     pub result: Result<u32, String>,
     pub fuel: u64,
@@ -100,12 +99,12 @@ impl Vm {
         self.exports.contains_key(name)
     }
 
-    /// From the next callback on.
+    /// Takes effect with the next callback.
     pub fn limit_fuel(&self, fuel: u64) {
         self.fuel_max.set(fuel);
     }
 
-    /// Calls an export on behalf of `context`. One without a result gives 0; a trap gives its text.
+    /// Calls an export on behalf of `context`. One without a result returns 0; a trap returns its text.
     pub fn call(&self, context: ContextId, name: &str, args: &[u32]) -> CallbackResult {
         let mut store = self.store.borrow_mut();
         let data = store.data_mut();
@@ -145,7 +144,7 @@ fn run(store: &mut Store<VmData>, func: &Func, args: &[u32], fuel: u64) -> Resul
     })
 }
 
-/// The trap itself, then where it happened.
+/// The trap, then its location.
 fn describe(error: &wasmtime::Error) -> String {
     format!("{}\n{error:?}", error.root_cause())
 }

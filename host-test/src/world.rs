@@ -1,4 +1,4 @@
-//! Everything that host calls touch: what in Envoy is the process, its threads' contexts and its streams.
+//! The state that host calls access: in Envoy, the process, its threads' contexts and its streams.
 
 #![expect(
     clippy::indexing_slicing,
@@ -27,17 +27,17 @@ pub(crate) type StreamId = usize;
 pub(crate) type ConnId = usize;
 pub(crate) type ForeignFn = Rc<RefCell<dyn FnMut(&[u8]) -> Result<Vec<u8>, Status>>>;
 
-/// 2024-01-01T00:00:00Z: where the virtual clock starts unless a test says otherwise.
+/// 2024-01-01T00:00:00Z: the default start of the virtual clock.
 pub(crate) const START_NS: u64 = 1_704_067_200_000_000_000;
 
-/// One of Envoy's threads, as far as Wasm sees it.
+/// A thread of Envoy with a Wasm VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Thread {
-    /// The VM in which a configuration is tried first; it is dropped at once.
+    /// The VM that tries a configuration first; it is dropped immediately.
     Canary,
     /// Envoy's main thread: it serves no requests, but its VM is configured and ticks.
     Main,
-    /// A worker, counted from 0.
+    /// A worker, from 0.
     Worker(usize),
 }
 
@@ -51,14 +51,14 @@ impl fmt::Display for Thread {
     }
 }
 
-/// One line that a filter, or the host about a filter, logged.
+/// A log line from a filter, or from the host about a filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
-    /// How grave it is.
+    /// The severity.
     pub level: LogLevel,
-    /// The text; bytes that are not UTF-8 are replaced.
+    /// The text, with replacement characters for invalid UTF-8.
     pub message: String,
-    /// Where the VM runs.
+    /// The VM's thread.
     pub thread: Thread,
     /// The `vm_id` of that VM.
     pub vm_id: String,
@@ -72,14 +72,14 @@ impl fmt::Display for LogLine {
     }
 }
 
-/// Something a filter did that stock Envoy does not survive, or does to the wrong stream.
+/// An action of a filter that crashes stock Envoy, or affects the wrong stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// The host call, for example `proxy_send_local_response`.
     pub call: &'static str,
-    /// Where it happened.
+    /// The thread.
     pub thread: Thread,
-    /// What is wrong with it, and what Envoy would do.
+    /// The problem, and Envoy's behaviour.
     pub explanation: String,
 }
 
@@ -89,37 +89,37 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What running Wasm cost.
+/// The cost of running Wasm.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Wasm instructions executed, in wasmtime's units (about one an instruction). The same module and the
-    /// same input give the same number on every machine.
+    /// Executed Wasm instructions, in wasmtime's units (about one per instruction). The same module and input give the
+    /// same number on every machine.
     pub fuel: u64,
     /// Callbacks that the host made into the module.
     pub callbacks: u64,
-    /// Bytes that host calls copied out of the module's memory or into it.
+    /// Bytes that host calls copied from or to the module's memory.
     pub bytes_copied: u64,
     pub(crate) calls: BTreeMap<&'static str, u64>,
 }
 
 impl Cost {
-    /// How often the host call `name` was made, for example `proxy_get_header_map_value`.
+    /// The number of host calls of this name, for example `proxy_get_header_map_value`.
     pub fn host_calls(&self, name: &str) -> u64 {
         self.calls.get(name).copied().unwrap_or(0)
     }
 
-    /// How many host calls were made, all names together.
+    /// The number of all host calls.
     pub fn host_calls_total(&self) -> u64 {
         self.calls.values().sum()
     }
 
-    /// Every host call made, with its count, by name.
+    /// All host calls with their counts, by name.
     pub fn host_calls_by_name(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.calls.iter().map(|(name, count)| (*name, *count))
     }
 }
 
-/// What a context id stands for.
+/// The owner of a context id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     Root,
@@ -133,21 +133,21 @@ pub(crate) struct Context {
     pub root: ContextId,
 }
 
-/// Request or response; the numbers of `proxy_continue_stream`.
+/// Request or response, with the numbers of `proxy_continue_stream`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Request,
     Response,
 }
 
-/// What Envoy puts off until the callback has returned.
+/// Actions that Envoy defers until the callback has returned.
 #[derive(Debug)]
 pub(crate) enum Action {
     Resume(StreamId, Direction),
     Reply(StreamId, LocalReply),
     Reset(StreamId),
     CloseConn(ConnId),
-    /// A root context that had asked for time is done.
+    /// Deletes a root context that had requested time.
     DeleteRoot(ContextId),
 }
 
@@ -175,7 +175,7 @@ pub(crate) struct VmState {
     pub root_id: String,
     pub vm_config: Vec<u8>,
     pub env: Vec<(String, String)>,
-    /// Only while a root context is being created or configured, as in Envoy.
+    /// Only while a root context is created or configured, as in Envoy.
     pub plugin_config: Option<Vec<u8>>,
     pub contexts: HashMap<ContextId, Context>,
     pub next_context: ContextId,
@@ -184,14 +184,14 @@ pub(crate) struct VmState {
     pub next_token: u32,
     pub next_grpc: u32,
     pub grpc_streams: HashMap<u32, GrpcStream>,
-    /// The message that `proxy_on_grpc_receive` is about; empty at other times.
+    /// The message of the current `proxy_on_grpc_receive`; otherwise empty.
     pub grpc_received: Vec<u8>,
     pub metric_ids: MetricIds,
     pub call_response: Option<CallResponse>,
     pub call_status: (u32, String),
     pub actions: Vec<Action>,
     pub stop_iteration: bool,
-    /// Root contexts that answered "not yet" to `proxy_on_done`.
+    /// Root contexts that returned "not yet" from `proxy_on_done`.
     pub pending_done: HashSet<ContextId>,
 }
 
@@ -205,7 +205,7 @@ impl VmState {
     }
 }
 
-/// What the next turns of the event loop will do.
+/// Events for later turns of the event loop.
 pub(crate) enum Event {
     QueueReady {
         slot: SlotId,
@@ -215,11 +215,11 @@ pub(crate) enum Event {
     /// The call reaches its upstream.
     CallArrives(CallId),
     Answer(CallId, Reply),
-    /// The other side closes a stream whose end it was told.
+    /// The other side closes a stream after the end of the filter's half.
     StreamEnds(VmUid, u32),
 }
 
-/// A VM's place: a plugin on a thread. The VM in it changes when it is reloaded.
+/// The slot of a VM: a plugin on a thread. A reload replaces its VM.
 pub(crate) struct Slot {
     pub plugin: Rc<Plugin>,
     pub thread: Thread,
@@ -228,7 +228,7 @@ pub(crate) struct Slot {
     pub reloaded_ns: Option<u64>,
 }
 
-/// What a test wants the next host call of a kind to do instead of its work.
+/// An injected fault for the next host call of a name.
 pub(crate) enum Fault {
     Trap,
     Answer(Status),
@@ -315,7 +315,7 @@ impl World {
         });
     }
 
-    /// Names a new call, which arrives in the next turn. Whoever makes it puts it among the calls.
+    /// The id of a new call, which arrives in the next turn. The caller must add it to the calls.
     pub fn name_call(&mut self) -> CallId {
         let id = CallId(self.next_call);
         self.next_call += 1;
@@ -323,13 +323,13 @@ impl World {
         id
     }
 
-    /// Nobody waits any more for what was sent over a gRPC stream.
+    /// Drops the unanswered messages of a gRPC stream.
     pub fn forget_messages(&mut self, uid: VmUid, stream: u32) {
         self.calls
             .retain(|_, call| (call.vm, call.stream()) != (uid, Some(stream)));
     }
 
-    /// The cost account of whatever `context` stands for; root contexts have only the host's.
+    /// The cost account of the owner of `context`; root contexts only have the host's.
     pub fn cost_of(&mut self, uid: VmUid, context: ContextId) -> Option<&mut Cost> {
         match self.vms.get(&uid)?.contexts.get(&context)?.owner {
             Owner::Root => None,
@@ -338,7 +338,7 @@ impl World {
         }
     }
 
-    /// Repeatable pseudo-random bits (splitmix64): a test that fails must fail again.
+    /// Repeatable pseudo-random bits (splitmix64), so that failures are reproducible.
     pub fn random(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.random;

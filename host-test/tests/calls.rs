@@ -7,8 +7,8 @@ use weir_host_test::{Builder, Host, Reply, Thread, Upstream};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
-/// A request calls the cluster that `x-cluster` names and pauses; the reply's status, sizes and body are logged,
-/// and the request resumes. The timeout is 200 ms.
+/// A request calls the cluster in `x-cluster` and pauses. The reply's status, sizes and body are logged, and the
+/// request resumes. The timeout is 200 ms.
 fn caller(headers: &[(&str, &str)]) -> Builder {
     let own = format!(
         r#"

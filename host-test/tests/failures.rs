@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::common::{host, worker_logs};
 use weir_host_test::{FailurePolicy, Host, LogLevel, Status, StreamState, Thread};
 
-/// `x-do`: p(ause), t(rap), anything else goes on. Logs 99 at the start and 77 on a reply's way back.
+/// `x-do`: p(ause), t(rap); anything else continues. Logs 99 at the start and 77 in a reply's response callback.
 const FILTER: &str = r#"
   (data (i32.const 0) "x-do")
   (func (export "proxy_on_configure") (param i32 i32) (result i32) (call $note (i32.const 99)) (i32.const 1))
@@ -97,7 +97,7 @@ fn a_loop_without_end_runs_out_of_fuel() {
     assert!(host.logged("fuel"));
 }
 
-/// Pauses every request; a notification answers contexts 2 to `n`, and looks whether they exist only if `$checks`.
+/// Pauses every request. A notification answers contexts 2 to `n`, and checks that they exist only if `$checks`.
 fn answerer(last: u32, checks: u32) -> String {
     format!(
         r#"
@@ -209,7 +209,7 @@ fn a_trap_after_a_reply_is_still_a_503() {
 
 #[test]
 fn an_effective_context_ends_with_its_callback() {
-    // The first notification makes context 2 effective; the second resumes without saying whom.
+    // The first notification makes context 2 effective; the second resumes without setting a context.
     let own = r#"
       (data (i32.const 0) "q")
       (global $turns (mut i32) (i32.const 0))

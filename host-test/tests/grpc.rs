@@ -5,13 +5,13 @@ use std::time::Duration;
 use crate::common::{host, pairs, pairs_len, resp_server, worker_logs};
 use weir_host_test::{Builder, Call, Host, Reply, Status, Upstream};
 
-/// Does what the letter in a request's `x-do` says, and logs the status; what `x-receive` and `x-close` say, it does
-/// in the callbacks of the stream, after logging their arguments and the message. Unless told otherwise it cancels
-/// a stream that was closed.
+/// Runs the letter in a request's `x-do`, and logs the status. The letters in `x-receive` and `x-close` run in the
+/// callbacks of the stream, after logging their arguments and the message. By default it cancels a stream that was
+/// closed.
 ///
-/// o: open a stream to `x-cluster`, or to `redis`, and log its id. s: send. c: cancel. e: close.
-/// r: read the message that came. b: send with the token of an HTTP call. w: remember this request's context.
-/// x: send with that context effective. h: make an HTTP call, and log its token.
+/// o: open a stream to `x-cluster`, or to `redis`, and log its id. s: send. c: cancel. e: close. r: read the received
+/// message. b: send with the token of an HTTP call. w: store this request's context. x: send with that context
+/// effective. h: make an HTTP call, and log its token.
 const FILTER: &str = r#"
   (data (i32.const 0) "x-do") (data (i32.const 8) "x-cluster") (data (i32.const 24) "x-receive")
   (data (i32.const 40) "x-close") (data (i32.const 96) "*1\0d\0a$4\0d\0aPING\0d\0a") (data (i32.const 64) "weir.Redis")
@@ -99,7 +99,7 @@ fn start(upstream: Upstream) -> Host {
     builder.start().unwrap()
 }
 
-/// Each letter in a request of its own; returns what was logged for them.
+/// Runs each letter in a separate request; returns the log lines.
 fn act(host: &Host, letters: &str) -> Vec<String> {
     host.clear_logs();
     for letter in letters.chars() {
@@ -108,12 +108,12 @@ fn act(host: &Host, letters: &str) -> Vec<String> {
     worker_logs(host)
 }
 
-/// From now on the callback of that name does what the letter says.
+/// Sets the letter for the callback of that name.
 fn plan(host: &Host, header: &str, letter: &str) {
     host.request(0).header(header, letter).send();
 }
 
-/// Turns the loop, and returns what was logged meanwhile.
+/// Runs the loop, and returns the new log lines.
 fn settle(host: &Host) -> Vec<String> {
     host.clear_logs();
     host.run_until_idle();
@@ -313,7 +313,7 @@ fn callbacks_that_are_not_exported_are_not_made() {
     assert_eq!(violation.call, "proxy_grpc_cancel");
 }
 
-/// The only violation: its call and, for whoever reads the test, a piece of its explanation.
+/// Asserts a single violation, by its call and a part of its explanation.
 fn assert_violation(host: &Host, call: &str, piece: &str) {
     let violations = host.take_violations();
     assert_eq!(violations.len(), 1, "{violations:?}");

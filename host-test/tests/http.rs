@@ -1,4 +1,4 @@
-//! What a filter sees and changes of requests and responses, and how they end.
+//! What a filter reads and changes in requests and responses, and how they end.
 
 use crate::common::{host, pairs, pairs_len, worker_logs};
 use weir_host_test::{Headers, StreamState};
@@ -97,7 +97,7 @@ fn request_headers_hide_when_forwarded_and_return_in_the_log() {
     assert_eq!(worker_logs(&host), ["02", "", "00", "u1", "02", ""]);
 }
 
-/// Pauses requests; a queue notification resumes (or does whatever `$wake` does to) context 2.
+/// Pauses requests; a queue notification resumes context 2 (or does what `$wake` does to it).
 const PAUSER: &str = r#"
   (data (i32.const 0) "q")
   (func (export "proxy_on_configure") (param i32 i32) (result i32)
@@ -299,7 +299,7 @@ fn the_same_request_costs_the_same_fuel() {
 
 #[test]
 fn answering_another_stream_stops_ones_own() {
-    // The first request (context 2) waits; any later one answers it, and wants to go on.
+    // The first request (context 2) waits; later ones answer it, and try to continue.
     let own = r#"(func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
         (if (i32.eq (local.get 0) (i32.const 2)) (then (return (i32.const 1))))
         (if (i32.eqz (call $set_effective (i32.const 2))) (then (call $answer (i32.const 200))))
@@ -315,7 +315,7 @@ fn answering_another_stream_stops_ones_own() {
     assert!(host.request(0).send().is_continued());
 }
 
-/// Holds the head back, and the body until it is whole; says each size that it is shown.
+/// Holds the head, and the body until it is complete; logs each size that it gets.
 const HOLDS_UNTIL_WHOLE: &str = r#"
   (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) (i32.const 1))
   (func (export "proxy_on_request_body") (param i32 i32 i32) (result i32)

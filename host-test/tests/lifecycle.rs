@@ -1,4 +1,4 @@
-//! Contexts come up and go in Envoy's order, and a filter that refuses or traps keeps the host from starting.
+//! Contexts start and end in Envoy's order, and a filter that refuses or traps prevents the host's start.
 
 use crate::common::{host, worker_logs};
 use weir_host_test::{Host, StartError, Thread};

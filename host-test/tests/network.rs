@@ -1,4 +1,4 @@
-//! Network filters: data held back and changed, both ways, and who closes.
+//! Network filters: holding and changing data in both directions, and closing.
 
 use crate::common::{host, worker_logs};
 use weir_host_test::{ConnState, Thread};

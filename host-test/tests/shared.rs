@@ -1,10 +1,10 @@
-//! What VMs share: data, queues, metrics; and what they keep to themselves.
+//! The state that VMs share (data, queues, metrics), and the state that they do not.
 
 use crate::common::{host, worker_logs};
 use weir_host_test::{Host, Thread};
 
-/// `x-do` says what a request does to the key "k": r(ead), w(rite without condition), c(as with the number read last),
-/// z (as c, but on the key "z", which is never there).
+/// `x-do` selects the access of a request to the key "k": r(ead), w(rite unconditionally), c(as with the last number
+/// read), z (like c, but for the key "z", which never exists).
 const DATA: &str = r#"
   (data (i32.const 0) "k") (data (i32.const 8) "x-do") (data (i32.const 16) "x-value") (data (i32.const 24) "z")
   (global $cas (mut i32) (i32.const 77))
@@ -71,7 +71,7 @@ fn shared_data_is_scoped_by_vm_id() {
     assert_eq!(act(&two, 0, "r", ""), ["00", "y"]);
 }
 
-/// Every VM registers "q". A request puts its path into it; a notification takes everything out.
+/// Every VM registers "q". A request adds its path; a notification removes everything.
 const QUEUE: &str = r#"
   (data (i32.const 0) "q") (data (i32.const 8) ":path")
   (func (export "proxy_on_configure") (param i32 i32) (result i32)

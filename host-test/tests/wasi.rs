@@ -1,4 +1,4 @@
-//! The part of WASI that Envoy has.
+//! The part of WASI that Envoy implements.
 
 use weir_host_test::{Host, LogLevel};
 

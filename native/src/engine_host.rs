@@ -1,13 +1,15 @@
-//! An engine behind a lock, and the one place that applies effects.
+//! An engine behind a lock, and the only place that applies effects.
 //!
-//! A thread with an event locks the engine host and passes the event to the engine: a worker that has a request, the engine host's own thread that has
-//! a tick, the main thread that has an HTTP response. Effects for the request of that very event go back to the hook that has
-//! brought it, which applies them when the lock is free again: Envoy may run further hooks of the stream before it returns.
-//! Effects for other streams go to their [slots](crate::slot), and are applied by those streams' own threads.
+//! A thread with an event locks the engine host and passes the event to the engine. Workers bring requests, the engine
+//! host's own thread brings ticks, and the main thread brings HTTP responses. Effects for the event's own request
+//! return to the hook that brought it. The hook applies them after it releases the lock, because Envoy may run further
+//! hooks of the stream before it returns. Effects for other streams go to their [slots](crate::slot), and those
+//! streams' threads apply them.
 //!
-//! Replies of Redis and turns wait at the engine host for a worker's next round, as they do in WebAssembly: a worker that has a stream
-//! which waits is rung, and runs the engine when it has taken all the requests that are there. If the engine host's own thread ran it
-//! at once, it would send whatever few requests the worker has taken by then, and batches would be small.
+//! Redis replies and turns wait at the engine host for a worker's next event loop round, as in WebAssembly. The engine
+//! host wakes the worker of a waiting stream, which runs the engine after all requests that are already queued. If the
+//! engine host's own thread ran the engine immediately, it would send only the few requests read so far, and batches
+//! would be small.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,24 +31,24 @@ use crate::service::{Call, Order};
 use crate::shared::{ProcessHost, now_ms};
 use crate::slot::Slot;
 
-/// How far apart ticks are for an engine that needs none, in milliseconds.
+/// Tick interval for an engine that needs no ticks, in milliseconds.
 const IDLE_TICK_MS: u64 = 1_000;
 
-/// What all engine hosts of one filter's configuration share.
+/// State shared by all engine hosts of one filter configuration.
 pub struct Common {
-    /// Which filter it is.
+    /// The filter in the registry.
     pub filter: &'static Filter,
-    /// The engine's configuration, for a fresh one.
+    /// The engine's configuration, to create a new engine after a panic.
     pub json: Vec<u8>,
     /// HTTP requests that wait for the main thread.
     pub fetches: Fetches,
     /// Calls the main thread, until the configuration is dropped.
     pub main: Mutex<Option<abi::ConfigScheduler>>,
-    /// How many panics were caught and not told yet.
+    /// Caught panics that are not reported yet.
     pub panics: AtomicU64,
-    /// Whether Redis has ever answered.
+    /// Whether Redis has ever replied.
     pub has_answered: AtomicBool,
-    /// What the fast path has counted and not reported yet.
+    /// Fast path counts that are not reported yet.
     pub fast_path: FastPathCounts,
 }
 
@@ -67,9 +69,9 @@ impl Common {
         }
     }
 
-    /// Writes a line into Envoy's log, unless the configuration is dropped: Envoy itself may be ending then.
+    /// Writes a line to Envoy's log, unless the configuration is dropped: Envoy itself may be ending then.
     fn log(&self, level: abi::Level, text: &str) {
-        // Whoever drops the configuration waits for the lock.
+        // The lock delays the thread that drops the configuration.
         if self.main().is_some() {
             abi::log(level, text);
         }
@@ -80,17 +82,17 @@ impl Common {
     }
 }
 
-/// Whose an HTTP request is.
+/// The origin of an HTTP request: an engine host, an engine and a request ID.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchOf {
-    /// The engine host's place among those of the configuration.
+    /// The engine host's index in the configuration.
     engine_host: usize,
     generation: u32,
     id: FetchId,
 }
 
 impl FetchOf {
-    /// The engine host's place among those of the configuration.
+    /// The engine host's index in the configuration.
     pub fn engine_host(&self) -> usize {
         self.engine_host
     }
@@ -102,38 +104,38 @@ pub struct EngineHost {
     common: Arc<Common>,
     state: Mutex<State>,
     service: UnboundedSender<Order>,
-    /// How far apart ticks should be.
+    /// Tick interval, in milliseconds.
     tick_ms: AtomicU64,
 }
 
 struct State {
     engine: Box<dyn AnyEngine>,
-    /// Which engine it is, of those that this engine host has had. What is under way when an engine goes is nobody's.
+    /// The number of this engine among those of the engine host. Replies for earlier engines are dropped.
     generation: u32,
     effects: Effects,
-    /// The effects that are being applied: memory that is used again.
+    /// Buffer for the effects being applied, reused to avoid allocations.
     applying: Vec<Effect>,
-    /// The streams that wait, in the order in which they came.
+    /// The streams that wait, in order of arrival.
     slots: BTreeMap<StreamId, Arc<Slot>>,
     next_stream: StreamId,
-    /// Replies of Redis that the engine was not given yet.
+    /// Redis replies that the engine has not received yet.
     replies: Vec<(BatchId, Reply)>,
-    /// Whether the engine asked for a turn that it has not had.
+    /// Whether the engine requested a turn that has not run yet.
     wants_turn: bool,
-    /// Whether somebody was rung who has not worked yet.
+    /// Whether a thread was woken that has not run the engine yet.
     is_rung: bool,
 }
 
-/// What is to be done with the request of an event, by the hook that has brought the event.
+/// The effects for the request of an event, for the hook that brought the event.
 #[derive(Debug, Default)]
 pub struct RequestEffects {
-    /// Its effects.
+    /// The effects.
     pub effects: Vec<Effect>,
-    /// Where others put what is to be done with it later, if it waits.
+    /// The slot for later effects, if the stream waits.
     pub slot: Option<Arc<Slot>>,
 }
 
-/// What came of an effect.
+/// The result of an effect that the engine needs to receive.
 enum Feedback {
     NotSent(BatchId),
     NotFetched(FetchId),
@@ -156,7 +158,7 @@ impl Feedback {
 }
 
 impl EngineHost {
-    /// An engine host with this engine, whose thread takes `service`'s orders.
+    /// Creates an engine host. Its thread receives orders through `service`.
     pub fn new(
         index: usize,
         common: Arc<Common>,
@@ -182,19 +184,20 @@ impl EngineHost {
         }
     }
 
-    /// What all engine hosts of its configuration share.
+    /// The state shared by all engine hosts of the configuration.
     pub fn common(&self) -> &Common {
         &self.common
     }
 
-    /// How far apart ticks should be now, in milliseconds.
+    /// The current tick interval, in milliseconds.
     pub fn tick_ms(&self) -> u64 {
         self.tick_ms.load(Ordering::Relaxed)
     }
 
     // --- events of streams, on their threads
 
-    /// The head of a request has come. `wait` makes the slot of a stream that waits. The stream's number, and what is to be done.
+    /// A request's headers arrived. `wait` creates the slot of a stream that waits. Returns the stream's ID and the
+    /// effects.
     pub fn on_request(
         &self,
         request: &dyn weir_engine::Request,
@@ -210,7 +213,7 @@ impl EngineHost {
         (stream, own)
     }
 
-    /// The body of a request is there, for which the engine has asked; `None` if it is longer than the engine wants.
+    /// The body that the engine requested is complete. `None`: it is longer than the engine's limit.
     pub fn on_body(
         &self,
         stream: StreamId,
@@ -231,7 +234,7 @@ impl EngineHost {
         own
     }
 
-    /// The response to a request that went on is about to go. What is to be done with it.
+    /// The response to a continued request is about to be sent. Returns the effects for it.
     pub fn on_response(&self, stream: StreamId) -> Vec<Effect> {
         let mut state = self.lock();
         let effects = self.run(&mut state, Event::Response { stream }, Some(stream));
@@ -239,7 +242,7 @@ impl EngineHost {
         effects
     }
 
-    /// A stream has ended. Something that was to be done with it was `undelivered`.
+    /// A stream ended. `undelivered`: an effect for it was not applied.
     pub fn on_closed(
         &self,
         stream: StreamId,
@@ -282,7 +285,7 @@ impl EngineHost {
         self.work_on(&mut state);
     }
 
-    /// Gives the engine what waits for it: for whoever was rung.
+    /// Passes waiting replies and turns to the engine. Called by the thread that was woken.
     pub fn work(&self) {
         self.work_on(&mut self.lock());
     }
@@ -305,7 +308,7 @@ impl EngineHost {
         self.ring(state, None);
     }
 
-    /// A call to Redis has ended.
+    /// A Redis call ended.
     pub fn on_reply(&self, generation: u32, batch: BatchId, reply: Reply) {
         let mut state = self.lock();
         if reply.is_ok() && !self.common.has_answered.swap(true, Ordering::Relaxed) {
@@ -319,7 +322,7 @@ impl EngineHost {
         }
     }
 
-    /// An HTTP request has ended.
+    /// An HTTP request ended.
     pub fn on_fetched(&self, of: FetchOf, response: Option<FetchResponse>) {
         let mut state = self.lock();
         if state.generation == of.generation {
@@ -333,7 +336,7 @@ impl EngineHost {
         }
     }
 
-    /// What was counted since the last time.
+    /// Returns the counts since the last call.
     pub fn collect(&self) -> Counts {
         let mut state = self.lock();
         let metrics = state.engine.metrics();
@@ -347,7 +350,8 @@ impl EngineHost {
         counted.into_iter().filter_map(name).collect()
     }
 
-    /// A panic has left the engine half way. All that wait get `answer`, and a fresh engine takes over.
+    /// Recovers from a panic inside the engine. All waiting streams get `answer`, and a new engine replaces the old
+    /// one.
     pub fn recover(&self, answer: &Arc<Answer>) {
         let mut state = self.lock();
         let Common { filter, json, .. } = &*self.common;
@@ -357,11 +361,11 @@ impl EngineHost {
         state.generation = state.generation.wrapping_add(1);
         state.effects = Effects::new();
         state.applying = Effects::list();
-        // To calls of the engine that has gone.
+        // The replies are for the old engine's calls.
         state.replies.clear();
         for (stream, slot) in std::mem::take(&mut state.slots) {
             let answer = Arc::clone(answer);
-            // One that has gone needs no answer.
+            // A stream that ended needs no answer.
             let _ = slot.put(Effect::Respond { stream, answer });
         }
         state.wants_turn = true;
@@ -371,11 +375,12 @@ impl EngineHost {
     // --- events and effects
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // After a panic `recover` makes good what it has left.
+        // `recover` repairs the state after a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the engine an event, and does what it wants, but for what is to be done with the stream `own`: that is returned.
+    /// Passes an event to the engine and applies its effects. Returns the effects for the stream `own` instead of
+    /// applying them.
     fn run(&self, state: &mut State, event: Event<'_>, own: Option<StreamId>) -> Vec<Effect> {
         let mut own_effects = Vec::new();
         let mut feedback = VecDeque::new();
@@ -424,7 +429,7 @@ impl EngineHost {
         state.effects.clear_bytes();
     }
 
-    /// Applies an effect that is for no stream.
+    /// Applies an effect that is not for a stream.
     fn apply(&self, state: &mut State, effect: Effect) -> Option<Feedback> {
         match effect {
             Effect::Call {
@@ -461,20 +466,21 @@ impl EngineHost {
                 let name = state.engine.name();
                 self.common.log(level_of(level), &format!("{name}: {text}"));
             }
-            // All others are for streams.
+            // All other effects are for streams.
             _ => {}
         }
         None
     }
 
-    /// Calls somebody to work, if there is work and nobody was called: the worker of the event's own stream, if that waits;
-    /// or else that of the stream that has waited longest; or else, as none does, the engine host's own thread.
+    /// Wakes a thread to run the engine, if there is work and none was woken. It prefers the worker of the event's own
+    /// stream, if that waits, then the worker of the stream that has waited longest. If no stream waits, it wakes the
+    /// engine host's own thread.
     fn ring(&self, state: &mut State, own: Option<&Slot>) {
         let has_work = state.wants_turn || !state.replies.is_empty();
         if !has_work || std::mem::replace(&mut state.is_rung, true) {
             return;
         }
-        // One that has gone and has not said so yet does not hear it.
+        // A stream that has ended but not reported it yet cannot be woken.
         let mut slots = own.into_iter().chain(state.slots.values().map(Arc::as_ref));
         if !slots.any(Slot::ring) {
             self.order(Order::Work);
@@ -482,11 +488,12 @@ impl EngineHost {
     }
 
     fn order(&self, order: Order) {
-        // The thread has gone only if the configuration has, and nobody is served by it any more.
+        // The thread ends only with the configuration, which then serves no streams.
         let _ = self.service.send(order);
     }
 
-    /// Gives a stream that neither was answered nor goes on its slot, before anybody else can have anything for it.
+    /// Registers the slot of a stream that was neither answered nor continued, before any other thread can have effects
+    /// for it.
     fn settle(
         state: &mut State,
         stream: StreamId,
@@ -508,7 +515,7 @@ impl EngineHost {
     }
 }
 
-/// Puts an effect where the thread of a stream that waits takes it. `false` if it waits no longer.
+/// Puts an effect into the slot of a waiting stream. Returns `false` if the stream no longer waits.
 fn put(state: &mut State, stream: StreamId, effect: Effect) -> bool {
     let is_last = ends_waiting(&effect);
     let is_put = state
@@ -521,12 +528,12 @@ fn put(state: &mut State, stream: StreamId, effect: Effect) -> bool {
     is_put
 }
 
-/// Whether a stream no longer waits when this is done.
+/// Whether a stream stops waiting after this effect.
 fn ends_waiting(effect: &Effect) -> bool {
     matches!(effect, Effect::Respond { .. } | Effect::Continue { .. })
 }
 
-/// The stream that an effect is for.
+/// The stream of an effect.
 fn stream_of(effect: &Effect) -> Option<StreamId> {
     match *effect {
         Effect::Respond { stream, .. }
@@ -550,7 +557,7 @@ fn level_of(level: Level) -> abi::Level {
     }
 }
 
-/// Panics on demand, with the engine host locked: for the test that Envoy outlives it.
+/// Panics on demand while the engine host is locked, for the test that Envoy survives it.
 #[cfg(feature = "test-panics")]
 mod test_panics {
     use weir_engine::Event;

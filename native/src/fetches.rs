@@ -1,4 +1,4 @@
-//! HTTP requests of engines. Only the main thread sends them, so they wait for it.
+//! HTTP requests of engines. They wait for the main thread, because only it can send them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use weir_envoy_abi::{ConfigHost, FetchedResponse};
 
 use crate::engine_host::FetchOf;
 
-/// The requests of one filter's configuration.
+/// The HTTP requests of one filter configuration.
 #[derive(Debug, Default)]
 pub struct Fetches {
     inner: Mutex<Inner>,
@@ -18,20 +18,20 @@ pub struct Fetches {
 #[derive(Debug, Default)]
 struct Inner {
     waiting: VecDeque<(FetchOf, Fetch)>,
-    /// By Envoy's number.
+    /// Requests in flight, by Envoy's ID.
     under_way: HashMap<u64, FetchOf>,
 }
 
 impl Fetches {
-    /// Lets a request wait for the main thread.
+    /// Queues a request for the main thread.
     pub fn wait(&self, of: FetchOf, fetch: Fetch) {
         self.lock().waiting.push_back((of, fetch));
     }
 
-    /// Sends all that wait, on the main thread. Those that could not be sent.
+    /// Sends all queued requests on the main thread. Returns the origins of those that Envoy did not send.
     pub fn send(&self, host: &ConfigHost<'_>) -> Vec<FetchOf> {
         let mut failed = Vec::new();
-        // The lock is not held while Envoy is called: it may tell of a request's end before it returns.
+        // Release the lock before calling Envoy, which may report the request's end before it returns.
         while let Some((of, fetch)) = self.next() {
             let headers: Vec<(&str, &str)> = fetch
                 .headers
@@ -50,7 +50,7 @@ impl Fetches {
         self.lock().waiting.pop_front()
     }
 
-    /// Whose the request was that has ended.
+    /// Removes an ended request and returns its origin.
     pub fn ended(&self, id: u64) -> Option<FetchOf> {
         self.lock().under_way.remove(&id)
     }
@@ -60,7 +60,7 @@ impl Fetches {
     }
 }
 
-/// What an engine is told of a response. `None` if it has no status.
+/// Converts a response for the engine. `None` if it has no status.
 pub fn read(response: FetchedResponse<'_>) -> Option<FetchResponse> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
     let headers = response.headers.iter();

@@ -1,4 +1,4 @@
-//! What Envoy's hooks do.
+//! The [`abi::Module`] implementation: handlers of Envoy's hooks.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,7 +29,7 @@ use crate::settings::split;
 use crate::shared::ProcessHost;
 use crate::slot::{ClosedSlot, Slot};
 
-/// The answer to a panic.
+/// The answer after a panic.
 const PANIC_REFUSAL: Refusal<'static> = Refusal {
     status: 503,
     error: "unavailable",
@@ -45,7 +45,7 @@ pub struct Filters;
 pub struct Config {
     common: Arc<Common>,
     engine_hosts: Vec<Arc<EngineHost>>,
-    /// Ends the engine hosts' threads.
+    /// Stops the engine hosts' threads.
     services: Vec<UnboundedSender<Order>>,
     metrics: HostMetrics,
 }
@@ -53,32 +53,32 @@ pub struct Config {
 /// One stream.
 pub struct Stream {
     engine_host: Arc<EngineHost>,
-    /// Its number at the engine host, from its request on.
+    /// The stream's ID at the engine host, set when its request arrives.
     id: Cell<StreamId>,
     phase: Cell<Phase>,
-    /// From when it first waits to its end.
+    /// The slot, from the first wait to the end of the stream.
     slot: RefCell<Option<Arc<Slot>>>,
 }
 
-/// How far the engine is with a request.
+/// The state of a request in the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The engine has not seen it, or has nothing more to do with it, and it went on.
+    /// The engine has not received the request, or has finished with it, and the request continued.
     Apart,
-    /// It waits.
+    /// The request waits.
     Waits,
-    /// It waits for its body, of at most so many bytes.
+    /// The request waits for its body of at most this many bytes.
     Reads { bytes_max: usize },
-    /// It went on, and the engine is to be told of its response and its end.
+    /// The request continued, and the engine needs its response and its end.
     Open,
-    /// It was answered here.
+    /// The engine answered the request.
     Answered,
 }
 
-/// What [`PANIC_REFUSAL`] is as a body: nothing is made while a panic is answered.
+/// [`PANIC_REFUSAL`] as a serialized body, so that answering a panic allocates nothing.
 const PANIC_BODY: &[u8] = br#"{"type":"urn:weir:problem:unavailable","status":503,"error":"unavailable","message":"the gateway could not handle this request"}"#;
 
-/// The answer to a panic, for those that wait.
+/// The answer for requests that wait when the engine panics.
 fn answer_to_panic() -> &'static Arc<Answer> {
     static ANSWER: OnceLock<Arc<Answer>> = OnceLock::new();
     ANSWER.get_or_init(|| {
@@ -87,11 +87,11 @@ fn answer_to_panic() -> &'static Arc<Answer> {
     })
 }
 
-/// Runs `act`, which may run the engine. After a panic the engine host is made good, and all that waited there are answered.
+/// Runs `act`, which may run the engine. After a panic, the engine host recovers and answers all waiting requests.
 pub fn guard(engine_host: &EngineHost, act: impl FnOnce(&EngineHost)) {
     let result = catch_unwind(AssertUnwindSafe(|| act(engine_host)));
     if let Err(panic) = result {
-        // Dropping what was thrown could throw again.
+        // Dropping the panic payload could panic again.
         std::mem::forget(panic);
         recover(engine_host);
     }
@@ -99,13 +99,13 @@ pub fn guard(engine_host: &EngineHost, act: impl FnOnce(&EngineHost)) {
 
 fn recover(engine_host: &EngineHost) {
     engine_host.common().panics.fetch_add(1, Ordering::Relaxed);
-    // If even that panics, the engine host stays as it is.
+    // If recovery panics too, the engine host stays unchanged.
     catch_unwind(AssertUnwindSafe(|| engine_host.recover(answer_to_panic())))
         .map_err(std::mem::forget)
         .ok();
 }
 
-/// Makes panics say where, in Envoy's log.
+/// Installs a hook that logs the location of panics to Envoy's log.
 fn log_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -115,7 +115,7 @@ fn log_panics() {
     });
 }
 
-/// The filter that Envoy's configuration names.
+/// The registered filter of this name.
 fn named(name: &[u8]) -> Result<&'static registry::Filter, FieldError> {
     let found = std::str::from_utf8(name).ok();
     found
@@ -136,7 +136,7 @@ impl Config {
         let filter = named(name)?;
         let (settings, json) = split(json)?;
         let first = make(filter, &json, &ProcessHost, true)?;
-        // Made before anything runs, so that a refusal is one in validation, too.
+        // Creates all plans first, so that `--mode validate` reports the same errors.
         let plan = |(index, redis)| Plan::new(&format!("native.redis[{index}]"), redis);
         let redis = settings
             .of_each(&first.redis_clusters)?
@@ -208,7 +208,7 @@ impl Config {
 
     fn stop(&self) {
         let main = &self.common.main;
-        // Whoever calls the main thread holds the lock: nobody does after this.
+        // Threads that call the main thread hold the lock, so none does after this.
         *main.lock().unwrap_or_else(PoisonError::into_inner) = None;
         for service in &self.services {
             let _ = service.send(Order::Stop);
@@ -216,7 +216,7 @@ impl Config {
     }
 }
 
-/// The number of this thread among those that have had streams, in the order of their first.
+/// This thread's index among the threads that have had streams, by first stream.
 pub fn worker_index() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
@@ -349,7 +349,7 @@ impl Module for Filters {
     }
 
     fn response_headers(stream: &Stream, mut filter: Filter<'_>) {
-        // A response of a filter that changes none costs no lock.
+        // A response that no engine changes takes no lock.
         let sees = stream
             .engine_host
             .common()
@@ -360,7 +360,7 @@ impl Module for Filters {
             return;
         }
         for effect in stream.engine_host.on_response(stream.id.get()) {
-            // Envoy refuses only where there are no headers, and then there is no response to change.
+            // Envoy refuses only if there are no headers, and then there is no response to change.
             match effect {
                 Effect::SetResponseHeader { name, value, .. } => {
                     filter.set_response_header(name, &value);
@@ -457,7 +457,7 @@ impl Module for Filters {
 }
 
 impl Phase {
-    /// How to handle a part of the request that the engine did not ask for: as the one before it.
+    /// The status for a body part that the engine did not request: the same as for the previous part.
     fn of_body(self) -> BodyStatus {
         match self {
             Self::Apart | Self::Open => BodyStatus::Continue,
@@ -467,7 +467,7 @@ impl Phase {
 }
 
 impl Stream {
-    /// Does what is to be done with the stream's own request. The filter, unless the request was answered.
+    /// Applies the effects for the stream's own request. Returns the filter unless the request was answered.
     fn follow<'f>(&self, mut filter: Filter<'f>, own: RequestEffects) -> Option<Filter<'f>> {
         if let Some(slot) = own.slot {
             self.slot.replace(Some(slot));
@@ -475,7 +475,7 @@ impl Stream {
         for effect in own.effects {
             match effect {
                 Effect::Respond { answer, .. } => {
-                    // Before the answer: hooks may run while it is sent.
+                    // Set before the answer, because hooks may run while Envoy sends it.
                     self.phase.set(Phase::Answered);
                     respond(filter, &answer);
                     return None;
@@ -491,7 +491,7 @@ impl Stream {
         Some(filter)
     }
 
-    /// Gives the engine the body that it waits for.
+    /// Passes the requested body to the engine.
     fn deliver(&self, filter: Filter<'_>, body: Option<&[u8]>) -> BodyStatus {
         let slot = self.slot.borrow().clone();
         let wait = || Slot::new(filter.scheduler());
@@ -501,7 +501,7 @@ impl Stream {
         self.phase.get().of_body()
     }
 
-    /// The stream has ended.
+    /// Handles the end of the stream.
     fn close(&self, end: Option<&HookEnd<'_>>) {
         let left = self
             .slot
@@ -522,7 +522,7 @@ impl Stream {
 
 /// Changes a request's headers.
 fn change(filter: &mut Filter<'_>, effect: Effect) {
-    // Envoy refuses only where there are no headers, and then there is no request to change.
+    // Envoy refuses only if there are no headers, and then there is no request to change.
     match effect {
         Effect::RemoveRequestHeader { name, .. } => filter.remove_request_header(&name),
         Effect::AddRequestHeader { name, value, .. } => filter.add_request_header(name, &value),
@@ -534,7 +534,7 @@ fn change(filter: &mut Filter<'_>, effect: Effect) {
 /// Answers a request.
 fn respond(filter: Filter<'_>, answer: &Answer) {
     let mut headers: Vec<(&[u8], &[u8])> = answer.headers.iter().collect();
-    // Envoy's own answers to gRPC have the status that a header says, and the body as their message.
+    // Envoy's own gRPC replies carry the status in a header, and the body as their message.
     let grpc_status = answer.grpc_status.map(|status| status.to_string());
     if let Some(status) = &grpc_status {
         headers.push((b"grpc-status", status.as_bytes()));

@@ -1,27 +1,28 @@
-//! All of Weir's filters as one dynamic module of Envoy.
+//! All Weir filters as one Envoy dynamic module.
 //!
 //! ```text
 //! worker threads ──▶ EngineHost: an engine behind a lock ◀── its own thread: ticks, connections to Redis
 //!       ▲                        │
 //!       └─ Envoy's scheduler ◀───┴── effects for streams that wait
-//! main thread: HTTP requests of the engine's own, metrics
+//! main thread: HTTP requests of the engine, metrics
 //! ```
 //!
 //! | module | |
 //! |---|---|
-//! | [`settings`] | the object `native` of a filter's configuration: where Redis is, and its secrets |
-//! | [`engine_host`] | an engine, and the one place that applies effects |
+//! | [`settings`] | the object `native` of a filter's configuration: Redis servers and secrets |
+//! | [`engine_host`] | an engine, and the only place that applies effects |
 //! | [`fast_path`] | a network filter that answers before Envoy's HTTP stack |
-//! | [`slot`] | what waits to be done with one stream by the stream's own thread |
+//! | [`slot`] | pending effects of one stream, applied by the stream's thread |
 //! | [`service`] | the thread of an engine host: ticks and calls to Redis |
 //! | [`redis`] | connections to Redis: one server, or a cluster; with TLS and a password |
-//! | [`fetches`] | HTTP requests, which only the main thread sends |
+//! | [`fetches`] | HTTP requests, which only the main thread can send |
 //! | [`metrics`] | counters in Envoy's own stats |
-//! | [`shared`] | memory that all engines of this process share |
-//! | [`request`] | the request, read from Envoy as far as the engine asks |
-//! | [`filters`] | what Envoy's hooks do |
+//! | [`shared`] | memory shared by all engines of this process |
+//! | [`request`] | the request, read from Envoy on demand |
+//! | [`filters`] | handlers of Envoy's hooks |
 //!
-//! A panic answers the request that it came with, and all that waited at its engine host, with 503; the engine host gets a fresh engine.
+//! A panic answers the current request, and all requests that wait at its engine host, with 503. The engine host then
+//! gets a new engine.
 
 #![deny(unsafe_code)]
 

@@ -1,8 +1,9 @@
 //! Counters in Envoy's own stats.
 //!
-//! Envoy takes definitions only while a configuration is made, and values only on its own threads. So all is defined at first,
-//! and told on the main thread from time to time. A tag, which stands in a counter's name as `<name>.<tag>.<value>`, is a label
-//! here: a counter that an engine adds later is one more value of a label that is known.
+//! Envoy accepts definitions only while it creates a configuration, and values only on its own threads. The module
+//! therefore defines all counters first, and reports values on the main thread periodically. A tag, which appears in a
+//! counter's name as `<name>.<tag>.<value>`, becomes a label. A counter that an engine adds later is a new value of an
+//! existing label.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -17,7 +18,7 @@ use crate::engine_host::FastPathCounts;
 /// The counter of panics.
 const PANICS: &str = "weir_native_panics_total";
 
-/// The counters of requests at the fast path.
+/// The counters of fast path requests.
 const FAST_PATH_ANSWERED: &str = "weir_native_fast_path_requests_total.outcome.answered";
 const FAST_PATH_PASSED: &str = "weir_native_fast_path_requests_total.outcome.passed";
 
@@ -27,11 +28,11 @@ pub struct HostMetrics {
     counters: HashMap<(String, Option<String>), MetricId>,
 }
 
-/// What was counted since the last time: by its counter's name.
+/// Counts since the last report, by counter name.
 pub type Counts = Vec<(String, u64)>;
 
 impl HostMetrics {
-    /// Defines all that `metrics` has, and what the filter's engine may add later.
+    /// Defines all counters in `metrics`, and those that the filter's engine may add later.
     pub fn define(host: &ConfigHost<'_>, filter: &Filter, metrics: &Metrics) -> Self {
         let later = later_metrics(filter);
         let mut counters = HashMap::new();
@@ -47,13 +48,13 @@ impl HostMetrics {
             }
         }
         let made = Self { counters };
-        // Envoy shows a counter with a label from its first increment on; operators look for it before.
+        // Envoy shows a labelled counter only after its first increment, but operators look for it earlier.
         let none = metrics.counters().map(|name| (name.to_owned(), 0));
         made.publish(host, &none.collect());
         made
     }
 
-    /// Tells Envoy what was counted.
+    /// Reports counts to Envoy.
     pub fn publish(&self, host: &ConfigHost<'_>, counts: &Counts) {
         for (name, count) in counts {
             let (base, tag) = split(name);
@@ -77,7 +78,7 @@ impl HostMetrics {
         }
     }
 
-    /// Tells Envoy of panics.
+    /// Reports panics to Envoy.
     pub fn publish_panics(&self, host: &ConfigHost<'_>, count: u64) {
         if count > 0 {
             self.publish(host, &vec![(PANICS.to_owned(), count)]);
@@ -85,7 +86,7 @@ impl HostMetrics {
     }
 }
 
-/// A counter's name and its tag: of `<name>.<tag>.<value>`, the value being all that follows.
+/// Splits `<name>.<tag>.<value>` into the name and the tag. The value is the whole rest after the tag.
 fn split(name: &str) -> (&str, Option<(&str, &str)>) {
     let parts = name.split_once('.');
     match parts.and_then(|(base, tag)| Some((base, tag.split_once('.')?))) {

@@ -1,4 +1,4 @@
-//! The request and the end of a stream, read from Envoy as far as the engine asks.
+//! The request and the end of a stream, read from Envoy on demand.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -16,7 +16,7 @@ pub struct HookRequest<'h> {
 }
 
 impl<'h> HookRequest<'h> {
-    /// The request that `filter` is of.
+    /// The request of `filter`.
     pub fn new(filter: &'h Filter<'h>) -> Self {
         let headers = OnceCell::new();
         Self { filter, headers }
@@ -52,7 +52,7 @@ pub struct HookEnd<'h> {
 }
 
 impl<'h> HookEnd<'h> {
-    /// The end of the stream that `filter` is of.
+    /// The end of the stream of `filter`.
     pub fn new(filter: &'h Filter<'h>) -> Self {
         Self { filter }
     }

@@ -14,43 +14,43 @@ use crate::engine_host::EngineHost;
 use crate::filters::guard;
 use crate::redis::{Client, Plan};
 
-/// How often the main thread is called to tell Envoy what was counted.
+/// Interval of metric reports through the main thread.
 const TELL_PERIOD: Duration = Duration::from_secs(1);
 
-/// For how long an engine host works on when its configuration is dropped: what it gives back to Redis should arrive. And then until
-/// its calls have ended, as what they bring may have to be given back, too; but no longer than the second.
+/// How long an engine host keeps working after its configuration is dropped, so that it can return units to Redis. It
+/// then waits for calls in flight, whose replies may require more returns, at most until the second limit.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_MAX: Duration = Duration::from_secs(60);
 
 /// One call to Redis.
 #[derive(Debug)]
 pub struct Call {
-    /// The engine's whose call it is.
+    /// The number of the engine that made the call.
     pub generation: u32,
-    /// Its number.
+    /// The batch ID.
     pub batch: BatchId,
-    /// Which Redis is asked, by its place.
+    /// The index of the Redis.
     pub redis: usize,
-    /// Whole commands.
+    /// Complete commands.
     pub body: Vec<u8>,
-    /// How long it may take.
+    /// The timeout, in milliseconds.
     pub timeout_ms: u64,
 }
 
-/// What the thread is to do.
+/// An order for the thread.
 #[derive(Debug)]
 pub enum Order {
-    /// Sends a call, and gives the engine host its reply.
+    /// Sends a call, and passes its reply to the engine host.
     Call(Call),
-    /// Runs the engine, as no stream waits whose worker could.
+    /// Runs the engine, because no waiting stream's worker can.
     Work,
-    /// Looks when the next tick is due: earlier than it was.
+    /// Recomputes the next tick, which is now due earlier.
     Hurry,
-    /// Ends, soon.
+    /// Stops after the linger time.
     Stop,
 }
 
-/// Orders of a thread that does not run yet.
+/// Creates the order queue of a thread that has not started.
 pub fn orders() -> (UnboundedSender<Order>, UnboundedReceiver<Order>) {
     unbounded_channel()
 }
@@ -58,7 +58,7 @@ pub fn orders() -> (UnboundedSender<Order>, UnboundedReceiver<Order>) {
 /// Starts the thread of an engine host.
 ///
 /// # Errors
-/// When the system gives no thread, or nothing to wait with.
+/// The system cannot start a thread or create its I/O runtime.
 pub fn start(
     engine_host: Arc<EngineHost>,
     orders: UnboundedReceiver<Order>,
@@ -69,7 +69,7 @@ pub fn start(
     let run = move || {
         let local = LocalSet::new();
         local.block_on(&runtime, serve(engine_host, orders, &redis));
-        // Names that are being looked up are not waited for.
+        // Does not wait for pending DNS lookups.
         runtime.shutdown_background();
     };
     let thread = std::thread::Builder::new().name("weir".into());
@@ -88,7 +88,7 @@ async fn serve(engine_host: Arc<EngineHost>, mut orders: UnboundedReceiver<Order
         let is_to_come = |end: &Instant| *end > Instant::now();
         let until = end.filter(is_to_come).map_or(due, |end| end.min(due));
         tokio::select! {
-            // Orders first: Redis should have its next call before anybody looks for replies.
+            // Orders first: send Redis its next call before reading replies.
             biased;
             order = orders.recv() => match order {
                 Some(Order::Call(call)) => {
@@ -130,7 +130,7 @@ async fn run_call(engine_host: Arc<EngineHost>, client: Option<Rc<Client>>, call
     });
 }
 
-/// What `future` comes to, unless the deadline is over before.
+/// The result of `future`, or `None` after `deadline`.
 pub(crate) async fn with_deadline<F: Future>(deadline: Instant, future: F) -> Option<F::Output> {
     timeout_at(deadline, future).await.ok()
 }

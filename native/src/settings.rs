@@ -1,4 +1,4 @@
-//! The object `native` of a filter's configuration: what a native module needs beside what the filter in WebAssembly does.
+//! The object `native` of a filter's configuration: the settings that only native modules need.
 
 use std::path::PathBuf;
 
@@ -9,21 +9,21 @@ use weir_engine::config::{parse, within};
 /// The key of the object in a filter's configuration.
 const KEY: &str = "native";
 
-/// The most engines that one filter may have.
+/// The most engines per filter.
 const ENGINES_MAX: u64 = 256;
 
-/// The object, as it is written.
+/// The object `native`, as written in the configuration.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// How many engines the filter has, each behind a lock and with a thread and connections to Redis of its own; 1 unless
-    /// set. Workers are dealt out among them. All workers at one engine share what it remembers and its batches.
+    /// The number of engines of the filter: 1 unless set. Each has a lock, a thread and Redis connections. Workers are
+    /// distributed over the engines. All workers of one engine share its memory and its batches.
     #[serde(default = "one")]
     pub engines: u64,
-    /// By this name `weir.fast_path` asks the filter; without it, it does not.
+    /// The name under which `weir.fast_path` finds the filter. Without a name, the fast path does not use it.
     #[serde(default)]
     pub name: Option<String>,
-    /// Where the Redis are that the rest of the configuration names.
+    /// The settings of each Redis that the rest of the configuration names.
     #[serde(default)]
     pub redis: Vec<RedisSettings>,
 }
@@ -32,28 +32,28 @@ fn one() -> u64 {
     1
 }
 
-/// Where one Redis is.
+/// The settings of one Redis.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RedisSettings {
-    /// The name by which the rest of the configuration calls it, as in `redis.cluster`.
+    /// The name of this Redis in the rest of the configuration, as in `redis.cluster`.
     pub name: String,
-    /// What it is: `single` unless set.
+    /// The kind of Redis: `single` unless set.
     #[serde(default)]
     pub kind: Kind,
-    /// `host:port`. Of a cluster, of some nodes that are up when Envoy starts; each tells of all others.
+    /// `host:port`. For a cluster, some nodes that are up when Envoy starts; they report the other nodes.
     pub addresses: Vec<String>,
-    /// TLS; without it, plain TCP.
+    /// TLS settings. Without them, connections use plain TCP.
     #[serde(default)]
     pub tls: Option<Tls>,
-    /// The user to log in as: Redis' default user unless set.
+    /// The user for logging in: Redis' default user unless set.
     #[serde(default)]
     pub username: Option<String>,
-    /// The password; without it, nobody logs in.
+    /// The password. Without it, connections do not log in.
     #[serde(default)]
     pub password: Option<Secret>,
-    /// How long connecting may take, in milliseconds, 1 to 60,000: 200 unless set. Below the filter's `deadline_ms`, so that a
-    /// dead Redis is noticed within it.
+    /// The connect timeout in milliseconds, 1 to 60,000: 200 unless set. Set it below the filter's `deadline_ms`, so
+    /// that the engine detects a dead Redis within the deadline.
     #[serde(default = "default_connect_timeout_ms")]
     pub connect_timeout_ms: u64,
 }
@@ -62,7 +62,7 @@ fn default_connect_timeout_ms() -> u64 {
     200
 }
 
-/// What a Redis is.
+/// The kind of a Redis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -73,31 +73,33 @@ pub enum Kind {
     Cluster,
 }
 
-/// How TLS is checked.
+/// TLS settings.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
-    /// A file of authorities in PEM: those of the system unless set.
+    /// A PEM file of trusted authorities: those of the system unless set.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
-    /// The name that the server's certificate must have: the host of its address unless set.
+    /// The name in the server's certificate: the host of its address unless set.
     #[serde(default)]
     pub server_name: Option<String>,
 }
 
-/// Where a secret is. Secrets do not stand in the configuration itself, which is copied, shown and logged.
+/// The source of a secret. The configuration itself contains no secrets, because Envoy copies, shows and logs it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Secret {
-    /// In this variable of Envoy's environment.
+    /// In this environment variable of Envoy.
     Env(String),
-    /// In this file, without the white space at its end.
+    /// In this file, without trailing white space.
     File(PathBuf),
 }
 
 impl Secret {
+    /// Reads the secret.
+    ///
     /// # Errors
-    /// When there is none.
+    /// The variable or file is missing or empty.
     pub fn read(&self, path: &str) -> Result<Vec<u8>, FieldError> {
         let (field, name, found) = match self {
             Self::Env(name) => ("env", name.clone(), std::env::var_os(name)),
@@ -115,10 +117,10 @@ impl Secret {
     }
 }
 
-/// Takes the object `native` out of a filter's configuration: what the engine reads is the rest.
+/// Takes the object `native` out of a filter's configuration. Returns it and the rest, which the engine parses.
 ///
 /// # Errors
-/// When either is no JSON object, or the settings are refused.
+/// The configuration or `native` is not a JSON object, or a setting is invalid.
 pub fn split(json: &[u8]) -> Result<(Settings, Vec<u8>), FieldError> {
     let json: &[u8] = if json.is_empty() { b"{}" } else { json };
     let mut rest = parse::<serde_json::Map<String, serde_json::Value>>(json)?;
@@ -149,10 +151,10 @@ impl Settings {
         redis.try_for_each(|(index, redis)| redis.check(&format!("native.redis[{index}]")))
     }
 
-    /// The settings of each Redis that an engine asks, by its name there, with the place of each here.
+    /// The settings of each Redis that the engine uses, in the order of `names`, with their indices here.
     ///
     /// # Errors
-    /// When one is missing, or one is there that nobody asks.
+    /// A name has no settings, or settings have an unused name.
     pub fn of_each(&self, names: &[String]) -> Result<Vec<(usize, &RedisSettings)>, FieldError> {
         let mut indexed = self.redis.iter().enumerate();
         if let Some((index, unused)) = indexed.find(|(_, redis)| !names.contains(&redis.name)) {
@@ -202,7 +204,7 @@ impl RedisSettings {
     }
 }
 
-/// The two parts of `host:port`. An IPv6 address may stand in brackets.
+/// Splits `host:port`. An IPv6 address may be in brackets.
 pub fn host_and_port(address: &str) -> Option<(&str, u16)> {
     let (host, port) = address.rsplit_once(':')?;
     let inner = host

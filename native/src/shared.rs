@@ -1,4 +1,4 @@
-//! Memory that all engines of this process share, and what else a process gives an engine.
+//! Memory shared by all engines of this process, and the process's clocks and randomness for engines.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -9,13 +9,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use weir_base::shared_data::{MISSING, SharedData};
 use weir_engine::setup::Host;
 
-/// How many parts the memory has, each with a lock: so that workers seldom meet at one.
+/// The number of parts, each with its own lock, to reduce contention between workers.
 const PARTS: usize = 32;
 
-/// A value and its version, by its key.
+/// Values and their versions, by key.
 type VersionedEntries = HashMap<String, (Vec<u8>, u32)>;
 
-/// The memory of this process. It is never dropped: limits stand while configurations come and go, as they do in Envoy's own
+/// The shared memory of this process. It is never dropped: limits survive configuration changes, as in Envoy's own
 /// shared data.
 #[derive(Debug)]
 struct Memory {
@@ -40,7 +40,7 @@ impl Memory {
     }
 }
 
-/// The memory that all engines of this process share, whatever configuration they are of.
+/// The shared memory for engines, independent of their configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProcessData;
 
@@ -63,7 +63,7 @@ impl SharedData for ProcessData {
                 }
                 is_current
             }
-            // As in Envoy: there is nothing that it could have been changed from.
+            // As in Envoy: a missing key has no version to compare.
             None => {
                 part.insert(key.to_owned(), (value.to_vec(), 1));
                 true
@@ -72,7 +72,7 @@ impl SharedData for ProcessData {
     }
 }
 
-/// The version after `version`: neither 0 nor [`MISSING`].
+/// The version after `version`, skipping 0 and [`MISSING`].
 fn next(version: u32) -> u32 {
     match version.wrapping_add(1) {
         0 | MISSING => 1,
@@ -80,7 +80,7 @@ fn next(version: u32) -> u32 {
     }
 }
 
-/// What this process gives for an engine to be made.
+/// The process's services for creating an engine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProcessHost;
 
@@ -101,7 +101,7 @@ impl Host for ProcessHost {
         format!("{}.{count}.{}", std::process::id(), now_ns())
     }
 
-    /// Random: the standard library seeds its hashes by the system.
+    /// Random: the standard library seeds its hashers from the system.
     fn unguessable(&self) -> u64 {
         RandomState::new().hash_one(now_ns())
     }

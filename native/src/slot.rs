@@ -1,13 +1,12 @@
-//! What waits to be done with one stream by the stream's own thread.
+//! Pending effects of one stream, applied by the stream's own thread.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weir_engine::Effect;
 use weir_envoy_abi::StreamScheduler;
 
-/// A stream that waits. Its own thread makes and closes the slot; whatever the engine wants done with the stream meanwhile is
-/// put here by other threads, which then call it. Whoever has an event for the engine rings here: the stream's thread then
-/// runs the engine.
+/// The slot of a waiting stream. The stream's thread creates and closes it. Other threads put effects for the stream
+/// here, and then call its thread. They also ring here to make the stream's thread run the engine.
 #[derive(Debug)]
 pub struct Slot {
     inner: Mutex<Inner>,
@@ -15,23 +14,23 @@ pub struct Slot {
 
 #[derive(Debug)]
 struct Inner {
-    /// `None` from the stream's end on: whoever holds the lock may use it, and Envoy's worker is then still there.
+    /// `None` after the stream's end. While a thread holds the lock and finds `Some`, Envoy's worker still exists.
     scheduler: Option<StreamScheduler>,
     effects: Vec<Effect>,
     is_rung: bool,
 }
 
-/// What a slot that was closed leaves behind.
+/// The state that a closed slot leaves behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClosedSlot {
-    /// Something was to be done with the stream, and nobody has done it.
+    /// Whether effects for the stream were not applied.
     pub undelivered: bool,
-    /// Somebody has rung, and the engine was not run.
+    /// Whether a ring was not handled, so the engine did not run.
     pub is_rung: bool,
 }
 
 impl Slot {
-    /// A slot of the stream that `scheduler` calls. Without one it takes nothing.
+    /// Creates the slot of the stream that `scheduler` calls. Without a scheduler it accepts nothing.
     pub fn new(scheduler: Option<StreamScheduler>) -> Self {
         Self {
             inner: Mutex::new(Inner {
@@ -42,12 +41,13 @@ impl Slot {
         }
     }
 
-    /// Gives the stream's thread something to do. `false` if the stream has gone.
+    /// Queues an effect and calls the stream's thread. Returns `false` if the stream has ended.
     pub fn put(&self, effect: Effect) -> bool {
         self.call_with(|inner| inner.effects.push(effect))
     }
 
-    /// Lets the stream's thread run the engine, in the next round of its event loop. `false` if the stream has gone.
+    /// Makes the stream's thread run the engine in the next round of its event loop. Returns `false` if the stream has
+    /// ended.
     pub fn ring(&self) -> bool {
         self.call_with(|inner| inner.is_rung = true)
     }
@@ -57,7 +57,7 @@ impl Slot {
         if inner.scheduler.is_none() {
             return false;
         }
-        // One call for all that waits.
+        // One call covers all pending effects.
         let is_called = inner.is_rung || !inner.effects.is_empty();
         change(&mut inner);
         if let (false, Some(scheduler)) = (is_called, &inner.scheduler) {
@@ -66,17 +66,17 @@ impl Slot {
         true
     }
 
-    /// Whether somebody has rung, for the stream's thread: it runs the engine.
+    /// Takes a pending ring. The stream's thread then runs the engine.
     pub fn take_ring(&self) -> bool {
         std::mem::take(&mut self.lock().is_rung)
     }
 
-    /// What is to be done, for the stream's thread.
+    /// Takes the pending effects, for the stream's thread.
     pub fn take(&self) -> Vec<Effect> {
         std::mem::take(&mut self.lock().effects)
     }
 
-    /// The stream has gone: nothing is put here from now on, and nobody rings.
+    /// Closes the slot at the stream's end. It then accepts no effects and no rings.
     pub fn close(&self) -> ClosedSlot {
         let mut inner = self.lock();
         inner.scheduler = None;

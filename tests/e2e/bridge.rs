@@ -1,5 +1,5 @@
-//! The bridge before Envoy's `tcp_proxy` and a real Redis, called as a filter would call it:
-//! through a listener of the test's own that routes to the cluster `weir_redis`.
+//! The bridge before Envoy's `tcp_proxy` and a real Redis, called like a filter calls it: through a listener of the
+//! test that routes to the cluster `weir_redis`.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use weir_stack::http::{Connection, Method};
 use weir_stack::{Stack, ports};
 use weir_tests::is_left_out_on_native;
 
-/// A stack whose bridge can be reached from outside, at the authority that is returned.
+/// A stack whose bridge is reachable from outside, at the returned authority.
 async fn start(prefix: &str) -> Result<(Stack, String)> {
     let port = ports::free()?;
     let listener = format!(
@@ -64,13 +64,13 @@ pub(crate) fn chunk(body: &[u8]) -> Vec<u8> {
     [size.as_bytes(), &message, b"\r\n"].concat()
 }
 
-/// A stream to the bridge, as Envoy's gRPC client has it: one chunked POST with a message for each call, and one
-/// chunked response with a message for each answer.
+/// A stream to the bridge in the form of Envoy's gRPC client: one chunked POST with a message per call, and one chunked
+/// response with a message per answer.
 struct Calls {
     tcp: TcpStream,
-    /// What has come and is not read yet.
+    /// Received bytes that are not parsed yet.
     received: Vec<u8>,
-    /// What stood in the chunks and is not read yet.
+    /// Decoded chunk data that is not parsed yet.
     data: Vec<u8>,
     has_head: bool,
 }
@@ -206,7 +206,7 @@ async fn replies_of_every_kind_and_size_come_back_whole_and_in_order() -> Result
     let values_of = calls.values(&body).await?;
     assert!(values_of.len() == 10 && values_of.iter().all(|value| *value == bulk(&large)));
 
-    // As many commands as a call may hold.
+    // The maximum number of commands per call.
     let body = commands(&vec![[b"GET".as_slice(), b"kinds:small"].as_slice(); 4_096]);
     let values_of = calls.values(&body).await?;
     assert!(values_of.len() == 4_096 && values_of.iter().all(|value| *value == bulk(b"a\r\nb")));
@@ -263,7 +263,7 @@ async fn no_call_ever_gets_anothers_reply() -> Result<()> {
             for turn in 0..100 {
                 let word = format!("{caller}-{turn}");
                 let echo: &[&[u8]] = &[b"EVAL", b"return ARGV[1]", b"1", b"k", word.as_bytes()];
-                // Every seventh call is one that must be refused.
+                // Every seventh call must be refused.
                 if turn % 7 == 0 {
                     let refused = calls.call(b"nonsense").await?;
                     assert!(refused.starts_with(REFUSED.as_bytes()));

@@ -1,4 +1,4 @@
-//! Header values that are no text.
+//! Header values that are not text.
 
 use anyhow::Result;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 use weir_stack::Stack;
 use weir_tests::{books, until};
 
-/// The answer to a request that buys from `sale` with `headers` as they are.
+/// The raw answer to a request that buys from `sale` with unmodified `headers`.
 async fn ask(stack: &Stack, sale: &str, headers: &[u8]) -> Result<String> {
     ask_path(stack, &format!("/sales/{sale}/orders"), headers).await
 }
@@ -92,7 +92,7 @@ async fn raw_status(stack: &Stack, path: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(answer.get(9..12).unwrap_or_default()).into_owned())
 }
 
-/// `count` headers of `user`, that of the user among them.
+/// `count` headers, including the user header of `user`.
 fn headers_of(user: &str, count: usize) -> Vec<u8> {
     let more = (1..count).map(|n| format!("x-noise-{n}: {n}\r\n"));
     let first = format!("x-user-id: {user}\r\n");
@@ -102,7 +102,7 @@ fn headers_of(user: &str, count: usize) -> Vec<u8> {
         .into_bytes()
 }
 
-/// C1: the origin reads whatever the gateway lets pass, or a unit would be held by who never orders.
+/// C1: the origin accepts every request that the gateway passes. Otherwise a claim would hold a unit without an order.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_origin_reads_what_the_gateway_lets_pass() -> Result<()> {
     let stack = Stack::builder()
@@ -113,12 +113,12 @@ async fn the_origin_reads_what_the_gateway_lets_pass() -> Result<()> {
     stack.open_sale("readable", 20, 1).await?;
     let mut orders = 0;
     for query in ["", "?", "?q=\"", "?q=<b>", "?a=%zz&b={}|\\^`", "?q=\x7f"] {
-        // Envoy adds some ten of its own, and the gate three.
+        // Envoy adds about ten headers, and the gate three.
         for count in [1, 90, 96] {
             let path = format!("/sales/readable/orders{query}");
             let user = format!("user-{orders}");
             let answer = ask_path(&stack, &path, &headers_of(&user, count)).await?;
-            // Envoy may refuse a path, and then no gate sees it.
+            // Envoy may refuse a path before the gate receives it.
             let refused = answer.starts_with("HTTP/1.1 400") && !answer.contains("x-weir-verdict");
             let is_ordered = answer.starts_with("HTTP/1.1 201");
             assert!(
@@ -134,8 +134,8 @@ async fn the_origin_reads_what_the_gateway_lets_pass() -> Result<()> {
     Ok(())
 }
 
-/// C1: a gateway that lets more pass than the origin reads. What it refuses unread is for sale again at once, not when
-/// claims end: that would be after half a minute.
+/// C1: a gateway that passes requests too large for the origin. Their units are for sale again immediately, not when
+/// claims end after half a minute.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_origin_refuses_unread_is_for_sale_again_at_once() -> Result<()> {
     let stack = Stack::builder()
@@ -165,7 +165,7 @@ async fn what_the_origin_refuses_unread_is_for_sale_again_at_once() -> Result<()
     Ok(())
 }
 
-/// The origin must not wait for what a client never sends: its claim would be held for nothing.
+/// The origin must not wait for bytes that a client never sends, because the claim would hold a unit meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_of_any_kind_neither_hinders_an_order_nor_holds_a_unit() -> Result<()> {
     let stack = Stack::builder()
@@ -184,7 +184,7 @@ async fn a_body_of_any_kind_neither_hinders_an_order_nor_holds_a_unit() -> Resul
             "POST /sales/body/orders HTTP/1.1\r\nhost: w\r\nx-user-id: {user}\r\ncontent-length: {announced}\r\n\r\n"
         );
         client.write_all(head.as_bytes()).await?;
-        // The gateway may answer, and close, before it has read all of it.
+        // The gateway may answer and close the connection before it has read everything.
         let _ = client.write_all(&vec![b'x'; sent]).await;
         let mut status = [0; 12];
         client.read_exact(&mut status).await?;

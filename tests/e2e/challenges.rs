@@ -1,7 +1,7 @@
-//! What a checkout wants before it gives an order token.
+//! Challenges that a checkout requires before it issues an order token.
 //!
-//! Captchas' providers cannot be reached from where tests run: in their place stands a server that answers as their documents say
-//! (Turnstile, hCaptcha and reCAPTCHA: a form in, JSON out, each solution once).
+//! Tests cannot reach captcha providers. A local server replaces them and follows their documentation (Turnstile,
+//! hCaptcha and reCAPTCHA: a form request, a JSON response, and each solution is valid once).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ use weir_tests::{Browser, Server, books, response, verdict};
 
 const SOLVER: &str = include_str!("../../sdk/weir-challenge.js");
 
-/// So few that a test need not wait.
+/// A low difficulty, so that tests need not wait.
 const BITS: u32 = 10;
 
 async fn check_out(gateway: &str, user: &str, more: &[(&str, &str)]) -> Result<Response> {
@@ -30,7 +30,7 @@ async fn check_out(gateway: &str, user: &str, more: &[(&str, &str)]) -> Result<R
     http::send(Method::POST, &url, &headers, "").await
 }
 
-/// The challenge that `user` is told.
+/// The challenge for `user`.
 async fn asked(gateway: &str, user: &str) -> Result<Value> {
     let answer = check_out(gateway, user, &[]).await?;
     let heard = (answer.status, verdict(&answer));
@@ -158,12 +158,12 @@ async fn solution_gives_no_token_without_redis_and_one_afterwards() -> Result<()
     Ok(())
 }
 
-/// A form as providers read it.
+/// The fields of a form.
 fn form(body: &[u8]) -> BTreeMap<String, String> {
     url::form_urlencoded::parse(body).into_owned().collect()
 }
 
-/// A provider at which the solution `good-…` counts once.
+/// A provider that accepts the solution `good-…` once.
 async fn provider(port: u16, secret: &str) -> Result<Server> {
     let (secret, used) = (secret.to_owned(), Mutex::new(BTreeSet::new()));
     let respond = move |request: &hyper::Request<()>, body: hyper::body::Bytes| {
@@ -189,11 +189,11 @@ async fn provider(port: u16, secret: &str) -> Result<Server> {
     Server::start(port, Arc::new(respond)).await
 }
 
-/// With a gate that asks the provider at this port.
+/// A gate that verifies solutions with the provider at this port.
 fn asking(config: EnvoyConfig, port: u16, if_unreachable: &str) -> Result<EnvoyConfig> {
     let captcha = json!({
         "cluster": "captcha", "host": "captcha.example", "path": "/siteverify", "site_key": "public",
-        // One that the gate is told already.
+        // A secret that the gate already has.
         "secret": { "env": "WEIR_TOKEN_SECRET" }, "timeout_ms": 1_000, "if_unreachable": if_unreachable,
     });
     let config = config.edit_filter(GATE, |json| {
@@ -221,7 +221,7 @@ async fn with_captcha(prefix: &str, port: u16, if_unreachable: &'static str) -> 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_captchas_provider_says_who_gets_a_token() -> Result<()> {
-    // The stack makes up its secrets, so the provider learns its own later.
+    // The stack generates its secrets, so the provider receives its own later.
     let port = ports::free()?;
     let stack = with_captcha("captcha", port, "refuse").await?;
     let gateway = stack.gateway_url();
@@ -266,7 +266,7 @@ async fn any_solution_passes_when_sale_may_continue_without_captcha() -> Result<
     Ok(())
 }
 
-/// A page with the solver, and a checkout that wants work of it twice, is away once, and then gives a token.
+/// A page with the solver, and a checkout that requires two challenges, fails once, and then issues a token.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_solves_what_it_is_asked() -> Result<()> {
     let page =
@@ -322,7 +322,7 @@ async fn a_page_solves_what_it_is_asked() -> Result<()> {
     Ok(())
 }
 
-/// A page waits for it.
+/// The solver is small, because a page waits for it.
 #[test]
 fn the_solver_is_small() {
     assert!(SOLVER.len() <= 4_608, "{} bytes", SOLVER.len());

@@ -1,4 +1,4 @@
-//! What Envoy itself says to a filter's bad configuration.
+//! Envoy's response to an invalid filter configuration.
 
 use anyhow::{Context, Result};
 use weir_stack::Stack;
@@ -6,7 +6,7 @@ use weir_stack::envoy::{EnvoyConfig, GATE, set};
 use weir_stack::native::Host;
 use weir_tests::is_left_out_on_native;
 
-/// The error that a stack with an edited config ends with.
+/// The startup error of a stack with an edited configuration.
 async fn refused(edit: fn(EnvoyConfig) -> Result<EnvoyConfig>) -> Result<String> {
     let started = Stack::builder()
         .workers(1)
@@ -43,7 +43,7 @@ async fn a_bad_field_is_refused_with_its_path_in_envoys_log() -> Result<()> {
         "{wrong_type}"
     );
     if Host::of_run().is_native() {
-        // It sees all of Envoy's environment; `native` tests what it says to a secret that is missing.
+        // The native module reads all of Envoy's environment; the tests in `native` cover missing secrets.
         return Ok(());
     }
     let no_secret = refused(|config| config.filter_variables(GATE, &[])).await?;

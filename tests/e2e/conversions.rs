@@ -1,4 +1,4 @@
-//! A click on a link becomes an order: its name travels from one gateway over the shop's page to the other.
+//! A click on a link becomes an order: its ID passes from one gateway through the shop's page to the other.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -9,12 +9,12 @@ use weir_tests::until;
 
 use crate::whole_sale::pays;
 
-/// As which gateways and origin are asked.
+/// The host in requests to gateways and origin.
 const HOST: &str = "127.0.0.1";
 
 const BROWSER: (&str, &str) = ("user-agent", "Mozilla/5.0 (X11; Linux)");
 
-/// Where a click leads, and its name.
+/// The target of a click, and the click's ID.
 async fn click(links: &str, code: &str) -> Result<(String, String)> {
     let authority = links.trim_start_matches("http://");
     let mut connection = Connection::open(authority).await?;
@@ -31,7 +31,7 @@ async fn click(links: &str, code: &str) -> Result<(String, String)> {
     Ok((page.to_owned(), name.to_owned()))
 }
 
-/// Buys, as a page does that was given this name; the order.
+/// Buys like a page that received this click ID. Returns the order.
 async fn buy(stack: &Stack, user: &str, name: &str) -> Result<Value> {
     let url = format!("{}/sales/s/orders", stack.gateway_url());
     let asks = [("x-user-id", user), (headers::CLICK, name)];
@@ -65,7 +65,7 @@ async fn an_order_is_counted_for_the_link_whose_click_it_came_of() -> Result<()>
 
     let made = buy(&stack, "alice", &one).await?;
     buy(&stack, "alice", &one).await?;
-    // What nobody has signed, and what is no name, are no reason to refuse an order.
+    // An unsigned or malformed click ID does not prevent an order.
     let forged = format!("{}0", &one[..one.len() - 1]);
     let forged = if forged == one {
         format!("{}1", &one[..one.len() - 1])
@@ -101,7 +101,7 @@ async fn an_order_is_counted_for_the_link_whose_click_it_came_of() -> Result<()>
     })
     .await?;
 
-    // An app that was installed meanwhile asks where it would have led.
+    // An app that was installed after the click requests the click's target.
     let url = format!("{}/link-clicks/{one}", stack.origin_url());
     let told = http::send(Method::GET, &url, &[], "").await?;
     let told = told.json()?;
@@ -112,7 +112,7 @@ async fn an_order_is_counted_for_the_link_whose_click_it_came_of() -> Result<()>
     let url = format!("{}/link-clicks/{forged}", stack.origin_url());
     assert_eq!(http::send(Method::GET, &url, &[], "").await?.status, 404);
 
-    // Without Redis' record the origin leads on, and names the click, too.
+    // Without Redis' record, the origin redirects and assigns the click ID.
     let looked = http::send(
         Method::GET,
         &format!("{}/l/spring", stack.origin_url()),

@@ -1,4 +1,5 @@
-//! `envoy/snippets/cors.yaml` in front of the gate: pages of a site that is named read every answer, those of others none.
+//! `envoy/snippets/cors.yaml` before the gate: pages of configured sites may read every answer, pages of other sites
+//! none.
 
 use anyhow::{Result, ensure};
 use serde_json::json;
@@ -10,7 +11,7 @@ const SHOP: &str = "https://shop.example";
 const OTHER: &str = "https://other.example";
 const ALLOWED: &str = "access-control-allow-origin";
 
-/// What a browser does for a page of `site`.
+/// A request as a browser sends it for a page of `site`.
 async fn ask(
     stack: &Stack,
     method: Method,
@@ -47,7 +48,7 @@ async fn cross_site_page_reads_answers_and_preflight_costs_nothing() -> Result<(
         let allowed = preflight.header("access-control-allow-headers");
         ensure!(allowed.is_some_and(|all| all.contains("idempotency-key")));
     }
-    // The only unit is still there: an order, of the origin.
+    // The only unit is still available: an order, answered by the origin.
     let alice = [("x-user-id", "alice")];
     let bought = ask(&stack, Method::POST, buy, SHOP, &alice).await?;
     assert_eq!((bought.status, bought.header(ALLOWED)), (201, Some(SHOP)));
@@ -68,11 +69,11 @@ async fn cross_site_page_reads_answers_and_preflight_costs_nothing() -> Result<(
     assert_eq!(body["error"], "cap_reached");
     let said = "Sie haben die Höchstmenge pro Person bereits erreicht.";
     assert_eq!(body["message"], said);
-    // At the checkout, which has no token here, too.
+    // Also at the checkout, which issues no token here.
     let checkout = "/sales/none/checkout";
     let unknown = ask(&stack, Method::POST, checkout, SHOP, &german).await?;
     assert_eq!((unknown.status, unknown.header(ALLOWED)), (404, Some(SHOP)));
-    // The origin's, too.
+    // An answer of the origin.
     let chinese = [("x-user-id", "bob"), ("accept-language", "zh-CN")];
     let unknown = ask(&stack, Method::GET, "/orders/none", SHOP, &chinese).await?;
     assert_eq!((unknown.status, unknown.header(ALLOWED)), (404, Some(SHOP)));
@@ -81,12 +82,12 @@ async fn cross_site_page_reads_answers_and_preflight_costs_nothing() -> Result<(
         (&body["error"], &body["message"]),
         (&json!("unknown_order"), &json!("您没有该订单"))
     );
-    // What anybody may see.
+    // A public resource.
     let list = ask(&stack, Method::GET, "/sale-list", SHOP, &[]).await?;
     assert_eq!((list.status, list.header(ALLOWED)), (200, Some(SHOP)));
     assert_eq!(list.json()?["sales"][0]["title"], "Shoes");
 
-    // A site that nobody named is answered, and its pages may not read it.
+    // A site that is not configured is answered, but its pages may not read the answer.
     let preflight = ask(&stack, Method::OPTIONS, buy, OTHER, &wants).await?;
     assert_eq!(preflight.header(ALLOWED), None, "{preflight:?}");
     let list = ask(&stack, Method::GET, "/sale-list", OTHER, &[]).await?;

@@ -1,4 +1,4 @@
-//! Clients that go at the worst moment.
+//! Clients that disconnect at the worst moment.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const CLIENTS: usize = 1_000;
 const STOCK: u64 = 700;
 const WORKERS: u32 = 2;
 
-/// At least so many requests of each engine are sent: two batches of 64, since no engine knows yet how fast Redis is.
+/// The minimum number of requests per engine: two batches of 64, because no engine has measured Redis yet.
 const OUT_MIN: u64 = 128;
 
 /// Opens a connection for each user and sends its request, without reading.
@@ -33,13 +33,13 @@ async fn ask_all(stack: &Stack, sale: &str) -> Result<Vec<TcpStream>> {
     Ok(clients)
 }
 
-/// Claims that cannot reach their clients go back, all of them, and can be sold to others.
+/// Claims that cannot reach their clients are all released and can be sold to others.
 #[tokio::test(flavor = "multi_thread")]
 async fn thousand_disconnects_during_slow_redis_leave_nothing_held() -> Result<()> {
     let mut stack = Stack::builder()
         .workers(WORKERS)
         .key_prefix("gone")
-        // Long enough that no call is given up while Redis is held still.
+        // A deadline long enough that no call times out while Redis is paused.
         .edit_config(|config| {
             config.edit_filter(GATE, |json| set(json, "/redis/deadline_ms", 20_000))
         })
@@ -97,7 +97,7 @@ async fn thousand_disconnects_during_slow_redis_leave_nothing_held() -> Result<(
     assert_eq!(stack.envoy.process().pid(), envoy, "the same Envoy");
     stack.check_children()?;
 
-    // Shards that were seen empty meanwhile reopen with the next poll.
+    // Shards that appeared empty meanwhile reopen at the next poll.
     until("every unit is sold", async || {
         rush(&stack, "gone", users(0..4_000), 64).await.is_ok()
             && books(&stack, "gone")
@@ -108,13 +108,14 @@ async fn thousand_disconnects_during_slow_redis_leave_nothing_held() -> Result<(
     Ok(())
 }
 
-/// At whatever moment they go, nothing is lost: those who come back get what they had.
+/// Nothing is lost, whenever clients disconnect: those who return get their claims.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_clients_gone_at_any_moment_lose_nothing() -> Result<()> {
     let mut stack = Stack::builder()
         .workers(2)
         .key_prefix("flee")
-        // A claim whose reply is late keeps its unit for so long: on a busy machine some are, and others wait for them.
+        // A claim whose reply is late holds its unit for this long. On a busy machine that happens, and other users
+        // wait for these units.
         .edit_config(|config| config.edit_filter(GATE, |json| set(json, "/claim/ttl_ms", 8_000)))
         .start()
         .await?;

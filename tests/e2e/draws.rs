@@ -1,4 +1,4 @@
-//! A draw among those who have reserved, through the gateway: who is drawn buys, and anybody can check who that is.
+//! A draw among users with reservations, through the gateway: winners can buy, and anyone can verify the draw.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::whole_sale::audited;
 
 const USERS: usize = 12;
 const WINNERS: usize = 4;
-/// Reservations are open for so long.
+/// The reservation period.
 const WINDOW_MS: u64 = 6_000;
 const CHECK_LIMIT: Duration = Duration::from_secs(30);
 
@@ -53,14 +53,14 @@ async fn enter(stack: &Stack) -> Result<BTreeMap<String, String>> {
     Ok(tickets)
 }
 
-/// As anybody sees it, who has not signed in.
+/// The public view of the draw, without signing in.
 async fn drawn(stack: &Stack) -> Result<Value> {
     http::get(&format!("{}/sales/s/draw", stack.gateway_url()))
         .await?
         .json()
 }
 
-/// Whether the command says that this ticket has won, with what anybody gets through the gateway.
+/// Whether the command confirms that this ticket has won, from public data of the gateway.
 fn has_won(
     dir: &Path,
     draw: &Value,
@@ -109,7 +109,7 @@ async fn who_is_drawn_buys_and_anybody_can_check_who_that_is() -> Result<()> {
     for (user, ticket) in &tickets {
         let has_won = has_won(dir.path(), &draw, &entries.text(), commitment, ticket)?;
         let expected = if has_won { "granted" } else { "not_reserved" };
-        // Gateways may hear of the start and of the winners a moment later.
+        // Gateways may receive the start and the winners a moment later.
         until(&format!("{user} hears {expected}"), async || {
             buy(&stack, "s", user)
                 .await

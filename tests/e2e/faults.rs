@@ -1,7 +1,7 @@
-//! Everything that breaks, in the middle of a rush. Each test ends with exactly the stock sold.
+//! Faults of every part during a rush. Each test ends with exactly the stock sold.
 //!
-//! The crowd does not give up, as people do not; what it cannot ask for again, because a gateway
-//! died with it, comes back when the claim ends.
+//! The crowd keeps retrying, like people. Claims that it cannot request again, because a gateway died with them,
+//! expire.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const SHARDS: u32 = 4;
 const USERS: usize = 1_200;
 const CONNECTIONS: usize = 32;
 
-/// How long a part stays away: longer than the gateway's time limits for a call.
+/// How long a part is down: longer than the gateway's time limits for a call.
 const AWAY: Duration = Duration::from_millis(1_500);
 
 /// Opens the sale and lets the crowd run until a part of it is served.
@@ -55,8 +55,8 @@ async fn redis_killed_with_an_append_only_file() -> Result<()> {
     Ok(())
 }
 
-/// Everything in it is lost: stock, claims, who has bought. SQL knows what was ordered, and the origin
-/// rebuilds the rest from that.
+/// Redis loses everything: stock, claims, and users' orders. SQL has the orders, and the origin rebuilds the rest from
+/// it.
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_killed_without_any_file() -> Result<()> {
     let mut stack = faulty("lost")
@@ -83,8 +83,7 @@ async fn envoy_killed() -> Result<()> {
     Ok(())
 }
 
-/// Several times, so that it dies before and after commits: of 32 buyers at once, each is somewhere
-/// else on the way.
+/// Killed several times, so that it dies before and after commits: 32 concurrent buyers are at different stages.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_origin_killed_three_times() -> Result<()> {
     let mut stack = faulty("shot").start().await?;
@@ -99,10 +98,10 @@ async fn the_origin_killed_three_times() -> Result<()> {
     Ok(())
 }
 
-/// Buyers whose orders all stand at one point when the origin dies.
+/// Buyers whose orders are all at the same stage when the origin dies.
 const CAUGHT: usize = 16;
 
-/// A claim of these tests outlives a restart by far, and ends while the test still waits.
+/// A claim of these tests outlives a restart, and ends while the test still waits.
 const LONG_TTL_MS: u64 = 10_000;
 
 fn long_claims(prefix: &str) -> Builder {
@@ -118,14 +117,14 @@ async fn sql(stack: &Stack) -> Result<SqliteConnection> {
     Ok(SqliteConnection::connect(&url).await?)
 }
 
-/// Every order in SQL: who has which. The origin need not run.
+/// Every order in SQL with its user. The origin need not run.
 async fn orders(stack: &Stack) -> Result<Vec<(String, String)>> {
     let select = "SELECT user_id, id FROM orders ORDER BY user_id";
     let mut sql = sql(stack).await?;
     Ok(sqlx::query_as(select).fetch_all(&mut sql).await?)
 }
 
-/// Claims in Redis that are neither order nor released. The origin need not run.
+/// Open claims in Redis. The origin need not run.
 async fn open_claims(stack: &Stack, sale: &str) -> Result<usize> {
     let sale = SaleId::new(sale).context("a sale's id")?;
     let mut redis = stack.redis.access.connect().await?;
@@ -138,7 +137,7 @@ async fn open_claims(stack: &Stack, sale: &str) -> Result<usize> {
     Ok(open)
 }
 
-/// SQL takes nothing, so all orders are under way and none is made when the origin dies.
+/// SQL is locked, so no order commits before the origin dies, although all are in progress.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_origin_killed_before_it_commits() -> Result<()> {
     let sale = "uncommitted";
@@ -166,8 +165,7 @@ async fn the_origin_killed_before_it_commits() -> Result<()> {
     Ok(())
 }
 
-/// SQL has the orders, and Redis never hears of them: the origin dies in between. Half of the users
-/// ask again; nobody does so for the others.
+/// SQL has the orders, but the origin dies before it updates Redis. Half of the users retry; the others do not.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_origin_killed_after_it_commits_and_before_redis_follows() -> Result<()> {
     let sale = "unsettled";
@@ -210,7 +208,7 @@ async fn the_origin_killed_after_it_commits_and_before_redis_follows() -> Result
     Ok(())
 }
 
-/// Asks as a user does whom the gateway tells to come again.
+/// Retries like a user whom the gateway tells to retry.
 async fn ask_until_final(stack: &Stack, sale: &str, user: &str) -> Result<Response> {
     loop {
         let answer = buy(stack, sale, user).await?;
@@ -221,7 +219,7 @@ async fn ask_until_final(stack: &Stack, sale: &str, user: &str) -> Result<Respon
     }
 }
 
-/// A sale whose way to Redis suffers from `fault` for a while.
+/// A sale with `fault` between gateways and Redis for a while.
 async fn redis_behind(prefix: &str, fault: Fault) -> Result<()> {
     let mut stack = faulty(prefix).faults_before_redis().start().await?;
     let crowd = rush(&stack, prefix).await?;
@@ -238,7 +236,7 @@ async fn replies_of_redis_delayed_but_in_time() -> Result<()> {
     redis_behind("slow", Fault::Delay(Duration::from_millis(100))).await
 }
 
-/// Later than `deadline_ms`: the gateway has given up each call whose reply comes.
+/// Longer than `deadline_ms`: each call times out before its reply arrives.
 #[tokio::test(flavor = "multi_thread")]
 async fn replies_of_redis_delayed_beyond_the_deadline() -> Result<()> {
     redis_behind("late", Fault::Delay(Duration::from_millis(400))).await
@@ -254,7 +252,7 @@ async fn replies_of_redis_swallowed() -> Result<()> {
     redis_behind("swallowed", Fault::Swallow).await
 }
 
-/// The orders are made, and nobody hears of them.
+/// The orders are made, but the responses are lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_of_the_origin_swallowed_and_cut() -> Result<()> {
     let mut stack = faulty("unheard").faults_before_origin().start().await?;

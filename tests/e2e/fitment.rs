@@ -1,4 +1,4 @@
-//! Which parts fit which vehicles, asked through Envoy: never a wrong answer, whatever is lost on the way.
+//! Fitment queries through Envoy: never a wrong answer, whatever data or server is lost.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::metrics::{Gateways, documented, scraped};
 const VEHICLES: u32 = 40;
 const SKUS: u32 = 12;
 
-/// SKU `sku` fits vehicle `vehicle`.
+/// Whether SKU `sku` fits vehicle `vehicle`.
 fn fits(sku: u32, vehicle: u32) -> bool {
     (vehicle * 7 + sku).is_multiple_of(3)
 }
@@ -54,7 +54,7 @@ impl Shop {
         Ok(shop)
     }
 
-    /// Waits until the gateway's workers know all vehicles and Redis all SKUs.
+    /// Waits until the gateway's workers have all vehicles and Redis has all SKUs.
     async fn is_answered_here(&self) -> Result<()> {
         until("the gateway answers by itself", async || {
             let before = self.counts().await;
@@ -63,7 +63,7 @@ impl Shop {
                     return false;
                 }
             }
-            // Workers tell what they have counted once a second.
+            // Workers report their counts once a second.
             tokio::time::sleep(Duration::from_millis(1_500)).await;
             match (before, self.counts().await) {
                 (Ok(before), Ok(now)) => now[0] >= before[0] + 20 && now[1] == before[1],
@@ -73,7 +73,7 @@ impl Shop {
         .await
     }
 
-    /// Questions that were answered here, and those that were not.
+    /// Queries answered by the gateway, and those that it forwarded.
     async fn counts(&self) -> Result<[u64; 2]> {
         let others = self.count("forwarded").await? + self.count("limited").await?;
         Ok([self.count("answered").await?, others])
@@ -90,7 +90,7 @@ impl Shop {
         http::send(Method::POST, &url, &headers, body).await
     }
 
-    /// All SKUs and some vehicles; an answer must be right in each pair. Whether all is known.
+    /// Queries all SKUs for some vehicles; each pair must be right. Returns whether no pair is unknown.
     async fn ask_all(&self) -> Result<bool> {
         let vehicles: Vec<String> = (0..5).map(|n| id(n * 7)).collect();
         let skus: Vec<String> = (0..SKUS).map(|sku| format!("S{sku}")).collect();
@@ -117,7 +117,7 @@ impl Shop {
         Ok(is_known)
     }
 
-    /// Questions that had this outcome at the gateway.
+    /// Queries with this outcome at the gateway.
     async fn count(&self, outcome: &str) -> Result<u64> {
         let gateway = self.stack.fitment_gateway.as_ref().context("no gateway")?;
         let url = format!(
@@ -174,7 +174,7 @@ async fn gateway_answers_questions_and_origin_answers_unknown_ones() -> Result<(
     let gateway = shop.stack.fitment_gateway.as_ref().context("no gateway")?;
     let url = format!("{}/stats/prometheus", gateway.admin_url());
     ensure!(scraped(&url).await? == documented(Gateways::Fitment));
-    // Pages: from the origin once, and then from Redis.
+    // Pages: first from the origin, then from Redis.
     let url = format!("{}/fitment/skus?vehicle={}", shop.gateway, id(0));
     let right: Vec<String> = (0..SKUS)
         .filter(|sku| fits(*sku, 0))
@@ -312,7 +312,7 @@ async fn bodies_of_any_kind_are_answered_by_a_real_envoy() -> Result<()> {
     ensure!((answer.status, refused(&answer)) == (400, "invalid_body".into()));
     let answer = shop.post(" ".repeat(70_000)).await?;
     ensure!((answer.status, refused(&answer)) == (413, "body_too_long".into()));
-    // Without a length, Envoy or the filter refuses it when there is too much.
+    // Without a length, Envoy or the filter refuses a body that is too large.
     let long = chunked(&shop, &vec![" ".repeat(10_000); 10], Duration::ZERO).await?;
     ensure!(long.starts_with("HTTP/1.1 413"), "{long}");
     let body = json!({ "vehicles": [id(0)], "skus": ["S0", "S1"] }).to_string();
@@ -330,7 +330,7 @@ async fn bodies_of_any_kind_are_answered_by_a_real_envoy() -> Result<()> {
     Ok(())
 }
 
-/// Sends pieces as chunks, and reads what comes until the other side closes.
+/// Sends pieces as chunks, and reads the response until the server closes the connection.
 async fn chunked(shop: &Shop, pieces: &[String], pause: Duration) -> Result<String> {
     let authority = shop.gateway.trim_start_matches("http://");
     let mut stream = TcpStream::connect(authority).await?;
@@ -338,7 +338,7 @@ async fn chunked(shop: &Shop, pieces: &[String], pause: Duration) -> Result<Stri
     stream.write_all(head.as_bytes()).await?;
     for piece in pieces {
         let chunk = format!("{:x}\r\n{piece}\r\n", piece.len());
-        // Whoever has answered already need not read on.
+        // After an early response, the server need not read on.
         if stream.write_all(chunk.as_bytes()).await.is_err() {
             break;
         }

@@ -44,7 +44,7 @@ async fn one_of_two_gateways_killed_and_back() -> Result<()> {
     Ok(())
 }
 
-/// How far a gateway's clock is ahead, as its answers tell.
+/// How far ahead a gateway's clock is, according to its answers.
 async fn clock_ahead_ms(gateway: &str, sale: &str) -> Result<i128> {
     let answer = http::get(&format!("{gateway}/sales/{sale}")).await?;
     let shown = answer.json()?;
@@ -85,7 +85,7 @@ async fn a_gateway_whose_clock_is_two_seconds_behind() -> Result<()> {
     another_clock("behind", -2_000).await
 }
 
-/// The article had twelve.
+/// More than the twelve sales in the source article.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_sales_open_at_once() -> Result<()> {
     const SALES: usize = 100;

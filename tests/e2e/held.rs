@@ -1,4 +1,4 @@
-//! What a gateway's workers answer before they have read the catalogue.
+//! Requests to a gateway's workers before they have read the catalogue.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use weir_stack::http::{self, Method, Response};
 use weir_stack::{GatewayOptions, Stack};
 use weir_tests::{books, verdict};
 
-/// So many that both workers get some of them: each comes on a connection of its own.
+/// Enough that both workers get some of them: each uses a new connection.
 const BUYERS: usize = 24;
 
 async fn buy_at(gateway: &str, sale: &str, user: &str) -> Result<Response> {
@@ -16,7 +16,7 @@ async fn buy_at(gateway: &str, sale: &str, user: &str) -> Result<Response> {
     http::send(Method::POST, &url, &[("x-user-id", user)], "").await
 }
 
-/// All at the same time.
+/// All buy at the same time.
 async fn buy_all(gateway: &str, sale: &'static str, round: &str) -> Result<Vec<Response>> {
     let mut buyers = JoinSet::new();
     for n in 0..BUYERS {

@@ -1,4 +1,4 @@
-//! `envoy/snippets/history-limits.yaml` in front of the gate: history is limited by method, by caller and by user.
+//! `envoy/snippets/history-limits.yaml` before the gate: history is limited by method, by caller and by user.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -7,12 +7,12 @@ use weir_stack::envoy::{EnvoyConfig, LIMITER};
 use weir_stack::http::{self, Method, Response};
 use weir_tests::until;
 
-/// An hour in which no test of this length sees anything come back.
+/// A limit with an hour as period, so that nothing recovers during a test.
 fn at_most(count: u64) -> Value {
     json!({ "rate": 1, "per": "1h", "burst": count })
 }
 
-/// The shipped rules with numbers that a test reaches: so many reads, changes, requests of a caller and of a user.
+/// The shipped rules with low limits: of reads, changes, and requests per caller and per user.
 fn limited(limits: [u64; 4]) -> impl Fn(EnvoyConfig) -> Result<EnvoyConfig> {
     move |config| {
         config.history_limits()?.edit_filter(LIMITER, |json| {
@@ -42,13 +42,13 @@ async fn ask(stack: &Stack, method: Method, user: &str, caller: &str) -> Result<
     .await
 }
 
-/// Asks for a sale that nobody knows.
+/// Requests an unknown sale.
 async fn ask_for_a_sale(stack: &Stack) -> Result<Response> {
     let url = format!("{}/sales/none", stack.gateway_url());
     http::send(Method::GET, &url, &[("x-user-id", "alice")], "").await
 }
 
-/// How many of so many requests pass; all others hear 429.
+/// The number of requests that pass; all others get 429.
 async fn passed(
     stack: &Stack,
     method: Method,
@@ -77,7 +77,7 @@ async fn start(limits: [u64; 4]) -> Result<Stack> {
         .await?;
     let url = format!("{}/healthz", stack.origin_url());
     until("the origin is there", async || http::is_ok(&url).await).await?;
-    // Before that the gate knows of no sales at all, and says that it cannot tell.
+    // Until the gate has read the catalogue, it answers that it cannot decide.
     until(
         "the gate has read the catalogue",
         async || matches!(ask_for_a_sale(&stack).await, Ok(answer) if answer.status == 404),
@@ -89,16 +89,16 @@ async fn start(limits: [u64; 4]) -> Result<Stack> {
 #[tokio::test(flavor = "multi_thread")]
 async fn history_is_limited_by_method_by_caller_and_by_user() -> Result<()> {
     let stack = start([9, 3, 7, 5]).await?;
-    // Of a user five, whoever calls.
+    // Five per user, for all callers together.
     assert_eq!(passed(&stack, Method::GET, 4, "alice", "app").await?, 4);
     assert_eq!(passed(&stack, Method::GET, 3, "alice", "web").await?, 1);
-    // Of a caller seven, whoever the user is; what was refused to alice was charged to nobody.
+    // Seven per caller, for all users together. Alice's refused requests were not charged.
     assert_eq!(passed(&stack, Method::GET, 2, "bob", "app").await?, 2);
     assert_eq!(passed(&stack, Method::DELETE, 2, "carol", "app").await?, 1);
-    // Of reads nine in all, and changes have three of their own.
+    // Nine reads in total; changes have a separate limit of three.
     assert_eq!(passed(&stack, Method::GET, 4, "dave", "web").await?, 2);
     assert_eq!(passed(&stack, Method::DELETE, 4, "erin", "web").await?, 2);
-    // Other paths are not meant.
+    // Other paths are not limited.
     let other = ask_for_a_sale(&stack).await?;
     assert_eq!(other.status, 404, "{}", other.text());
     Ok(())

@@ -1,4 +1,4 @@
-//! `envoy/isolated-sale.yaml`: a crowd at a sale whose orders hang takes nothing from normal orders.
+//! `envoy/isolated-sale.yaml`: a crowd at a sale whose orders hang does not affect normal orders.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use weir_stack::http::{self, Method};
 use weir_stack::{Stack, ports};
 use weir_tests::{Server, books, response, rush, until, users};
 
-/// More than the connections of the cluster `sale_orders`, and fewer than may wait for one.
+/// More than the connections of the cluster `sale_orders`, and fewer than its limit of pending requests.
 const CROWD: usize = 600;
 const SALE_CONNECTIONS: u64 = 256;
 const NORMAL_ORDERS: u64 = 200;
 
-/// A shop that takes every order.
+/// A shop that accepts every order.
 async fn shop() -> Result<Server> {
     let respond = |_: &hyper::Request<()>, _: hyper::body::Bytes| response(201, "text/plain", "");
     Server::start(0, Arc::new(respond)).await
@@ -59,7 +59,7 @@ async fn normal_orders_pass_while_orders_of_a_sale_hang() -> Result<()> {
             let answer = http::send(Method::POST, &url, &[], "").await?;
             ensure!(answer.status == 201, "{answer:?}");
         }
-        // What else the origin answers has a cluster of its own, too.
+        // Other routes of the origin use a separate cluster, too.
         let url = format!("{}/sale-list", stack.gateway_url());
         let answer = http::send(Method::GET, &url, &[], "").await?;
         ensure!(answer.status == 200, "{answer:?}");

@@ -1,4 +1,4 @@
-//! `envoy/snippets/jwt.yaml` in front of the gate: users are who a token says, not who they say.
+//! `envoy/snippets/jwt.yaml` before the gate: a token identifies the user, not a header.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ use weir_stack::envoy::EnvoyConfig;
 use weir_stack::http::{self, Method, Response};
 use weir_tests::{books, until, verdict};
 
-/// Public, and for tests only.
+/// The private key is published, and only for tests.
 const PRIVATE_KEY: &str = include_str!("../jwt/test-only-private-key.pem");
 
 fn now_s() -> Result<u64> {
@@ -32,7 +32,7 @@ fn known_key() -> Result<Vec<u8>> {
         .context("the key is not base64")
 }
 
-/// A key that nobody has told Envoy of.
+/// A key that Envoy does not trust.
 fn other_key() -> Result<Vec<u8>> {
     let random = SystemRandom::new();
     let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random);
@@ -60,7 +60,7 @@ fn claims(user: &str) -> Result<Value> {
 }
 
 async fn buy(stack: &Stack, authorization: &str) -> Result<Response> {
-    // What a client says of itself must not count.
+    // The client's own user header must be ignored.
     let mut headers = vec![("x-user-id", "mallory")];
     if !authorization.is_empty() {
         headers.push(("authorization", authorization));

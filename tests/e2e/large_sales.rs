@@ -1,5 +1,5 @@
-//! Sales with many buyers. What one costs Redis is counted; the times that others wait beside it are measured and not
-//! asserted, since they depend on the machine:
+//! Sales with many buyers. Tests assert the number of Redis reads. Latencies of other buyers are only printed, because
+//! they depend on the machine:
 //!
 //! `WEIR_BUYERS=500000 cargo test --workspace --test e2e -- --ignored --nocapture large_sales`
 
@@ -22,19 +22,18 @@ use weir_tests::{buy, fill, until, users};
 
 const SHARDS: u32 = 16;
 
-/// Orders of one window, which come this far apart whatever becomes of them, and windows.
+/// Orders per window, at a fixed interval, and the number of windows.
 const SAMPLES: usize = 200;
 const PERIOD: Duration = Duration::from_millis(40);
 const WINDOWS: usize = 5;
 
-/// Until the reconciler has looked at all that has changed.
+/// The wait until the reconciler has processed all changes.
 const REST: Duration = Duration::from_secs(20);
 
-/// So many members of collections may be read in one go: a page of a walk, or what one batch of claims is about.
+/// The maximum number of collection members read at once: a page of a scan, or the users of one batch of claims.
 const MEMBERS_MAX: u64 = 1_000;
 
-/// Whatever a sale's gateways and origin ask of Redis, nothing reads in one go as many members of collections as the sale
-/// has buyers.
+/// No command of a sale's gateways and origin reads as many collection members at once as the sale has buyers.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_reads_all_buyers_in_one_go() -> Result<()> {
     const BUYERS: usize = 20_000;
@@ -54,7 +53,7 @@ async fn nothing_reads_all_buyers_in_one_go() -> Result<()> {
     }
     let audit = stack.admin(Method::GET, "/sales/big/audit", "", 200);
     audit.await?;
-    // A sum that is not that of SQL makes the origin go through all users of the shard.
+    // A sum that differs from SQL makes the origin scan all users of the shard.
     let mut connection = weir_stack::redis::connect(stack.redis_url()).await?;
     let sums = "walk:{big:0}:sums";
     let wrong = with_another_checksum(&connection.get::<_, String>(sums).await?)?;
@@ -70,7 +69,7 @@ async fn nothing_reads_all_buyers_in_one_go() -> Result<()> {
     for (read, call) in read.iter().zip(&calls) {
         ensure!(*read <= MEMBERS_MAX, "{read} members: {call:?}");
     }
-    // The users of that shard were gone through, so what was to be seen was counted.
+    // The users of that shard were scanned, so the test counted the relevant reads.
     ensure!(read.iter().sum::<u64>() >= BUYERS as u64 / 2, "{read:?}");
     Ok(())
 }
@@ -84,14 +83,14 @@ fn with_another_checksum(sums: &str) -> Result<String> {
     Ok(format!("{others} {}", checksum.parse::<u64>()? ^ 1))
 }
 
-/// The commands that Redis runs in one go, as it tells them: one, or a call of a script with what that runs.
+/// Records the commands that Redis runs atomically: one command, or a script call with its commands.
 #[derive(Debug)]
 struct Watch {
     calls: Arc<Mutex<Vec<Commands>>>,
     task: JoinHandle<()>,
 }
 
-/// Commands that run in one go, each as its words.
+/// Commands that run atomically, each as its words.
 type Commands = Vec<Vec<String>>;
 
 impl Watch {
@@ -120,8 +119,8 @@ impl Watch {
     }
 }
 
-/// `<time> [<database> <client>] "<word>" "<word>" …`; the client of a script is `lua`. A script's commands come after its
-/// call, and before anything else.
+/// Parses `<time> [<database> <client>] "<word>" "<word>" …`; the client of a script is `lua`. A script's commands
+/// immediately follow its call.
 fn add_command(calls: &mut Vec<Commands>, line: &str) {
     let Some((head, words)) = line.split_once("] ") else {
         return;
@@ -133,13 +132,13 @@ fn add_command(calls: &mut Vec<Commands>, line: &str) {
     }
 }
 
-/// Only keys and numbers matter, which hold no quotes; other bytes may come out otherwise.
+/// Only keys and numbers matter, which contain no quotes; other bytes may be unescaped incorrectly.
 fn words_of(quoted: &str) -> Vec<String> {
     let inner = quoted.trim_matches('"');
     inner.split("\" \"").map(str::to_owned).collect()
 }
 
-/// How many members of collections each call has read: what is read whole counts with its present size.
+/// The number of collection members that each call read: a complete read counts with the collection's current size.
 async fn members_read(
     connection: &mut MultiplexedConnection,
     calls: &[Commands],
@@ -155,7 +154,7 @@ async fn members_read(
                 }
                 "smembers" | "sscan" => size(connection, &mut sizes, "SCARD", words).await?,
                 "lrange" => size(connection, &mut sizes, "LLEN", words).await?,
-                // With a limit, or with places that say how many.
+                // With a limit, or with an index range.
                 command if command.starts_with('z') && command.contains("range") => match words
                     .iter()
                     .position(|word| word.eq_ignore_ascii_case("limit"))
@@ -164,7 +163,7 @@ async fn members_read(
                     None => size(connection, &mut sizes, "ZCARD", words).await?,
                 },
                 "sort" | "keys" => bail!("{words:?} reads whatever there is"),
-                // Each word may be a member that is read.
+                // Each word may be a member.
                 _ => words.len() as u64,
             };
         }
@@ -189,8 +188,8 @@ async fn size(
     Ok(size)
 }
 
-/// Buyers of one sale, beside another that nobody has bought from and then beside the same one with its many buyers, at
-/// rest; and how long the admin waits to see how that one stands.
+/// Latencies of buyers next to another sale: first without buyers, then with many buyers at rest. Also measures how
+/// long the admin waits for its status.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement"]
 async fn buyers_beside_a_resting_sale_with_many_buyers() -> Result<()> {
@@ -200,7 +199,7 @@ async fn buyers_beside_a_resting_sale_with_many_buyers() -> Result<()> {
         .key_prefix("large")
         .release_origin()
         .edit_config(|config| {
-            // All come from one address.
+            // All requests come from one address.
             let rate = json!({ "rate": 1_000_000, "per": "1s", "burst": 1_000_000 });
             config.edit_filter(GATE, |json| set(json, "/limits/address", rate))
         })
@@ -254,7 +253,7 @@ async fn windows(stack: &Stack, name: &str) -> Result<f64> {
     Ok(median(p99s))
 }
 
-/// How long each of some orders from the small sale takes, from when it is due.
+/// The latency of each order from the small sale, from its due time.
 async fn orders(stack: &Stack, name: &str) -> Result<Vec<f64>> {
     let mut connection = Connection::open(&stack.gateway_authority()).await?;
     let mut ticks = interval(PERIOD);
@@ -272,7 +271,7 @@ async fn orders(stack: &Stack, name: &str) -> Result<Vec<f64>> {
     Ok(times)
 }
 
-/// Of those of the big sale: its name and bytes.
+/// The largest key of the large sale: its name and bytes.
 async fn largest_key(connection: &mut MultiplexedConnection) -> Result<String> {
     let (mut cursor, mut largest) = (0_u64, (0_u64, String::new()));
     loop {

@@ -1,4 +1,4 @@
-//! How often one user and one address may ask, as Envoy's own word on who asks has it.
+//! Rate limits per user and per address, with identities from Envoy.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -11,19 +11,19 @@ use weir_stack::envoy::{GATE, set};
 use weir_stack::http::{Connection, Method, Response};
 use weir_tests::{books, until, verdict};
 
-/// The lowest rate that there is, so that hardly anything comes back while a test asks.
+/// The lowest possible rate, so that almost nothing recovers during a test.
 const RATE_PER_S: u32 = 1;
 
 const USER_BURST: usize = 5;
 const ADDRESS_BURST: usize = 40;
 
-/// Who asks more often than this and is not limited is not limited at all.
+/// A caller with more successful requests than this is not limited at all.
 const TRIES_MAX: usize = 400;
 
 const HOME: Ipv4Addr = Ipv4Addr::new(127, 0, 7, 1);
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 7, 2);
 
-/// A gateway of two workers with low limits, and a sale named as its prefix.
+/// A gateway of two workers with low limits, and a sale named after its prefix.
 async fn limited(sale: &str) -> Result<Stack> {
     let rate = |burst| json!({ "rate": RATE_PER_S, "per": "1s", "burst": burst });
     let stack = Stack::builder()
@@ -41,7 +41,7 @@ async fn limited(sale: &str) -> Result<Stack> {
     Ok(stack)
 }
 
-/// One who asks from one address, over a new connection each time: so it meets both workers.
+/// A caller at one address, with a new connection per request, to reach both workers.
 struct Caller<'a> {
     stack: &'a Stack,
     sale: &'a str,
@@ -58,7 +58,7 @@ impl Caller<'_> {
         connection.send(Method::POST, &path, &headers, "").await
     }
 
-    /// Asks as `users` name until somebody is limited. How many passed, and that answer.
+    /// Sends requests as `users` until one is limited. Returns the number that passed, and the refusal.
     async fn flood(&self, users: impl Fn(usize) -> String) -> Result<(usize, Response)> {
         for passed in 0..TRIES_MAX {
             let answer = self.buy(&users(passed), None).await?;
@@ -72,7 +72,7 @@ impl Caller<'_> {
     }
 }
 
-/// What a limited one is told, and for how long it has to wait.
+/// The wait in a limited caller's answer.
 fn told_to_wait(answer: &Response) -> Result<Duration> {
     ensure!((answer.status, verdict(answer)) == (429, "rate_limited"));
     ensure!(answer.json()?["error"] == "rate_limited");
@@ -80,7 +80,7 @@ fn told_to_wait(answer: &Response) -> Result<Duration> {
     Ok(Duration::from_secs(seconds.parse()?))
 }
 
-/// How many were limited by the gateway's own count, as soon as it is at least `least`.
+/// The gateway's count of limited requests, once it is at least `least`.
 async fn counted(stack: &Stack, least: u64) -> Result<u64> {
     let stat = "wasmcustom.weir_seckill_gate_requests_total.verdict.rate_limited";
     until("the gateway has told", async || {
@@ -97,7 +97,7 @@ async fn counted(stack: &Stack, least: u64) -> Result<u64> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_who_floods_is_limited_and_nobody_else() -> Result<()> {
     let stack = limited("user-flood").await?;
-    // Wherever it comes from: a name has one limit on all addresses and workers.
+    // A user has one limit across all addresses and workers.
     let (mut passed, mut answers) = (0, Vec::new());
     for last in 1..=50 {
         let address = Ipv4Addr::new(127, 0, 8, last);
@@ -119,7 +119,7 @@ async fn a_user_who_floods_is_limited_and_nobody_else() -> Result<()> {
         assert_eq!((answer.status, verdict(&answer)), (201, "granted"));
     }
     assert_eq!(books(&stack, "user-flood").await?.orders, 4);
-    // A refusal uses nothing up, so whoever waits as long as it was told, passes.
+    // A refusal consumes nothing, so a caller passes after the announced wait.
     let last = home.flood(|_| "mallory".to_owned()).await?.1;
     sleep(told_to_wait(&last)?).await;
     let answer = home.buy("mallory", None).await?;
@@ -134,7 +134,7 @@ async fn flooding_user_behind_nat_leaves_quota_to_neighbours() -> Result<()> {
     for _ in 0..10 * ADDRESS_BURST {
         home.buy("mallory", None).await?;
     }
-    // What mallory was granted is all that the address has spent.
+    // Only mallory's admitted requests were charged to the address.
     for n in 0..ADDRESS_BURST - 2 * USER_BURST {
         let answer = home.buy(&format!("neighbour-{n}"), None).await?;
         assert_eq!((answer.status, verdict(&answer)), (201, "granted"), "{n}");
@@ -149,7 +149,7 @@ async fn flooding_address_is_limited_across_names_and_others_are_not() -> Result
     let (passed, limited) = home.flood(|n| format!("name-{n}")).await?;
     assert!(passed >= ADDRESS_BURST, "{passed}");
     assert_eq!(counted(&stack, 1).await?, 1);
-    // The next name is unused: it was the address that was limited.
+    // The next user is new, so the address was limited.
     let elsewhere = caller(&stack, "address-flood", ELSEWHERE);
     let name = format!("name-{passed}");
     let answer = elsewhere.buy(&name, None).await?;
@@ -175,7 +175,7 @@ async fn a_client_does_not_choose_its_address() -> Result<()> {
         let answer = home.buy(&format!("name-{n}"), Some(&forged)).await?;
         passed += usize::from(answer.status != 429);
     }
-    // What one address may have in this time, to the second.
+    // The maximum for one address in this time, rounded up to a second.
     let rate = since.elapsed().as_secs() + 1;
     let allowed = ADDRESS_BURST as u64 + rate * u64::from(RATE_PER_S);
     assert!(passed >= ADDRESS_BURST, "{passed}");

@@ -1,4 +1,4 @@
-//! SQL goes back to an earlier copy while Redis goes on: the sale stops until an operator decides.
+//! SQL is restored from an earlier copy while Redis continues: the sale pauses until an operator decides.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use weir_tests::{books, buy, faulty, until, verdict};
 const UNITS: u64 = 10;
 const SOLD: u64 = 4;
 
-/// How long the command may take.
+/// The time limit of the command.
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 
 /// The files of a SQLite database.
@@ -37,7 +37,7 @@ fn copy_database(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The users buy one after another; returns the ids of the acknowledged orders.
+/// The users buy one after another; returns the IDs of the acknowledged orders.
 async fn orders_of(
     stack: &Stack,
     sale: &str,
@@ -64,7 +64,7 @@ async fn orders_of(
     Ok(orders.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Sells eight of ten units. SQL then forgets the last four orders; returns their ids.
+/// Sells eight of ten units. SQL then loses the last four orders; returns their IDs.
 async fn sell_and_go_back(stack: &mut Stack, sale: &str) -> Result<BTreeSet<String>> {
     stack.open_sale(sale, UNITS, 2).await?;
     orders_of(stack, sale, 0..SOLD).await?;
@@ -81,7 +81,7 @@ async fn sell_and_go_back(stack: &mut Stack, sale: &str) -> Result<BTreeSet<Stri
     Ok(lost)
 }
 
-/// New users buy until the sale is paused; returns how many orders were acknowledged before that.
+/// New users buy until the sale is paused; returns the number of orders acknowledged before that.
 async fn sold_until_paused(stack: &Stack, sale: &str) -> Result<u64> {
     let sold = AtomicU64::new(0);
     until("the sale is paused", async || {
@@ -106,14 +106,14 @@ async fn sold_until_paused(stack: &Stack, sale: &str) -> Result<u64> {
     Ok(sold.into_inner())
 }
 
-/// The ids in an answer about lost orders.
+/// The IDs in an answer about lost orders.
 fn ids(answer: &Value) -> Result<BTreeSet<String>> {
     let orders = answer["orders"].as_array().context("no orders")?;
     let ids = orders.iter().filter_map(|order| order["id"].as_str());
     Ok(ids.map(str::to_owned).collect())
 }
 
-/// New users buy the units that are left, and not one more.
+/// New users buy exactly the remaining units.
 async fn sell_out(stack: &Stack, sale: &str, left: u64) -> Result<()> {
     let sold = AtomicU64::new(0);
     until("all is sold", async || {
@@ -154,7 +154,7 @@ async fn lost_orders_pause_the_sale_until_they_are_restored() -> Result<()> {
     .await?;
     let metrics = http::get(&format!("{}/metrics", stack.origin_admin_url())).await?;
     assert!(metrics.text().contains("weir_origin_paused_sales 1\n"));
-    // A buyer of a lost order has it in Redis alone, and does not get a second one.
+    // Only Redis has the lost order, and still prevents a second one.
     let user = format!("user-{SOLD}");
     until("every worker knows the pause", async || {
         let answer = buy(&stack, SALE, &user).await;

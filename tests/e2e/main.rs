@@ -1,4 +1,4 @@
-//! Weir as a whole, with real parts.
+//! End-to-end tests with real parts.
 
 #![allow(
     clippy::expect_used,

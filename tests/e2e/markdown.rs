@@ -1,4 +1,4 @@
-//! Every relative link in the documents leads somewhere, and every page of `docs/` is in the book.
+//! Checks relative links in the documents, and that the book contains every page of `docs/`.
 
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
@@ -65,7 +65,7 @@ fn every_relative_link_leads_somewhere() -> Result<()> {
     Ok(())
 }
 
-/// The pages that `docs/SUMMARY.md` names.
+/// The pages that `docs/SUMMARY.md` lists.
 fn summary(docs: &Path) -> Result<BTreeSet<PathBuf>> {
     let text = std::fs::read_to_string(docs.join("SUMMARY.md"))?;
     Ok(targets(&text).map(|target| docs.join(target)).collect())
@@ -87,7 +87,7 @@ fn every_page_is_in_the_book() -> Result<()> {
     Ok(())
 }
 
-/// mdBook itself reads all of it. Where there is no Python to get it with, this says so and is left out.
+/// mdBook builds the book. Without Python to install it, the test prints that it is skipped.
 #[test]
 fn the_book_can_be_made() -> Result<()> {
     let program = match MdBook::find_or_get(&mut Console) {

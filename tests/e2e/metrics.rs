@@ -1,4 +1,4 @@
-//! `docs/metrics.md` names what there is, and nothing else.
+//! `docs/metrics.md` lists exactly the existing metrics.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use weir_tests::{Crowd, sold_out_exactly, until, users};
 const DASHBOARD: &str = include_str!("../../observe/grafana/weir.json");
 const DOCUMENTED: &str = include_str!("../../docs/metrics.md");
 
-/// Whose metrics are meant. Those that have a filter to themselves have their own test.
+/// The origin of metrics. Filters with a separate section have their own test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gateways {
     Sales,
@@ -21,9 +21,9 @@ pub(crate) enum Gateways {
     Events,
     Fitment,
     Rooms,
-    /// Whatever filter the native module runs.
+    /// The native module, with any filter.
     Native,
-    /// The origin's groups of events, which are there when it takes events: its own tests look at them.
+    /// The origin's event groups, which exist when it accepts events: tested separately.
     Groups,
 }
 
@@ -42,12 +42,12 @@ impl Gateways {
     }
 }
 
-/// What `docs/metrics.md` is to name: ours, and what every process tells.
+/// Whether `docs/metrics.md` must list the metric: Weir's own, and those common to all processes.
 fn is_documented(name: &str) -> bool {
     name.starts_with("weir_") || name.starts_with("process_")
 }
 
-/// The names that begin the items of the lists, of these gateways; the origin's are with those of sales.
+/// The names at the start of list items for these gateways; the origin's are listed with those of sales.
 pub(crate) fn documented(gateways: Gateways) -> BTreeSet<String> {
     let names = DOCUMENTED.lines().filter_map(|line| {
         let item = line.strip_prefix("- `")?;
@@ -58,7 +58,7 @@ pub(crate) fn documented(gateways: Gateways) -> BTreeSet<String> {
     names.collect()
 }
 
-/// The names that a scrape declares, without those that every filter of the native module has.
+/// The names that a scrape declares, without those common to all filters of the native module.
 pub(crate) async fn scraped(url: &str) -> Result<BTreeSet<String>> {
     let mut names = all_scraped(url).await?;
     let native: Vec<String> = names
@@ -106,7 +106,7 @@ async fn the_documented_metrics_are_those_that_are_scraped() -> Result<()> {
         .key_prefix("metrics")
         .start()
         .await?;
-    // As docs/observe.md has it.
+    // As in docs/observe.md.
     let all = "runtime_modify?weir.access_log=100";
     let all = format!("{}/{all}", stack.envoy_admin_url());
     let headers: [(&str, &str); 0] = [];
@@ -139,7 +139,7 @@ async fn the_documented_metrics_are_those_that_are_scraped() -> Result<()> {
     told_in_the_log(&stack).await
 }
 
-/// What a gateway's log tells: the filter's start, Redis' first answer, and why requests were turned away.
+/// A gateway's log lines: the filter's start, Redis' first reply, and the reasons for refused requests.
 async fn told_in_the_log(stack: &Stack) -> Result<()> {
     let log = stack.data_dir().join("envoy.log");
     let (asks, answers) = match Host::of_run().is_native() {

@@ -1,4 +1,4 @@
-//! A route of the operator's own in front of that of orders.
+//! An operator's own route before that of orders.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use weir_stack::envoy::{EnvoyConfig, GATE};
 use weir_stack::http::{self, Method};
 use weir_tests::{buy, is_left_out_on_native, until};
 
-/// What an old app sends goes somewhere else.
+/// Requests of an old app have a separate route.
 fn own_route_first(config: EnvoyConfig) -> Result<EnvoyConfig> {
     let config = config.edit_filter(GATE, |json| {
         json["routes"][0]["envoy_route"] = json!("orders");
@@ -48,7 +48,7 @@ async fn a_request_that_goes_by_another_route_takes_no_unit() -> Result<()> {
         ensure!(answer.status == 501, "{}", answer.status);
         ensure!(answer.header("x-weir-verdict").is_none());
     }
-    // The one unit is still there.
+    // The only unit is still available.
     let answer = buy(&stack, "misrouted", "bob").await?;
     ensure!(answer.status == 201, "{} {}", answer.status, answer.text());
 

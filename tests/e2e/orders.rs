@@ -1,4 +1,5 @@
-//! An order's whole way, and who is told of it: bought at the gateway, paid, refunded by an operator, bought by somebody else.
+//! An order's life cycle and its notifications: bought at the gateway, paid, refunded by an operator, bought by another
+//! user.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,10 +18,10 @@ use weir_tests::{buy, until, verdict};
 
 use crate::whole_sale::{audited, buys_at_last, order, pays};
 
-/// What a shop's system was told.
+/// Notifications that a shop's system received.
 type Notifications = Arc<Mutex<Vec<Value>>>;
 
-/// Takes what comes, until the test ends; its URL.
+/// Accepts notifications until the test ends. Returns its URL.
 async fn receiver(told: Notifications) -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/orders", listener.local_addr()?);
@@ -49,7 +50,7 @@ async fn take(told: Notifications, request: Request<Incoming>) -> Result<Respons
     Ok(Response::new(Empty::new()))
 }
 
-/// The kinds of changes of this order, in the order in which they came.
+/// The kinds of changes of this order, in order of arrival.
 fn kinds(told: &Notifications, order: &str) -> Vec<String> {
     let told = told.lock().unwrap_or_else(PoisonError::into_inner);
     let of = told.iter().filter(|one| one["order"]["order"] == order);

@@ -1,4 +1,4 @@
-//! Parts that go away in the middle of a sale, and come back.
+//! Parts that fail during a sale and recover.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -29,7 +29,7 @@ async fn redis_stopped_and_started_in_mid_sale() -> Result<()> {
     for n in 10..30 {
         let started = std::time::Instant::now();
         let answer = buy(&stack, "outage", &format!("user-{n}")).await?;
-        // From ten failures on a worker may know twenty outcomes, half of them bad, and ask no more.
+        // After ten failures, a worker may have twenty outcomes, half of them failures, and stops calling Redis.
         let is_expected = match verdict(&answer) {
             "unavailable" => true,
             "overloaded" => n >= 20,
@@ -71,7 +71,7 @@ async fn redis_stopped_and_started_in_mid_sale() -> Result<()> {
     Ok(())
 }
 
-/// C4: Redis forgets everything, in the middle of a sale. Until SQL has nothing left, nobody hears that it is sold out.
+/// C4: Redis loses everything during a sale. No user gets "sold out" until SQL has nothing left.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redis_that_forgot_everything_makes_nobody_hear_sold_out() -> Result<()> {
     const STOCK: u64 = 60;
@@ -85,7 +85,7 @@ async fn a_redis_that_forgot_everything_makes_nobody_hear_sold_out() -> Result<(
     assert_eq!(books(&stack, "forgot").await?.orders, 20);
     let mut redis = weir_stack::redis::connect(stack.redis_url()).await?;
     let _: String = redis::cmd("FLUSHALL").query_async(&mut redis).await?;
-    // Somebody asks all the time; each who is served is another user.
+    // Requests continue; each served one is of another user.
     let mut orders = 20;
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
     while orders < STOCK {
@@ -93,7 +93,7 @@ async fn a_redis_that_forgot_everything_makes_nobody_hear_sold_out() -> Result<(
         match verdict(&answer) {
             "granted" | "granted_again" if matches!(answer.status, 200 | 201) => orders += 1,
             "unavailable" | "all_reserved" | "overloaded" | "granted" | "granted_again" => {
-                // Slower than the limit of one user.
+                // Slower than the limit per user.
                 tokio::time::sleep(Duration::from_millis(80)).await;
             }
             other => anyhow::bail!("{other} with {orders} of {STOCK} sold: {answer:?}"),
@@ -133,7 +133,7 @@ async fn a_redis_that_does_not_answer_is_given_up_at_the_deadline() -> Result<()
         .query_async(&mut redis)
         .await?;
 
-    // The claim may have been made: alice gets that one or a new one, never two.
+    // The claim may have been granted: alice gets that one or a new one, never two.
     until("alice has bought", async || {
         buy(&stack, "silent", "alice")
             .await
@@ -174,7 +174,8 @@ async fn an_origin_that_dies_loses_no_claim() -> Result<()> {
     Ok(())
 }
 
-/// An origin that has the request and says nothing: the route's timeout ends it, and tells the client to try again.
+/// An origin that receives the request and does not respond: the route's timeout ends it, and the client is told to
+/// retry.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_origin_that_hangs_is_given_up_in_time_and_loses_no_claim() -> Result<()> {
     let mut stack = Stack::builder()
@@ -196,7 +197,7 @@ async fn an_origin_that_hangs_is_given_up_in_time_and_loses_no_claim() -> Result
         ended_by("http.gateway.downstream_rq_max_duration_reached").await?,
         0
     );
-    // The origin has either never read the request that was given up, or makes an order of it after all.
+    // The origin either never read the timed-out request, or makes an order of it later.
     until("alice has bought", async || {
         buy(&stack, "hangs", "alice").await.is_ok_and(|answer| {
             matches!(answer.status, 200 | 201) || verdict(&answer) == "cap_reached"
@@ -208,7 +209,7 @@ async fn an_origin_that_hangs_is_given_up_in_time_and_loses_no_claim() -> Result
     Ok(())
 }
 
-/// A client that sends half of its headers, and a request that nobody answers, as when the VM died in which it waits.
+/// A client that sends half of its headers, and a request without an answer, as if its VM had died.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_does_not_end_is_ended() -> Result<()> {
     let shorter = |config: EnvoyConfig| {
@@ -244,10 +245,10 @@ async fn a_request_that_does_not_end_is_ended() -> Result<()> {
     Ok(())
 }
 
-/// So few failures open the breaker that watches the origin.
+/// A low number of failures that open the origin's circuit breaker.
 const FAILURES: u64 = 3;
 
-/// A gateway of one worker, whose breaker opens soon, with a sale named as its prefix.
+/// A gateway of one worker with a sensitive breaker, and a sale named after its prefix.
 async fn watching(sale: &str) -> Result<Stack> {
     let stack = Stack::builder()
         .workers(1)
@@ -264,13 +265,13 @@ async fn watching(sale: &str) -> Result<Stack> {
     Ok(stack)
 }
 
-/// How often the breaker that watches the origin has come into this state.
+/// How often the origin's breaker has entered this state.
 async fn entered(stack: &Stack, state: &str) -> Result<u64> {
     let name = format!("wasmcustom.weir_seckill_gate_origin_breaker_total.state.{state}");
     stack.envoy.stat(&name).await
 }
 
-/// The breaker knows the origin's answers by a property that only a real Envoy gives.
+/// The breaker reads the origin's status from a property that only a real Envoy provides.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_origin_that_fails_is_left_alone_until_it_is_back() -> Result<()> {
     let mut stack = watching("breaker").await?;
@@ -280,7 +281,7 @@ async fn an_origin_that_fails_is_left_alone_until_it_is_back() -> Result<()> {
     }
 
     stack.origin.process().kill();
-    // Those that went well count, too: at half of all it opens. Of failures up to seven go by unseen.
+    // Successes count, too: it opens at half of all. Up to seven failures have no effect.
     let mut lost = 0;
     let answer = loop {
         let answer = buy(&stack, "breaker", &format!("lost-{lost}")).await?;
@@ -314,7 +315,7 @@ async fn an_origin_that_fails_is_left_alone_until_it_is_back() -> Result<()> {
     Ok(())
 }
 
-/// A breaker opens for a second, whatever becomes of the clock by which it knows the time.
+/// A breaker opens for a second, even if its clock is changed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_set_back_while_the_origin_is_away_stops_no_sale() -> Result<()> {
     const BACK: Duration = Duration::from_secs(1_200);
@@ -324,7 +325,7 @@ async fn a_clock_set_back_while_the_origin_is_away_stops_no_sale() -> Result<()>
         clock_ahead_ms: Some(0),
     };
     let gateway = stack.start_gateway(own_clock).await?;
-    // By every clock it is open.
+    // It is open by every clock.
     let begun = SystemTime::now() - 2 * BACK;
     let begun_ms = u64::try_from(begun.duration_since(UNIX_EPOCH)?.as_millis())?;
     let more = json!({ "starts_at_ms": begun_ms });
@@ -359,7 +360,7 @@ async fn a_clock_set_back_while_the_origin_is_away_stops_no_sale() -> Result<()>
     Ok(())
 }
 
-/// Envoy answers in the origin's place, with a verdict of its own: what a client says is none.
+/// Envoy answers in the origin's place, with a verdict of its own. A client's header must not count as a verdict.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_verdict_is_the_gates_or_none() -> Result<()> {
     let mut stack = watching("forged").await?;

@@ -1,7 +1,7 @@
-//! Runs the shell blocks of documents as if they were pasted, in their order, with `sh -e`.
+//! Runs the shell blocks of documents in order with `sh -e`, as if they were pasted.
 //!
-//! Each test runs in a network namespace of its own, so that ports of other tests do not matter. Where no namespace can be made,
-//! these tests pass without running anything.
+//! Each test runs in its own network namespace, so that ports of other tests do not conflict. Without support for
+//! namespaces, these tests pass without running anything.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use weir_stack::{build, command, tools, wasm, workspace};
 
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// Makes a namespace with a loopback device; everything in it ends with the script.
+/// Creates a namespace with a loopback device; all its processes end with the script.
 const NAMESPACE: &[&str] = &[
     "--map-root-user",
     "--net",
@@ -23,8 +23,8 @@ const NAMESPACE: &[&str] = &[
     "--kill-child",
 ];
 
-/// What a block contains that cannot be pasted as it is: it builds, needs a service or a program that is not here, runs until it
-/// is stopped, or leaves something for the reader to fill in.
+/// Patterns of blocks that cannot be pasted: they build, need an unavailable service or program, run until stopped, or
+/// have a placeholder.
 const NOT_PASTED: [&str; 10] = [
     "cargo ",
     "…",
@@ -51,7 +51,7 @@ until [ "$(curl -s -o /dev/null -w '%{http_code}' localhost:10000/)" = 404 ]; do
 admin() { curl -s -o /dev/null -X "$1" "$ADMIN$2" -H "authorization: Bearer $TOKEN" -d "$3"; }
 "#;
 
-/// Documents whose blocks need the set-up, and what must be there before each.
+/// Documents whose blocks need the set-up, with the preparation of each.
 const GUIDES: [(&str, &str); 8] = [
     ("docs/access.md", ""),
     ("docs/doctor.md", ""),
@@ -71,12 +71,12 @@ admin PUT /fitment/vehicles/1000001 '{"make":"Make","model":"Model","year":2020,
 admin PUT /fitment/products/100 '{"spu":"P1","type":"filter","merchant":"m"}'
 printf 'sku,vehicle\n100,1000001\n' > relations.csv"#;
 
-/// A picture of one point, and the link of the QR code.
+/// An image of one pixel, and the link of the QR code.
 const LOGO: &str = r#"
 admin POST /links '{"target":"https://example.com/","code":"spring"}'
 echo iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg== | base64 -d > logo.png"#;
 
-/// Rules for the limiter, and the `redis-cli` of the tools where the machine has none.
+/// Rules for the limiter, and `redis-cli` from the tools if the machine has none.
 const RULES: &str = r#"
 echo '{"rules":[]}' > rules.json
 if ! command -v redis-cli >/dev/null; then
@@ -89,7 +89,8 @@ END
   chmod +x bin/redis-cli && PATH="$PWD/bin:$PATH"
 fi"#;
 
-/// The command line of links has a set-up of its own, because a code is not free again at once. Files of other shorteners.
+/// The link commands have a separate set-up, because a deleted code is not immediately available again. It includes
+/// export files of other shorteners.
 const LINKS_MOVE: &str = "docs/links-move.md";
 const EXPORTS: &str = r#"
 export WEIR_API_KEY="$KEY"
@@ -125,7 +126,7 @@ fn pasted(document: &str, section: Option<&str>) -> Result<String> {
     Ok(blocks.iter().filter(can_be_pasted).cloned().collect())
 }
 
-/// `PATH` with the programs that the documents build and unpack in front.
+/// `PATH` starting with the programs that the documents build and unpack.
 fn path() -> Result<String> {
     let origin = build::binary("weir-origin", &[], None)?;
     let envoy = tools::Envoy::find_or_get(&tools::Options::default(), &mut Console)?.path;
@@ -141,7 +142,7 @@ fn path() -> Result<String> {
     Ok(format!("{own}:{}", std::env::var("PATH")?))
 }
 
-/// The output of the script in a namespace and a folder of its own; `None` where no namespace can be made.
+/// The output of the script in its own namespace and folder; `None` without support for namespaces.
 fn run(script: &str) -> Result<Option<String>> {
     let mut probe = Command::new("unshare");
     probe
@@ -174,7 +175,7 @@ fn start(section: &str) -> Result<Option<String>> {
     run(&script)
 }
 
-/// `uniq -c`: how many, and of what.
+/// Parses a line of `uniq -c`: the count and the text.
 fn counted(line: &str) -> Option<String> {
     let (count, status) = line.trim_start().split_once(' ')?;
     count.parse::<u32>().ok().map(|_| status.to_owned())
@@ -237,7 +238,7 @@ fn readme_of_a_release_works_when_pasted() -> Result<()> {
 ln -s "$(command -v weir-origin)" release/bin/weir-origin
 cd release && sha256sum bin/weir-origin > SHA256SUMS"#;
     let ready = "until curl -sf localhost:8081/readyz && curl -s localhost:10000/ -o /dev/null; do sleep 0.1; done";
-    // Whoever pastes it waits a moment after the block that starts the programs.
+    // A reader waits a moment after the block that starts the programs.
     let (starts, rest) = script
         .split_once("envoy -c envoy.yaml) &\n")
         .context("it starts no Envoy")?;
@@ -245,7 +246,7 @@ cd release && sha256sum bin/weir-origin > SHA256SUMS"#;
     let Some(output) = run(&script)? else {
         return Ok(());
     };
-    // On a busy machine its 60 requests take longer than the limit minds; the one of docs/start.md sends 200.
+    // On a busy machine its 60 requests are slower than the limit; the example in docs/start.md sends 200.
     for expected in ["HTTP/1.1 302", "HTTP/1.1 201", "HTTP/1.1 409"] {
         ensure!(output.contains(expected), "no {expected}: {output}");
     }
@@ -282,7 +283,7 @@ fn commands_of_links_work_when_pasted() -> Result<()> {
     Ok(())
 }
 
-/// A new block is run by a test above, or has something in it that cannot be pasted.
+/// A test runs each block, unless it has a pattern that cannot be pasted.
 #[test]
 fn every_shell_block_is_run_or_cannot_be_pasted() -> Result<()> {
     let docs = std::fs::read_dir(workspace::root().join("docs"))?;

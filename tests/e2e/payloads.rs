@@ -1,4 +1,4 @@
-//! What a buyer says with an order goes through the gate to the origin, which holds it to the sale's schema.
+//! A buyer's order payload passes the gate to the origin, which validates it against the sale's schema.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};

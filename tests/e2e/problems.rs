@@ -1,4 +1,4 @@
-//! A refusal has one form, whoever refuses: a problem (RFC 9457).
+//! All refusals have one format, independent of their source: a problem (RFC 9457).
 
 use anyhow::{Context, Result, ensure};
 use weir_base::language::Language;
@@ -8,7 +8,7 @@ use weir_stack::Stack;
 use weir_stack::http::{self, Method, Response};
 use weir_tests::buy;
 
-/// That it is a problem with this status and this error.
+/// Checks that the answer is a problem with this status and this error.
 fn is_problem(answer: &Response, status: u16, error: &str) -> Result<()> {
     let media_type = answer.header("content-type");
     ensure!(media_type == Some(problem::MEDIA_TYPE), "{answer:?}");
@@ -29,21 +29,21 @@ async fn filter_envoy_and_origin_refuse_in_one_form() -> Result<()> {
     let mut stack = Stack::builder().key_prefix("problems").start().await?;
     stack.open_sale("problems", 2, 1).await?;
 
-    // The filter.
+    // From the filter.
     is_problem(
         &buy(&stack, "unheard-of", "alice").await?,
         404,
         "unknown_sale",
     )?;
-    // The origin, on a route that the filter lets pass.
+    // From the origin, on a route that the filter passes.
     let order = format!("{}/orders/none", stack.gateway_url());
     let headers = [("x-user-id", "alice")];
     let unknown = http::send(Method::GET, &order, &headers, "").await?;
     is_problem(&unknown, 404, "unknown_order")?;
-    // Envoy, where there is no route.
+    // From Envoy, for an unknown route.
     let nowhere = http::get(&format!("{}/nowhere", stack.gateway_url())).await?;
     is_problem(&nowhere, 404, "not_found")?;
-    // Envoy again, when the origin is gone.
+    // From Envoy, when the origin is down.
     stack.origin.process().kill();
     is_problem(&buy(&stack, "problems", "bob").await?, 503, "unavailable")?;
     // Browsers get a page in their language.

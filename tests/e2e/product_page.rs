@@ -1,4 +1,4 @@
-//! The example of a product page from a CDN, `docs/examples/product-page`, on a real gateway.
+//! The example of a product page from a CDN, `docs/examples/product-page`, with a real gateway.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// In place of a CDN.
+/// Replaces a CDN.
 async fn cdn(page: String) -> Result<Server> {
     let respond =
         move |request: &hyper::Request<()>, _: hyper::body::Bytes| match request.uri().path() {
@@ -58,7 +58,7 @@ async fn the_countdown_goes_by_the_gateway_and_opens_the_sale() -> Result<()> {
         .await?;
     ensure!(now_ms() >= starts_at_ms, "it opened too early");
     ensure!(browser.run(is_hidden, &[]).await? == json!(false));
-    // By then the page has asked the gateway again.
+    // By then the page has polled the gateway again.
     tokio::time::sleep(Duration::from_secs(3)).await;
     browser
         .wait_for_text("#countdown", "The sale is on.")

@@ -1,4 +1,4 @@
-//! Several units in one order, through the gateway: all of them or none, up to the cap, and the books stay exact.
+//! Orders of several units through the gateway: all or none, up to the cap, and the stock stays balanced.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ async fn order_takes_and_releases_the_requested_quantity() -> Result<()> {
     );
     audited(&stack, "s", 8, 0).await?;
 
-    // Two a shard: they are brought together.
+    // Two per shard: transfers bring them together.
     let made = buy(&url, "alice", "3").await?;
     ensure!(decided(&made) == (201, "granted"), "{}", made.text());
     let made = made.json()?;
@@ -50,7 +50,7 @@ async fn order_takes_and_releases_the_requested_quantity() -> Result<()> {
     );
     let two = buy(&url, "bob", "2").await?;
     ensure!(decided(&two) == (201, "granted"), "{}", two.text());
-    // One more makes three, and two more would make four.
+    // One more makes three, and two more would exceed the cap.
     assert_eq!(decided(&buy(&url, "bob", "2").await?), (409, "cap_reached"));
     assert_eq!(decided(&buy(&url, "bob", "1").await?), (201, "granted"));
     audited(&stack, "s", 2, 6).await?;
@@ -69,7 +69,7 @@ async fn order_takes_and_releases_the_requested_quantity() -> Result<()> {
     audited(&stack, "s", 2, 6).await
 }
 
-/// The sizes of a shoe: a sale each, and three pairs a person of all of them.
+/// The sizes of a shoe: one sale each, with a shared cap of three pairs per person.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_person_has_so_many_units_of_sales_that_belong_together() -> Result<()> {
     let stack = Stack::builder().key_prefix("group").start().await?;
@@ -89,7 +89,7 @@ async fn a_person_has_so_many_units_of_sales_that_belong_together() -> Result<()
     audited(&stack, "size-42", 9, 1).await
 }
 
-/// Asks for so many, and for fewer where there are too few, until it is decided; how many it got.
+/// Requests `quantity` units, and fewer if there are too few, until the decision is final. Returns the units bought.
 async fn gets(url: String, user: String, mut quantity: u32) -> Result<u32> {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -1,4 +1,4 @@
-//! The storm over every kind of Redis that the shipped files are for.
+//! The storm with every kind of Redis that the shipped files support.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use weir_stack::redis::RedisKind;
 use weir_tests::{Crowd, buy, faulty, redis_connections, sold_out_exactly, until, users, verdict};
 
 const STOCK: u64 = 300;
-/// More than nodes, so that each of these has some.
+/// More than the number of nodes, so that each has some.
 const SHARDS: u32 = 8;
 const USERS: usize = 3_000;
 const CONNECTIONS: usize = 64;
@@ -32,7 +32,7 @@ async fn over_tls_with_a_password() -> Result<()> {
         .start()
         .await?;
     storm(&mut stack, "secured").await?;
-    // Of the native module only Redis knows: it listens for nothing but TLS.
+    // The native module's connections are visible only in Redis, which accepts only TLS.
     if !Host::of_run().is_native() {
         let name = "cluster.weir_redis_upstream.ssl.handshake";
         let tls = stack.envoy.stat(name).await?;
@@ -74,7 +74,7 @@ async fn a_node_of_the_cluster_killed() -> Result<()> {
     Ok(())
 }
 
-/// How often in a sale.
+/// The number of dropped connections during a sale.
 const DROPS: usize = 10;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,7 +92,7 @@ async fn a_redis_that_drops_its_connections_again_and_again() -> Result<()> {
             .await?;
     }
     crowd.finish().await?;
-    // None ends by itself in so short a sale, and after each drop there is another.
+    // No connection closes otherwise in such a short sale, and each dropped one is replaced.
     let again = redis_connections(&stack).await? - opened;
     ensure!(
         again > DROPS as u64 / 2,
@@ -103,7 +103,7 @@ async fn a_redis_that_drops_its_connections_again_and_again() -> Result<()> {
     Ok(())
 }
 
-/// As after a failover, when connections still lead to the server that was the first one.
+/// As after a failover, when connections still lead to the former primary.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redis_that_has_become_a_replica_is_left() -> Result<()> {
     let stack = Stack::builder()

@@ -1,5 +1,5 @@
-//! A Redis that refuses commands: a replica after a failover, a full one, one whose ACL forbids scripts. Gateway and origin report
-//! the reason, nothing is lost, and both recover by themselves.
+//! A Redis that refuses commands: a replica after a failover, a full one, or one whose ACL forbids scripts. Gateway and
+//! origin report the reason, nothing is lost, and both recover automatically.
 
 use anyhow::{Context, Result, ensure};
 use redis::aio::MultiplexedConnection;
@@ -83,7 +83,7 @@ async fn assert_all_say_why(stack: &mut Stack, sale: &str, reason: &str, word: &
     let counted = metrics.lines().find_map(|line| line.strip_prefix(&name));
     ensure!(counted.context("no counter")? != "0", "{name}{counted:?}");
     let log = std::fs::read_to_string(stack.origin.process().log())?;
-    // The line of a failed `/readyz` says it, too, each time.
+    // Each log line of a failed `/readyz` also contains it.
     let begin = "\"message\":\"Redis refuses";
     let lines = log.lines().filter(|line| line.contains(begin));
     ensure!(
@@ -108,7 +108,7 @@ async fn assert_recovers(stack: &mut Stack, sale: &str) -> Result<()> {
     Ok(())
 }
 
-/// After a failover the address still leads to the server that was the primary.
+/// After a failover, the address still leads to the former primary.
 #[tokio::test(flavor = "multi_thread")]
 async fn demoted_primary_is_told_as_readonly() -> Result<()> {
     let (mut stack, mut redis) = shop("demoted").await?;

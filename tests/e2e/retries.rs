@@ -1,4 +1,4 @@
-//! An attempt with an `Idempotency-Key` is one order, whichever answer on its way was lost, though its user may have two.
+//! An attempt with an `Idempotency-Key` results in one order, whichever response was lost, even if the cap allows two.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn buy(stack: &Stack, sale: &str, key: Option<&str>, body: &str) -> Result
     .await
 }
 
-/// The order of an answer of this status.
+/// The order in an answer of this status.
 fn order(answer: &Response, status: u16) -> Result<Value> {
     ensure!(
         answer.status == status,
@@ -80,7 +80,7 @@ async fn the_origins_answer_is_lost_after_it_committed() -> Result<()> {
     assert_eq!(reused.status, 422, "{}", reused.text());
     assert_eq!(reused.json()?["error"], "idempotency_key_reused");
 
-    // As the page says: without a key a retry is a new attempt, where the cap allows for it.
+    // As documented: without a key, a retry is a new attempt if the cap allows it.
     proxy(&stack, Fault::Swallow)?;
     let unheard = buy(&stack, sale, None, "{}").await?;
     ensure!(unheard.status == 504, "{}", unheard.status);
@@ -89,7 +89,7 @@ async fn the_origins_answer_is_lost_after_it_committed() -> Result<()> {
     let refused = buy(&stack, sale, None, "{}").await?;
     assert_eq!(verdict(&refused), "cap_reached");
 
-    // Sold out, and the attempt is answered still.
+    // The sale is sold out, and the attempt is still answered.
     for (user, word) in [("bob", "granted"), ("carol", "sold_out")] {
         until("the last unit is sold", async || {
             let answer = weir_tests::buy(&stack, sale, user).await;

@@ -56,7 +56,7 @@ async fn sale_is_known_before_it_is_warm() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn order_right_after_the_warm_up_is_granted() -> Result<()> {
     let stack = stack("pasted").await?;
-    // Gateways poll: how long ago is chance.
+    // The time since the last poll of a gateway is random.
     for sale in ["pasted-1", "pasted-2", "pasted-3", "pasted-4"] {
         stack.make_sale(sale, 1, 1).await?;
         let order = buy(&stack, sale, "alice").await?;

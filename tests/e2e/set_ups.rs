@@ -1,4 +1,4 @@
-//! Wrong set-ups: the filter's log tells what is wrong, and so does `weir-origin doctor`; right ones of all filters load.
+//! Wrong set-ups: the filter's log and `weir-origin doctor` report the problem. Valid set-ups of all filters load.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -17,7 +17,7 @@ use weir_stack::tools::{self, Options};
 use weir_stack::{Secrets, Stack, origin, ports, wasm, workspace};
 use weir_tests::{books, buy, is_left_out_on_native, until, verdict};
 
-/// What Envoy is started with.
+/// Envoy's environment variables.
 fn variables() -> Result<Vec<(String, String)>> {
     let secrets = Secrets::random()?;
     let variables = BTreeMap::from([
@@ -44,13 +44,13 @@ fn options(config: EnvoyConfig, dir: &tempfile::TempDir) -> Result<EnvoyOptions>
     })
 }
 
-/// Envoy, when the filters are there.
+/// Returns Envoy, after building the filters.
 fn tool() -> Result<tools::Envoy> {
     wasm::ensure_filters()?;
     tools::Envoy::find_or_get(&Options::default(), &mut SilentReporter)
 }
 
-/// Starts a gateway whose configuration was edited so, sends it an order, and waits for these words in its log.
+/// Starts a gateway with this edit of its configuration, sends it an order, and waits for `words` in its log.
 async fn says(words: &str, redis_port: u16, edit: impl FnOnce(&mut Value)) -> Result<String> {
     let dir = tempfile::tempdir()?;
     let config = EnvoyConfig::shipped()?.redis("127.0.0.1", redis_port)?;
@@ -63,7 +63,7 @@ async fn says(words: &str, redis_port: u16, edit: impl FnOnce(&mut Value)) -> Re
     let order = format!("{}/sales/s1/orders", envoy.url());
     let log = dir.path().join("envoy.log");
     let read = || std::fs::read_to_string(&log).unwrap_or_default();
-    // A worker that has no requests asks less and less often.
+    // A worker without requests polls less and less often.
     let is_said = async || {
         let _ = http::send(Method::POST, &order, &[("x-user-id", "u1")], String::new()).await;
         read().contains(words)
@@ -84,7 +84,7 @@ async fn gateway_with_wrong_claim_secret_holds_no_unit_and_says_why() -> Result<
         .redis("127.0.0.1", redis.port())?
         .gateway_port(ports::free()?)?
         .admin_port(ports::free()?)?;
-    // Its secrets are others.
+    // Its secrets differ.
     let other = Envoy::start(&tool()?, &options(config, &dir)?).await?;
     let order = format!("{}/sales/s1/orders", other.url());
     let user = [("x-user-id", "u1")];
@@ -171,7 +171,7 @@ async fn each_cause_of_a_redis_that_does_not_answer_is_told_apart() -> Result<()
     Ok(())
 }
 
-/// The VMs of Envoy's main thread cannot reach Redis and must not try: each attempt counts as a failure.
+/// The VMs of Envoy's main thread cannot reach Redis and must not try: each attempt would count as a failure.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_gateway_counts_no_failures_and_warns_of_nothing() -> Result<()> {
     if is_left_out_on_native("the bridge") {
@@ -269,7 +269,7 @@ async fn envoy_takes_every_complete_file() -> Result<()> {
     let mut count = 0;
     for entry in std::fs::read_dir(workspace::root().join("envoy"))? {
         let path = entry?.path();
-        // The native module's file has a test of its own.
+        // A separate test covers the native module's file.
         let is_native = path.ends_with("native.yaml");
         if is_native || path.extension().is_none_or(|ending| ending != "yaml") {
             continue;
@@ -285,7 +285,7 @@ async fn envoy_takes_every_complete_file() -> Result<()> {
     Ok(())
 }
 
-/// The doctor reads what a gateway that runs tells of itself.
+/// The doctor reads a running gateway's admin interface.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_finds_nothing_wrong_with_a_stack_that_runs() -> Result<()> {
     let stack = Stack::builder()

@@ -1,4 +1,4 @@
-//! The stock and the end of a sale change while it runs.
+//! Changes of a sale's stock and end while it runs.
 
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -6,7 +6,7 @@ use weir_stack::Stack;
 use weir_stack::http::Method;
 use weir_tests::{Crowd, buy, faulty, rush, sold_out_exactly, until, users, verdict};
 
-/// Somebody new hears this.
+/// A new user gets this verdict.
 async fn hears(stack: &Stack, sale: &str, word: &str) -> Result<()> {
     until(word, async || {
         let answer = buy(stack, sale, &format!("newcomer-{word}")).await;
@@ -15,7 +15,7 @@ async fn hears(stack: &Stack, sale: &str, word: &str) -> Result<()> {
     .await
 }
 
-/// Waits until a change is done; how many units it were.
+/// Waits until a change is done; returns its units.
 async fn done(stack: &Stack, sale: &str, key: &str, units: i64) -> Result<i64> {
     until("the change is done", async || {
         let answer = stack.change_stock(sale, key, units).await;
@@ -26,7 +26,7 @@ async fn done(stack: &Stack, sale: &str, key: &str, units: i64) -> Result<i64> {
     answer["units"].as_i64().context("no units")
 }
 
-/// The origin dies when SQL has noted the change and Redis does not know of it; later Redis loses everything.
+/// The origin dies after SQL has stored the change and before Redis has; later Redis loses everything.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sale_that_is_sold_out_sells_exactly_what_is_added() -> Result<()> {
     const SALE: &str = "added";
@@ -58,7 +58,7 @@ async fn a_sale_that_is_sold_out_sells_exactly_what_is_added() -> Result<()> {
     Ok(())
 }
 
-/// Whoever holds a unit keeps it; everything else may go. Then the sale ends early, and goes on.
+/// Held units stay held; all other units can be withdrawn. Then the sale ends early, and continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn units_are_withdrawn_while_buyers_come_and_the_end_moves() -> Result<()> {
     const SALE: &str = "withdrawn";

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use weir_stack::Stack;
 use weir_tests::{books, buy, claim_groups, rush, script_calls, users, verdict};
 
-/// Tries to see what only a machine with time to spare shows.
+/// Rounds for results that need an idle machine.
 const ROUNDS: usize = 8;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -23,7 +23,7 @@ async fn exactly_the_stock_is_sold_and_then_sold_out_costs_no_redis() -> Result<
     assert_eq!((books_after.orders, books_after.remaining), (60, 0));
     assert_eq!((books_after.stock, books_after.held), (0, 0));
 
-    // Both workers learn that no claim is open any more on any shard.
+    // Both workers detect that no shard has an open claim.
     let second = rush(&stack, "storm", users(2_000..4_000), 64).await?;
     assert_eq!(second.get("sold_out"), Some(&2_000), "{second:?}");
     let before = claim_groups(&stack).await?;
@@ -66,11 +66,11 @@ async fn requests_that_reach_redis_together_share_commands() -> Result<()> {
         .start()
         .await?;
     stack.open_sale("share", 800, 4).await?;
-    // Everyone has bought, so that every further request reaches Redis and is refused there.
+    // All have bought, so that every further request reaches Redis and is refused there.
     rush(&stack, "share", users(0..400), 8).await?;
     assert_eq!(books(&stack, "share").await?.orders, 400);
     let buyers: Vec<String> = users(0..400).into_iter().cycle().take(8_000).collect();
-    // Where other tests keep both cores busy, requests arrive apart, and share less: so each round has its chance.
+    // If other tests keep both cores busy, requests arrive apart and share fewer commands, so there are several rounds.
     let mut rounds = Vec::new();
     while rounds.len() < ROUNDS {
         let before = script_calls(&stack).await?;
@@ -78,7 +78,7 @@ async fn requests_that_reach_redis_together_share_commands() -> Result<()> {
         let commands = script_calls(&stack).await? - before;
         assert_eq!(verdicts.get("cap_reached"), Some(&8_000), "{verdicts:?}");
         rounds.push(commands);
-        // The bar of the first release, at 128 connections on one worker. On a quiet machine it is 61.
+        // The requirement of the first release, at 128 connections on one worker. On an idle machine the result is 61.
         if commands * 20 <= 8_000 {
             return Ok(());
         }

@@ -1,5 +1,5 @@
-//! Streams to the bridge that end in every way, in a real Envoy: whoever waits is answered, the next call goes
-//! well, no stream is left open, and Envoy lives.
+//! Streams to the bridge that end in every possible way, in a real Envoy: all waiting requests are answered, the next
+//! call succeeds, no stream stays open, and Envoy survives.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,7 +21,7 @@ const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 const BAD_REQUEST: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 2\r\n\r\nx\n";
 const TRAILERS_ONLY: &[u8] = b"HTTP/1.1 200 OK\r\ngrpc-status: 14\r\ncontent-length: 0\r\n\r\n";
 
-/// How a connection goes on after an answer.
+/// What happens to a connection after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Stays,
@@ -29,7 +29,7 @@ enum End {
     Reset,
 }
 
-/// How the bridge answers a claim: a head, if the stream had none yet, these bytes, and an end.
+/// The bridge's answer to a claim: response headers if the stream had none yet, these bytes, and an end.
 #[derive(Clone, Debug)]
 struct BridgeAnswer {
     name: &'static str,
@@ -38,7 +38,7 @@ struct BridgeAnswer {
     end: End,
 }
 
-/// The script's answer for a user who may not buy: a good one that needs no origin.
+/// A valid answer of the script for a user who may not buy, which needs no origin.
 fn good() -> BridgeAnswer {
     BridgeAnswer {
         name: "a good answer",
@@ -48,7 +48,7 @@ fn good() -> BridgeAnswer {
     }
 }
 
-/// Every way but a good one.
+/// All invalid answers.
 fn bad_ways() -> Vec<BridgeAnswer> {
     let error = chunk(b"-ERR x\r\n");
     let last = |body: &[u8]| [chunk(body), LAST_CHUNK.to_vec()].concat();
@@ -80,11 +80,11 @@ fn bad_ways() -> Vec<BridgeAnswer> {
     ways
 }
 
-/// A bridge that answers polls well, and claims as it is told.
+/// A bridge that answers polls correctly, and claims as instructed.
 async fn bridge(listener: TcpListener, way: Arc<Mutex<BridgeAnswer>>) -> Result<()> {
     loop {
         let (tcp, _) = listener.accept().await?;
-        // A stream that ends badly is what is wanted.
+        // Streams that end with an error are intended.
         tokio::spawn(stream(tcp, Arc::clone(&way)));
     }
 }
@@ -123,7 +123,7 @@ async fn line(tcp: &mut BufReader<TcpStream>) -> Result<String> {
     Ok(line)
 }
 
-/// A call, which Envoy sends as one chunk.
+/// Reads a call, which Envoy sends as one chunk.
 async fn call(tcp: &mut BufReader<TcpStream>) -> Result<String> {
     let size = usize::from_str_radix(line(tcp).await?.trim_end(), 16)?;
     anyhow::ensure!(size > 0, "ended");
@@ -132,7 +132,7 @@ async fn call(tcp: &mut BufReader<TcpStream>) -> Result<String> {
     Ok(String::from_utf8_lossy(&chunk).into_owned())
 }
 
-/// The catalogue, and an epoch for each shard asked for.
+/// The catalogue, and an epoch for each requested shard.
 fn poll_answer(call: &str) -> BridgeAnswer {
     let epochs = call.matches("\r\nGET\r\n").count().saturating_sub(1);
     let replies =
@@ -190,7 +190,7 @@ async fn a_stream_may_end_in_any_way() -> Result<()> {
             assert_eq!(seen, (503, "unavailable"), "{how}");
         }
         *way.lock().unwrap() = good();
-        // One call more may meet the end of the last stream.
+        // One more call may still fail with the last stream.
         let mut last = buy(&stack, "ends", "patient").await?;
         if verdict(&last) == "unavailable" {
             last = buy(&stack, "ends", "patient").await?;
@@ -199,7 +199,7 @@ async fn a_stream_may_end_in_any_way() -> Result<()> {
     }
     assert_eq!(stack.envoy.process().pid(), Some(pid));
     assert!(!stack.envoy.process().tail(500).contains("VM failed"));
-    // One for the polls, and one for claims.
+    // One stream for polls, and one for claims.
     until("no stream is left open", async || {
         let open = stack.envoy.stat("cluster.weir_redis.upstream_rq_active");
         open.await.is_ok_and(|open| open <= 2)

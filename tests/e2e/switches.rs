@@ -1,4 +1,4 @@
-//! Switches at run time, by the origin's admin port, as every worker of all gateways sees them.
+//! Switches changed at run time through the origin's admin port, and observed at every worker of all gateways.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -9,14 +9,14 @@ use weir_stack::http::{self, Method};
 use weir_stack::{GatewayOptions, Stack};
 use weir_tests::{books, buy, until, verdict};
 
-/// Within this time all gateways see a switch.
+/// The maximum delay until all gateways apply a switch.
 const SEEN_WITHIN: Duration = Duration::from_millis(500);
 
-/// How often it is tried: on a machine that is busy with other tests, a process may have to wait for
-/// longer than that. A gateway that asks too seldom is late nearly always.
+/// The number of attempts: on a machine that is busy with other tests, a process may be delayed longer. A gateway that
+/// polls too rarely would fail nearly always.
 const TRIES: usize = 6;
 
-/// So many requests in a row over new connections meet all workers of two gateways.
+/// This many consecutive requests over new connections reach all workers of two gateways.
 const IN_A_ROW: usize = 60;
 
 async fn switch_all(stack: &Stack, state: &str) -> Result<()> {
@@ -32,7 +32,7 @@ async fn switch(stack: &Stack, sale: &str, switch: Value) -> Result<()> {
     Ok(())
 }
 
-/// How long it takes until `is_so` of all gateways and workers: of so many requests in a row.
+/// The delay until `is_so` holds for all gateways and workers, that is, for this many consecutive requests.
 async fn seen_after(stack: &Stack, is_so: impl AsyncFn(&str) -> Result<bool>) -> Result<Duration> {
     let gateways = stack.gateway_urls();
     let since = Instant::now();
@@ -100,8 +100,8 @@ async fn a_sale_drains_is_behind_a_page_and_in_shadow() -> Result<()> {
     switch(&stack, "modes", page).await?;
     let asked = AtomicUsize::new(0);
     seen_after(&stack, async |gateway| {
-        // Another one each time: in a sale that drains, the gate asks Redis who holds a claim, and that
-        // has a limit.
+        // A different user each time: in a draining sale, the gate queries Redis for the user's claim, which is rate
+        // limited.
         let user = format!("bob-{}", asked.fetch_add(1, Ordering::Relaxed));
         let headers = [("x-user-id", user.as_str())];
         let url = format!("{gateway}/sales/modes/orders");
@@ -113,7 +113,8 @@ async fn a_sale_drains_is_behind_a_page_and_in_shadow() -> Result<()> {
     })
     .await?;
 
-    // The page stays until it is taken away, and the last worker has seen it go: nobody but the origin answers in shadow.
+    // The page stays until it is disabled and the last worker has applied that: in shadow mode, only the origin
+    // answers.
     let shadow = json!({ "state": "shadow", "degrade": { "static_page": false } });
     switch(&stack, "modes", shadow).await?;
     seen_after(&stack, async |gateway| {
@@ -139,7 +140,7 @@ async fn a_sale_drains_is_behind_a_page_and_in_shadow() -> Result<()> {
     Ok(())
 }
 
-/// The statuses of the real thing: a countdown, and the word that all is gone.
+/// The status of a real sale: a countdown, and later "sold out".
 #[tokio::test(flavor = "multi_thread")]
 async fn a_status_tells_what_is_left() -> Result<()> {
     let stack = Stack::builder()

@@ -1,4 +1,4 @@
-//! Two tenants on one stack: they sell at once, and what one does, suffers or tries is no matter of the other's.
+//! Two tenants on one stack: they sell concurrently, and one's actions, failures and attempts do not affect the other.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ impl<'a> Tenant<'a> {
         Ok(Self { stack, name, key })
     }
 
-    /// What it calls its own, as everybody else calls it.
+    /// The global name of the tenant's object.
     fn named(&self, name: &str) -> String {
         format!("{}--{name}", self.name)
     }
@@ -51,7 +51,7 @@ impl<'a> Tenant<'a> {
         }
     }
 
-    /// Makes and warms a sale of its own, known to every worker.
+    /// Creates and warms a sale of the tenant, loaded by every worker.
     async fn sells(&self, name: &str, total: u64) -> Result<String> {
         let id = self.named(name);
         let new = sale::sale_json(&id, total, 2)?;
@@ -63,7 +63,7 @@ impl<'a> Tenant<'a> {
     }
 }
 
-/// Lets `user` ask until it hears `word`: gateways follow what operators do.
+/// Sends requests of `user` until the verdict is `word`: gateways apply operators' changes with a delay.
 async fn hears(stack: &Stack, sale: &str, user: &str, word: &str) -> Result<()> {
     let what = format!("{user} hears {word} of {sale}");
     weir_tests::until(&what, async || {
@@ -88,7 +88,7 @@ async fn tenants_sell_under_one_name_without_reaching_each_other() -> Result<()>
     let south = Tenant::new(&stack, "south", json!({ "requests_per_second": 20 })).await?;
     let (norths, souths) = (north.sells("tee", 50).await?, south.sells("tee", 30).await?);
 
-    // At once, to the last unit of each, by the same people.
+    // Concurrently, to the last unit of each, with the same users.
     let crowd = || users(0..120);
     let (one, other) = tokio::try_join!(
         rush(&stack, &norths, crowd(), 16),
@@ -100,7 +100,7 @@ async fn tenants_sell_under_one_name_without_reaching_each_other() -> Result<()>
         ensure!(books.balance(), "{id}: {books:?}");
     }
 
-    // More than a tenant may have is refused to it alone.
+    // A request beyond a tenant's quota is refused only for it.
     let stock = |id: &str| format!("/sales/{id}/stock");
     let (path, much) = (stock(&norths), json!({ "units": 11 }));
     let over = north.ask(Method::POST, &path, &much);
@@ -115,7 +115,7 @@ async fn tenants_sell_under_one_name_without_reaching_each_other() -> Result<()>
         tenant.does(Method::POST, &stock(id), &more, 200).await?;
     }
 
-    // One blocks and closes; the other sells on.
+    // One blocks a user and closes a sale; the other keeps selling.
     let blocked = format!("/sales/{souths}/blocked/late");
     south.does(Method::PUT, &blocked, &Value::Null, 204).await?;
     hears(&stack, &souths, "late", "blocked").await?;
@@ -125,7 +125,7 @@ async fn tenants_sell_under_one_name_without_reaching_each_other() -> Result<()>
     hears(&stack, &souths, "later", "closed").await?;
     hears(&stack, &norths, "later", "granted").await?;
 
-    // Nothing of the other's is there to it, and what is all's is the platform's.
+    // The other tenant's objects do not exist for it, and global objects belong to the platform.
     for (method, path, body, status) in [
         (Method::GET, format!("/sales/{norths}"), Value::Null, 404),
         (
@@ -171,7 +171,7 @@ async fn tenants_sell_under_one_name_without_reaching_each_other() -> Result<()>
     let listed = south.does(Method::GET, "/sales", &Value::Null, 200).await?;
     ensure!(!listed.to_string().contains("north"), "{listed}");
 
-    // One that asks without end is told to wait; the other works.
+    // A tenant that floods is told to wait; the other is served.
     let mut waits = 0;
     for _ in 0..100 {
         let answer = south.ask(Method::GET, "/sales", &Value::Null).await?;

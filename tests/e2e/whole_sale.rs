@@ -1,5 +1,4 @@
-//! What else belongs to a sale, through the gateway: reservations and risk, payment in its three ways,
-//! and whose order it is.
+//! Other features of a sale, through the gateway: reservations and risk, the three payment modes, and order ownership.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -26,7 +25,7 @@ fn now_ms() -> Result<u64> {
     Ok(u64::try_from(now)?)
 }
 
-/// A request to the gateway, as `user` if there is one.
+/// Sends a request to the gateway, as `user` if set.
 async fn ask(stack: &Stack, method: Method, path: &str, user: Option<&str>) -> Result<Response> {
     let headers: Vec<_> = user.map(|user| ("x-user-id", user)).into_iter().collect();
     let url = format!("{}{path}", stack.gateway_url());
@@ -38,7 +37,7 @@ async fn reserve(stack: &Stack, sale: &str, user: &str) -> Result<Response> {
     ask(stack, Method::POST, &path, Some(user)).await
 }
 
-/// Buys; the order's path.
+/// Buys, and returns the order's path.
 pub(crate) async fn order(stack: &Stack, sale: &str, user: &str) -> Result<String> {
     let made = buy(stack, sale, user).await?;
     let (status, text) = (made.status, made.text());
@@ -52,12 +51,12 @@ fn path_of(made: &Response) -> Result<String> {
     Ok(format!("/orders/{id}"))
 }
 
-/// What `user` does with the order: `pay` or `cancel`.
+/// Performs an action of `user` on the order: `pay` or `cancel`.
 async fn end(stack: &Stack, order: &str, user: &str, how: &str) -> Result<Response> {
     ask(stack, Method::POST, &format!("{order}/{how}"), Some(user)).await
 }
 
-/// Pays at the provider, as the shop's answer says; the order is paid then.
+/// Pays at the provider with the URL from the shop's answer. The order is then paid.
 pub(crate) async fn pays(stack: &Stack, order: &str, user: &str) -> Result<()> {
     let started = end(stack, order, user, "pay").await?;
     let body = started.json()?;
@@ -72,7 +71,7 @@ pub(crate) async fn pays(stack: &Stack, order: &str, user: &str) -> Result<()> {
     )
 }
 
-/// The status and the order's, or the problem's name.
+/// The status, and the order's state or the problem's name.
 fn told(answer: &Response) -> Result<(u16, String)> {
     let body = answer.json()?;
     let word = match answer.status {
@@ -93,7 +92,7 @@ fn decided(answer: &Response) -> (u16, &str) {
     (answer.status, verdict(answer))
 }
 
-/// Asks as `user` until it has bought; the order's path. Before, it hears `meanwhile` only.
+/// Retries as `user` until it has bought; returns the order's path. Earlier verdicts must be in `meanwhile`.
 pub(crate) async fn buys_at_last(
     stack: &Stack,
     sale: &str,
@@ -105,7 +104,7 @@ pub(crate) async fn buys_at_last(
     path_of(&granted)
 }
 
-/// Lets `user` ask until the verdict is `word`, no faster than anybody may.
+/// Sends requests of `user` until the verdict is `word`, within the rate limit.
 async fn hears_at_last(
     stack: &Stack,
     sale: &str,
@@ -127,7 +126,7 @@ async fn hears_at_last(
     }
 }
 
-/// Waits until the audit has so many units in stock and in orders, and nothing else anywhere.
+/// Waits until the audit has exactly this number of units in stock and in orders, and none elsewhere.
 pub(crate) async fn audited(stack: &Stack, sale: &str, stock: u64, orders: u64) -> Result<()> {
     let path = format!("/sales/{sale}/audit");
     let expected = json!({
@@ -214,14 +213,14 @@ async fn user_without_reservation_cannot_buy_until_a_new_one() -> Result<()> {
     let answer = buy(&stack, "s", "alice").await?;
     assert_eq!(decided(&answer), (403, "not_reserved"));
     audited(&stack, "s", 4, 0).await?;
-    // Another's is another's.
+    // Another user's order is not accessible.
     order(&stack, "s", "bob").await?;
     assert_eq!(reserve(&stack, "s", "alice").await?.status, 201);
     order(&stack, "s", "alice").await?;
     audited(&stack, "s", 2, 2).await
 }
 
-/// How many risk checks have ended so.
+/// The number of risk checks with this outcome.
 async fn checked(stack: &Stack, outcome: &str) -> Result<u64> {
     let metrics = http::get(&format!("{}/metrics", stack.origin_admin_url())).await?;
     let name = format!(r#"weir_origin_risk_checks_total{{outcome="{outcome}"}} "#);
@@ -281,7 +280,7 @@ async fn an_order_is_paid_in_time_and_then_stays() -> Result<()> {
     let seen = ask(&stack, Method::GET, &path, Some("alice")).await?;
     is_told(&seen, 200, "unpaid")?;
     pays(&stack, &path, "alice").await?;
-    // The provider says so once more; and somebody else, who does not know the secret.
+    // The provider repeats its callback; another sender does not have the secret.
     let payment = started.json()?["payment"].clone();
     let payment = payment.as_str().context("no payment")?;
     let told = stack.provider.caller().notify_shop(payment, "paid").await?;
@@ -319,7 +318,7 @@ async fn sold_out_sale_reopens_when_an_unpaid_order_expires() -> Result<()> {
     is_sold_out(&stack, "expire", "carol").await
 }
 
-/// With a hold of a second, somebody who orders again at each expiry once took 9 of 11 holds.
+/// With a hold of one second, a user who reorders at each expiry once got 9 of 11 holds.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_lets_holds_expire_leaves_the_next_to_others() -> Result<()> {
     let stack = stack("hoard").await?;
@@ -357,7 +356,7 @@ async fn a_cancelled_order_gives_its_unit_to_the_next_one() -> Result<()> {
     audited(&stack, "cancel", 0, 1).await
 }
 
-/// Whoever asks is told so, as soon as gateways have heard that SQL has nothing left.
+/// Requests get this verdict once gateways have read that SQL has nothing left.
 async fn is_sold_out(stack: &Stack, sale: &str, user: &str) -> Result<()> {
     until("gateways know that all is sold", async || {
         let answer = buy(stack, sale, user).await;
@@ -372,7 +371,7 @@ async fn where_units_leave_at_payment_who_pays_first_has_them() -> Result<()> {
     let more = json!({ "payment": "at_payment" });
     stack.open_sale_with("at-payment", 1, 1, more).await?;
     let slow = order(&stack, "at-payment", "alice").await?;
-    // Her order leaves the unit in stock, as soon as its claim has ended.
+    // Her order leaves the unit in stock after its claim has ended.
     let quick = buys_at_last(&stack, "at-payment", "bob", &["all_reserved"]).await?;
     audited(&stack, "at-payment", 1, 0).await?;
     pays(&stack, &quick, "bob").await?;
@@ -383,7 +382,7 @@ async fn where_units_leave_at_payment_who_pays_first_has_them() -> Result<()> {
     audited(&stack, "at-payment", 0, 1).await
 }
 
-/// What a gateway would send for `user`, with a good signature: as good as a forgery can be.
+/// The headers of a gateway for `user`, correctly signed: the best possible forgery.
 fn signed_as(stack: &Stack, user: &str) -> Result<identity::SignedUser> {
     let secrets = Secrets::kept_in(&stack.data_dir().join("secrets.env"))?;
     let key = SigningKey::new("k1", secrets.claim.as_bytes()).ok();
@@ -400,7 +399,7 @@ async fn an_order_is_its_users_whatever_another_one_sends() -> Result<()> {
     let signed = signed_as(&stack, "alice")?;
     let (name, signature) = (headers::USER, headers::USER_SIGNATURE);
     let forged = [(name, &*signed.value), (signature, &*signed.signature)];
-    // The forgery is a good one: without a gateway in between it counts.
+    // The forgery is valid: without a gateway in between, the origin accepts it.
     let direct = format!("{}{path}", stack.origin_url());
     let seen = http::send(Method::GET, &direct, &forged, "").await?;
     is_told(&seen, 200, "unpaid")?;

@@ -1,4 +1,4 @@
-//! The filters of `envoy/all.yaml`: without requests they are silent, and the first request starts their polls.
+//! The filters of `envoy/all.yaml`: without requests they do nothing, and the first request starts their polls.
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const POLLING: [&str; 5] = [
     "waiting-room",
 ];
 
-/// Each filter's name, and a host with two workers that runs it as the file configures it.
+/// Each filter's name, and a host with two workers that runs it with the file's configuration.
 fn hosts() -> Vec<(String, Host)> {
     let file = EnvoyConfig::all().unwrap().render().unwrap();
     let file: Value = serde_json::from_str(&file).unwrap();

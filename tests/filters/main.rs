@@ -1,5 +1,5 @@
-//! Each filter as WebAssembly in `host-test`. The tests are beside the filters; here they are one executable, as each that has a
-//! compiler of WebAssembly in it takes 60 MB and seconds to link.
+//! Each filter as WebAssembly in `host-test`. The tests are next to the filters, but in one executable: each executable
+//! with a WebAssembly compiler takes 60 MB, and seconds to link.
 
 #![allow(
     clippy::expect_used,

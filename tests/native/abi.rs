@@ -1,4 +1,4 @@
-//! The declarations of the ABI against the real Envoys.
+//! Compares the ABI's declarations with real Envoys.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use weir_envoy_abi::api::CALLBACKS;
 use weir_stack::report::SilentReporter;
 use weir_stack::tools::{Envoy, Options, oldest_envoy};
 
-/// Hooks that Envoy calls only if they are there.
+/// Hooks that Envoy calls only if they exist.
 const OPTIONAL: [&str; 10] = [
     "envoy_dynamic_module_on_http_filter_config_http_callout_done",
     "envoy_dynamic_module_on_http_filter_config_http_stream_complete",
@@ -28,7 +28,7 @@ fn envoys() -> Result<[PathBuf; 2]> {
     Ok([oldest_envoy(&mut SilentReporter)?, usual.path])
 }
 
-/// All texts of a program that begin so, up to their NUL: symbols and constants alike.
+/// All strings of a program with this prefix, up to their NUL: symbols and constants alike.
 fn texts(program: &[u8], start: &str) -> BTreeSet<String> {
     let mut texts = BTreeSet::new();
     for text in program.split(|&byte| byte == 0) {

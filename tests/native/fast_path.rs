@@ -1,4 +1,4 @@
-//! `weir.fast_path` in a real Envoy: whatever bytes come, however they are split, a listener with it answers as one without it.
+//! `weir.fast_path` in a real Envoy: for any bytes, split in any way, a listener with it answers like one without it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use weir_stack::report::SilentReporter;
 use weir_stack::{DataDir, Stack, ports, tools};
 use weir_tests::{buy, until, verdict};
 
-/// How long nothing comes when everything has come.
+/// The silence after which all answers have arrived.
 const QUIET: Duration = Duration::from_millis(1_500);
 
-/// How often two gateways may answer differently.
+/// How often two gateways may answer differently before the test fails.
 const TRIES: usize = 4;
 
 /// A sale that starts in the year 2100.
@@ -25,10 +25,10 @@ const LATER_MS: u64 = 4_102_444_800_000;
 
 const ANSWERED: &str = "wasmcustom.weir_native_fast_path_requests_total.outcome.answered";
 
-/// Two gateways of one Redis and one origin.
+/// Two gateways with the same Redis and origin.
 struct Pair {
     stack: Stack,
-    /// `envoy/native.yaml` as it is shipped.
+    /// The shipped `envoy/native.yaml`.
     with: Envoy,
     /// The same without the fast path.
     without: Envoy,
@@ -37,7 +37,7 @@ struct Pair {
 
 impl Pair {
     async fn start(key_prefix: &str) -> Result<Self> {
-        // Other tests of this process choose it, too, and the first choice stands.
+        // Other tests of this process make the same choice; the first one wins.
         Host::Native.choose();
         let stack = Stack::builder()
             .host(Host::Native)
@@ -80,9 +80,9 @@ impl Pair {
         Ok(())
     }
 
-    /// Both gateways answer the same to these pieces, and end the connection or not alike. Either may just have to ask Redis
-    /// whether a unit has come back, and then answers a moment later, when all of a body has come: so what differs must differ
-    /// again and again.
+    /// Checks that both gateways answer these pieces alike, and agree on closing the connection. Either may have to
+    /// query Redis for returned units, and then answers later, after more of the body. So only repeated differences
+    /// fail.
     async fn compare(&self, pieces: &[Vec<u8>]) -> Result<()> {
         let mut last = None;
         for _ in 0..TRIES {
@@ -102,7 +102,7 @@ impl Pair {
     }
 }
 
-/// Some at a time.
+/// Compares several cases concurrently.
 async fn compare_all(pair: &Arc<Pair>, cases: &[Vec<Vec<u8>>]) -> Result<()> {
     for cases in cases.chunks(40) {
         let mut compared = JoinSet::new();
@@ -130,7 +130,7 @@ async fn start(
         .origin(origin.trim_start_matches("http://").parse()?)?
         .edit_native("weir.seckill_gate", |json| {
             json["redis"]["key_prefix"] = stack.key_prefix.clone().into();
-            // Nobody is limited here: that is not compared.
+            // Without rate limits, which are not compared.
             json.as_object_mut().context("no object")?.remove("limits");
             Ok(())
         })?;
@@ -147,7 +147,7 @@ async fn start(
     Envoy::start(&tool, &options).await
 }
 
-/// One answer, without what differs from one second to the next.
+/// An answer without parts that change with time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Answer {
     status: u16,
@@ -155,7 +155,8 @@ struct Answer {
     body: String,
 }
 
-/// Sends the pieces one after the other, and reads until nothing comes. The answers, and whether the connection was closed.
+/// Sends the pieces one after the other, and reads until no more bytes arrive. Returns the answers, and whether the
+/// connection was closed.
 async fn answers(gateway: &Envoy, pieces: &[Vec<u8>]) -> Result<(Vec<Answer>, bool)> {
     let url = gateway.url();
     let mut stream = TcpStream::connect(url.trim_start_matches("http://")).await?;
@@ -180,7 +181,7 @@ async fn answers(gateway: &Envoy, pieces: &[Vec<u8>]) -> Result<(Vec<Answer>, bo
     let answers = read(&bytes)?;
     let says_so = |(name, value): &(String, String)| name == "connection" && value == "close";
     let mut headers = answers.iter().flat_map(|answer| &answer.headers);
-    // Envoy closes it a second after it has said so.
+    // Envoy closes it a second after it has announced it.
     let is_closed = is_closed || headers.any(says_so);
     Ok((answers, is_closed))
 }
@@ -191,7 +192,7 @@ fn read(mut bytes: &[u8]) -> Result<Vec<Answer>> {
         let mut headers = [httparse::EMPTY_HEADER; 64];
         let mut response = httparse::Response::new(&mut headers);
         let Ok(httparse::Status::Complete(length)) = response.parse(bytes) else {
-            // HTTP/2, or half an answer.
+            // HTTP/2, or an incomplete answer.
             answers.push(Answer {
                 status: 0,
                 headers: Vec::new(),
@@ -205,7 +206,7 @@ fn read(mut bytes: &[u8]) -> Result<Vec<Answer>> {
             let header = named.iter().find(|header| header.name == name)?;
             text(header.value).parse::<usize>().ok()
         };
-        // The response to HEAD has a length and no body.
+        // The response to HEAD has a length but no body.
         let rest = bytes.get(length..).unwrap_or_default();
         let body_length = match rest.is_empty() || rest.starts_with(b"HTTP/1.") {
             true => 0,
@@ -228,7 +229,7 @@ fn read(mut bytes: &[u8]) -> Result<Vec<Answer>> {
     Ok(answers)
 }
 
-/// Without numbers that change with the time.
+/// Removes numbers that change with time.
 fn without_times(text: &str) -> String {
     let mut parts = Vec::new();
     for part in text.split_inclusive(|char: char| !char.is_ascii_digit()) {
@@ -251,7 +252,7 @@ fn get(path: &str, more: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nhost: shop.example\r\n{more}\r\n")
 }
 
-/// What clients may send: plain requests, odd ones, and attacks.
+/// Requests that clients may send: plain ones, unusual ones, and attacks.
 fn requests() -> Vec<String> {
     let gone = order("gone", "u1", "");
     let plain = [
@@ -329,7 +330,7 @@ fn requests() -> Vec<String> {
     [&plain[..], &odd, &attacks].concat()
 }
 
-/// Numbers that look like chance, the same in every run.
+/// Pseudo-random numbers, the same in every run.
 struct Chance(u64);
 
 impl Chance {
@@ -361,8 +362,7 @@ async fn refusal_before_http_is_that_of_the_http_filter() -> Result<()> {
     .await
 }
 
-/// How many sequences are compared, and the number that all of them follow from, unless the environment says otherwise: more
-/// of them are a fuzzer.
+/// The variables with the number of sequences and the seed, and their defaults. Higher numbers make this a fuzzer.
 const CASES: (&str, u64) = ("WEIR_FAST_PATH_CASES", 160);
 const SEED: (&str, u64) = ("WEIR_FAST_PATH_SEED", 7);
 
@@ -373,7 +373,7 @@ fn chosen((variable, otherwise): (&str, u64)) -> Result<u64> {
     }
 }
 
-/// Sequences on one connection, split at random bytes.
+/// Random sequences on one connection, split at random bytes.
 #[tokio::test(flavor = "multi_thread")]
 async fn sequences_and_splits_are_answered_alike() -> Result<()> {
     let pair = Pair::start("fast-splits").await?;
@@ -396,7 +396,7 @@ async fn sequences_and_splits_are_answered_alike() -> Result<()> {
     compare_all(&Arc::new(pair), &cases).await
 }
 
-/// A connection comes back to the fast path after a response of the HTTP stack, and each request is answered once.
+/// After a response of the HTTP stack, a connection returns to the fast path, and each request is answered once.
 #[tokio::test(flavor = "multi_thread")]
 async fn connection_returns_to_the_fast_path_after_a_response() -> Result<()> {
     let pair = Pair::start("fast-returns").await?;
@@ -410,7 +410,7 @@ async fn connection_returns_to_the_fast_path_after_a_response() -> Result<()> {
             pair.with.stat(sold_out).await?,
         ])
     };
-    // What was asked before is reported by then.
+    // Earlier requests are reported by then.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let before = counts().await?;
     for _ in 0..rounds {
@@ -436,13 +436,13 @@ async fn connection_returns_to_the_fast_path_after_a_response() -> Result<()> {
             .is_ok_and(|counts| counts[1] == sold_out + rounds)
     })
     .await?;
-    // One or another asks Redis whether a unit has come back, and that is for the HTTP filter.
+    // Some requests query Redis for returned units, which only the HTTP filter does.
     let after = counts().await?;
     ensure!(after[0] >= answered + rounds / 2, "{before:?}, {after:?}");
     Ok(())
 }
 
-/// What does not read does not make the gateway keep answers without bound.
+/// A client that does not read cannot make the gateway buffer unlimited answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn client_that_does_not_read_is_not_answered_without_bound() -> Result<()> {
     let pair = Pair::start("fast-deaf").await?;
@@ -450,7 +450,7 @@ async fn client_that_does_not_read_is_not_answered_without_bound() -> Result<()>
     let mut stream = TcpStream::connect(url.trim_start_matches("http://")).await?;
     let many = order("gone", "u1", "").repeat(100).into_bytes();
     let mut sent = 0_usize;
-    // Until neither side takes more.
+    // Until neither side accepts more bytes.
     while let Ok(Ok(())) =
         tokio::time::timeout(Duration::from_secs(1), stream.write_all(&many)).await
     {

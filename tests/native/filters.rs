@@ -1,4 +1,4 @@
-//! The other filters of the library, one by one. What they do in full, `e2e` tests with `WEIR_HOST=native`.
+//! The other filters of the library, one by one. `e2e` with `WEIR_HOST=native` tests them completely.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ async fn a_limit_is_one_of_all_workers() -> Result<()> {
         gateways: 1,
         workers: 2,
         redis: RedisPath::None,
-        // What an engine remembers is its own; what a limit has counted is not.
+        // An engine's memory is its own, but limits are shared.
         config: r#"{ "native": { "engines": 2 }, "user_header": "x-user-id", "rules": [
             { "name": "all", "limit": { "rate": 1, "per": "1h", "burst": 20 } }] }"#,
     };
@@ -45,7 +45,7 @@ async fn a_link_is_followed_from_redis_and_then_from_memory() -> Result<()> {
         let stat = format!("wasmcustom.weir_shortlink_found_total.place.{place}");
         gateways.envoys[0].stat(&stat).await.unwrap_or(0)
     };
-    // All workers have one memory: one of them has asked Redis, for all.
+    // All workers share one memory: one of them has queried Redis for all.
     until("it is counted", async || {
         found("memory").await == 49 && found("redis").await == 1
     })

@@ -1,4 +1,4 @@
-//! An idle gateway with the native module: no failure is counted, and nothing is warned of.
+//! An idle gateway with the native module counts no failures and logs no warnings.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use weir_stack::redis::RedisServer;
 use weir_stack::report::SilentReporter;
 use weir_stack::{DataDir, ports, tools};
 
-/// What reports failures in Envoy's statistics.
+/// Whether a statistic counts failures.
 fn is_failure(name: &str) -> bool {
     ["fail", "_5xx", "panics", "refused"]
         .iter()

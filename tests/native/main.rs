@@ -1,5 +1,4 @@
-//! What only the native module has, with real parts. Everything else is tested by `e2e`, which runs on it with
-//! `WEIR_HOST=native`.
+//! Tests of the native module's own features, with real parts. `e2e` tests everything else with `WEIR_HOST=native`.
 
 #![allow(clippy::indexing_slicing)]
 

@@ -1,4 +1,4 @@
-//! A panic in the module is one request's, and Envoy's not at all.
+//! A panic in the module affects one request, and never Envoy.
 
 use anyhow::Result;
 use weir_stack::Stack;
@@ -41,7 +41,7 @@ async fn a_panic_answers_503_and_is_counted_and_envoy_lives() -> Result<()> {
     Ok(stack.check_children()?)
 }
 
-/// The same library as operators have it.
+/// The shipped library ignores a request to panic.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_shipped_panics_for_nobody() -> Result<()> {
     let builder = Stack::builder().host(Host::Native).workers(1);

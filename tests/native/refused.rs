@@ -1,4 +1,4 @@
-//! What Envoy says to a bad configuration of the native module.
+//! Envoy's response to an invalid configuration of the native module.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use weir_stack::native::Host;
 use weir_stack::report::SilentReporter;
 use weir_stack::{DataDir, ports, tools};
 
-/// What Envoy has against the shipped file, edited so: when it only checks it, and when it starts.
+/// Envoy's errors for the shipped file with this edit: at validation, and at startup.
 async fn refusals(library: &Path, edit: fn(&mut Value) -> Result<()>) -> Result<[String; 2]> {
     let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut SilentReporter)?;
     let data = DataDir::open(None)?;
@@ -34,7 +34,7 @@ async fn refusals(library: &Path, edit: fn(&mut Value) -> Result<()>) -> Result<
     Ok([checked, started].map(|error| error.map(|error| format!("{error:#}")).unwrap_or_default()))
 }
 
-/// Fails unless both say so.
+/// Checks that both errors contain `expected`.
 async fn is_refused(expected: &str, edit: fn(&mut Value) -> Result<()>) -> Result<()> {
     for error in refusals(&Host::Native.library()?, edit).await? {
         assert!(error.contains(expected), "{expected}:\n{error}");

@@ -1,4 +1,4 @@
-//! A configuration that is replaced in mid-sale.
+//! A configuration that is replaced during a sale.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,23 +17,23 @@ use weir_stack::report::SilentReporter;
 use weir_stack::{DataDir, Stack, ports, tools};
 use weir_tests::{PATIENCE, books, claim_groups, until};
 
-/// More than anybody buys: the sale goes on all the time.
+/// More than all buyers take, so that the sale does not end.
 const STOCK: u64 = 1_000_000;
 
 const CLIENTS: usize = 16;
 const REPLACEMENTS: u64 = 8;
 const BETWEEN: Duration = Duration::from_millis(300);
 
-/// After so long Envoy drops what was replaced.
+/// After this time, Envoy drops the replaced configuration.
 const DRAIN_S: u32 = 3;
 
-/// No call to Redis is given up, however busy the machine is: whoever gives up leaves a claim that is held until its time.
+/// A deadline that every call meets, however busy the machine is: a call that times out leaves a held claim.
 const DEADLINE_MS: u64 = 10_000;
 
-/// Claims outlive the test: those that are held at its end were neither delivered nor given back.
+/// Claims outlive the test: a claim still held at its end was neither delivered nor released.
 const CLAIM_TTL_MS: u64 = 10 * 60 * 1_000;
 
-/// The configuration whose listeners Envoy reads from a file and reads again when that is replaced, and its listener.
+/// A configuration whose listeners Envoy reads from a file and reloads when the file is replaced, and its listener.
 fn watched(config: &EnvoyConfig, file: &Path) -> Result<(EnvoyConfig, Value)> {
     let mut tree: Value = serde_json::from_str(&config.render()?)?;
     let listeners = tree["static_resources"]["listeners"].take();
@@ -49,7 +49,7 @@ fn watched(config: &EnvoyConfig, file: &Path) -> Result<(EnvoyConfig, Value)> {
     Ok((config, listener))
 }
 
-/// Puts the listener where Envoy watches, with the filter's polls so far apart: another configuration each time.
+/// Writes the listener to the file that Envoy monitors, with this poll interval: each is a different configuration.
 fn publish(listener: &Value, file: &Path, poll_interval_ms: u64) -> Result<()> {
     let mut listener = listener.clone();
     let filter = "/filter_chains/0/filters/1/typed_config/http_filters/0/typed_config";
@@ -60,13 +60,13 @@ fn publish(listener: &Value, file: &Path, poll_interval_ms: u64) -> Result<()> {
     *settings = json.to_string().into();
     let version = poll_interval_ms.to_string();
     let text = json!({ "version_info": version, "resources": [listener] });
-    // Envoy sees files that are moved there.
+    // Envoy detects files that are moved into place.
     let new = file.with_extension("new");
     std::fs::write(&new, text.to_string())?;
     Ok(std::fs::rename(&new, file)?)
 }
 
-/// A gateway whose configuration can be replaced, beside the stack's own.
+/// A gateway with a replaceable configuration, in addition to the stack's own.
 struct Gateway {
     envoy: Envoy,
     listener: Value,
@@ -127,7 +127,7 @@ impl Gateway {
     }
 }
 
-/// People who buy one after another, until it is over. How many heard what; nothing counts as 0.
+/// Buyers who buy one after another until the end. Counts their answers by status; 0 means no answer.
 struct Buyers {
     all: JoinSet<BTreeMap<u16, u64>>,
     is_over: Arc<AtomicBool>,
@@ -210,10 +210,10 @@ async fn a_configuration_replaced_in_mid_sale_leaves_no_claim_behind() -> Result
     Ok(stack.check_children()?)
 }
 
-/// How many ask while Redis does not answer.
+/// The number of requests while Redis does not answer.
 const CUT_OFF: u64 = 40;
 
-/// Longer than an idle engine lives on when its configuration has gone.
+/// Longer than an idle engine survives its configuration.
 const LONG: Duration = Duration::from_secs(3);
 
 fn ask(url: &str) -> JoinSet<Result<http::Response>> {

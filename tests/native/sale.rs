@@ -1,4 +1,4 @@
-//! A sale on the native module, in each Envoy that it is for.
+//! A sale on the native module, in each supported Envoy version.
 
 use anyhow::{Context, Result};
 use weir_stack::Stack;
@@ -9,7 +9,7 @@ use weir_tests::{books, buy, rush, script_calls, until, users, verdict};
 
 const STOCK: u64 = 300;
 
-/// Sells all, and asks further.
+/// Sells all units, and sends more requests.
 async fn sells_exactly(mut stack: Stack, sale: &str) -> Result<()> {
     stack.open_sale(sale, STOCK, 4).await?;
     let pid = stack.envoy.process().pid();
@@ -22,7 +22,7 @@ async fn sells_exactly(mut stack: Stack, sale: &str) -> Result<()> {
     assert_eq!(verdicts.get("sold_out"), Some(&700), "{verdicts:?}");
     let sold = books(&stack, sale).await?;
     assert_eq!((sold.orders, sold.stock, sold.held), (STOCK, 0, 0));
-    // Sold out is known here: it costs Redis nothing.
+    // "Sold out" is cached: it needs no Redis call.
     let before = script_calls(&stack).await?;
     for user in users(2_000..2_200) {
         let answer = buy(&stack, sale, &user).await?;

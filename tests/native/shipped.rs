@@ -1,4 +1,4 @@
-//! `envoy/native.yaml` as it is shipped.
+//! The shipped `envoy/native.yaml`.
 
 use anyhow::{Context, Result};
 use weir_stack::Stack;
@@ -11,7 +11,7 @@ use weir_tests::{until, use_garage};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_shipped_file_sells_and_keeps_garages() -> Result<()> {
-    // Redis and origin, and their secrets, are a stack's; its own gateway looks on.
+    // Uses Redis, origin and secrets of a stack; the stack's own gateway is unused.
     let mut stack = Stack::builder()
         .host(Host::Native)
         .workers(1)

@@ -1,4 +1,4 @@
-//! A browser that a test clicks through: Chromium without a window, driven by [`fantoccini`].
+//! A browser for tests: headless Chromium, driven by [`fantoccini`].
 
 #![expect(
     clippy::indexing_slicing,
@@ -25,16 +25,16 @@ use weir_stack::{ports, tools};
 
 use crate::PATIENCE;
 
-/// A browser starts within seconds; a machine that compiles meanwhile gets much more.
+/// A browser starts within seconds, or longer on a machine that compiles.
 const READY_LIMIT: Duration = Duration::from_secs(60);
 
-/// Between two looks at a page.
+/// The polling interval for a page.
 const POLL: Duration = Duration::from_millis(50);
 
-/// How often something is done to an element that the page has replaced meanwhile.
+/// The maximum number of retries for an element that the page replaces meanwhile.
 const STALE_MAX: u32 = 20;
 
-/// Has axe-core tell what breaks a rule of WCAG 2.2 AA.
+/// Runs axe-core and reports violations of WCAG 2.2 AA.
 const EXAMINE: &str = "
     const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'];
     return axe.run(document, { runOnly: tags, resultTypes: ['violations'] }).then((found) =>
@@ -46,25 +46,25 @@ const EXAMINE: &str = "
 #[derive(Debug)]
 pub struct Browser {
     client: Client,
-    // Dropped in this order: the driver lets go of the browser before that ends.
+    // Dropped in this order: the driver disconnects before the browser ends.
     driver: Process,
     browser: Process,
 }
 
-/// What the page is shown on.
+/// The screen that shows the page.
 #[derive(Debug, Clone, Copy)]
 pub struct Screen {
-    /// In CSS pixels.
+    /// The width in CSS pixels.
     pub width: u32,
-    /// In CSS pixels.
+    /// The height in CSS pixels.
     pub height: u32,
     /// Whether the system prefers dark pages.
     pub is_dark: bool,
-    /// Whether it is a phone's.
+    /// Whether it is a phone's screen.
     pub is_phone: bool,
 }
 
-/// A command of chromedriver's own, beyond WebDriver: its path within the session, and its parameters.
+/// A chromedriver command beyond WebDriver: its path within the session, and its parameters.
 #[derive(Debug)]
 struct Extension {
     path: &'static str,
@@ -86,10 +86,10 @@ impl WebDriverCompatibleCommand for Extension {
 }
 
 impl Browser {
-    /// Starts one with its profile and logs in `dir`, which must be its alone.
+    /// Starts a browser with its profile and logs in `dir`, which it must not share.
     ///
     /// # Errors
-    /// When it does not start.
+    /// It does not start.
     pub async fn start(tool: &tools::Chromium, dir: &Path) -> Result<Self> {
         let debug_port = ports::free()?;
         let (binary, profile) = (tool.browser.clone(), dir.join("profile"));
@@ -109,44 +109,44 @@ impl Browser {
         })
     }
 
-    /// An error if the browser or its driver ended by itself.
+    /// Checks that the browser and its driver are running.
     ///
     /// # Errors
-    /// That.
+    /// One of them ended.
     pub fn check(&mut self) -> Result<()> {
         self.browser.check()?;
         Ok(self.driver.check()?)
     }
 
-    /// Goes to `url` and waits until it has loaded.
+    /// Opens `url` and waits until it has loaded.
     ///
     /// # Errors
-    /// When it does not.
+    /// It does not load.
     pub async fn open(&self, url: &str) -> Result<()> {
         Ok(self.client.goto(url).await?)
     }
 
-    /// The address that is shown.
+    /// The current address.
     ///
     /// # Errors
-    /// When the browser does not answer.
+    /// The browser does not respond.
     pub async fn url(&self) -> Result<String> {
         Ok(self.client.current_url().await?.into())
     }
 
-    /// What JavaScript's `script`, a function's body, returns for `arguments`. If that is a promise, what comes
-    /// of it.
+    /// Runs `script`, the body of a JavaScript function, with `arguments`. Returns its result, or the value of a
+    /// returned promise.
     ///
     /// # Errors
-    /// When it throws.
+    /// The script throws.
     pub async fn run(&self, script: &str, arguments: &[Value]) -> Result<Value> {
         Ok(self.client.execute(script, arguments.to_vec()).await?)
     }
 
-    /// Waits until `script` returns something that JavaScript takes for true, and tells what.
+    /// Waits until `script` returns a truthy value, and returns that.
     ///
     /// # Errors
-    /// When it throws, or does not within [`PATIENCE`].
+    /// The script throws, or returns no truthy value within [`PATIENCE`].
     pub async fn until(&self, script: &str, arguments: &[Value]) -> Result<Value> {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {
@@ -164,28 +164,28 @@ impl Browser {
         }
     }
 
-    /// All text that the page shows.
+    /// All visible text of the page.
     ///
     /// # Errors
-    /// When the browser does not answer.
+    /// The browser does not respond.
     pub async fn page_text(&self) -> Result<String> {
         let text = self.run("return document.body.innerText", &[]).await?;
         Ok(text.as_str().context("the page has no text")?.to_owned())
     }
 
-    /// Waits for what `selector` (CSS) names, and tells its text as it is shown.
+    /// Waits for the element at `selector` (CSS), and returns its visible text.
     ///
     /// # Errors
-    /// When it does not appear within [`PATIENCE`].
+    /// It does not appear within [`PATIENCE`].
     pub async fn text(&self, selector: &str) -> Result<String> {
         let text = self.act_on(selector, async |element| element.text().await);
         text.await.with_context(|| format!("no {selector}"))
     }
 
-    /// Waits until the page shows `wanted` where `selector` points.
+    /// Waits until the element at `selector` shows `wanted`.
     ///
     /// # Errors
-    /// When it does not within [`PATIENCE`].
+    /// It does not within [`PATIENCE`].
     pub async fn wait_for_text(&self, selector: &str, wanted: &str) -> Result<()> {
         let script =
             "return document.querySelector(arguments[0])?.innerText.includes(arguments[1])";
@@ -194,11 +194,10 @@ impl Browser {
             .map(drop)
     }
 
-    /// Clicks what `selector` names, once it is there, as a person does: it must be visible and nothing
-    /// may cover it.
+    /// Clicks the element at `selector` once it exists, like a person: it must be visible and not covered.
     ///
     /// # Errors
-    /// When it cannot.
+    /// The click fails.
     pub async fn click(&self, selector: &str) -> Result<()> {
         let clicked = self.act_on(selector, async |element| element.click().await);
         clicked
@@ -206,10 +205,10 @@ impl Browser {
             .with_context(|| format!("cannot click {selector}"))
     }
 
-    /// Types `text` into a field in place of what it holds.
+    /// Replaces the text of a field.
     ///
     /// # Errors
-    /// When it cannot.
+    /// The field is missing or not editable.
     pub async fn type_into(&self, selector: &str, text: &str) -> Result<()> {
         let typed = self.act_on(selector, async |element| {
             element.clear().await?;
@@ -220,10 +219,10 @@ impl Browser {
             .with_context(|| format!("cannot type into {selector}"))
     }
 
-    /// Chooses a file.
+    /// Selects a file.
     ///
     /// # Errors
-    /// When there is no such control, or it takes none.
+    /// The control is missing, or is not a file input.
     pub async fn choose_file(&self, selector: &str, file: &Path) -> Result<()> {
         let path = file.display().to_string();
         let chosen = self.act_on(selector, async |element| element.send_keys(&path).await);
@@ -232,8 +231,8 @@ impl Browser {
             .with_context(|| format!("cannot choose a file in {selector}"))
     }
 
-    /// Does something to what `selector` names, once it is there; again, if the page was drawn anew in
-    /// between, so that it was another element.
+    /// Performs an action on the element at `selector` once it exists. Retries if the page was redrawn in between, so
+    /// that the element was replaced.
     async fn act_on<T>(
         &self,
         selector: &str,
@@ -257,10 +256,10 @@ impl Browser {
         wait.for_element(Locator::Css(selector)).await
     }
 
-    /// Shows the page as on this screen from now on.
+    /// Changes the screen.
     ///
     /// # Errors
-    /// When the browser cannot.
+    /// The browser fails.
     pub async fn show_on(&self, screen: Screen) -> Result<()> {
         let metrics = json!({
             "width": screen.width, "height": screen.height,
@@ -274,10 +273,10 @@ impl Browser {
         Ok(())
     }
 
-    /// The whole page as a PNG, from its top to its end.
+    /// A PNG of the whole page.
     ///
     /// # Errors
-    /// When the browser cannot.
+    /// The browser fails.
     pub async fn screenshot(&self) -> Result<Vec<u8>> {
         let asked = json!({ "format": "png", "captureBeyondViewport": true });
         let taken = self.devtools("Page.captureScreenshot", asked).await?;
@@ -286,10 +285,10 @@ impl Browser {
         picture.map_err(|error| anyhow!("the picture is not base64: {error}"))
     }
 
-    /// Errors and warnings that the page has caused so far, such as what its policy has blocked.
+    /// The errors and warnings that the page has caused so far, such as requests blocked by its policy.
     ///
     /// # Errors
-    /// When the browser does not answer.
+    /// The browser does not respond.
     pub async fn complaints(&self) -> Result<Vec<String>> {
         let logged = self
             .extension("se/log", json!({ "type": "browser" }))
@@ -298,10 +297,10 @@ impl Browser {
         Ok(entries.iter().map(ToString::to_string).collect())
     }
 
-    /// What `axe`, the text of axe-core, finds against WCAG 2.2 AA in the page: each with where it is and what is wrong.
+    /// The violations of WCAG 2.2 AA in the page, with their locations. `axe` is the source of axe-core.
     ///
     /// # Errors
-    /// When the browser does not answer.
+    /// The browser does not respond.
     pub async fn faults(&self, axe: &str) -> Result<Vec<String>> {
         let is_there = self.run("return 'axe' in window", &[]).await?;
         if is_there != json!(true) {
@@ -312,10 +311,10 @@ impl Browser {
         Ok(found.iter().map(ToString::to_string).collect())
     }
 
-    /// Sends these headers with all requests from now on, as a gateway in front of the origin would.
+    /// Adds these headers to all further requests, as a gateway before the origin would.
     ///
     /// # Errors
-    /// When the browser cannot.
+    /// The browser fails.
     pub async fn send_headers(&self, headers: &[(&str, &str)]) -> Result<()> {
         let headers: serde_json::Map<String, Value> = headers
             .iter()
@@ -328,7 +327,7 @@ impl Browser {
         Ok(())
     }
 
-    /// A command of Chromium's own protocol.
+    /// Sends a command of the Chrome DevTools protocol.
     async fn devtools(&self, command: &str, parameters: Value) -> Result<Value> {
         let body = json!({ "cmd": command, "params": parameters });
         self.extension("goog/cdp/execute", body).await
@@ -351,13 +350,13 @@ fn browser_command(binary: &Path, profile: &Path, debug_port: u16) -> Command {
         .arg(format!("--user-data-dir={}", profile.display()))
         .arg("about:blank");
     if rustix::process::getuid().is_root() {
-        // Root has no sandbox to give itself up to, and Chromium refuses to start otherwise.
+        // Chromium's sandbox does not work for root, and without this flag it refuses to start.
         command.arg("--no-sandbox");
     }
     command
 }
 
-/// Starts chromedriver; tells its URL, too.
+/// Starts chromedriver; also returns its URL.
 async fn start_driver(binary: &Path, dir: &Path) -> Result<(Process, String)> {
     let port = ports::free()?;
     let binary = binary.to_path_buf();
@@ -374,7 +373,7 @@ async fn start_driver(binary: &Path, dir: &Path) -> Result<(Process, String)> {
     Ok((driver, url))
 }
 
-/// Lets the driver take over the running browser.
+/// Connects the driver to the running browser.
 fn capabilities(debug_port: u16) -> Result<Capabilities> {
     let wanted = json!({
         "goog:chromeOptions": { "debuggerAddress": format!("127.0.0.1:{debug_port}") },

@@ -1,5 +1,5 @@
-//! A crowd that does not give up: it reconnects, turns to another gateway, and asks again until it
-//! has a final answer. So do people with a button and a page that breaks.
+//! A crowd that does not give up: it reconnects, switches to another gateway, and retries until it has a final answer.
+//! People with a button and a broken page do the same.
 
 #![expect(
     clippy::indexing_slicing,
@@ -19,19 +19,19 @@ use weir_stack::http::{Connection, Method, Response};
 
 use crate::{verdict, wait_after};
 
-/// Longer than any fault of the tests, the restart and the claims' lifetime after it.
+/// Longer than any fault in tests, including the restart and the claims' lifetime after it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Longer than the gateway's own time limits, which are what is to be seen.
+/// Longer than the gateway's own time limits, so that these take effect.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// Between two tries.
+/// The pause between two tries.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How the tries of a crowd ended, by verdict.
+/// The final results of a crowd, by verdict.
 pub type Verdicts = BTreeMap<String, usize>;
 
-/// A crowd under way.
+/// A running crowd.
 #[derive(Debug)]
 pub struct Crowd {
     lines: JoinSet<Result<Vec<String>>>,
@@ -49,13 +49,13 @@ struct State {
 }
 
 impl Crowd {
-    /// Lets `users` buy from `sale`, each once, over `connections` connections that are spread over
-    /// all gateways of `stack`.
+    /// Makes each of `users` buy once from `sale`, over `connections` connections that are distributed over all
+    /// gateways of `stack`.
     pub fn start(stack: &Stack, sale: &str, users: Vec<String>, connections: usize) -> Self {
         Self::start_at(stack.gateway_urls(), sale, users, connections)
     }
 
-    /// The same at gateways of any kind, by their URLs.
+    /// As [`Crowd::start`], with explicit URLs of gateways.
     pub fn start_at(
         gateways: Vec<String>,
         sale: &str,
@@ -78,10 +78,10 @@ impl Crowd {
         Self { lines, state }
     }
 
-    /// Waits until `count` users have a final answer: a moment in the middle.
+    /// Waits until `count` users have a final answer.
     ///
     /// # Errors
-    /// When it does not come.
+    /// The count is not reached in time.
     pub async fn until_done(&self, count: usize) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while self.state.done.load(Ordering::Relaxed) < count {
@@ -93,10 +93,10 @@ impl Crowd {
         Ok(())
     }
 
-    /// Waits for the last of them.
+    /// Waits until all users have a final answer.
     ///
     /// # Errors
-    /// When somebody has no final answer in time.
+    /// A user has no final answer in time.
     pub async fn finish(mut self) -> Result<Verdicts> {
         let mut verdicts = Verdicts::new();
         while let Some(line) = self.lines.join_next().await {
@@ -127,7 +127,7 @@ impl State {
                         None => break verdict(&answer).to_owned(),
                     },
                     Err(error) => {
-                        // Another connection, and another gateway if there is one.
+                        // Reconnects to another gateway if there is one.
                         connection = None;
                         gateway += 1;
                         (format!("{error:#}"), PAUSE)

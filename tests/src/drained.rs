@@ -1,4 +1,4 @@
-//! The end of every fault test: once the rush has drained, exactly the stock has been sold.
+//! The end of every fault test: after the rush, exactly the stock has been sold.
 
 use std::time::Duration;
 
@@ -12,18 +12,17 @@ use weir_stack::{Builder, Stack};
 
 use crate::{Crowd, StockBalance, books, users};
 
-/// How long a claim lives in a fault test: what a broken gateway took comes back within the test.
+/// The lifetime of a claim in a fault test, so that claims of a broken gateway expire within the test.
 pub const CLAIM_TTL: Duration = Duration::from_millis(3_000);
 
-/// The claims that a fault has orphaned live for [`CLAIM_TTL`]; then the origin's reconciler has to
-/// find them.
+/// Claims orphaned by a fault live for [`CLAIM_TTL`]; then the origin's reconciler must find them.
 const DRAIN_LIMIT: Duration = Duration::from_secs(45);
 
 const LATE_USERS: usize = 64;
 const LATE_CONNECTIONS: usize = 8;
 
-/// A stack whose claims live for [`CLAIM_TTL`] and whose orders are given up well before that, as
-/// `envoy/weir.yaml` says they must.
+/// A stack with claims that live for [`CLAIM_TTL`], and with much shorter timeouts for orders, as `envoy/weir.yaml`
+/// requires.
 pub fn faulty(prefix: &str) -> Builder {
     Stack::builder()
         .workers(2)
@@ -36,11 +35,10 @@ pub fn faulty(prefix: &str) -> Builder {
         })
 }
 
-/// Lets late users ask until the sale is sold out, and audits it.
+/// Sends requests of late users until the sale is sold out, and audits it.
 ///
 /// # Errors
-/// When there are more orders than stock, or a user has two; when a unit is left, held, on its way
-/// or nowhere for good.
+/// There are more orders than stock, or a user has two; or a unit is unsold, held, in transit or permanently lost.
 pub async fn sold_out_exactly(stack: &Stack, sale: &str) -> Result<StockBalance> {
     let deadline = Instant::now() + DRAIN_LIMIT;
     let mut late = 0..LATE_USERS;
@@ -52,7 +50,7 @@ pub async fn sold_out_exactly(stack: &Stack, sale: &str) -> Result<StockBalance>
                 orders_of_different_users(stack, sale, books.orders).await?;
                 return Ok(books);
             }
-            // The audit knows that SQL has ordered a claim that Redis, set back, still holds. That must end, too.
+            // SQL has ordered a claim that a restored Redis still holds. That must end, too.
             ensure!(
                 Instant::now() < deadline,
                 "the books do not balance: {books:?}"
@@ -74,11 +72,11 @@ async fn audit(stack: &Stack, sale: &str) -> Result<Value> {
     stack.admin(Method::GET, &path, "", 200).await
 }
 
-/// Whether everything is ordered and nothing is anywhere else, by an audit of one instant.
+/// Whether all units are ordered and none are elsewhere, by an audit of one instant.
 fn is_sold_out(audit: &Value) -> Result<bool> {
     let terms = &audit["terms"];
     let (orders, total) = (terms["orders"].as_u64(), terms["total"].as_u64());
-    // No terms as long as a shard is cold.
+    // The audit has no terms while a shard is cold.
     if terms.is_null() {
         return Ok(false);
     }
@@ -90,7 +88,7 @@ fn is_sold_out(audit: &Value) -> Result<bool> {
         && orders == total)
 }
 
-/// Each user may buy one unit.
+/// Checks that there are `expected` orders, each of a different user with one unit.
 async fn orders_of_different_users(stack: &Stack, sale: &str, expected: u64) -> Result<()> {
     let url = format!("sqlite://{}?mode=ro", stack.database_path().display());
     let mut sql = sqlx::SqliteConnection::connect(&url)

@@ -1,7 +1,7 @@
-//! A gateway for events from `envoy/events.yaml`, before a site and an origin that a test watches.
+//! A gateway for events from `envoy/events.yaml`, with a site and an origin that tests observe.
 //!
-//! The origin is a real HTTP server that judges bodies as the contract says and remembers all that came. It is no log: that
-//! is what the origin's own tests are about.
+//! The origin is a real HTTP server that judges bodies by the contract and records all requests. It has no log: the
+//! origin's own tests cover that.
 
 #![expect(
     clippy::indexing_slicing,
@@ -38,24 +38,24 @@ use crate::until;
 /// The key of the site's server.
 pub const SHOP_KEY: &str = "0123456789abcdef0123456789abcdef";
 
-/// A type of events that the origin does not know.
+/// An event type that the origin does not accept.
 const UNKNOWN: &str = "unknown";
 
-/// An HTTP server of 127.0.0.1 with one answer to each request, until it is dropped.
+/// An HTTP server on 127.0.0.1 that answers each request with one function, until it is dropped.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
     accepting: JoinHandle<()>,
 }
 
-/// How a [`Server`] answers: by the head of a request and its body.
+/// A [`Server`]'s function from a request's headers and body to a response.
 pub type Respond = Arc<dyn Fn(&Request<()>, Bytes) -> Response<Full<Bytes>> + Send + Sync>;
 
 impl Server {
-    /// Starts one on this port; 0: any that is free.
+    /// Starts a server on this port; 0 selects a free one.
     ///
     /// # Errors
-    /// When the port is taken.
+    /// The port is in use.
     pub async fn start(port: u16, respond: Respond) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
             .await
@@ -68,7 +68,7 @@ impl Server {
 }
 
 impl Server {
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -91,7 +91,7 @@ async fn accept(listener: TcpListener, respond: Respond) {
                 connections.spawn(async move {
                     let service = service_fn(move |request| answer(Arc::clone(&respond), request));
                     let connection = hyper::server::conn::http1::Builder::new();
-                    // A client that breaks off is the client's own affair.
+                    // Errors of clients that disconnect are ignored.
                     connection.serve_connection(TokioIo::new(client), service).await.ok();
                 });
             }
@@ -109,7 +109,7 @@ async fn answer(
     Ok(respond(&Request::from_parts(head, ()), body))
 }
 
-/// An answer of a [`Server`].
+/// Creates a response of a [`Server`].
 pub fn response(status: u16, kind: &str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     let builder = Response::builder().status(status);
     let built = builder
@@ -130,10 +130,10 @@ pub struct ReceivedRequest {
 }
 
 impl ReceivedRequest {
-    /// The gateway's stamps.
+    /// The gateway metadata.
     ///
     /// # Errors
-    /// When one is missing or no gateway's.
+    /// A header is missing or invalid.
     pub fn stamps(&self) -> Result<Stamps> {
         Ok(Stamps::read(|name| {
             self.headers.get(name).map(|value| value.as_bytes())
@@ -141,14 +141,14 @@ impl ReceivedRequest {
     }
 }
 
-/// What has come to the origin.
+/// The origin's records.
 #[derive(Debug, Default)]
 struct Book {
     requests: Vec<ReceivedRequest>,
-    /// Events by id: what was acknowledged.
+    /// Acknowledged events by ID.
     events: BTreeMap<String, Event>,
     duplicates: usize,
-    /// Statuses of the next answers, in place of a judgement; with each, a `Retry-After`.
+    /// Statuses of the next answers, without checking the request, each with an optional `Retry-After`.
     refusals: Vec<(u16, Option<u64>)>,
 }
 
@@ -212,7 +212,7 @@ impl Book {
     }
 }
 
-/// An origin of events that remembers all.
+/// An origin of events that records everything.
 #[derive(Debug)]
 pub struct EventOrigin {
     book: Arc<Mutex<Book>>,
@@ -231,15 +231,15 @@ impl EventOrigin {
         Ok(origin)
     }
 
-    /// It is gone, and keeps what it has.
+    /// Stops it; its records stay.
     pub fn kill(&mut self) {
         self.server = None;
     }
 
-    /// It is there again.
+    /// Starts it again.
     ///
     /// # Errors
-    /// When its port is taken.
+    /// Its port is in use.
     pub async fn revive(&mut self) -> Result<()> {
         let book = Arc::clone(&self.book);
         let respond: Respond = Arc::new(move |request, body| locked(&book).take(request, body));
@@ -252,25 +252,25 @@ impl EventOrigin {
         locked(&self.book).refusals.extend(refusals);
     }
 
-    /// All that came, in its order.
+    /// All requests in order of arrival.
     pub fn requests(&self) -> Vec<ReceivedRequest> {
         locked(&self.book).requests.clone()
     }
 
-    /// The events that were acknowledged, by id.
+    /// Acknowledged events by ID.
     pub fn events(&self) -> BTreeMap<String, Event> {
         locked(&self.book).events.clone()
     }
 
-    /// How many came again.
+    /// The number of repeated events.
     pub fn duplicates(&self) -> usize {
         locked(&self.book).duplicates
     }
 
-    /// Waits until so many events were acknowledged.
+    /// Waits until `count` events were acknowledged.
     ///
     /// # Errors
-    /// When they do not come.
+    /// They do not arrive in time.
     pub async fn holds(&self, count: usize) -> Result<()> {
         let what = format!("the origin holds {count} events");
         until(&what, async || self.events().len() >= count).await
@@ -281,7 +281,7 @@ fn locked(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
     book.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The site: pages and scripts at their paths, nothing elsewhere.
+/// The site: pages and scripts at their paths, 404 elsewhere.
 #[derive(Debug)]
 pub struct Shop {
     server: Server,
@@ -305,26 +305,26 @@ impl Shop {
     }
 }
 
-/// A gateway, the site and the origin behind it.
+/// A gateway with its site and origin.
 #[derive(Debug)]
 pub struct EventGateway {
-    // Fields are dropped in this order: what sends goes before what it sends to.
-    /// The gateway: one Envoy, in a list as the others' are.
+    // Fields are dropped in this order: clients before their servers.
+    // The gateway: one Envoy, as a list like in other fixtures.
     pub envoys: Vec<Envoy>,
     /// The origin.
     pub origin: EventOrigin,
-    /// Where it counts, if not in its own memory.
+    /// The Redis with its counters, if they are not in its own memory.
     pub redis: Option<RedisServer>,
     _shop: Shop,
     data: DataDir,
 }
 
 impl EventGateway {
-    /// Starts one of two workers. `config`: the filter's configuration, if it is not the shipped one; `pages`: the
-    /// site's, each with its content type.
+    /// Starts a gateway with two workers. `config`: the filter's configuration, if it is not the shipped one; `pages`:
+    /// the site's pages with their content types.
     ///
     /// # Errors
-    /// When something does not start. What Envoy has against a configuration is told.
+    /// A process does not start. The error contains Envoy's message about an invalid configuration.
     pub async fn start(
         config: Option<&str>,
         pages: BTreeMap<&'static str, (&'static str, &'static str)>,
@@ -332,10 +332,10 @@ impl EventGateway {
         Self::start_edited(config, pages, DataDir::open(None)?, None).await
     }
 
-    /// The same, with a Redis of its own and the bridge to it.
+    /// As [`EventGateway::start`], with an own Redis and the bridge to it.
     ///
     /// # Errors
-    /// As [`EventGateway::start`].
+    /// As for [`EventGateway::start`].
     pub async fn start_with_redis(config: &str) -> Result<Self> {
         let data = DataDir::open(None)?;
         let redis = redis_in(&data).await?;
@@ -380,15 +380,15 @@ impl EventGateway {
         })
     }
 
-    /// Where it listens, as `http://127.0.0.1:port`.
+    /// Its URL, `http://127.0.0.1:port`.
     pub fn url(&self) -> String {
         self.envoys[0].url()
     }
 
-    /// One request, over a connection of its own: so it meets any worker.
+    /// Sends one request over a new connection, which reaches any worker.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// There is no answer.
     pub async fn ask(
         &self,
         method: Method,
@@ -403,11 +403,11 @@ impl EventGateway {
             .await
     }
 
-    /// A counter of the filter, by the end of its name, as soon as it is at least `least`: filters tell what they have
-    /// counted once a second.
+    /// A counter of the filter, by the end of its name, once it is at least `least`: filters report their counts once a
+    /// second.
     ///
     /// # Errors
-    /// When it does not come to that.
+    /// It does not reach `least` in time.
     pub async fn count_reaching(&self, name: &str, least: u64) -> Result<u64> {
         let name = format!("wasmcustom.weir_events_{name}");
         until(&format!("{name} is {least}"), async || {
@@ -418,10 +418,10 @@ impl EventGateway {
         self.envoys[0].stat(&name).await
     }
 
-    /// An error if the gateway has ended, or a filter of its has trapped.
+    /// Checks that the gateway is running and that no filter has trapped.
     ///
     /// # Errors
-    /// So.
+    /// The gateway ended, or a filter trapped.
     pub fn check(&mut self) -> Result<()> {
         check_envoys(&mut self.envoys)
     }

@@ -1,4 +1,4 @@
-//! A sale with many buyers, without letting each of them buy.
+//! Fills a sale with many buyers, without individual purchases.
 
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,10 @@ use crate::books;
 /// For a sale with a million buyers.
 const REBUILD_LIMIT: Duration = Duration::from_secs(300);
 
-/// Rows of one statement.
+/// Rows per statement.
 const PAGE_LEN: usize = 20_000;
 
-/// What an order that was made leaves in SQL, of each user, shard and generation in `?`; `?2` is the sale.
+/// The SQL rows of an order, for the users, shards and generations in `?`; `?2` is the sale.
 const ROWS: [&str; 5] = [
     "INSERT INTO claim_outcomes (claim_id, sale_id, user_id, outcome, at_ms)
      SELECT format('%s.%d.%d', ?2, value ->> 1, value ->> 2), ?2, value ->> 0, 'ordered', value ->> 3
@@ -34,7 +34,7 @@ const ROWS: [&str; 5] = [
     "UPDATE stock SET remaining = remaining - (SELECT COUNT(*) FROM json_each(?1)) WHERE sale_id = ?2",
 ];
 
-/// As the migration that introduced them counts those that were there.
+/// The same counts as in the migration that introduced them.
 const COUNTS: &str = "
     INSERT INTO order_counts
         (sale_id, shard, unpaid, paid, cancelled, expired, units_deducted, units_deferred, checksum)
@@ -42,11 +42,11 @@ const COUNTS: &str = "
         SUM(generation % 2147483647) % 2147483647
     FROM orders WHERE sale_id = ? GROUP BY sale_id, shard";
 
-/// Writes an order of one unit for each of `users` into SQL, while the origin is away, and lets it bring an empty Redis up
-/// to date. Nobody may have bought from `sale` yet, and `stack` has a Redis that nothing else needs.
+/// Writes an order of one unit for each of `users` into SQL while the origin is down, and makes the origin rebuild an
+/// empty Redis. `sale` must have no orders yet, and `stack` must have its own Redis.
 ///
 /// # Errors
-/// When SQL, Redis or the origin does not do as it should, or Redis is not up to date in time.
+/// SQL, Redis or the origin fails, or Redis is not rebuilt in time.
 pub async fn fill(stack: &mut Stack, sale: &str, shards: u32, users: &[String]) -> Result<()> {
     stack.origin.process().stop();
     write_orders(stack, sale, shards, users)
@@ -76,7 +76,7 @@ async fn write_orders(stack: &Stack, sale: &str, shards: u32, users: &[String]) 
     let mut sql = SqliteConnection::connect(&url).await?;
     let mut tx = sql.begin().await?;
     let now_ms = std::time::UNIX_EPOCH.elapsed()?.as_millis();
-    // A generation has the microseconds of a time: those of an hour ago are taken by no claim.
+    // A generation is a time in microseconds: no claim uses those of an hour ago.
     let first = now_ms * 1_000 - 3_600_000_000;
     let orders: Vec<_> = (first..)
         .zip(users)

@@ -15,10 +15,10 @@ use crate::until;
 const ALICE: &str = "alice";
 const VEHICLE: &str = "1000001";
 
-/// Adds, reads and removes a vehicle through `gateway`. The stack's origin must have fitment.
+/// Adds, reads and removes a vehicle through `gateway`. The stack's origin must have fitment enabled.
 ///
 /// # Errors
-/// When the gateway or the origin answers anything else than the documentation says.
+/// The gateway or the origin answers differently than documented.
 pub async fn use_garage(stack: &Stack, gateway: &str) -> Result<()> {
     let vehicle = json!({ "make": "Make", "model": "Model", "year": 2020, "engine": "" });
     let path = format!("/fitment/vehicles/{VEHICLE}");
@@ -29,7 +29,7 @@ pub async fn use_garage(stack: &Stack, gateway: &str) -> Result<()> {
     let one = format!("{garage}/{VEHICLE}");
     let ask =
         async |method, url: &str, user| http::send(method, url, &[("x-user-id", user)], "").await;
-    // A gateway that has just started asks for patience.
+    // A gateway that has just started requests a retry.
     until("the gateway passes a garage on", async || {
         let answer = ask(Method::GET, &garage, ALICE).await;
         answer.is_ok_and(|answer| answer.status == 200)
@@ -46,7 +46,7 @@ pub async fn use_garage(stack: &Stack, gateway: &str) -> Result<()> {
     expect(&http::send(Method::GET, &garage, &forged, "").await?, 401)?;
     expect(&ask(Method::DELETE, &one, ALICE).await?, 204)?;
     expect(&ask(Method::DELETE, &one, ALICE).await?, 404)?;
-    // The origin, and not the gateway, refuses an unsigned change of products.
+    // The origin, not the gateway, refuses an unsigned product change.
     let url = format!("{gateway}/product-changes");
     let refused = ask(Method::POST, &url, ALICE).await?.json()?;
     ensure!(refused["error"] == "products_not_configured", "{refused}");

@@ -1,7 +1,7 @@
-//! What the end-to-end tests share: a running Weir, and crowds that buy from it.
+//! Shared code of end-to-end tests: a running Weir, and crowds that buy from it.
 //!
-//! Everything is real: Envoy with `envoy/weir.yaml`, Redis, the origin with its SQLite file. Each
-//! test starts its own on free ports and stops it.
+//! All parts are real: Envoy with `envoy/weir.yaml`, Redis, the origin with its SQLite file. Each test starts its own
+//! on free ports and stops them.
 
 mod browser;
 mod crowd;
@@ -37,37 +37,37 @@ pub use limiters::{Burst, DEBUG_SECRET, Limiters, RedisPath, Setup};
 pub use links::{LinkGateways, LinkSetup};
 pub use rooms::{Person, ROOM_SECRET, RoomSetup, Rooms};
 
-/// How long something that must happen may take on a machine that is busy with other tests.
+/// The maximum wait for an expected event, on a machine that is busy with other tests.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Between two tries of one who hears that something is broken.
+/// The pause before a retry after an error.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What SQL and Redis hold of one sale.
+/// A sale's data in SQL and Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StockBalance {
-    /// Units to sell: those of the start, and what was added or withdrawn since.
+    /// Units to sell: the initial ones, and those added or withdrawn since.
     pub total: u64,
     /// Orders in SQL.
     pub orders: u64,
     /// Units left in SQL.
     pub remaining: u64,
-    /// Units left in Redis, all shards together.
+    /// Units left in Redis, in all shards together.
     pub stock: u64,
     /// Units in open claims.
     pub held: u64,
 }
 
 impl StockBalance {
-    /// Whether no unit was made or lost.
+    /// Whether no unit was created or lost.
     pub fn balance(&self) -> bool {
         self.stock + self.held + self.orders == self.total
             && self.remaining + self.orders == self.total
     }
 }
 
-/// Whether a test is left out because the native module runs the filters: then it says which part of the filters in
-/// WebAssembly it is about.
+/// Whether to skip a test because the native module runs the filters. If so, prints that it is about `about`, a part of
+/// the WebAssembly filters.
 pub fn is_left_out_on_native(about: &str) -> bool {
     let is_left_out = Host::of_run().is_native();
     if is_left_out {
@@ -76,11 +76,11 @@ pub fn is_left_out_on_native(about: &str) -> bool {
     is_left_out
 }
 
-/// How many connections gateways have opened to Redis; on the native module, which has no cluster of Envoy's for that, the
-/// origin's are among them.
+/// The number of connections that gateways have opened to Redis. On the native module, which uses no Envoy cluster for
+/// Redis, it includes the origin's.
 ///
 /// # Errors
-/// When neither Envoy nor Redis says so.
+/// Envoy or Redis does not report it.
 pub async fn redis_connections(stack: &Stack) -> Result<u64> {
     if !Host::of_run().is_native() {
         let name = "cluster.weir_redis_upstream.upstream_cx_total";
@@ -96,10 +96,10 @@ pub async fn redis_connections(stack: &Stack) -> Result<u64> {
     Ok(count.context("Redis does not say it")?.trim().parse()?)
 }
 
-/// One purchase over a connection of its own.
+/// Sends one purchase over a new connection.
 ///
 /// # Errors
-/// When there is no answer.
+/// There is no answer.
 pub async fn buy(stack: &Stack, sale: &str, user: &str) -> Result<Response> {
     http::send(
         Method::POST,
@@ -110,10 +110,10 @@ pub async fn buy(stack: &Stack, sale: &str, user: &str) -> Result<Response> {
     .await
 }
 
-/// The books of a sale.
+/// The stock balance of a sale.
 ///
 /// # Errors
-/// When the origin does not give them.
+/// The origin does not return it.
 pub async fn books(stack: &Stack, sale: &str) -> Result<StockBalance> {
     let shown = stack
         .admin(Method::GET, &format!("/sales/{sale}"), "", 200)
@@ -137,11 +137,10 @@ pub async fn books(stack: &Stack, sale: &str) -> Result<StockBalance> {
     })
 }
 
-/// Script calls that Redis has had, by its own count: what gateways and origin ask it for. The polls
-/// of gateways are plain GETs and do not count.
+/// Script calls of gateways and origin, as Redis counts them. Gateways' polls are plain GETs and do not count.
 ///
 /// # Errors
-/// When Redis does not answer.
+/// Redis does not respond.
 pub async fn script_calls(stack: &Stack) -> Result<u64> {
     let calls = weir_stack::redis::command_calls(stack.redis_url()).await?;
     Ok(script_calls_of(&calls))
@@ -152,21 +151,20 @@ fn script_calls_of(calls: &BTreeMap<String, u64>) -> u64 {
     names.filter_map(|name| calls.get(*name)).sum()
 }
 
-/// Groups of claims that Redis has decided: `claim.lua` makes one HMGET for each, and nothing else
-/// makes any.
+/// The number of claim groups that Redis has decided: `claim.lua` calls HMGET once for each, and nothing else calls it.
 ///
 /// # Errors
-/// When Redis does not answer.
+/// Redis does not respond.
 pub async fn claim_groups(stack: &Stack) -> Result<u64> {
     let calls = weir_stack::redis::command_calls(stack.redis_url()).await?;
     Ok(calls.get("hmget").copied().unwrap_or(0))
 }
 
-/// Lets each of `users` try once, and again while told to, over `connections` connections; returns
-/// how many ended with which verdict.
+/// Makes each of `users` buy once, with retries when told to, over `connections` connections. Returns the number of
+/// users by final verdict.
 ///
 /// # Errors
-/// When a connection breaks, or somebody is told to wait longer than [`PATIENCE`].
+/// A connection breaks, or a user is told to wait longer than [`PATIENCE`].
 pub async fn rush(
     stack: &Stack,
     sale: &str,
@@ -215,8 +213,8 @@ async fn buy_patiently(connection: &mut Connection, path: &str, user: &str) -> R
     }
 }
 
-/// How long to wait before asking again; `None` after a final answer. Whoever asks too often waits as
-/// long as it is told. After a fault, people press the button sooner than that: after `pause`.
+/// The wait before a retry; `None` after a final answer. A rate limited user waits as long as told. After a fault,
+/// people retry sooner: after `pause`.
 fn wait_after(answer: &Response, pause: Duration) -> Result<Option<Duration>> {
     if !matches!(answer.status, 429 | 503) && verdict(answer) != "all_reserved" {
         return Ok(None);
@@ -232,7 +230,7 @@ fn wait_after(answer: &Response, pause: Duration) -> Result<Option<Duration>> {
     }))
 }
 
-/// `user-<first>` and so on.
+/// User IDs: `user-<first>` and so on.
 pub fn users(range: std::ops::Range<usize>) -> Vec<String> {
     range.map(|n| format!("user-{n}")).collect()
 }
@@ -240,7 +238,7 @@ pub fn users(range: std::ops::Range<usize>) -> Vec<String> {
 /// Waits until `is_so`.
 ///
 /// # Errors
-/// When it is not within [`PATIENCE`].
+/// It does not hold within [`PATIENCE`].
 pub async fn until(what: &str, is_so: impl AsyncFn() -> bool) -> Result<()> {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while !is_so().await {
@@ -253,10 +251,10 @@ pub async fn until(what: &str, is_so: impl AsyncFn() -> bool) -> Result<()> {
     Ok(())
 }
 
-/// Clock ticks that a process has had, user and system together, from `/proc/<pid>/stat`.
+/// A process's CPU time in clock ticks, user and system together, from `/proc/<pid>/stat`.
 fn cpu_ticks(pid: u32) -> Result<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The second field is the name in parentheses, which may hold blanks.
+    // The second field is the name in parentheses, which may contain spaces.
     let after_name = stat.rsplit_once(')').context("no name")?.1;
     let field = |n: usize| {
         after_name
@@ -267,13 +265,13 @@ fn cpu_ticks(pid: u32) -> Result<u64> {
     Ok(field(14).context("utime")? + field(15).context("stime")?)
 }
 
-/// Linux counts 100 ticks a second for every process (`USER_HZ`).
+/// Linux reports 100 ticks per second for every process (`USER_HZ`).
 const TICKS_PER_S: u64 = 100;
 
-/// Watches a process for two seconds in which it has nothing to do.
+/// Observes a process for two seconds in which it should be idle.
 ///
 /// # Errors
-/// When it uses half a core and more.
+/// It uses at least half a core.
 pub async fn rests(pid: u32) -> Result<()> {
     let ticks = cpu_ticks(pid)?;
     tokio::time::sleep(Duration::from_secs(2)).await;

@@ -1,4 +1,4 @@
-//! Gateways that do nothing but limit, from `envoy/ratelimit.yaml` or `envoy/ratelimit-redis.yaml`.
+//! Gateways with only rate limits, from `envoy/ratelimit.yaml` or `envoy/ratelimit-redis.yaml`.
 
 #![expect(
     clippy::indexing_slicing,
@@ -19,43 +19,43 @@ use weir_stack::{DataDir, ports, tools};
 
 use crate::{script_calls_of, until};
 
-/// What an operator shows, in gateways whose configuration has `"debug": { "secret": { "env":
+/// The secret that operators send for debug output, if the configuration contains `"debug": { "secret": { "env":
 /// "WEIR_DEBUG_SECRET" } }`.
 pub const DEBUG_SECRET: &str = "only for operators";
 
-/// What stands between gateways and Redis.
+/// The path between gateways and Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedisPath {
     /// There is no Redis.
     None,
-    /// Nothing.
+    /// A direct connection.
     Straight,
     /// A [`FaultProxy`].
     Faults,
-    /// Nothing; and it is a Redis Cluster of three.
+    /// A direct connection to a Redis Cluster of three.
     Cluster,
 }
 
-/// What to start.
+/// The parameters of [`Limiters`].
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<'a> {
-    /// How many Envoys.
+    /// The number of gateways.
     pub gateways: usize,
-    /// The workers of each.
+    /// Workers per gateway.
     pub workers: u32,
-    /// The way to Redis.
+    /// The path to Redis.
     pub redis: RedisPath,
-    /// The filter's configuration, in JSON.
+    /// The filter's configuration, as JSON.
     pub config: &'a str,
 }
 
-/// Gateways, and a Redis of their own, which forgets all when it stops.
+/// Gateways with their own Redis, which has no persistence.
 #[derive(Debug)]
 pub struct Limiters {
-    // Fields are dropped in this order: what sends goes before what it sends to.
-    /// The gateways.
+    // Fields are dropped in this order: clients before their servers.
+    // The gateways.
     pub envoys: Vec<Envoy>,
-    /// What stands before Redis, if it was asked for.
+    /// The proxy before Redis, if requested.
     pub faults: Option<FaultProxy>,
     redis: Option<RedisServer>,
     /// The nodes of a Redis Cluster.
@@ -64,10 +64,10 @@ pub struct Limiters {
 }
 
 impl Setup<'_> {
-    /// Builds what is not up to date, and starts everything.
+    /// Builds outdated programs, and starts everything.
     ///
     /// # Errors
-    /// When something does not start. What Envoy has against a configuration is told.
+    /// A process does not start. The error contains Envoy's message about an invalid configuration.
     pub async fn start(self) -> Result<Limiters> {
         Host::of_run().ensure_built()?;
         let data = DataDir::open(None)?;
@@ -113,7 +113,7 @@ impl Setup<'_> {
     }
 }
 
-/// Whether the configuration is one for the module that sees responses.
+/// Whether the configuration needs the module that reads responses.
 fn needs_responses(config: &str) -> bool {
     ["\"on_allowed\"", "\"debug\""]
         .iter()
@@ -149,38 +149,38 @@ impl Limiters {
     /// Their Redis.
     ///
     /// # Errors
-    /// When there is none.
+    /// There is none.
     pub fn redis(&mut self) -> Result<&mut RedisServer> {
         self.redis.as_mut().context("there is no Redis")
     }
 
-    /// Script calls that Redis has had, by its own count.
+    /// Script calls, as Redis counts them.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Redis does not respond.
     pub async fn script_calls(&mut self) -> Result<u64> {
         Ok(script_calls_of(&self.redis()?.command_calls().await?))
     }
 
-    /// Where a gateway listens, as `127.0.0.1:port`.
+    /// A gateway's authority, `127.0.0.1:port`.
     pub fn authority(&self, gateway: usize) -> String {
         let url = self.envoys[gateway].url();
         url.trim_start_matches("http://").to_owned()
     }
 
-    /// One GET at the first gateway, over a connection of its own: so it meets any worker.
+    /// Sends one GET to the first gateway over a new connection, which reaches any worker.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// There is no answer.
     pub async fn ask(&self, path: &str, headers: &[(&str, &str)]) -> Result<Response> {
         let mut connection = Connection::open(&self.authority(0)).await?;
         connection.send(Method::GET, path, headers, "").await
     }
 
-    /// As [`Limiters::ask`] as a user, `count` times at once. The answers that passed, and the others.
+    /// Like [`Limiters::ask`] as a user, `count` times concurrently. Returns the answers that passed, and the others.
     ///
     /// # Errors
-    /// When there is an answer that is neither 200 nor 429.
+    /// An answer is neither 200 nor 429.
     pub async fn burst(&self, path: &str, user: &str, count: usize) -> Result<Burst> {
         let mut asked = JoinSet::new();
         for _ in 0..count {
@@ -204,10 +204,10 @@ impl Limiters {
         Ok(burst)
     }
 
-    /// A counter of the filter, by the end of its name, of all gateways together.
+    /// A counter of the filter, by the end of its name, summed over all gateways.
     ///
     /// # Errors
-    /// When one does not tell.
+    /// A gateway does not report it.
     pub async fn count(&self, name: &str) -> Result<u64> {
         let mut sum = 0;
         for envoy in &self.envoys {
@@ -217,11 +217,10 @@ impl Limiters {
         Ok(sum)
     }
 
-    /// As [`Limiters::count`], as soon as it is at least `least`: filters tell what they have counted once a
-    /// second.
+    /// As [`Limiters::count`], once it is at least `least`: filters report their counts once a second.
     ///
     /// # Errors
-    /// When it does not come to that.
+    /// It does not reach `least` in time.
     pub async fn count_reaching(&self, name: &str, least: u64) -> Result<u64> {
         until(&format!("{name} is {least}"), async || {
             let count = self.count(name).await;
@@ -231,15 +230,16 @@ impl Limiters {
         self.count(name).await
     }
 
-    /// An error if a gateway has ended, or a filter of its has trapped.
+    /// Checks that all gateways are running and that no filter has trapped.
     ///
     /// # Errors
+    /// A gateway ended, or a filter trapped.
     pub fn check(&mut self) -> Result<()> {
         check_envoys(&mut self.envoys)
     }
 }
 
-/// An error if one has ended, or a filter in it has trapped.
+/// Checks that all are running and that no filter has trapped.
 pub(crate) fn check_envoys(envoys: &mut [Envoy]) -> Result<()> {
     for envoy in envoys {
         envoy.check()?;
@@ -251,12 +251,12 @@ pub(crate) fn check_envoys(envoys: &mut [Envoy]) -> Result<()> {
     Ok(())
 }
 
-/// Answers to requests that were made at once.
+/// Answers to concurrent requests.
 #[derive(Debug, Default)]
 pub struct Burst {
-    /// With 200.
+    /// Answers with 200.
     pub passed: Vec<Response>,
-    /// With 429.
+    /// Answers with 429.
     pub limited: Vec<Response>,
 }
 

@@ -1,4 +1,4 @@
-//! Gateways that do nothing but answer short links, from `envoy/shortlink.yaml`, with an origin and a Redis.
+//! Gateways with only short links, from `envoy/shortlink.yaml`, with an origin and a Redis.
 
 #![expect(
     clippy::indexing_slicing,
@@ -18,30 +18,30 @@ use weir_stack::{DataDir, Secrets, ports, tools};
 use crate::limiters::{check_envoys, redis_in};
 use crate::until;
 
-/// The one domain: gateways are asked by their address, and that is its host.
+/// The only domain, whose host is the gateways' address.
 const DOMAINS: &str = r#"{ "domains": [{ "id": "s", "hosts": ["127.0.0.1"], "scheme": "http",
     "not_found_page": "<p>nothing here" }] }"#;
 
-/// What to start.
+/// The parameters of [`LinkGateways`].
 #[derive(Clone, Copy, Debug)]
 pub struct LinkSetup<'a> {
-    /// How many Envoys.
+    /// The number of gateways.
     pub gateways: usize,
-    /// The workers of each.
+    /// Workers per gateway.
     pub workers: u32,
-    /// The filter's configuration, in JSON, if it is not the shipped one.
+    /// The filter's configuration as JSON, if it is not the shipped one.
     pub config: Option<&'a str>,
 }
 
 /// Gateways, their origin and their Redis.
 #[derive(Debug)]
 pub struct LinkGateways {
-    // Fields are dropped in this order: what sends goes before what it sends to.
-    /// The gateways.
+    // Fields are dropped in this order: clients before their servers.
+    // The gateways.
     pub envoys: Vec<Envoy>,
     /// The origin.
     pub origin: Origin,
-    /// Redis; it forgets all when it stops.
+    /// Redis without persistence.
     pub redis: RedisServer,
     secrets: Secrets,
     config: EnvoyConfig,
@@ -49,10 +49,10 @@ pub struct LinkGateways {
 }
 
 impl LinkSetup<'_> {
-    /// Builds what is not up to date, and starts everything.
+    /// Builds outdated programs, and starts everything.
     ///
     /// # Errors
-    /// When something does not start. What Envoy has against a configuration is told.
+    /// A process does not start. The error contains Envoy's message about an invalid configuration.
     pub async fn start(self) -> Result<LinkGateways> {
         Host::of_run().ensure_built()?;
         let data = DataDir::open(None)?;
@@ -95,7 +95,7 @@ async fn origin_in(data: &DataDir, redis: &RedisServer, secrets: &Secrets) -> Re
         key_prefix: "weir".to_owned(),
         risk_rules: None,
         links: Some(domains),
-        // Nobody pays here.
+        // No payments occur.
         provider_port: 9,
         flags: vec![],
         secrets: secrets.clone(),
@@ -104,10 +104,10 @@ async fn origin_in(data: &DataDir, redis: &RedisServer, secrets: &Secrets) -> Re
 }
 
 impl LinkGateways {
-    /// Starts one more gateway, and waits until its workers know their domains.
+    /// Starts another gateway, and waits until its workers have loaded their domains.
     ///
     /// # Errors
-    /// When it does not start.
+    /// It does not start.
     pub async fn add_envoy(&mut self, workers: u32) -> Result<()> {
         let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut SilentReporter)?;
         let config = self.config.clone().gateway_port(ports::free()?)?;
@@ -122,10 +122,10 @@ impl LinkGateways {
             dir: self.data.path.join(format!("gateway-{number}")),
         };
         self.envoys.push(Envoy::start(&tool, &options).await?);
-        // Past the filter the origin would answer, without the file: so long a worker knows nothing.
+        // Until a worker has loaded its domains, requests pass the filter and the origin answers.
         let loaded = "wasmcustom.weir_shortlink_domains_loaded_total";
         until("each worker has read its domains", async || {
-            // Each connection meets any worker, and a worker begins to poll with its first request.
+            // Each connection reaches any worker, and a worker starts to poll at its first request.
             let _ = self.ask(number, "/", &[]).await;
             let count = self.envoys[number].stat(loaded).await;
             count.is_ok_and(|count| count >= Host::of_run().engines(workers))
@@ -133,21 +133,21 @@ impl LinkGateways {
         .await
     }
 
-    /// The folder of what they write.
+    /// The folder of their data.
     pub fn data(&self) -> &std::path::Path {
         &self.data.path
     }
 
-    /// Where a gateway listens, as `127.0.0.1:port`.
+    /// A gateway's authority, `127.0.0.1:port`.
     pub fn authority(&self, gateway: usize) -> String {
         let url = self.envoys[gateway].url();
         url.trim_start_matches("http://").to_owned()
     }
 
-    /// One GET at a gateway, over a connection of its own: so it meets any worker.
+    /// Sends one GET to a gateway over a new connection, which reaches any worker.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// There is no answer.
     pub async fn ask(
         &self,
         gateway: usize,
@@ -158,10 +158,10 @@ impl LinkGateways {
         connection.send(Method::GET, path, headers, "").await
     }
 
-    /// Where a gateway sends a click on `code`.
+    /// The target of a click on `code` at a gateway.
     ///
     /// # Errors
-    /// When it is no redirect.
+    /// The answer is not a redirect.
     pub async fn location(&self, gateway: usize, code: &str) -> Result<String> {
         let answer = self.ask(gateway, &format!("/{code}"), &[]).await?;
         let location = answer.header("location");
@@ -169,10 +169,10 @@ impl LinkGateways {
         Ok(location.to_owned())
     }
 
-    /// A request to the origin's admin port, which must be answered with `status`.
+    /// Sends a request to the origin's admin port, which must return `status`.
     ///
     /// # Errors
-    /// When it is not.
+    /// It does not.
     pub async fn admin(
         &self,
         method: Method,
@@ -204,10 +204,10 @@ impl LinkGateways {
         }
     }
 
-    /// Makes a link to `target` with further `fields`, and returns its code.
+    /// Creates a link to `target` with additional `fields`, and returns its code.
     ///
     /// # Errors
-    /// When the origin does not make it.
+    /// The origin refuses.
     pub async fn create(&self, target: &str, fields: Value) -> Result<String> {
         let mut link = json!({ "target": target });
         if let (Some(link), Some(fields)) = (link.as_object_mut(), fields.as_object()) {
@@ -218,10 +218,10 @@ impl LinkGateways {
         Ok(code.to_owned())
     }
 
-    /// A counter of the filter, by the end of its name, of all gateways together.
+    /// A counter of the filter, by the end of its name, summed over all gateways.
     ///
     /// # Errors
-    /// When one does not tell.
+    /// A gateway does not report it.
     pub async fn count(&self, name: &str) -> Result<u64> {
         let mut sum = 0;
         for envoy in &self.envoys {
@@ -232,10 +232,10 @@ impl LinkGateways {
         Ok(sum)
     }
 
-    /// An error if a gateway has ended, or a filter of its has trapped.
+    /// Checks that all gateways are running and that no filter has trapped.
     ///
     /// # Errors
-    /// So.
+    /// A gateway ended, or a filter trapped.
     pub fn check(&mut self) -> Result<()> {
         check_envoys(&mut self.envoys)
     }

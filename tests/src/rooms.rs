@@ -1,4 +1,4 @@
-//! Gateways that have a waiting room, from `envoy/waiting-room.yaml`, and people who come.
+//! Gateways with a waiting room, from `envoy/waiting-room.yaml`, and visitors.
 
 #![expect(
     clippy::indexing_slicing,
@@ -20,35 +20,35 @@ use weir_stack::{DataDir, ports, tools};
 use crate::limiters::redis_in;
 use crate::script_calls_of;
 
-/// What the gateways sign passes with, under the id `k1`.
+/// The secret with which gateways sign passes, under the ID `k1`.
 pub const ROOM_SECRET: &str = "only for tests, of 32 bytes or more";
 
 const SECRET_VARIABLE: &str = "WEIR_ROOM_SECRET";
 
-/// What to start.
+/// The parameters of [`Rooms`].
 #[derive(Clone, Copy, Debug)]
 pub struct RoomSetup<'a> {
-    /// How many Envoys.
+    /// The number of gateways.
     pub gateways: usize,
-    /// The workers of each.
+    /// Workers per gateway.
     pub workers: u32,
-    /// Further fields of the room, as JSON, each after a comma.
+    /// Additional fields of the room, as JSON, each after a comma.
     pub room: &'a str,
 }
 
-/// Gateways, and a Redis of their own, which forgets all when it stops. The service behind them answers 200 to all.
+/// Gateways with their own Redis, which has no persistence. The service behind them answers every request with 200.
 #[derive(Debug)]
 pub struct Rooms {
-    // Fields are dropped in this order: what sends goes before what it sends to.
-    /// The gateways.
+    // Fields are dropped in this order: clients before their servers.
+    // The gateways.
     pub envoys: Vec<Envoy>,
     /// Their Redis.
     pub redis: RedisServer,
-    /// What is on disk.
+    /// The data folder.
     pub data: DataDir,
 }
 
-/// One who comes: what a browser keeps.
+/// A visitor with the browser's state.
 #[derive(Clone, Debug, Default)]
 pub struct Person {
     /// The room's cookie.
@@ -56,20 +56,20 @@ pub struct Person {
 }
 
 impl RoomSetup<'_> {
-    /// Builds what is not up to date, starts everything, and waits until the room is in use.
+    /// Builds outdated programs, starts everything, and waits until the room is in use.
     ///
     /// # Errors
-    /// When something does not start.
+    /// A process does not start.
     pub async fn start(self) -> Result<Rooms> {
         let data = DataDir::open(None)?;
         let redis = redis_in(&data).await?;
         self.start_with(redis, data).await
     }
 
-    /// The same with this Redis.
+    /// As [`RoomSetup::start`], with this Redis.
     ///
     /// # Errors
-    /// When something does not start.
+    /// A process does not start.
     pub async fn start_with(self, redis: RedisServer, data: DataDir) -> Result<Rooms> {
         Host::of_run().ensure_built()?;
         let config = EnvoyConfig::waiting_room()?.redis("127.0.0.1", redis.port())?;
@@ -94,7 +94,7 @@ impl RoomSetup<'_> {
             redis,
             data,
         };
-        // No page asks for this room, so it gives no place; workers begin to look at it.
+        // No page is in this room, so it issues no position, but workers start to poll it.
         for gateway in 0..self.gateways {
             for _ in 0..8 {
                 rooms.get(gateway, "/.weir/room/shop", &[]).await?;
@@ -105,7 +105,7 @@ impl RoomSetup<'_> {
     }
 
     fn config(&self) -> String {
-        // Machines that run tests are busy: a deadline that they keep, and looks at the room that come often.
+        // A deadline that a busy machine can meet, and frequent polls of the room.
         format!(
             r#"{{ "redis": {{ "deadline_ms": 3000 }}, "keys": [{{ "secret": {{ "env": "{}" }} }}],
                "poll_interval_ms": 200, "user_header": "x-user-id",
@@ -117,23 +117,23 @@ impl RoomSetup<'_> {
 }
 
 impl Rooms {
-    /// Waits until the gateways give places: for two seconds after Redis has forgotten the room, they do not.
+    /// Waits until the gateways issue positions: for two seconds after Redis has lost the room, they do not.
     async fn is_in_use(&self) -> Result<()> {
         crate::until("the room is in use", async || {
             let state = self.state().await;
             state.is_ok_and(|state| {
                 let numbers: Vec<u64> = state.split(' ').filter_map(|n| n.parse().ok()).collect();
-                // When it settles, and when it was looked at last.
+                // Index 3 is the time at which it settles, index 5 the time of the last poll.
                 numbers.get(5) >= numbers.get(3) && numbers.len() > 10
             })
         })
         .await
     }
 
-    /// What Redis has of the room's numbers.
+    /// The room's numbers in Redis.
     ///
     /// # Errors
-    /// When Redis does not tell.
+    /// Redis does not respond.
     pub async fn state(&self) -> Result<String> {
         let mut connection = self.redis.connection().await?;
         let key = "weir:room:{shop}:state";
@@ -144,10 +144,10 @@ impl Rooms {
         state.context("Redis does not know the room")
     }
 
-    /// A GET at a gateway.
+    /// Sends a GET to a gateway.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// There is no answer.
     pub async fn get(
         &self,
         gateway: usize,
@@ -158,10 +158,10 @@ impl Rooms {
         http::send(Method::GET, &url, headers, "").await
     }
 
-    /// Somebody's browser asks for a page of the shop. Whether it came from there and not from the room.
+    /// A visitor's browser requests a page of the shop. Returns whether the shop answered, and not the room.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// There is no answer.
     pub async fn visit(&self, gateway: usize, person: &Person) -> Result<bool> {
         let answer = self.ask(gateway, person, "/shop", "text/html").await?;
         match answer.status {
@@ -171,10 +171,10 @@ impl Rooms {
         }
     }
 
-    /// What the room tells the page of somebody.
+    /// The room's status for a visitor's page.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// There is no answer.
     pub async fn status(&self, gateway: usize, person: &Person) -> Result<Value> {
         let path = "/.weir/room/shop";
         self.ask(gateway, person, path, "application/json")
@@ -182,10 +182,10 @@ impl Rooms {
             .json()
     }
 
-    /// Somebody's position; 0 for who may enter.
+    /// A visitor's queue position; 0 if the visitor may enter.
     ///
     /// # Errors
-    /// When there is no answer, or somebody has no place.
+    /// There is no answer, or the visitor has no position.
     pub async fn position(&self, gateway: usize, person: &Person) -> Result<u64> {
         let told = self.status(gateway, person).await?;
         ensure!(
@@ -195,10 +195,10 @@ impl Rooms {
         Ok(told["position"].as_u64().unwrap_or(0))
     }
 
-    /// A request that keeps its cookies.
+    /// Sends a visitor's request, and stores received cookies.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// There is no answer.
     pub async fn ask(
         &self,
         gateway: usize,
@@ -218,18 +218,18 @@ impl Rooms {
         Ok(answer)
     }
 
-    /// Script calls that Redis has had, by its own count.
+    /// Script calls, as Redis counts them.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Redis does not respond.
     pub async fn script_calls(&self) -> Result<u64> {
         Ok(script_calls_of(&self.redis.command_calls().await?))
     }
 
-    /// A counter of the filter, by the end of its name, of all gateways together.
+    /// A counter of the filter, by the end of its name, summed over all gateways.
     ///
     /// # Errors
-    /// When one does not tell.
+    /// A gateway does not report it.
     pub async fn count(&self, name: &str) -> Result<u64> {
         let mut sum = 0;
         for envoy in &self.envoys {

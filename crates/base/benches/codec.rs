@@ -7,7 +7,7 @@ use weir_base::resp::{Direction, Framer, decode, encode_command};
 
 const CLAIMS: usize = 64;
 
-/// As `claim.lua` is called for one shard.
+/// The arguments of `claim.lua` for one shard.
 fn arguments() -> Vec<Vec<u8>> {
     let fixed = ["EVALSHA", "0123456789abcdef0123456789abcdef01234567", "7"];
     let names = [
@@ -23,7 +23,7 @@ fn arguments() -> Vec<Vec<u8>> {
     all.map(String::into_bytes).collect()
 }
 
-/// As it answers.
+/// The replies of `claim.lua`.
 fn replies() -> Vec<u8> {
     let granted = |n| format!("1 {} 1 1700000030000 0", 1_700_000_000_000 + n);
     let answers: Vec<String> = (0..CLAIMS as u64).map(granted).collect();

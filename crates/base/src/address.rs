@@ -1,26 +1,25 @@
-//! Which client addresses count as one.
+//! Groups client addresses for limits and counts.
 //!
-//! An IPv4 address counts by itself. Of an IPv6 address the network counts, its first 64 bits: that
-//! much every household and every rented server is given, and who has it can use any address in it.
-//! What is no address (a Unix socket, an Envoy-internal one, nothing at all) is one group for all.
+//! An IPv4 address is a group of its own. An IPv6 address belongs to the group of its first 64 bits. A household or a
+//! rented server gets at least that network and can use every address in it. All other values (a Unix socket, an
+//! Envoy-internal address, an empty one) form one group.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Addresses that count as one.
+/// A group of addresses that count as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AddressGroup {
-    /// One IPv4 address, also where it is written as an IPv6 one (`::ffff:1.2.3.4`).
+    /// One IPv4 address, also if it is written as IPv6 (`::ffff:1.2.3.4`).
     V4([u8; 4]),
     /// An IPv6 network: the first 64 bits of its addresses.
     V6([u8; 8]),
-    /// Whatever else.
+    /// Every other value.
     Other,
 }
 
 impl AddressGroup {
-    /// The group of what Envoy gives as `source.address`: `1.2.3.4:5`, `[2001:db8::1]:5`; or an
-    /// address without a port.
+    /// The group of Envoy's `source.address`: `1.2.3.4:5`, `[2001:db8::1]:5`, or an address without a port.
     pub fn read(address: &[u8]) -> Self {
         let Ok(text) = core::str::from_utf8(address) else {
             return Self::Other;
@@ -32,7 +31,7 @@ impl AddressGroup {
         }
     }
 
-    /// The group of a [`key`](Self::key); `None`: it is the one of no address, or no key.
+    /// The group of a [`key`](Self::key); `None` for the key of [`Other`](Self::Other) and for an invalid key.
     pub fn of_key(key: &[u8]) -> Option<Self> {
         let (kind, rest) = key.split_first()?;
         match (kind, rest) {
@@ -49,7 +48,7 @@ impl AddressGroup {
         }
     }
 
-    /// Bytes that no other group has, to be hashed.
+    /// Bytes that identify the group, as input of a hash.
     pub fn key(self) -> [u8; 9] {
         let mut key = [0; 9];
         let [kind, rest @ ..] = &mut key;
@@ -132,7 +131,7 @@ mod tests {
             AddressGroup::V6([0x20, 1, 0xd, 0xb8, 0, 7, 0, 9]),
         );
         check("[::1]:5", AddressGroup::V6([0; 8]));
-        // Compatible addresses, long out of use, are no IPv4 addresses.
+        // IPv4-compatible IPv6 addresses are obsolete; they do not count as IPv4.
         check("[::1.2.3.4]:5", AddressGroup::V6([0; 8]));
     }
 

@@ -1,14 +1,14 @@
-//! Who asks, by what the request says of itself: good enough to count, and nothing is allowed or denied by it.
+//! Classifies clients by their request headers, for statistics only: it allows and denies nothing.
 
 use alloc::string::String;
 
-/// So many bytes of a `User-Agent` or `Accept-Language` are looked at; real ones are shorter.
+/// The number of bytes of a `User-Agent` or `Accept-Language` that are read; real ones are shorter.
 pub const LOOKED_AT_MAX: usize = 512;
 
-/// The headers by which browsers say that nobody has clicked yet: see [`is_prefetch`].
+/// The headers with which browsers mark a prefetch: see [`is_prefetch`].
 pub const PREFETCH_HEADERS: [&str; 4] = ["sec-purpose", "purpose", "x-purpose", "x-moz"];
 
-/// Whether one of [`PREFETCH_HEADERS`] says so: `prefetch`, `prefetch;prerender`, `preview`.
+/// Whether this value of one of [`PREFETCH_HEADERS`] marks a prefetch: `prefetch`, `prefetch;prerender`, `preview`.
 pub fn is_prefetch(value: &[u8]) -> bool {
     let mut words = value.split(|byte| matches!(byte, b';' | b',' | b' '));
     words.any(|word| {
@@ -17,11 +17,11 @@ pub fn is_prefetch(value: &[u8]) -> bool {
     })
 }
 
-/// The beginning of a `User-Agent`, in lower case, to be searched for words.
+/// The beginning of a `User-Agent`, in lower case, for a search for words.
 #[derive(Debug)]
 pub struct UserAgent(String);
 
-/// Parts of the names of programs that come by themselves.
+/// Parts of the names of automated clients.
 const BOTS: [&str; 30] = [
     "spider",
     "crawl",
@@ -55,11 +55,11 @@ const BOTS: [&str; 30] = [
     "monitoring",
 ];
 
-/// Phones and apps in whose names `bot` stands.
+/// Phones and apps with `bot` in their names.
 const NO_BOTS: [&str; 1] = ["cubot"];
 
 impl UserAgent {
-    /// Takes the beginning of a `User-Agent`.
+    /// Takes the first [`LOOKED_AT_MAX`] bytes of a `User-Agent`.
     pub fn new(header: &[u8]) -> Self {
         let looked_at = header.iter().take(LOOKED_AT_MAX);
         let lower = looked_at.map(|byte| match byte.is_ascii() {
@@ -69,14 +69,14 @@ impl UserAgent {
         Self(lower.collect())
     }
 
-    /// Whether one of `words` stands in it.
+    /// Whether it contains one of `words`.
     pub fn has(&self, words: &[&str]) -> bool {
         words.iter().any(|word| self.0.contains(word))
     }
 
-    /// Whether it is of a program that comes by itself: a crawler, a link preview, a monitor. Most such programs have `bot`
-    /// at the end of a word: `Googlebot/2.1`, `Slackbot-LinkExpanding`. An app's own browser names the app, too (`WhatsApp`
-    /// in a phone's `User-Agent`), but says that it is Mozilla.
+    /// Whether it belongs to an automated client: a crawler, a link preview, a monitor. Most such clients have `bot` at
+    /// the end of a word: `Googlebot/2.1`, `Slackbot-LinkExpanding`. The browser of an app names the app, too
+    /// (`WhatsApp` on a phone), but its `User-Agent` begins with `Mozilla`.
     pub fn is_bot(&self) -> bool {
         let Self(lower) = self;
         let ends_word = |end: usize| {

@@ -1,5 +1,4 @@
-//! A circuit breaker: what stands behind it has failed too often, so it is left in peace for a while
-//! and asked by a few before all ask again.
+//! A circuit breaker. It stops requests to a dependency that fails too often; later, a few probes test the dependency.
 //!
 //! ```text
 //!            failures ≥ failure_percent
@@ -8,17 +7,17 @@
 //!      └───────── all probes succeed ── HalfOpen ────────────┘
 //! ```
 //!
-//! Every request that it lets pass gets a [`Pass`], which comes back with the outcome. An outcome
-//! counts only in the state, and in the round of probes, that let its request pass: what a
-//! request from before the failure has met says nothing about now.
+//! Every request that may pass gets a [`Pass`], which [`Breaker::record`] takes with the outcome. An outcome counts
+//! only in the state, and in the round of probes, that issued its pass. The result of an older request says nothing
+//! about the current health.
 //!
-//! To learn an outcome may cost something. While all is well, one in a few is enough: see [`Breaker::wants`].
+//! Measuring an outcome may be expensive. While no request fails, a sample is enough: see [`Breaker::wants`].
 
-/// In how many parts the window of outcomes moves on. The window covers between seven eighths and
-/// the whole of the time that is asked for.
+/// The number of parts in which the window of outcomes slides. So the window covers between seven eighths and the whole
+/// of `window_ms`.
 const PARTS: usize = 8;
 
-/// Of so many outcomes one is asked for while all is well.
+/// While no request fails, the breaker wants one outcome in this many.
 const SAMPLE: u32 = 8;
 
 /// When a circuit breaker opens and closes.
@@ -49,19 +48,19 @@ impl Default for Settings {
     }
 }
 
-/// Whether a request may pass.
+/// The decision on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permit {
-    /// It may. Its outcome is for [`Breaker::record`].
+    /// The request may pass. [`Breaker::record`] takes its outcome.
     Pass(Pass),
-    /// It may not.
+    /// The request may not pass.
     Refuse {
-        /// After how many milliseconds it makes sense to try again: at least 1.
+        /// Milliseconds until a retry can succeed: at least 1.
         retry_after_ms: u64,
     },
 }
 
-/// Leave for one request to pass. If its outcome never becomes known, it is simply dropped.
+/// Permission for one request. Drop it if the outcome stays unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
     round: u64,
@@ -69,7 +68,7 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// Whether the request is one of the few that try out whether all is well again.
+    /// Whether the request is a probe of a half-open breaker.
     pub const fn is_probe(self) -> bool {
         self.is_probe
     }
@@ -78,20 +77,20 @@ impl Pass {
 /// The outcome of a request that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// An answer came, whatever it said: what stands behind the breaker is alive.
+    /// An answer of any kind: the dependency is alive.
     Success,
-    /// No answer came, or one that tells of its own trouble.
+    /// No answer, or one that reports a failure of the dependency.
     Failure,
 }
 
-/// What a breaker does at present.
+/// The state of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
-    /// All pass.
+    /// All requests pass.
     Closed,
-    /// None pass.
+    /// No request passes.
     Open,
-    /// A few pass, to try it out.
+    /// A few probes pass.
     HalfOpen,
 }
 
@@ -99,7 +98,7 @@ impl State {
     /// Every state.
     pub const ALL: [Self; 3] = [Self::Closed, Self::Open, Self::HalfOpen];
 
-    /// The word in metrics.
+    /// The label in metrics.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -109,13 +108,13 @@ impl State {
     }
 }
 
-/// A circuit breaker. Closed to begin with.
+/// A circuit breaker. Initially closed.
 #[derive(Clone, Debug)]
 pub struct Breaker {
     settings: Settings,
     clock: Clock,
     phase: Phase,
-    // Moves on with every change of phase, and with every new round of probes.
+    // Increases with every change of phase and every new round of probes.
     round: u64,
 }
 
@@ -133,7 +132,7 @@ enum Phase {
 }
 
 impl Breaker {
-    /// A breaker with these settings, each raised or lowered into its range if necessary.
+    /// A breaker with these settings, each clamped to its range.
     pub fn new(settings: Settings) -> Self {
         let settings = Settings {
             window_ms: settings.window_ms.max(1),
@@ -150,8 +149,8 @@ impl Breaker {
         }
     }
 
-    /// What it does at present. An open one that has been open for long enough is still open, until
-    /// a request comes that can try it out.
+    /// The current state. An open breaker becomes half-open only when a request calls [`permit`](Self::permit) after
+    /// `open_ms`.
     pub const fn state(&self) -> State {
         match self.phase {
             Phase::Closed(_) => State::Closed,
@@ -160,8 +159,8 @@ impl Breaker {
         }
     }
 
-    /// After how many milliseconds it makes sense to try again, if a request may not pass at `now_ms`. Nobody is let pass
-    /// by it: for whoever does not know yet whether there will be a request.
+    /// Milliseconds until a retry can succeed, if no request may pass at `now_ms`. It issues no pass, so callers can
+    /// use it before they know whether a request follows.
     pub fn refusal(&mut self, now_ms: u64) -> Option<u64> {
         let now_ms = self.clock.at(now_ms);
         let (since_ms, free) = self.probing()?;
@@ -170,7 +169,7 @@ impl Breaker {
         is_refused.then(|| self.settings.open_ms.saturating_sub(over_ms))
     }
 
-    /// Since when it has been open or tried out, and how many more may try; `None` if it is closed.
+    /// The start of the current open or half-open phase, and the number of probes left; `None` if closed.
     fn probing(&self) -> Option<(u64, u32)> {
         match &self.phase {
             Phase::Closed(_) => None,
@@ -191,8 +190,8 @@ impl Breaker {
             return self.pass(false);
         };
         if free == 0 {
-            // Open for long enough; or the outcomes of this round's probes do not come, and others
-            // must try.
+            // The breaker was open for `open_ms`, or the outcomes of this round's probes are missing and new probes are
+            // needed.
             self.enter(Phase::HalfOpen {
                 since_ms: now_ms,
                 sent: 0,
@@ -205,11 +204,11 @@ impl Breaker {
         self.pass(true)
     }
 
-    /// For how many outcomes that of a request that passed stands, itself included; 0 if nobody needs to ask for it.
-    /// Each stands for itself, but one in eight for all eight while the breaker is closed, has enough outcomes to
-    /// judge by, and has seen no failure among them. It is for [`Breaker::record_sample`].
+    /// The number of outcomes that this one represents, for [`Breaker::record_sample`]; 0 if the caller need not
+    /// measure it. Usually 1. A closed breaker with `min_requests` outcomes and no failure in its window wants one
+    /// outcome in eight, which represents all eight.
     ///
-    /// The first failure may so be seen up to seven requests late; from then on all are.
+    /// So it may see the first failure up to seven requests late; after that, it wants every outcome.
     pub fn wants(&mut self, pass: Pass) -> u32 {
         if pass.round != self.round {
             return 0;
@@ -220,13 +219,13 @@ impl Breaker {
         }
     }
 
-    /// Takes note of what became, at `now_ms`, of a request that passed.
+    /// Records the outcome, at `now_ms`, of a request that passed.
     pub fn record(&mut self, now_ms: u64, pass: Pass, outcome: Outcome) {
         self.record_sample(now_ms, pass, outcome, 1);
     }
 
-    /// As [`Breaker::record`], of an outcome that stands for `count`: a success for as many, so that failures keep
-    /// their share; a failure for itself, since nobody knows of the others.
+    /// Like [`Breaker::record`], for an outcome that represents `count` requests. A success counts `count` times, so
+    /// that the failure rate stays right. A failure counts once, because the other outcomes are unknown.
     pub fn record_sample(&mut self, now_ms: u64, pass: Pass, outcome: Outcome, count: u32) {
         let now_ms = self.clock.at(now_ms);
         if pass.round != self.round {
@@ -263,17 +262,15 @@ impl Breaker {
     }
 }
 
-/// A clock that never goes back: it adds up the steps forward of another one. Where that one is set
-/// back, this one stands still for a moment, and no wait grows longer by it. A step counts as
-/// [`STEP_MS_MAX`] at most, so that no sequence of times brings it to its end.
+/// A monotonic clock: it adds up the forward steps of another clock. When that clock is set back, this one pauses, so
+/// no wait grows longer. A step counts as [`STEP_MS_MAX`] at most, so that the sum cannot overflow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Clock {
     elapsed_ms: u64,
     last_ms: u64,
 }
 
-/// 49 days: longer than anything here is waited for, and four thousand million of them fit in 64
-/// bits.
+/// 49 days: longer than any wait here, and 64 bits hold four thousand million of them.
 const STEP_MS_MAX: u64 = u32::MAX as u64;
 
 impl Clock {
@@ -285,17 +282,17 @@ impl Clock {
     }
 }
 
-/// The outcomes of the last while, in parts that are forgotten one by one.
+/// The outcomes of the sliding window, in parts that expire one by one.
 #[derive(Clone, Debug, Default)]
 struct Window {
     parts: [WindowBucket; PARTS],
-    /// Outcomes that were not asked for since the last that was.
+    /// Outcomes skipped since the last one that was wanted.
     passed_over: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct WindowBucket {
-    /// Which stretch of time it counts: the time over the length of a part.
+    /// The index of the part's interval: time divided by the length of a part.
     number: u64,
     outcomes: u32,
     failures: u32,
@@ -309,7 +306,7 @@ impl Window {
                 *part = WindowBucket::default();
             }
         }
-        // The remainder is below PARTS, so it fits, and there is such a part.
+        // The remainder is below `PARTS`, so the lookup succeeds.
         let Some(part) = self.parts.get_mut((number % PARTS as u64) as usize) else {
             return;
         };
@@ -322,7 +319,7 @@ impl Window {
         part.failures = part.failures.saturating_add(failures);
     }
 
-    /// Outcomes, and failures among them.
+    /// The numbers of outcomes and of failures.
     fn sums(&self) -> (u64, u64) {
         let sum =
             |of: fn(&WindowBucket) -> u32| self.parts.iter().map(|part| u64::from(of(part))).sum();

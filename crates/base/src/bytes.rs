@@ -17,7 +17,7 @@ pub fn is_same(a: &[u8], b: &[u8]) -> bool {
     a.iter().zip(b).all(|(a, b)| a == b)
 }
 
-/// `text` without `prefix`, if it begins with that.
+/// `text` without `prefix`; `None` if it does not begin with `prefix`.
 pub fn strip_prefix<'t>(text: &'t [u8], prefix: &[u8]) -> Option<&'t [u8]> {
     let (begin, rest) = text.split_at_checked(prefix.len())?;
     is_same(begin, prefix).then_some(rest)

@@ -1,6 +1,6 @@
-//! Durations as people write them: the one way in which a configuration says one as text.
+//! Durations as text, such as `5m`, for configurations.
 //!
-//! Where a field's name says the unit, as in `deadline_ms`, it is a number.
+//! A field with the unit in its name, such as `deadline_ms`, is a number instead.
 
 use alloc::borrow::Cow;
 use core::fmt;
@@ -19,7 +19,7 @@ impl Duration {
     /// One second.
     pub const SECOND: Self = Self { ms: 1_000 };
 
-    /// Reads one, if it is one.
+    /// Parses a duration; `None` if the text is invalid.
     pub fn read(text: &str) -> Option<Self> {
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let (number, unit) = text.split_at_checked(digits)?;

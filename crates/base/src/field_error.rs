@@ -1,19 +1,18 @@
-//! Why a configuration was refused.
-
 use alloc::string::{String, ToString};
 use core::fmt;
 
-/// Why a configuration was refused: the field, and what is wrong with it.
+/// A rejected configuration: the field and the problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
-    /// The field, from the outermost object inwards, such as `rules[2].limit.rate`; empty for the whole.
+    /// The path of the field from the outermost object, such as `rules[2].limit.rate`; empty for the whole
+    /// configuration.
     pub path: String,
-    /// What is wrong with it, and what to do.
+    /// The problem, and what to do about it.
     pub problem: String,
 }
 
 impl FieldError {
-    /// The field at `path` is wrong because of `problem`.
+    /// An error of the field at `path`.
     pub fn new(path: impl Into<String>, problem: impl fmt::Display) -> Self {
         Self {
             path: path.into(),

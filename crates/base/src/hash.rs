@@ -1,22 +1,23 @@
-//! Hashes that spread names evenly. None of them is a message authentication code.
+//! Hashes that distribute names evenly. They are not message authentication codes.
 
-/// The hash of `bytes` that never changes: 64-bit FNV-1a, then the finaliser of MurmurHash3 (`fmix64`),
-/// since FNV's low bits alone are uneven for names that differ only in a counter.
+/// A hash of `bytes` that is stable across versions: 64-bit FNV-1a, then the finaliser of MurmurHash3 (`fmix64`). FNV's
+/// low bits alone are uneven for names that differ only in a counter.
 pub fn stable_hash(bytes: &[u8]) -> u64 {
     fmix64(fnv1a_64(bytes))
 }
 
-/// A hash of `bytes` that is another one for each seed, and of which all bits are even. It keeps
-/// chance apart, and those who do not know the seed; it is no message authentication code.
+/// A hash of `bytes` that depends on `seed`, with all bits evenly distributed. It prevents collisions by chance and by
+/// clients that do not know the seed. It is not a message authentication code.
 pub fn seeded_hash(seed: u64, bytes: &[u8]) -> u64 {
     fmix64(fnv1a_64_from(FNV_OFFSET_BASIS ^ fmix64(seed), bytes))
 }
 
-/// As [`seeded_hash`], of several texts: other texts have another hash, but for chance.
+/// Like [`seeded_hash`], for a list of texts. Different lists have different hashes, apart from random collisions.
 pub fn seeded_hash_of<'a>(seed: u64, texts: impl IntoIterator<Item = &'a [u8]>) -> u64 {
     let basis = FNV_OFFSET_BASIS ^ fmix64(seed);
     let hash = texts.into_iter().fold(basis, |hash, text| {
-        // A text ends with its length, as a step that no byte takes, so that no two lists run together to the same steps.
+        // The length terminates each text, as a step that no byte produces, so that lists with the same concatenation
+        // differ.
         let end = (text.len() as u64 + 1).rotate_left(32);
         (fnv1a_64_from(hash, text) ^ end).wrapping_mul(FNV_PRIME)
     });
@@ -33,7 +34,7 @@ fn fnv1a_64(bytes: &[u8]) -> u64 {
 
 fn fnv1a_64_from(basis: u64, bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(FNV_PRIME);
-    // A loop with a known number of steps costs half as many instructions.
+    // A loop with a fixed number of steps costs half as many instructions.
     let (chunks, rest) = bytes.as_chunks::<8>();
     let whole = |hash, chunk: &[u8; 8]| chunk.iter().fold(hash, step);
     rest.iter().fold(chunks.iter().fold(basis, whole), step)
@@ -51,7 +52,7 @@ mod tests {
     use super::*;
     use alloc::collections::BTreeSet;
 
-    /// Users' home shards hang on it: these may never change.
+    /// Users' home shards depend on these values, so they must never change.
     #[test]
     fn the_stable_hash_is_fixed_for_ever() {
         assert_eq!(fnv1a_64(b"foobar"), 0x8594_4171_f739_67e8); // published test vector
@@ -59,7 +60,7 @@ mod tests {
         assert_eq!(stable_hash(b"foobar"), 3_180_132_088_784_447_275);
     }
 
-    /// Clicks tell user agents by it, and while a filter is changed for another, workers of both look into one memory.
+    /// Clicks identify user agents by this hash, and during an upgrade workers of both versions share memory.
     #[test]
     fn a_seeded_hash_is_the_same_in_every_version() {
         assert_eq!(seeded_hash(7, b"foobar"), 3_242_123_865_584_465_428);

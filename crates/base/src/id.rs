@@ -1,4 +1,4 @@
-//! Names that come from outside, checked once and then trusted.
+//! Validated names from clients and configurations.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -8,41 +8,41 @@ use serde::{Deserialize, Serialize};
 
 /// A sale's name: 1 to [`SaleId::LEN_MAX`] of `a-z`, `0-9` and `-`.
 ///
-/// So narrow because it stands in paths, in Redis hash tags (where a `}` would move the key to
-/// another slot) and in claim ids.
+/// The alphabet is this narrow because the name is part of paths, Redis hash tags and claim ids. In a hash tag, a `}`
+/// would move the key to another slot.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SaleId(Arc<str>);
 
-/// A user's name as the identity header gives it: 1 to [`UserId::LEN_MAX`] visible ASCII bytes.
+/// A user's name from the identity header: 1 to [`UserId::LEN_MAX`] visible ASCII bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct UserId(Arc<str>);
 
-/// Why a name was refused.
+/// Why a name is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
-    /// No byte at all.
+    /// It is empty.
     #[error("is empty")]
     Empty,
-    /// More bytes than the kind of name may have.
+    /// It has more bytes than this kind of name may have.
     #[error("is longer than {max} bytes")]
     TooLong {
-        /// The most bytes that this kind of name may have.
+        /// The maximum for this kind of name.
         max: usize,
     },
-    /// A byte that this kind of name may not contain.
+    /// It contains a byte that this kind of name may not have.
     #[error("has an invalid byte at position {at}")]
     Byte {
-        /// Where, counted from 0.
+        /// The byte's index, from 0.
         at: usize,
     },
 }
 
-/// Checks a name of at most `max` bytes, all of them ASCII that `allowed` takes.
+/// Checks that `bytes` has 1 to `max` bytes, all of them ASCII and accepted by `allowed`.
 ///
 /// # Errors
-/// Says what is wrong with the name.
+/// See [`IdError`].
 pub fn check(bytes: &[u8], max: usize, allowed: fn(u8) -> bool) -> Result<&str, IdError> {
     if bytes.is_empty() {
         return Err(IdError::Empty);
@@ -53,20 +53,20 @@ pub fn check(bytes: &[u8], max: usize, allowed: fn(u8) -> bool) -> Result<&str, 
     if let Some(at) = bytes.iter().position(|&byte| !allowed(byte)) {
         return Err(IdError::Byte { at });
     }
-    // Only ASCII got here, so this cannot fail; if it could, the name would be refused.
+    // All bytes are ASCII here, so this cannot fail; a failure would only reject the name.
     core::str::from_utf8(bytes).map_err(|error| IdError::Byte {
         at: error.valid_up_to(),
     })
 }
 
 impl SaleId {
-    /// The most bytes in a sale's name.
+    /// The maximum length in bytes.
     pub const LEN_MAX: usize = 64;
 
-    /// Checks `bytes` and takes them as a sale's name.
+    /// Validates a sale's name.
     ///
     /// # Errors
-    /// Says what is wrong with the name.
+    /// See [`IdError`].
     pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, IdError> {
         let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
         check(bytes.as_ref(), Self::LEN_MAX, allowed).map(|name| Self(name.into()))
@@ -79,13 +79,13 @@ impl SaleId {
 }
 
 impl UserId {
-    /// The most bytes in a user's name.
+    /// The maximum length in bytes.
     pub const LEN_MAX: usize = 128;
 
-    /// Checks `bytes` and takes them as a user's name.
+    /// Validates a user's name.
     ///
     /// # Errors
-    /// Says what is wrong with the name.
+    /// See [`IdError`].
     pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, IdError> {
         let visible = |byte: u8| byte.is_ascii_graphic();
         check(bytes.as_ref(), Self::LEN_MAX, visible).map(|name| Self(name.into()))

@@ -1,8 +1,8 @@
-//! Named secrets: gateways sign with one, and whoever checks knows several, so that a secret can be
-//! changed while a sale runs.
+//! Named secrets. Gateways sign with one and verifiers accept several, so that operators can rotate a secret during a
+//! sale.
 //!
-//! To change a secret: give the new key to all as the second of their ring; then put it first
-//! everywhere; drop the old one when all that it signed has expired.
+//! To rotate a secret, add the new key as the second of every ring. Then put it first everywhere. Remove the old key
+//! when all its signatures have expired.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,89 +13,89 @@ use sha2::Sha256;
 
 use crate::id::SaleId;
 
-/// The least bytes of a signing key: as many as the hash puts out (RFC 2104, section 3).
+/// The minimum length of a signing key: the output length of the hash (RFC 2104, section 3).
 pub const KEY_LEN_MIN: usize = 32;
 
-/// The most keys of a ring. Two are enough to change a secret; more only tell that old ones stay.
+/// The most keys of a ring. Two are enough for a rotation; more mean that old keys are never removed.
 pub const KEYS_MAX: usize = 8;
 
-/// The bytes of a tag: what HMAC-SHA256 puts out.
+/// The length of a tag: the output of HMAC-SHA256.
 pub const TAG_LEN: usize = 32;
 
-/// Why a signing key was refused.
+/// Why a signing key is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// Fewer bytes than [`KEY_LEN_MIN`].
+    /// It has fewer bytes than [`KEY_LEN_MIN`].
     #[error("has {0} bytes, needs at least {KEY_LEN_MIN}")]
     TooShort(usize),
-    /// The key's id is empty or has other bytes than `a-z`, `0-9` and `-`.
+    /// The id is empty or contains bytes other than `a-z`, `0-9` and `-`.
     #[error("has an id that is not 1 to 64 of a-z, 0-9 and -")]
     Id,
 }
 
-/// Why keys make no ring.
+/// Why a key ring is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyRingError {
-    /// No key at all.
+    /// It has no key.
     #[error("needs at least one key")]
     Empty,
-    /// More keys than [`KEYS_MAX`].
+    /// It has more keys than [`KEYS_MAX`].
     #[error("has {0} keys, the maximum is {KEYS_MAX}")]
     TooMany(usize),
-    /// Two keys of one id.
+    /// Two keys have the same id.
     #[error("has the id of an earlier key at position {at}")]
     SameId {
-        /// The position of the later one, counted from 0.
+        /// The index of the second one, from 0.
         at: usize,
     },
 }
 
-/// Why a signature was refused.
+/// Why a signature is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
     /// It is not `<key id>;<hex>`.
     #[error("the signature is malformed")]
     Malformed,
-    /// It was made with a key of another id.
+    /// The ring has no key with this id.
     #[error("it is signed with an unknown key")]
     UnknownKey,
-    /// It is not this message's.
+    /// It does not match the message.
     #[error("the signature is wrong")]
     Wrong,
 }
 
-/// What a signature is for. One secret may serve several purposes: what was signed for one of them
-/// counts for no other, as each signs messages that begin in a way of their own.
+/// The purpose of a signature. One secret may serve several purposes. A signature for one purpose is not valid for
+/// another, because the signed messages begin differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// A claim header. It has no prefix, but begins with `v1;`, as no prefix does.
+    /// A claim header. It has no prefix, but begins with `v1;`, unlike every prefix.
     Claim,
-    /// An order token, which the checkout gives.
+    /// An order token from the checkout.
     OrderToken,
-    /// A user header, which says who asks.
+    /// A user header, which identifies the user.
     User,
     /// The seed of a hash, see [`KeyRing::seed`].
     Seed,
-    /// A payment provider's callback. It has no prefix, so that a provider need not know of one, but begins with a
-    /// digit, as no prefix does.
+    /// A payment provider's callback. It has no prefix, so that providers need not add one, but begins with a digit,
+    /// unlike every prefix.
     PaymentCallback,
-    /// A round of the permutation of link numbers, which makes codes of them.
+    /// A round of the permutation that turns link numbers into codes.
     LinkScramble,
-    /// A document that the origin publishes for edges.
+    /// A feed document of the origin.
     Feed,
-    /// A stamp, which an edge puts on a request.
+    /// An edge's stamp on a request.
     Edge,
-    /// What tells two secrets apart, see [`SigningKey::fingerprint`].
+    /// The input of [`SigningKey::fingerprint`].
     Fingerprint,
-    /// A pass of a waiting room: a place in its queue, or a session inside.
+    /// A waiting room's queue token: a queue position or an active session.
     RoomPass,
-    /// The name of a visitor of a waiting room who has none.
+    /// The id of a waiting room's visitor without an id of their own.
     RoomVisitor,
-    /// A challenge, which a sale may set before it gives an order token.
+    /// A challenge that a sale requires before it issues an order token.
     Challenge,
-    /// The seed of a waiting room's draw, and a round of the permutation that it makes.
+    /// The seed of a waiting room's ballot, and a round of its permutation.
     RoomDraw,
-    /// The name of a click that travels on from a link.
+    /// The click id that a link passes on to its target.
     LinkClick,
 }
 
@@ -137,7 +137,7 @@ impl Purpose {
     }
 }
 
-/// A named secret with which gateways sign and the origin checks.
+/// A named secret. Gateways sign with it and the origin verifies.
 #[derive(Clone)]
 pub struct SigningKey {
     id: String,
@@ -145,7 +145,7 @@ pub struct SigningKey {
     mac: Hmac<Sha256>,
 }
 
-/// The secret stays out of logs.
+/// Keeps the secret out of logs.
 impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SigningKey")
@@ -155,17 +155,17 @@ impl fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// A key named `id` from `secret`.
+    /// A key named `id` with this secret.
     ///
     /// # Errors
-    /// When the secret is too short or the id not fit for a header.
+    /// When the secret is too short or the id is invalid.
     pub fn new(id: &str, secret: &[u8]) -> Result<Self, KeyError> {
         if secret.len() < KEY_LEN_MIN {
             return Err(KeyError::TooShort(secret.len()));
         }
         // A key's id has the same alphabet as a sale's.
         SaleId::new(id).map_err(|_| KeyError::Id)?;
-        // HMAC takes keys of any length, so the error cannot come.
+        // HMAC accepts keys of any length, so this cannot fail.
         let mac = Hmac::new_from_slice(secret).map_err(|_| KeyError::TooShort(secret.len()))?;
         Ok(Self { id: id.into(), mac })
     }
@@ -175,15 +175,15 @@ impl SigningKey {
         &self.id
     }
 
-    /// The signature header of a claim header with the bytes `claim`.
+    /// The signature header for the claim header `claim`.
     pub fn sign(&self, claim: &str) -> String {
         self.sign_for(Purpose::Claim, claim)
     }
 
-    /// Checks, in constant time, that `signature` is what [`SigningKey::sign`] gives for `claim`.
+    /// Verifies a signature by [`SigningKey::sign`], in constant time.
     ///
     /// # Errors
-    /// Says whether the form, the key or the signature itself is wrong.
+    /// See [`SignatureError`].
     pub fn verify(&self, claim: &str, signature: &str) -> Result<(), SignatureError> {
         let (key_id, tag) = read_signature(signature)?;
         if key_id != self.id {
@@ -203,8 +203,8 @@ impl SigningKey {
         self.mac_of(purpose, message).verify_slice(tag).is_ok()
     }
 
-    /// Tells secrets apart without showing them: the same for all who have this one, in 16 hexadecimal digits. Its id has no
-    /// part in it. A secret of 32 random bytes cannot be found from it.
+    /// A public identifier of the secret: 16 hexadecimal digits, equal for equal secrets, independent of the key's id.
+    /// It does not reveal a secret of 32 random bytes.
     pub fn fingerprint(&self) -> String {
         let tag = self.tag(Purpose::Fingerprint, b"");
         let [a, b, c, d, e, f, g, h, ..] = tag;
@@ -218,23 +218,23 @@ impl SigningKey {
 
     fn sign_for(&self, purpose: Purpose, message: &str) -> String {
         let tag = self.tag(purpose, message.as_bytes());
-        // `hex::encode` pushes one character at a time: that was two fifths of what a claim's completion cost.
+        // `hex::encode` pushes one character at a time, which took two fifths of the time of a claim's completion.
         let mut digits = [0; 2 * TAG_LEN];
-        // It has room for two digits a byte, and they are ASCII: neither can fail.
+        // The buffer has two ASCII digits per byte, so neither call can fail.
         let _ = hex::encode_to_slice(tag, &mut digits);
         let digits = core::str::from_utf8(&digits).unwrap_or_default();
         [&self.id, ";", digits].concat()
     }
 }
 
-/// A signature header's key id and tag.
+/// The key id and the tag of a signature header.
 fn read_signature(signature: &str) -> Result<(&str, Vec<u8>), SignatureError> {
     let (key_id, tag) = signature.split_once(';').ok_or(SignatureError::Malformed)?;
     let tag = hex::decode(tag).map_err(|_| SignatureError::Malformed)?;
     Ok((key_id, tag))
 }
 
-/// The keys that count: the first signs, all verify.
+/// The accepted keys: the first signs, all verify.
 #[derive(Clone, Debug)]
 pub struct KeyRing {
     signer: SigningKey,
@@ -245,7 +245,7 @@ impl KeyRing {
     /// A ring of 1 to [`KEYS_MAX`] keys with distinct ids.
     ///
     /// # Errors
-    /// When there are none, too many, or two of one id.
+    /// See [`KeyRingError`].
     pub fn new(keys: Vec<SigningKey>) -> Result<Self, KeyRingError> {
         if keys.len() > KEYS_MAX {
             return Err(KeyRingError::TooMany(keys.len()));
@@ -274,15 +274,15 @@ impl KeyRing {
         keys.find(|key| key.id == id)
     }
 
-    /// The signature header of a claim header with the bytes `claim`.
+    /// The signature header for the claim header `claim`.
     pub fn sign(&self, claim: &str) -> String {
         self.signer.sign(claim)
     }
 
-    /// Checks, in constant time, that `signature` is what one of the keys gives for `claim`.
+    /// Verifies, in constant time, a signature of `claim` by one of the keys.
     ///
     /// # Errors
-    /// Says whether the form, the key or the signature itself is wrong.
+    /// See [`SignatureError`].
     pub fn verify(&self, claim: &str, signature: &str) -> Result<(), SignatureError> {
         self.verify_for(Purpose::Claim, claim, signature)
     }
@@ -293,8 +293,7 @@ impl KeyRing {
         keys.map(|key| (key.id(), key.fingerprint())).collect()
     }
 
-    /// The seed of the hash named `name`: all who have the same first key agree on it without a word,
-    /// and nobody else knows it.
+    /// The seed of the hash named `name`. All processes with the same first key derive the same seed; it is secret.
     pub fn seed(&self, name: &str) -> u64 {
         let tag = self.signer.tag(Purpose::Seed, name.as_bytes());
         let [a, b, c, d, e, f, g, h, ..] = tag;
@@ -306,11 +305,10 @@ impl KeyRing {
         self.signer.sign_for(purpose, message)
     }
 
-    /// Checks, in constant time, that `signature` is what one of the keys gives for `message` and
-    /// `purpose`.
+    /// Verifies, in constant time, a signature of `message` for `purpose` by one of the keys.
     ///
     /// # Errors
-    /// Says whether the form, the key or the signature itself is wrong.
+    /// See [`SignatureError`].
     pub fn verify_for(
         &self,
         purpose: Purpose,
@@ -346,7 +344,7 @@ mod tests {
         KeyRing::new(keys.iter().map(|&(id, byte)| key(id, byte)).collect()).unwrap()
     }
 
-    /// RFC 4231, test case 6: pins the algorithm.
+    /// RFC 4231, test case 6, fixes the algorithm.
     #[test]
     fn the_signature_is_hmac_sha256_in_hex() {
         let key = SigningKey::new("k", &[0xaa; 131]).unwrap();
@@ -390,7 +388,7 @@ mod tests {
         assert!(KeyRing::new((0..8).map(|n| key(&format!("k{n}"), n)).collect()).is_ok());
     }
 
-    /// A change of the secret, step by step: no step meets a signature that it cannot check.
+    /// At each step of a rotation, every verifier accepts every signature.
     #[test]
     fn secret_is_rotated_without_refusing_a_signature() {
         let steps = [
@@ -444,7 +442,7 @@ mod tests {
         #[test]
         fn what_is_signed_for_one_purpose_counts_for_no_other(message in ".{0,40}") {
             let ring = ring(&[("k", 7)]);
-            // Those without a prefix sign messages that begin in a way of their own.
+            // Purposes without a prefix sign messages with a distinct beginning.
             let of = |purpose| match purpose {
                 Purpose::Claim => format!("v1;{message}"),
                 Purpose::PaymentCallback => format!("1700000000.{message}"),

@@ -1,31 +1,31 @@
-//! The language in which somebody is told something.
+//! The language of messages to users.
 
-/// A language that messages are written in.
+/// A supported language.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Language {
-    /// Whoever asks for none of the others.
+    /// The default.
     #[default]
     English,
-    /// In simplified characters.
+    /// Chinese in simplified characters.
     Chinese,
     /// German.
     German,
 }
 
-/// The header in which clients ask for one.
+/// The header with the client's preferred languages.
 pub const ACCEPT_LANGUAGE: &str = "accept-language";
 
-/// So many ranges of a header are looked at: browsers send a handful.
+/// The number of ranges of a header that are read: browsers send a handful.
 pub(crate) const RANGES_MAX: usize = 16;
 
-/// The weight of a range that says none, in thousandths.
+/// The weight of a range without `q`, in thousandths.
 pub(crate) const WEIGHT_MAX: u16 = 1_000;
 
 impl Language {
     /// Every language.
     pub const ALL: [Self; 3] = [Self::English, Self::Chinese, Self::German];
 
-    /// Its tag, as `Content-Language` has it.
+    /// The language tag, as in `Content-Language`.
     pub const fn tag(self) -> &'static str {
         match self {
             Self::English => "en",
@@ -34,8 +34,8 @@ impl Language {
         }
     }
 
-    /// The language that a client likes best of those that there are, by its `Accept-Language` (RFC 9110, section 12.5.4).
-    /// Of ranges that count the same, the first. What cannot be read counts for nothing.
+    /// The supported language that a client prefers, by its `Accept-Language` (RFC 9110, section 12.5.4). Among equal
+    /// weights, the first range wins. Invalid ranges are ignored.
     pub fn accepted(header: &[u8]) -> Self {
         let ranges = header.split(|&byte| byte == b',').take(RANGES_MAX);
         let mut best = (0, Self::default());
@@ -48,7 +48,7 @@ impl Language {
     }
 }
 
-/// A range's weight and language, if there is such a language.
+/// The weight and language of a range; `None` if the language is not supported.
 fn read_range(range: &[u8]) -> Option<(u16, Language)> {
     let mut parts = range.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
     let primary = parts.next()?.split(|&byte| byte == b'-').next()?;

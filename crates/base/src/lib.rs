@@ -1,28 +1,28 @@
-//! What the domains (`weir-sale`, `weir-limit`, `weir-link`) share.
+//! Shared parts of the domain crates (`weir-sale`, `weir-limit`, `weir-link`).
 //!
-//! There is no host call, clock, I/O or randomness here or in the domains: time is an argument (`now_ms`,
-//! milliseconds since the Unix epoch). `#![no_std]` holds them to that.
+//! Neither this crate nor the domains make host calls or use a clock, I/O or randomness. Time is an argument (`now_ms`,
+//! milliseconds since the Unix epoch). `#![no_std]` enforces this.
 //!
 //! | module | |
 //! |---|---|
 //! | [`accept`] | the media type that a client prefers |
-//! | [`address`] | which addresses count as one |
-//! | [`agent`] | who asks: crawlers, prefetches |
-//! | [`breaker`] | the circuit breaker: whether what failed too often may be asked |
+//! | [`address`] | groups of client addresses |
+//! | [`agent`] | detects crawlers and prefetches |
+//! | [`breaker`] | a circuit breaker |
 //! | [`bytes`] | comparisons of short byte strings |
-//! | [`duration`] | durations as people write them |
+//! | [`duration`] | durations as text |
 //! | [`feed`], [`stamp`] | documents that the origin signs for edges; requests that edges sign |
-//! | [`hash`] | seeded hashes that all bits of are even |
+//! | [`hash`] | stable and seeded hashes |
 //! | [`headers`] | the names of Weir's own headers |
-//! | [`id`] | which sale ids and user ids are well formed |
-//! | [`key`] | named secrets, what they sign, and their rotation |
-//! | [`language`] | the language in which somebody is told something |
+//! | [`id`] | validated sale ids and user ids |
+//! | [`key`] | named secrets, their signatures and their rotation |
+//! | [`language`] | the language of messages to users |
 //! | [`method`] | the methods of HTTP |
 //! | [`permutation`] | keyed permutations of ranges of numbers |
 //! | [`resp`] | RESP2, the protocol of Redis |
 //! | [`problem`] | refusals as problem details (RFC 9457) |
-//! | [`shared_data`] | memory that the workers of a gateway share |
-//! | [`FieldError`] | why a configuration was refused |
+//! | [`shared_data`] | memory shared by the workers of a gateway |
+//! | [`FieldError`] | a rejected field of a configuration |
 
 #![no_std]
 #![forbid(unsafe_code)]

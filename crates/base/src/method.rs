@@ -1,7 +1,7 @@
 //! The methods of HTTP.
 
-/// The HTTP methods of IANA's registry, and `PURGE` of caches. Any other is most likely a typing error, and what asks for it
-/// would never match.
+/// The HTTP methods of IANA's registry, and `PURGE` of caches. A configuration rejects others: they are probably typing
+/// errors and would never match.
 const METHODS: [&str; 40] = [
     "ACL",
     "BASELINE-CONTROL",
@@ -45,7 +45,7 @@ const METHODS: [&str; 40] = [
     "VERSION-CONTROL",
 ];
 
-/// Whether `name` is a method of HTTP.
+/// Whether `name` is an HTTP method.
 pub fn is_method(name: &str) -> bool {
     METHODS.contains(&name)
 }

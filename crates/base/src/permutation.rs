@@ -1,18 +1,17 @@
 //! Keyed permutations of ranges of numbers.
 //!
-//! A [`Permutation`] of `0..n` under a secret: numbers stay distinct, and who does not know the secret cannot tell where
-//! the next one goes.
+//! A [`Permutation`] maps `0..n` to itself under a secret: numbers stay distinct, and the next one is unpredictable
+//! without the secret.
 //!
-//! It is a Feistel network (Luby and Rackoff, *How to construct pseudorandom permutations from
-//! pseudorandom functions*, 1988) over the least even number of bits that hold `n`, with cycle walking
-//! (Black and Rogaway, *Ciphers with arbitrary finite domains*, 2002, section 3): a result of `n` or more
-//! is permuted again until it is below `n`, fewer than 4 times on average. The round function is
-//! HMAC-SHA256, cut. It has the 10 rounds of FF1 (NIST SP 800-38G), which is the standard for the same
-//! task over digits.
+//! It is a Feistel network (Luby and Rackoff, *How to construct pseudorandom permutations from pseudorandom functions*,
+//! 1988) over the smallest even number of bits that hold `n`. It uses cycle walking (Black and Rogaway, *Ciphers with
+//! arbitrary finite domains*, 2002, section 3): a result of `n` or more is permuted again until it is below `n`, fewer
+//! than 4 times on average. The round function is truncated HMAC-SHA256. It has 10 rounds like FF1 (NIST SP 800-38G),
+//! the standard for the same task over digits.
 
 use crate::key::{Purpose, SigningKey};
 
-/// As many as FF1 has.
+/// The number of rounds of FF1.
 const ROUNDS: u8 = 10;
 
 /// A keyed permutation of every range `0..n`, `n` up to 2^62.
@@ -33,17 +32,17 @@ impl Permutation {
         &self.key
     }
 
-    /// Where `index` of `0..range` goes; `None` if it is not in it, or the range is too large.
+    /// The image of `index` in `0..range`; `None` if `index` is outside, or the range is larger than 2^62.
     pub fn forward(&self, range: u64, index: u64) -> Option<u64> {
         self.walk(range, index, |network, value| network.forward(value))
     }
 
-    /// Which index of `0..range` went to `number`: takes [`Permutation::forward`] back.
+    /// The inverse of [`Permutation::forward`].
     pub fn back(&self, range: u64, number: u64) -> Option<u64> {
         self.walk(range, number, |network, value| network.back(value))
     }
 
-    /// Ends: a permutation of the larger range brings whoever starts below `range` back there.
+    /// Terminates: a permutation returns to its start, which is below `range`.
     fn walk(&self, range: u64, start: u64, step: impl Fn(&Network<'_>, u64) -> u64) -> Option<u64> {
         if start >= range || range > 1 << 62 {
             return None;
@@ -66,7 +65,7 @@ struct Network<'a> {
 
 impl<'a> Network<'a> {
     fn new(of: &'a Permutation, range: u64) -> Self {
-        // Of the greatest value; at least one bit in each half.
+        // The bits of the greatest value; at least one bit in each half.
         let bits = u64::BITS.saturating_sub(range.saturating_sub(1).leading_zeros());
         let half_bits = bits.div_ceil(2).max(1);
         Self {
@@ -96,7 +95,7 @@ impl<'a> Network<'a> {
         left << self.half_bits | right
     }
 
-    /// A pseudorandom half that hangs on the key, the range, the round and the other half.
+    /// A pseudorandom half that depends on the key, the range, the round and the other half.
     fn round(&self, round: u8, half: u64) -> u64 {
         let mut message = [0; 17];
         let parts = self.range.to_le_bytes().into_iter();

@@ -1,18 +1,18 @@
-//! Memory that several workers of one gateway share: what an engine may look at during an event, beside the event itself.
+//! Memory shared by the workers of one gateway. Engines may read and write it while they handle an event.
 
 use alloc::vec::Vec;
 
-/// A version that no value has: with it, a write to a key that is missing succeeds only as long as the key is missing. (A
-/// write with the version 0 would be unconditional.) Hosts count versions up from 1.
+/// A version that no value has: a write with it succeeds only if the key is missing. (A write with the version 0 would
+/// be unconditional.) Hosts count versions up from 1.
 pub const MISSING: u32 = u32::MAX;
 
-/// Values with versions that several workers share. It answers at once; nothing here waits.
+/// Versioned values shared by several workers. No call blocks.
 pub trait SharedData {
     /// The value of `key` and its version, if there is one.
     fn get(&self, key: &str) -> Option<(Vec<u8>, u32)>;
 
-    /// Writes the value of `key` if its version is still `version`, or, with [`MISSING`], if there is no such key.
-    /// Returns whether it did. A `version` of 0 writes without a condition.
+    /// Writes the value of `key` if its version is still `version`, or, with [`MISSING`], if the key does not exist.
+    /// Returns whether it wrote. A `version` of 0 writes unconditionally.
     fn set(&self, key: &str, value: &[u8], version: u32) -> bool;
 }
 
@@ -36,7 +36,7 @@ impl<D: SharedData + ?Sized> SharedData for alloc::sync::Arc<D> {
     }
 }
 
-/// Shared data of one thread: for hosts with one worker, for tests and simulations.
+/// Shared data of one thread: for hosts with one worker, tests and simulations.
 #[derive(Debug, Default)]
 pub struct LocalData {
     values:

@@ -1,12 +1,12 @@
-//! What an edge signs: that it sends this request, when, and for which client.
+//! An edge's signature on a request: proves the edge, the time and the client's address.
 //!
 //! ```text
 //! x-weir-edge:           v1;<at_ms>;<edge>;<client's address>;<method>;<path and query>
 //! x-weir-edge-signature: <key id>;<HMAC-SHA256 of "weir-edge\n" and the header's bytes, in hex>
 //! ```
 //!
-//! The path stands last because it may hold a `;`. A stamp counts for its own request and for a minute: who sees one cannot send
-//! another request with it. Copies that a client sent are removed by edges and by gateways.
+//! The path is the last field because it may contain a `;`. A stamp is valid for one request and one minute, so an
+//! intercepted stamp cannot authorise another request. Edges and gateways remove copies sent by clients.
 
 use alloc::format;
 use alloc::string::String;
@@ -14,23 +14,23 @@ use alloc::string::String;
 use crate::id::SaleId;
 use crate::key::{KeyRing, Purpose, SignatureError};
 
-/// For how long a stamp counts, and how far clocks may be apart, in milliseconds.
+/// The validity of a stamp and the maximum clock difference, in milliseconds.
 pub const AGE_MS_MAX: u64 = 60_000;
 
 const VERSION: &str = "v1";
 
-/// A request that an edge sends.
+/// A request forwarded by an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp<'a> {
-    /// When, in milliseconds since the Unix epoch.
+    /// The time in milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// Which edge: named like a sale.
+    /// The edge's name, with the alphabet of sale ids.
     pub edge: &'a str,
-    /// The address of the client; empty: none, as the edge asks for itself.
+    /// The client's address; empty for a request of the edge itself.
     pub client: &'a str,
     /// The method.
     pub method: &'a str,
-    /// The path, with its query.
+    /// The path with its query.
     pub path: &'a str,
 }
 
@@ -43,16 +43,16 @@ pub struct StampHeaders {
     pub signature: String,
 }
 
-/// Why a stamp does not count.
+/// Why a stamp is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StampError {
-    /// It is not signed with a key that counts.
+    /// No key of the ring has signed it.
     #[error(transparent)]
     Signature(#[from] SignatureError),
-    /// It is not of the form above.
+    /// It does not have the documented form.
     #[error("the edge assertion is malformed")]
     Malformed,
-    /// It is for another request.
+    /// It belongs to another request.
     #[error("the edge assertion is for another request")]
     OtherRequest,
     /// It is older than a minute, or from the future.
@@ -61,14 +61,14 @@ pub enum StampError {
 }
 
 impl<'a> Stamp<'a> {
-    /// Signs it with the ring's first key.
+    /// Signs the stamp with the ring's first key.
     pub fn sign(&self, ring: &KeyRing) -> StampHeaders {
         let value = self.encode();
         let signature = ring.sign_for(Purpose::Edge, &value);
         StampHeaders { value, signature }
     }
 
-    /// Reads a stamp that one of the keys has signed, for this request at this time.
+    /// Reads a stamp and verifies its signature, its request and its time.
     ///
     /// # Errors
     /// See [`StampError`].
@@ -174,7 +174,7 @@ mod tests {
             let refused = verify(&forged.value, &forged.signature, STAMP.at_ms);
             assert_eq!(refused, Err(error.into()));
         }
-        // What the secret has signed for claims is no stamp.
+        // A claim's signature by the same secret is not valid for a stamp.
         let (ring, value) = (ring(&[("e1", 1)]), STAMP.encode());
         let refused = verify(&value, &ring.sign(&value), STAMP.at_ms);
         assert_eq!(refused, Err(SignatureError::Wrong.into()));

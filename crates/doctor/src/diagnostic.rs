@@ -1,16 +1,16 @@
-//! What was found.
+//! The findings of checks.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// It works, but not as well or not as safely as it should; or it may be meant.
+    /// It works, but less well or less safely than it should, or it may be intended.
     Warning,
-    /// Something does not work, or will not when it is needed.
+    /// Something does not work, or will fail when it is needed.
     Error,
 }
 
@@ -23,23 +23,23 @@ impl fmt::Display for Severity {
     }
 }
 
-/// One thing that is wrong.
+/// One finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// Which check found it: a word that stays, for scripts and for `--ignore`.
+    /// The check: a stable name, for scripts and for `--ignore`.
     pub check: &'static str,
-    /// Where it is, as far as that has a name.
+    /// The place, if it has a name.
     pub place: String,
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
-    /// What mends it.
+    /// The fix.
     pub fix: String,
 }
 
 impl Diagnostic {
-    /// What does not work.
+    /// A finding with the severity error.
     pub fn error(
         check: &'static str,
         place: impl Into<String>,
@@ -55,7 +55,7 @@ impl Diagnostic {
         }
     }
 
-    /// What works, but not well.
+    /// A finding with the severity warning.
     pub fn warning(
         check: &'static str,
         place: impl Into<String>,

@@ -1,4 +1,4 @@
-//! Envoy's configuration as a tree, wherever it comes from.
+//! Envoy's configuration as a tree, from any source.
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ pub enum ReadError {
     /// It is neither YAML nor JSON. (JSON is YAML.)
     #[error("it is not YAML")]
     NotYaml(#[from] yaml_serde::Error),
-    /// It is, but not of Envoy.
+    /// It is not an Envoy configuration.
     #[error(
         "it is not an Envoy configuration: it has neither static_resources nor the content of /config_dump"
     )]
@@ -21,24 +21,24 @@ pub enum ReadError {
 #[derive(Clone, Debug)]
 pub struct Envoy {
     root: Value,
-    /// Routes that came over the network, by their names.
+    /// Routes received over the network, by name.
     routes: Vec<Value>,
 }
 
 impl Envoy {
-    /// Reads a bootstrap in YAML or JSON, or what the admin port tells at `/config_dump`.
+    /// Parses a bootstrap in YAML or JSON, or the content of `/config_dump` on the admin port.
     ///
     /// # Errors
-    /// When it is neither.
+    /// If it is neither.
     pub fn read(text: &str) -> Result<Self, ReadError> {
         let tree: Value = yaml_serde::from_str(text)?;
         Self::from_tree(tree)
     }
 
-    /// The same of a tree.
+    /// The same for a parsed tree.
     ///
     /// # Errors
-    /// When it is no configuration of Envoy.
+    /// If it is not an Envoy configuration.
     pub fn from_tree(tree: Value) -> Result<Self, ReadError> {
         if tree.get("configs").is_some() {
             return Self::of_dump(&tree).ok_or(ReadError::NotEnvoy);
@@ -53,7 +53,7 @@ impl Envoy {
         }
     }
 
-    /// The bootstrap of a dump, with what came over the network beside what stood in it.
+    /// The bootstrap of a dump, merged with what Envoy received over the network.
     fn of_dump(dump: &Value) -> Option<Self> {
         let parts = list(dump, "configs");
         let of_kind = |kind: &str| {
@@ -88,7 +88,7 @@ impl Envoy {
         Some(Self { root, routes })
     }
 
-    /// Whether the name of a variable occurs anywhere in it, and not only as a part of a longer one.
+    /// Whether the name of a variable occurs anywhere in it, as a whole word.
     pub fn mentions(&self, name: &str) -> bool {
         let text = self.root().to_string();
         let is_part = |char: char| char.is_ascii_alphanumeric() || char == '_';
@@ -99,7 +99,7 @@ impl Envoy {
         })
     }
 
-    /// The whole.
+    /// The whole tree.
     pub(crate) fn root(&self) -> &Value {
         &self.root
     }
@@ -116,7 +116,7 @@ impl Envoy {
         clusters.map(|value| Cluster { value })
     }
 
-    /// Whether clusters or routes may come over the network, so that what is not here may be there.
+    /// Whether clusters or routes may come over the network, so that this configuration is incomplete.
     pub(crate) fn is_partial(&self) -> bool {
         field(&self.root, "dynamic_resources").is_some() && self.routes.is_empty()
     }
@@ -137,7 +137,7 @@ impl Envoy {
         })
     }
 
-    /// The routes of a connection manager, where they are known.
+    /// The routes of a connection manager, if available.
     pub(crate) fn routes<'a>(&'a self, manager: &Manager<'a>) -> Option<&'a Value> {
         if let Some(routes) = field(manager.value, "route_config") {
             return Some(routes);
@@ -148,7 +148,7 @@ impl Envoy {
     }
 }
 
-/// The end of a connection manager's type.
+/// The suffix of a connection manager's type.
 const MANAGER: &str = "http_connection_manager.v3.HttpConnectionManager";
 
 /// A listener.
@@ -162,12 +162,12 @@ impl<'a> Listener<'a> {
         crate::tree::name(self.value)
     }
 
-    /// Whether it takes connections of this process, and no others.
+    /// Whether it only accepts connections from this process.
     pub(crate) fn is_internal(&self) -> bool {
         field(self.value, "internal_listener").is_some()
     }
 
-    /// The network filters of all its chains.
+    /// The network filters of all its filter chains.
     pub(crate) fn filters(&self) -> Vec<&'a Value> {
         let chains = list(self.value, "filter_chains").iter();
         let chains = chains.chain(field(self.value, "default_filter_chain"));
@@ -183,7 +183,7 @@ pub(crate) struct Manager<'a> {
 }
 
 impl<'a> Manager<'a> {
-    /// For findings.
+    /// The place in findings.
     pub(crate) fn place(&self) -> String {
         format!("listener {}", self.listener.name())
     }
@@ -204,7 +204,7 @@ impl<'a> Cluster<'a> {
         crate::tree::name(self.value)
     }
 
-    /// For findings.
+    /// The place in findings.
     pub(crate) fn place(&self) -> String {
         format!("cluster {}", self.name())
     }
@@ -232,7 +232,7 @@ impl<'a> Cluster<'a> {
         self.endpoints().filter_map(address).collect()
     }
 
-    /// Whether it is a Redis Cluster, which Envoy finds the nodes of.
+    /// Whether it is a Redis Cluster, whose nodes Envoy discovers.
     pub(crate) fn is_redis_cluster(&self) -> bool {
         text(self.value, "cluster_type.name") == Some("envoy.clusters.redis")
     }

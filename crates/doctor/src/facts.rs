@@ -1,42 +1,42 @@
-//! What is known besides Envoy's configuration.
+//! Facts besides Envoy's configuration.
 
 use std::collections::BTreeMap;
 
-/// What is known of the origin.
+/// Facts about the origin.
 #[derive(Clone, Debug, Default)]
 pub struct OriginFacts {
     /// The port of its public routes.
     pub port: u16,
     /// The port of its admin routes.
     pub admin_port: u16,
-    /// How long it works on a request for the public, in milliseconds.
+    /// The origin's time limit for public requests, in milliseconds.
     pub public_limit_ms: u64,
-    /// What all its keys in Redis start with.
+    /// The prefix of all its keys in Redis.
     pub key_prefix: String,
-    /// Its Redis: `host:port` of each node that it names.
+    /// Its Redis: `host:port` of each configured node.
     pub redis_addresses: Vec<String>,
     /// Whether it has a password for Redis.
     pub has_redis_password: bool,
-    /// The keys that it checks claims with; `None`: it has no claim secret, and so no sales.
+    /// The keys that verify claims; `None`: no claim secret, and therefore no sales.
     pub claim_keys: Option<Vec<NamedKey>>,
-    /// Whether it has short links,
+    /// Whether it has short links.
     pub has_links: bool,
-    /// events,
+    /// Whether it has events.
     pub has_events: bool,
-    /// browse history,
+    /// Whether it has browse history.
     pub has_history: bool,
-    /// vehicle fitment,
+    /// Whether it has vehicle fitment.
     pub has_fitment: bool,
-    /// and a payment provider.
+    /// Whether it has a payment provider.
     pub has_payments: bool,
 }
 
 /// A key without its secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedKey {
-    /// By which signatures name it.
+    /// The ID in signatures.
     pub id: String,
-    /// Tells secrets apart: see [`weir_base::key::SigningKey::fingerprint`].
+    /// A fingerprint of the secret: see [`weir_base::key::SigningKey::fingerprint`].
     pub fingerprint: String,
 }
 
@@ -45,7 +45,7 @@ pub struct NamedKey {
 pub struct RedisFacts {
     /// Its address, for findings. If the user is not the origin's, the user follows.
     pub address: String,
-    /// Why it could not be asked. All else is then unknown.
+    /// Why it could not be queried. All other fields are then unknown.
     pub away: Option<String>,
     /// The refusal of a test write.
     pub refused: Option<RefusedWrite>,
@@ -57,17 +57,17 @@ pub struct RedisFacts {
     pub is_replica: Option<bool>,
     /// Memory in use, in bytes.
     pub used_memory: Option<u64>,
-    /// Its most bytes of memory: 0 is no limit.
+    /// Its memory limit, in bytes; 0: no limit.
     pub maxmemory: Option<u64>,
-    /// What it does when they are full.
+    /// Its eviction policy.
     pub maxmemory_policy: Option<String>,
-    /// The largest sorted set that it keeps in its short form.
+    /// Maximum size of a sorted set in the compact encoding.
     pub zset_max_listpack_entries: Option<u64>,
     /// Whether it is a node of a Redis Cluster.
     pub is_cluster: Option<bool>,
     /// How far its clock is ahead of this machine's, in milliseconds.
     pub clock_ahead_ms: Option<i64>,
-    /// How far off that may be: half of the time that asking took.
+    /// The uncertainty of that, in milliseconds: half of the query's time.
     pub clock_uncertain_ms: i64,
 }
 
@@ -102,7 +102,7 @@ pub struct Login {
     pub password: String,
 }
 
-/// Leaves the password out.
+/// Redacts the password.
 impl std::fmt::Debug for Login {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Login")
@@ -138,11 +138,11 @@ pub struct TlsFacts {
 pub struct SqlFacts {
     /// Its name in findings, without the password of its URL.
     pub place: String,
-    /// Why it could not be asked. All else is then unknown.
+    /// Why it could not be queried. All other fields are then unknown.
     pub away: Option<String>,
     /// Its system variables by name. SQLite has none.
     pub variables: BTreeMap<String, String>,
-    /// The sales that wait for a decision of an operator.
+    /// The sales that wait for an operator's decision.
     pub paused: Vec<PausedSale>,
 }
 
@@ -151,33 +151,33 @@ pub struct SqlFacts {
 pub struct PausedSale {
     /// Its id.
     pub id: String,
-    /// The ids of the lost orders that Redis knows.
+    /// The ids of the lost orders that Redis still has.
     pub lost: Vec<String>,
 }
 
 impl SqlFacts {
-    /// The value of a setting.
+    /// The value of a variable.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str)
     }
 
-    /// Whether a setting exists and is on.
+    /// Whether a variable exists and is on.
     pub(crate) fn is_on(&self, name: &str) -> bool {
         let value = self.value(name);
         value.is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("ON"))
     }
 }
 
-/// The variables that Envoy is started with.
+/// Envoy's environment variables.
 #[derive(Clone, Default)]
 pub struct GatewayEnvironment {
-    /// Their values by their names. They hold secrets.
+    /// Their values by name. They contain secrets.
     pub variables: BTreeMap<String, String>,
-    /// Where they come from, for findings.
+    /// Their source, for findings.
     pub source: String,
 }
 
-/// Values are secrets.
+/// Redacts the values.
 impl std::fmt::Debug for GatewayEnvironment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("GatewayEnvironment")
@@ -187,11 +187,11 @@ impl std::fmt::Debug for GatewayEnvironment {
 }
 
 impl GatewayEnvironment {
-    /// Reads lines of `NAME=VALUE`, as `systemd` and `docker --env-file` do: empty lines and those that begin with `#` do not
-    /// count, `export` before a name and quotes around a value are taken off.
+    /// Parses lines of `NAME=VALUE`, like `systemd` and `docker --env-file`. Empty lines and comments (`#`) are
+    /// ignored; `export` before a name and quotes around a value are removed.
     ///
     /// # Errors
-    /// The number of the first line that is none of it, counted from 1.
+    /// The number of the first invalid line, from 1.
     pub fn read(text: &str, source: impl Into<String>) -> Result<Self, usize> {
         let mut variables = BTreeMap::new();
         for (at, line) in text.lines().enumerate() {

@@ -1,4 +1,4 @@
-//! Weir's filters in Envoy's configuration, with their settings as their engines read them.
+//! Weir's filters in Envoy's configuration, with their settings as their engines parse them.
 
 use std::any::Any;
 
@@ -12,14 +12,14 @@ use weir_sale::engine::Config as GateConfig;
 use crate::envoy::{Envoy, Manager};
 use crate::tree::{at, field, list, name, text, type_of};
 
-/// The ends of types.
+/// The suffixes of types.
 const WASM: &str = "filters.http.wasm.v3.Wasm";
 const NATIVE: &str = "dynamic_modules.v3.DynamicModuleFilter";
 
-/// What the native module's settings are called in a filter's configuration; the engine does not see them.
+/// The member of a filter's configuration with the native module's settings; the engine does not get it.
 const NATIVE_SETTINGS: &str = "native";
 
-/// What stands in for each secret while a configuration is checked: as long as the longest that one may have to be.
+/// A placeholder for each secret while a configuration is checked: as long as the longest minimum.
 const ANY_SECRET: [u8; 64] = [b'x'; 64];
 
 /// The filter of a module, a root or a native filter: `ratelimit-headers.wasm`, `seckill-gate`, `weir.seckill_gate`.
@@ -31,7 +31,7 @@ fn kind_of_module(name: &str) -> Option<&'static Kind> {
     Kind::of_module(&name)
 }
 
-/// What runs a filter.
+/// The host of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Host {
     Wasm,
@@ -40,58 +40,58 @@ pub(crate) enum Host {
 
 /// One of Weir's filters.
 pub(crate) struct Filter<'a> {
-    /// Which of Weir's filters it is.
+    /// The kind of filter.
     pub(crate) kind: &'static Kind,
     pub(crate) host: Host,
     pub(crate) manager: Manager<'a>,
-    /// Its place among the filters of its connection manager.
+    /// Its index among the filters of its connection manager.
     pub(crate) at: usize,
     pub(crate) value: &'a Value,
-    /// Its configuration as it is written.
+    /// Its configuration as text.
     pub(crate) json: ConfigSource,
-    /// And as the engine reads it, if it does.
+    /// Its parsed settings; `None` if there is no text to parse.
     pub(crate) settings: Option<Result<Box<dyn Settings>, FieldError>>,
 }
 
-/// A configuration as it is written.
+/// The text of a configuration.
 #[derive(Debug, PartialEq)]
 pub(crate) enum ConfigSource {
-    /// There is none.
+    /// No configuration.
     Missing,
-    /// In a form that cannot be read here.
+    /// A format that cannot be read here.
     Unreadable,
-    /// JSON, or what should be.
+    /// JSON, valid or not.
     Text(String),
 }
 
 impl<'a> Filter<'a> {
-    /// For findings.
+    /// The place in findings.
     pub(crate) fn place(&self) -> String {
         format!("{}, filter {}", self.manager.place(), name(self.value))
     }
 
-    /// Its settings, if the engine takes them and they are of this type.
+    /// Its settings, if they are valid and of this type.
     pub(crate) fn settings<C: 'static>(&self) -> Option<&C> {
         let settings: &dyn Any = self.accepted()?;
         settings.downcast_ref()
     }
 
-    /// Its settings, if the engine takes them.
+    /// Its settings, if they are valid.
     pub(crate) fn accepted(&self) -> Option<&dyn Settings> {
         self.settings.as_ref()?.as_deref().ok()
     }
 
-    /// The gate's settings, if it is one.
+    /// The settings of a gate.
     pub(crate) fn gate(&self) -> Option<&GateConfig> {
         self.settings()
     }
 
-    /// Each Redis that it asks: the cluster of its bridge, and how it is asked.
+    /// Each Redis that it uses: the cluster of its bridge, and the connection settings.
     pub(crate) fn redis(&self) -> Vec<(&str, &RedisConfig)> {
         self.accepted().map_or_else(Vec::new, Settings::redis)
     }
 
-    /// The variables of Envoy's environment that its settings name.
+    /// The environment variables that its settings name.
     pub(crate) fn variables(&self) -> Vec<String> {
         let mut names = Vec::new();
         if let ConfigSource::Text(json) = &self.json
@@ -102,7 +102,7 @@ impl<'a> Filter<'a> {
         names
     }
 
-    /// The native module's settings, of a native filter.
+    /// The native module's settings of a native filter.
     pub(crate) fn native(&self) -> Option<Value> {
         let ConfigSource::Text(json) = &self.json else {
             return None;
@@ -181,7 +181,7 @@ fn kind_of(host: Host, value: &Value) -> Option<&'static Kind> {
         .find_map(|path| text(value, path).and_then(kind_of_module))
 }
 
-/// Whether the filter's module is the one that sees responses; natively it always does.
+/// Whether the filter's module receives responses; native filters always do.
 fn sees_responses(kind: &Kind, value: &Value) -> bool {
     let sees = |file: &str| {
         let module = kind.responses_module.map(|module| format!("{module}.wasm"));
@@ -196,7 +196,7 @@ fn sees_responses(kind: &Kind, value: &Value) -> bool {
             })
 }
 
-/// The configuration at `path`: a text or a tree, in an `Any`.
+/// The configuration at `path`: text or a tree, in an `Any`.
 pub(crate) fn written(value: &Value, path: &str) -> ConfigSource {
     let Some(any) = at(value, path) else {
         return ConfigSource::Missing;
@@ -232,7 +232,7 @@ fn without_native(json: &str) -> String {
     Value::Object(tree).to_string()
 }
 
-/// The variables that Envoy gives to the VM of a filter, and those whose values stand in the file itself.
+/// The variables that Envoy passes to the VM of a filter, and those with values in the file itself.
 pub(crate) fn given_variables(value: &Value) -> (Vec<&str>, Vec<&str>) {
     let path = "typed_config.config.vm_config.environment_variables";
     let passed = list(value, &format!("{path}.host_env_keys")).iter();

@@ -1,25 +1,25 @@
-//! Finds what is wrong with a set-up of Weir, and says how to mend it.
+//! Finds mistakes in a set-up of Weir, and reports how to fix them.
 //!
 //! ```text
 //! Envoy's configuration ──┐
-//! the origin's settings ──┼─▶ examine ─▶ findings: where, what is wrong, what to do
-//! what Redis and SQL say ─┘
+//! the origin's settings ──┼─▶ examine ─▶ findings: place, problem, fix
+//! facts of Redis and SQL ─┘
 //! ```
 //!
-//! Envoy checks that a configuration is well formed, and each filter refuses settings that make no sense. What is left are
-//! mistakes between the parts: a route that leads elsewhere, a secret that differs, a bridge that is not there. They look
-//! alike from outside, or not at all, so each has a check here.
+//! Envoy checks that a configuration is well formed, and each filter refuses invalid settings. Mistakes between the
+//! parts remain: a route that leads elsewhere, a secret that differs, a missing bridge. From outside, their symptoms
+//! look alike or do not show, so each has a check here.
 //!
 //! | module | does |
 //! |---|---|
-//! | [`envoy`] | Envoy's configuration as a tree: a file, or what the admin port tells |
-//! | [`facts`] | what is known of the origin, of Redis, of SQL, and of the gateway's environment |
-//! | [`diagnostic`] | what was found |
-//! | `filters` | Weir's filters in that tree, with their settings as their engines read them |
-//! | `route` | where a request would go |
-//! | `checks` | the checks, a file for each subject |
+//! | [`envoy`] | Envoy's configuration as a tree: a file, or a dump of the admin port |
+//! | [`facts`] | facts about the origin, Redis, SQL, and the gateway's environment |
+//! | [`diagnostic`] | findings |
+//! | `filters` | Weir's filters in that tree, with their parsed settings |
+//! | `route` | resolves the route of a request |
+//! | `checks` | the checks, one file per subject |
 //!
-//! What is absent: files, sockets and clocks. Whoever calls brings the facts; the origin's command `doctor` does.
+//! This crate uses no files, sockets or clocks. The caller collects the facts; the origin's command `doctor` does.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
-//! Addresses that are one place.
+//! Comparison of addresses.
 
-/// `host:port`, so that two spellings of one address are equal.
+/// `host:port` in canonical form, for comparison.
 pub(crate) fn same_spelling(address: &str) -> String {
     let address = address.to_ascii_lowercase();
     match address.rsplit_once(':') {
@@ -9,7 +9,7 @@ pub(crate) fn same_spelling(address: &str) -> String {
     }
 }
 
-/// Whether this machine is meant.
+/// Whether the host is this machine.
 pub(crate) fn is_loopback(host: &str) -> bool {
     host == "localhost" || host == "::1" || host == "[::1]" || host.starts_with("127.")
 }

@@ -1,4 +1,4 @@
-//! Where a request would go: Envoy's rules, as far as a plain request of a client meets them.
+//! Resolves the route of a request: Envoy's rules, as far as plain client requests need them.
 
 use regex_automata::meta::Regex;
 use regex_automata::util::syntax;
@@ -6,17 +6,17 @@ use serde_json::Value;
 
 use crate::tree::{at, field, is_set, list, text};
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) method: &'a str,
     pub(crate) path: &'a str,
 }
 
-/// The outcome of it.
+/// The outcome of routing.
 #[derive(Debug)]
 pub(crate) enum RouteOutcome<'a> {
-    /// It goes to one of these clusters. Empty: to one that only the request names.
+    /// It goes to one of these clusters. Empty: the request itself selects the cluster.
     Clusters {
         names: Vec<&'a str>,
         path: String,
@@ -24,11 +24,11 @@ pub(crate) enum RouteOutcome<'a> {
     },
     /// Envoy answers.
     Answered,
-    /// No route fits.
+    /// No route matches.
     Nowhere,
 }
 
-/// Where `request` goes on this virtual host.
+/// The route of `request` on this virtual host.
 pub(crate) fn resolve<'a>(host: &'a Value, request: Request<'_>) -> RouteOutcome<'a> {
     let mut routes = list(host, "routes").iter();
     let Some(route) = routes.find(|route| fits(route, request)) else {
@@ -91,14 +91,13 @@ fn is_match(regex: &str, text: &str) -> bool {
     compiled(&format!("^(?:{regex})$")).is_some_and(|regex| regex.is_match(text))
 }
 
-/// As Envoy reads it: `\w` is a letter of ASCII.
+/// Compiles an expression like Envoy: `\w` is an ASCII letter.
 pub(crate) fn compiled(regex: &str) -> Option<Regex> {
     let ascii = syntax::Config::new().unicode(false).utf8(false);
     Regex::builder().syntax(ascii).build(regex).ok()
 }
 
-/// Whether a plain request has the header that `rule` asks for: of its method and host that is known, and other headers
-/// it has none.
+/// Whether a plain request has the header of `rule`: method and host are known, and it has no other headers.
 fn header_fits(rule: &Value, request: Request<'_>) -> bool {
     let fits = match text(rule, "name").map(str::to_ascii_lowercase).as_deref() {
         Some(":method") => value_fits(rule, request.method),
@@ -118,7 +117,7 @@ fn value_fits(rule: &Value, value: &str) -> bool {
         return value.starts_with(prefix);
     }
     let regex = text(rule, "safe_regex.regex").or_else(|| text(rule, "safe_regex_match.regex"));
-    // A rule that only wants the header to be there.
+    // A rule that only requires the header to be present.
     regex.is_none_or(|regex| is_match(regex, value))
 }
 
@@ -139,7 +138,7 @@ fn rewritten(route: &Value, action: &Value, path: &str) -> String {
     path.to_owned()
 }
 
-/// All that matches becomes `new`, in which `\1` is the first group.
+/// Replaces all matches by `new`, in which `\1` is the first group.
 fn replaced(pattern: &str, new: &str, path: &str) -> String {
     let Some(regex) = compiled(pattern) else {
         return path.to_owned();

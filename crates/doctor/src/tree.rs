@@ -1,4 +1,4 @@
-//! Steps through a tree of JSON. Envoy takes each field in two spellings, so each step does.
+//! Access to a JSON tree. Envoy accepts two spellings of each field, and so do these functions.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ pub(crate) fn field<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     found.filter(|value| !value.is_null())
 }
 
-/// What is at `path`, whose steps have points between them.
+/// The value at `path`, with steps separated by dots.
 pub(crate) fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(value, field)
 }
@@ -24,7 +24,7 @@ pub(crate) fn list<'a>(value: &'a Value, path: &str) -> &'a [Value] {
     found.map_or(&[], Vec::as_slice)
 }
 
-/// The number at `path`. Envoy prints large ones as texts.
+/// The number at `path`. Envoy prints large ones as strings.
 pub(crate) fn number(value: &Value, path: &str) -> Option<u64> {
     let value = at(value, path)?;
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
@@ -38,11 +38,11 @@ pub(crate) fn is_set(value: &Value, path: &str) -> bool {
 /// The duration at `path`, such as `0.25s`, in milliseconds.
 pub(crate) fn duration_ms(value: &Value, path: &str) -> Option<u64> {
     let seconds: f64 = text(value, path)?.strip_suffix('s')?.parse().ok()?;
-    // A negative or absurd number becomes a bound, which no check takes for sound.
+    // A negative or absurd number is clamped to a bound, which every check reports.
     Some((seconds * 1_000.0).round() as u64)
 }
 
-/// The type of what is in `typed_config`, without what stands before the last `/`.
+/// The type in `typed_config`, without the part up to the last `/`.
 pub(crate) fn type_of(value: &Value) -> &str {
     let name = text(value, "typed_config.@type").unwrap_or_default();
     name.rsplit('/').next().unwrap_or_default()

@@ -1,8 +1,9 @@
-//! Links with a maximum whose clicks are counted in objects beside the edge, one a link: the engine of links decides here, as at a
-//! gateway, and asks the link's object.
+//! Links with a click limit, counted in one object per link. The engine of links decides here, as at a gateway, and
+//! calls the link's object.
 //!
-//! The record that counts is the object's: an edit that this edge has not heard of is there before it is acknowledged. A click of
-//! which nobody knows whether it was counted leads nowhere, and is given back by its name, as at a gateway.
+//! The object's record is authoritative: an edit reaches it before the edit is acknowledged, even if this edge has not
+//! read it yet. If it is uncertain whether a click was counted, the click is not redirected, and is returned by its ID,
+//! as at a gateway.
 
 use alloc::string::String;
 use alloc::vec;
@@ -20,17 +21,17 @@ use crate::object_calls::{CallPart, CallRouter, Pool, Run};
 use crate::shard::{LinkCommand, ObjectCommands};
 use crate::store::Store;
 
-/// The engine of links with a maximum.
+/// The engine of links with a click limit.
 pub(crate) struct ClickLimits {
     pool: Pool<Links>,
     key_prefix: String,
-    /// Which state of knowledge idle engines have seen.
+    /// The version of the edge's knowledge that idle engines have read.
     changes: u64,
 }
 
 impl ClickLimits {
     /// # Errors
-    /// When the configuration is refused.
+    /// If the configuration is invalid.
     pub(crate) fn new(make: Make<Links>, key_prefix: String) -> Result<Self, FieldError> {
         Ok(Self {
             pool: Pool::new(make)?,
@@ -39,12 +40,12 @@ impl ClickLimits {
         })
     }
 
-    /// What the keys of its links begin with.
+    /// The key prefix of its links.
     pub(crate) fn key_prefix(&self) -> &str {
         &self.key_prefix
     }
 
-    /// Begins a request; `None` if there is no engine for it.
+    /// Starts a request; `None` if there is no engine for it.
     pub(crate) fn begin<S: Store>(
         &mut self,
         request: &dyn Request,
@@ -61,7 +62,7 @@ impl ClickLimits {
         self.pool.begin(request, &of)
     }
 
-    /// What its engines are told without asking an object.
+    /// Answers the calls that need no object.
     pub(crate) fn call_router<'a, S: Store>(
         &'a self,
         knowledge: &'a Knowledge<S>,
@@ -73,7 +74,7 @@ impl ClickLimits {
     }
 
     pub(crate) fn finish(&mut self, run: Run<Links>) {
-        // One that could not ask its object remembers that, and would ask the origin the next time.
+        // An engine whose object failed caches that, and would call the origin next time.
         let is_unsure = run.is_unsure();
         let waits = |engine: &Links| is_unsure || engine.waiting() + engine.unused() > 0;
         self.pool.finish(run, waits);

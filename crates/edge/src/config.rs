@@ -10,8 +10,9 @@
 //! }
 //! ```
 //!
-//! `links`, `gate` and `limits` are what the gateways' filters have, each with or without; but nothing of Redis and of claims: an
-//! edge has neither, unless `stock_in_objects` says that it sells by itself, or `maxima_in_objects` that it counts clicks by itself.
+//! `links`, `gate` and `limits` are the configurations of the gateways' filters; each is optional. Settings of Redis
+//! and claims are refused, because an edge has neither. Exceptions: with `stock_in_objects` the edge sells by itself,
+//! and with `maxima_in_objects` it counts clicks by itself.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -26,73 +27,73 @@ use weir_base::key::{KeyRing, Purpose};
 use weir_engine::config::{Environment, parse, within};
 use weir_engine::keys::{KeyConfig, ring};
 
-/// The variable that stands for the secret of claims, which an edge does not have.
+/// The variable in the place of the claim secret, which an edge does not have.
 pub(crate) const NO_CLAIMS: &str = "WEIR_EDGE_HAS_NO_CLAIM_SECRET";
 
-/// How long an object may take to count a click unless set, in milliseconds.
+/// Default timeout of a call to an object that counts a click, in milliseconds.
 const OBJECT_DEADLINE_MS: u64 = 1_000;
 
-/// What engines call the Redis that is not there.
+/// The key prefix that engines use for the nonexistent Redis.
 pub(crate) const PREFIX: &str = "edge";
 
-/// The configuration as it is written.
+/// The JSON configuration.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// The edge's name, in its stamps: 1 to 64 of a-z, 0-9 and -.
+    /// The edge's name in its assertions: 1 to 64 of a-z, 0-9 and -.
     pub edge: String,
-    /// The keys that edges and origin share: the first signs stamps, all verify feeds.
+    /// The keys that edges and origin share: the first signs assertions, all verify feeds.
     pub keys: Vec<KeyConfig>,
-    /// Short links, as the filter `shortlink-redirect` has them.
+    /// Short links, as in the filter `shortlink-redirect`.
     #[serde(default)]
     pub links: Option<Map<String, Value>>,
-    /// Sales, as the filter `seckill-gate` has them.
+    /// Sales, as in the filter `seckill-gate`.
     #[serde(default)]
     pub gate: Option<Map<String, Value>>,
-    /// Limits, as the filter `ratelimit` has them. An edge counts by itself: they are coarse.
+    /// Limits, as in the filter `ratelimit`. Each edge instance counts alone, so they are approximate.
     #[serde(default)]
     pub limits: Option<Map<String, Value>>,
-    /// Limits that one place counts, for all instances, before all else. Only on platforms that have such a place.
+    /// Limits with one shared counter for all instances, checked first. Only on platforms with such a counter.
     #[serde(default)]
     pub exact_limits: Option<Map<String, Value>>,
-    /// Whether the stock of all sales stands in objects beside the edge: then `gate` has `claim`, as gateways have it, and may have
-    /// `redis` with the `key_prefix` of gateways and origin. Only on platforms that have such objects.
+    /// Whether objects contain the stock of all sales. Then `gate` has `claim`, as at gateways, and may have `redis`
+    /// with the `key_prefix` of gateways and origin. Only on platforms with objects.
     #[serde(default)]
     pub stock_in_objects: bool,
-    /// Whether clicks of links with a maximum are counted in objects beside the edge: then `links` may have `redis` with the
-    /// `key_prefix` of gateways and origin. Only on platforms that have such objects.
+    /// Whether objects count clicks of links with a click limit. Then `links` may have `redis` with the `key_prefix` of
+    /// gateways and origin. Only on platforms with objects.
     #[serde(default)]
     pub maxima_in_objects: bool,
-    /// For how many milliseconds links count after the origin has last been heard, 1,000 to an hour: a minute unless set. So
-    /// long an edit may go unseen.
+    /// How long links are valid after the last response of the origin, in milliseconds, 1,000 to an hour. Default: a
+    /// minute. Edits may take up to this long.
     #[serde(default = "default_links_fresh_ms")]
     pub links_fresh_ms: u64,
-    /// How far apart the origin is asked for the sold-out feed, in milliseconds, 100 to 60,000: 1,000 unless set.
+    /// Interval between reads of the sold-out feed, in milliseconds, 100 to 60,000. Default: 1,000.
     #[serde(default = "default_sales_every_ms")]
     pub sales_every_ms: u64,
-    /// The same for links and domains: 2,000 unless set.
+    /// The same for links and domains. Default: 2,000.
     #[serde(default = "default_links_every_ms")]
     pub links_every_ms: u64,
 }
 
-/// The configuration, checked, but for those of engines.
+/// The checked configuration. The engines check their parts.
 #[derive(Clone, Debug)]
 pub struct CheckedConfig {
     /// See [`Config::edge`].
     pub edge: String,
     /// See [`Config::keys`].
     pub keys: KeyRing,
-    /// The configuration of each engine, as JSON.
+    /// The JSON configuration of the engine of links.
     pub links: Option<Vec<u8>>,
-    /// The gate's.
+    /// The JSON configuration of the gate.
     pub gate: Option<Vec<u8>>,
-    /// The limiter's.
+    /// The JSON configuration of the limiter.
     pub limits: Option<Vec<u8>>,
     /// See [`Config::exact_limits`].
     pub exact_limits: Option<Vec<u8>>,
-    /// The gate's that sells from objects: see [`Config::stock_in_objects`].
+    /// The configuration of the gate that sells from objects: see [`Config::stock_in_objects`].
     pub stock: Option<Vec<u8>>,
-    /// That of links with a maximum, if their clicks are counted in objects: see [`Config::maxima_in_objects`].
+    /// The configuration of links with a click limit, if objects count their clicks: see [`Config::maxima_in_objects`].
     pub click_limits: Option<Vec<u8>>,
     /// See [`Config::links_fresh_ms`].
     pub links_fresh_ms: u64,
@@ -103,10 +104,10 @@ pub struct CheckedConfig {
 }
 
 impl Config {
-    /// Reads the configuration, with its secrets.
+    /// Parses and checks the configuration, and reads its secrets.
     ///
     /// # Errors
-    /// With the path of the field that is wrong.
+    /// If a field is invalid, with its path.
     pub fn read(json: &[u8], environment: Environment<'_>) -> Result<CheckedConfig, FieldError> {
         parse::<Self>(json)?.checked(environment)
     }
@@ -162,14 +163,14 @@ impl Config {
 }
 
 impl CheckedConfig {
-    /// What stands in the place of the claim secret: nobody outside knows it, and nothing that it signs leaves the edge.
+    /// The placeholder for the claim secret: it is unknown outside, and nothing signed with it leaves the edge.
     pub(crate) fn no_claims(&self) -> Vec<u8> {
         let tag = self.keys.signer().tag(Purpose::Seed, NO_CLAIMS.as_bytes());
         hex::encode(tag).into_bytes()
     }
 }
 
-/// Clicks are counted where the statistics are: an edge counts none.
+/// The configuration of links, with click counting off: gateways and origin count for the statistics.
 fn links(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
     has_none("links", &config, &["redis", "clicks", "origin"])?;
     config.insert("redis".to_owned(), no_redis());
@@ -177,7 +178,7 @@ fn links(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
     Ok(Value::Object(config).to_string().into_bytes())
 }
 
-/// The engine of links with a maximum. An object is further away than a Redis.
+/// The configuration of links with a click limit. Objects have a longer latency than a Redis.
 fn click_limits(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
     has_none("links", &config, &["clicks", "origin"])?;
     config.insert("clicks".to_owned(), json!({ "enabled": false }));
@@ -190,7 +191,7 @@ fn click_limits(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
     in_objects("links", config)
 }
 
-/// A gateway's, of a Redis whose calls have one object each.
+/// A gateway's configuration, for a Redis whose calls each use one object.
 fn in_objects(part: &str, mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
     let mut redis = match config.remove("redis") {
         Some(Value::Object(redis)) => redis,
@@ -218,14 +219,15 @@ fn without_claims(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError>
     Ok(Value::Object(config).to_string().into_bytes())
 }
 
-/// Rules in Redis may stand there, so that edges and gateways have the same: a request that one matches goes on.
+/// The configuration of limits. Rules in Redis are allowed, so that edges and gateways share a configuration: a request
+/// that matches one passes.
 fn limits(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
     has_none("limits", &config, &["redis", "reload"])?;
     config.insert("redis".to_owned(), no_redis());
     Ok(Value::Object(config).to_string().into_bytes())
 }
 
-/// Without Redis: a rule that counts there is refused.
+/// The configuration of exact limits. Rules in Redis are refused.
 fn exact_limits(config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
     has_none("exact_limits", &config, &["redis", "reload"])?;
     Ok(Value::Object(config).to_string().into_bytes())

@@ -1,4 +1,4 @@
-//! All of an edge for one request.
+//! The processing of one request at an edge.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -29,7 +29,7 @@ use crate::object_calls::{EngineReply as Asked, ObjectCall, PendingRequest};
 use crate::stock::Stock;
 use crate::store::Store;
 
-/// Memory that local limits count in.
+/// Memory for the counters of local limits.
 pub type Data = Rc<dyn SharedData>;
 
 /// The outcome of a request.
@@ -37,25 +37,27 @@ pub type Data = Rc<dyn SharedData>;
 pub enum Decision {
     /// The edge answers.
     Answer(Arc<Answer>),
-    /// It goes on to a gateway with these headers, without pseudo-headers: `:method`, `:path` and `:authority` stay as they are.
+    /// It passes to a gateway with these headers, without pseudo-headers: `:method`, `:path` and `:authority` are
+    /// unchanged.
     Forward(Pairs),
 }
 
-/// Looks up a variable of the environment.
+/// Looks up an environment variable.
 pub type Variable = dyn Fn(&str) -> Option<Vec<u8>>;
 
-/// Names and values of headers.
+/// Header names and values.
 pub type Pairs = Vec<(String, Vec<u8>)>;
 
-/// What a host gives for an edge to be made.
+/// What a host supplies to create an edge.
 pub struct EdgeSetup {
-    /// A variable of the environment, for secrets.
+    /// Environment variables, for secrets.
     pub variable: Box<Variable>,
-    /// A number that is hard to guess, and that no other instance has.
+    /// A number that is hard to guess and unique to this instance.
     pub seed: u64,
-    /// Where local limits count: with [`LocalData`](weir_base::shared_data::LocalData), in this instance alone.
+    /// Memory for the counters of local limits; with [`LocalData`](weir_base::shared_data::LocalData), for this
+    /// instance alone.
     pub data: Data,
-    /// Whether this platform has [one place that counts](crate::exact).
+    /// Whether this platform has [a shared counter](crate::exact).
     pub counts_exactly: bool,
 }
 
@@ -70,32 +72,32 @@ pub struct Edge<S> {
     click_limits: Option<ClickLimits>,
 }
 
-/// The outcome of a request, as far as that is known.
+/// The outcome of a request before calls to objects.
 pub enum FirstOutcome {
     /// It is decided.
     Decided(Decision),
-    /// It buys, or clicks a link that has only so many clicks, and what is left stands in objects: they are asked.
+    /// It buys, or clicks a link with a click limit, and needs calls to objects.
     Asks(PendingRequest),
 }
 
-/// The outcome of a request that objects have been asked about.
+/// The outcome of a request after calls to objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestOutcome {
     /// The edge answers.
     Answer(Arc<Answer>),
-    /// It has a claim, and goes on to the origin: what that answers is to be [told](Edge::ended).
+    /// It has a claim, and passes to the origin. Report the origin's response with [`Edge::ended`].
     ///
     /// These are the headers, without pseudo-headers; the path is [`ORDERS`](crate::stock::ORDERS).
     ToOrigin(Pairs),
-    /// A gateway decides it, from the beginning.
+    /// It passes to a gateway, which decides from the start.
     ToGateway(Pairs),
 }
 
-/// What engines are made with.
+/// Shared data for the creation of engines.
 pub(crate) struct Host {
     given: EdgeSetup,
     no_claims: Vec<u8>,
-    /// How many engines were given a name.
+    /// The number of engine names issued.
     named: Cell<u64>,
 }
 
@@ -123,7 +125,7 @@ impl setup::Host for Host {
         }
     }
 
-    /// By its engine's name a click is told from all others: the seed is this instance's own.
+    /// A name for an engine, which identifies its clicks. The seed is unique to this instance.
     fn unique_name(&self) -> String {
         let number = self.named.get();
         self.named.set(number + 1);
@@ -135,7 +137,7 @@ impl setup::Host for Host {
     }
 }
 
-/// Headers of one connection (RFC 9110, section 7.6.1), and what a host's own client sets.
+/// Headers of one connection (RFC 9110, section 7.6.1), and headers that a host's own client sets.
 const OF_CONNECTION: [&str; 8] = [
     "connection",
     "host",
@@ -147,14 +149,14 @@ const OF_CONNECTION: [&str; 8] = [
     "upgrade",
 ];
 
-/// To which each proxy adds where it has the request from.
+/// The header to which each proxy appends its peer.
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
 impl<S: Store> Edge<S> {
-    /// An edge of its configuration, which knows what is in `store`.
+    /// Creates an edge that uses the data in `store`.
     ///
     /// # Errors
-    /// With the path of the field that is wrong.
+    /// If a field is invalid, with its path.
     pub fn new(json: &[u8], given: EdgeSetup, store: S) -> Result<Self, FieldError> {
         let config = Config::read(json, &given.variable)?;
         if config.exact_limits.is_some() && !given.counts_exactly {
@@ -190,13 +192,13 @@ impl<S: Store> Edge<S> {
         })
     }
 
-    /// The outcome of a request. It knows what feeds have told: see [`Edge::due`].
+    /// Decides on a request, with the data from the feeds: see [`Edge::due`].
     pub fn decide(&mut self, request: &PlainRequest) -> Decision {
         let said = self.ask_limits(request);
         self.decided(said, request)
     }
 
-    /// As [`Edge::decide`], for a host that has objects.
+    /// Like [`Edge::decide`], for a host with objects.
     pub fn begin(&mut self, request: &PlainRequest) -> FirstOutcome {
         self.knowledge.take_counted();
         let said = self.ask_limits(request);
@@ -212,8 +214,8 @@ impl<S: Store> Edge<S> {
         }
     }
 
-    /// Begins a click on a link whose clicks are counted in an object, if engines have asked for one. If the origin has not been
-    /// heard, a gateway decides.
+    /// Starts a click on a link whose clicks an object counts, if an engine has read one. Without recent data from the
+    /// origin, a gateway decides.
     fn count(&mut self, request: &PlainRequest) -> Option<FirstOutcome> {
         if !self.knowledge.take_counted() {
             return None;
@@ -245,7 +247,7 @@ impl<S: Store> Edge<S> {
         })
     }
 
-    /// Each engine in its turn: only what one lets go on is asked of the next.
+    /// Runs the engines in order: each gets only requests that the previous one passed.
     fn ask(&mut self, of_limits: EngineVerdict, request: &PlainRequest) -> EngineVerdict {
         let (knowledge, now_ms) = (&self.knowledge, request.now_ms);
         let mut said = of_limits;
@@ -260,7 +262,7 @@ impl<S: Store> Edge<S> {
         said
     }
 
-    /// Begins a request that buys, if the stock stands in objects. If the origin has not been heard, a gateway decides.
+    /// Starts a purchase, if objects contain the stock. Without recent data from the origin, a gateway decides.
     fn buy(&mut self, request: &PlainRequest) -> Option<FirstOutcome> {
         let stock = self.stock.as_mut()?;
         let text = |name: &str| request.headers.get(name).unwrap_or_default();
@@ -276,7 +278,7 @@ impl<S: Store> Edge<S> {
         }
     }
 
-    /// An object has replied to an ask of this request, or not: then the reason tells whether it may have run.
+    /// Reports an object's reply to a call of this request, or its failure; the reason shows whether it may have run.
     pub fn answered(
         &self,
         pending: &mut PendingRequest,
@@ -300,7 +302,7 @@ impl<S: Store> Edge<S> {
         }
     }
 
-    /// The outcome of the request, when nothing is left to be asked.
+    /// The outcome of the request, once it needs no more calls.
     pub fn request_outcome(
         &self,
         pending: &PendingRequest,
@@ -319,8 +321,8 @@ impl<S: Store> Edge<S> {
         }
     }
 
-    /// The request is over; of one with a claim, the origin has answered so, or `None` if nobody knows what it has done. There may
-    /// be more to be asked then: what has led nowhere goes back.
+    /// Ends the request. For one with a claim, `response_status` is that of the origin, or `None` if the result is
+    /// uncertain. Further calls may be needed, which return unused claims or clicks.
     pub fn ended(&self, pending: &mut PendingRequest, response_status: Option<u16>, now_ms: u64) {
         match (pending, &self.stock, &self.click_limits) {
             (PendingRequest::Buys(run), Some(stock), _) => {
@@ -333,7 +335,7 @@ impl<S: Store> Edge<S> {
         }
     }
 
-    /// Nothing is left to be asked, nor [owed](PendingRequest::owes).
+    /// Releases a request that needs no more calls and no longer [owes](PendingRequest::owes) any.
     pub fn finish(&mut self, pending: PendingRequest) {
         match (pending, &mut self.stock, &mut self.click_limits) {
             (PendingRequest::Buys(run), Some(stock), _) => stock.finish(*run),
@@ -342,7 +344,7 @@ impl<S: Store> Edge<S> {
         }
     }
 
-    /// The headers with which a request goes on: without those that only a gateway or an edge sends, and with the stamp.
+    /// The headers of a request that passes: without headers that only gateways and edges send, and with the assertion.
     fn outgoing(&self, request: &PlainRequest) -> Pairs {
         let text = |name: &str| {
             let value = request.headers.get(name).unwrap_or_default();
@@ -354,7 +356,7 @@ impl<S: Store> Edge<S> {
             .headers
             .iter()
             .filter(|(name, _)| may_go_on(name))
-            // With a client, it is written anew.
+            // With a known client, the header is rewritten.
             .filter(|(name, _)| client.is_empty() || *name != FORWARDED_FOR.as_bytes())
             .map(|(name, value)| (String::from_utf8_lossy(name).into_owned(), value.to_vec()))
             .collect();
@@ -374,7 +376,7 @@ impl<S: Store> Edge<S> {
         headers
     }
 
-    /// The stamp of a request; one of the edge's own has no client.
+    /// The assertion of a request; the edge's own requests have no client.
     pub fn stamp(&self, method: &str, path: &str, client: &str, now_ms: u64) -> StampHeaders {
         let stamp = Stamp {
             at_ms: now_ms,
@@ -386,7 +388,7 @@ impl<S: Store> Edge<S> {
         stamp.sign(&self.config.keys)
     }
 
-    /// Whether somebody with the edges' key has signed this request: its method, its path, and when.
+    /// Whether a holder of the edges' key has signed this request: its method, its path and the time.
     pub fn has_signed(
         &self,
         request: (&str, &str),
@@ -400,14 +402,14 @@ impl<S: Store> Edge<S> {
         Stamp::verify(&self.config.keys, stamp, signature, request, now_ms).is_ok()
     }
 
-    /// The feed that is to be asked for now, and its path: the host asks the origin, with a [stamp](Self::stamp), and brings the
-    /// answer to [`Edge::take`]. This before a request, until there is none.
+    /// The next due feed and its path. The host requests it from the origin, with a [stamp](Self::stamp), and passes
+    /// the response to [`Edge::take`]. Repeat before each request until the result is `None`.
     pub fn due(&self, now_ms: u64) -> Option<(Feed, String)> {
         let mut feeds = Feed::ALL.into_iter();
         feeds.find_map(|feed| Some((feed, self.knowledge.due(feed, now_ms)?)))
     }
 
-    /// As [`Edge::due`], for one feed.
+    /// Like [`Edge::due`], for one feed.
     pub fn due_of(&self, feed: Feed, now_ms: u64) -> Option<String> {
         self.knowledge.due(feed, now_ms)
     }
@@ -417,7 +419,7 @@ impl<S: Store> Edge<S> {
         self.knowledge.follow();
     }
 
-    /// Asks the store for the link that a request may be about, and changes nothing: for a host whose store answers later.
+    /// Reads the link of a request from the store, without changes: for a host with an asynchronous store.
     pub fn prepare(&mut self, request: &PlainRequest) {
         let is_known = self.knowledge.knows_links(request.now_ms);
         if let Some(links) = &mut self.links {
@@ -425,10 +427,10 @@ impl<S: Store> Edge<S> {
         }
     }
 
-    /// Takes what the origin has answered.
+    /// Applies the origin's response.
     ///
     /// # Errors
-    /// See [`TakeError`]: what is known stays, for as long as it counts.
+    /// See [`TakeError`]. The existing data stays until it expires.
     pub fn take(
         &mut self,
         feed: Feed,
@@ -465,7 +467,7 @@ fn gate(json: &[u8], host: &Rc<Host>) -> Result<EngineSlot<Gate<Data>>, FieldErr
     EngineSlot::new(make)
 }
 
-/// The gate that sells from objects, with the claim secret of gateways.
+/// The gate that sells from objects, with the gateways' claim secret.
 fn stock(json: &[u8], host: &Rc<Host>) -> Result<Stock, FieldError> {
     let variable = |name: &str| setup::Host::variable(&**host, name);
     let config = parse::<weir_sale::engine::Config>(json)?.checked(&variable)?;
@@ -479,7 +481,7 @@ fn links(json: &[u8], host: &Rc<Host>) -> Result<EngineSlot<Links>, FieldError> 
     EngineSlot::new(make_links(json, host))
 }
 
-/// Links whose clicks are counted in objects.
+/// The engine of links whose clicks objects count.
 fn click_limits(json: &[u8], host: &Rc<Host>) -> Result<ClickLimits, FieldError> {
     let key_prefix = parse::<weir_link::engine::config::Config>(json)?;
     let key_prefix = key_prefix.redis.key_prefix;
@@ -508,11 +510,11 @@ fn address_of(peer: &[u8]) -> String {
     let peer = String::from_utf8_lossy(peer);
     let address = peer.rsplit_once(':').map_or(&*peer, |(address, _)| address);
     let address = address.trim_matches(['[', ']']);
-    // It stands between semicolons.
+    // It is placed between semicolons.
     address.replace(';', "")
 }
 
-/// An answer as HTTP has it: to a client that speaks gRPC its status and its message stand in headers.
+/// An answer as HTTP. Clients that use gRPC get its status and message in headers.
 pub fn to_http(answer: &Answer) -> (u16, Pairs, Vec<u8>) {
     let pairs = |headers: &Headers| -> Pairs {
         let pair = |(name, value): (&[u8], &[u8])| {

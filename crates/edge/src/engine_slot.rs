@@ -1,4 +1,4 @@
-//! One engine, asked for one request.
+//! Runs one engine for one request.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -12,37 +12,37 @@ use weir_engine::{Answer, Effect, Effects, Engine, Event, Request, StreamId};
 use crate::knowledge::Knowledge;
 use crate::store::Store;
 
-/// Only one request is under way.
+/// One request is in progress at a time.
 const STREAM: StreamId = 1;
 
-/// Turns until an engine has read its documents: one tells that there is another document, the next one reads it.
+/// Maximum turns until an engine has read its documents: one detects another document, the next one reads it.
 const TURNS_MAX: usize = 8;
 
-/// What an engine says of a request.
+/// An engine's verdict on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EngineVerdict {
-    /// It answers.
+    /// It answers the request.
     Answer(Arc<Answer>),
-    /// It lets it go on.
+    /// It passes the request.
     GoesOn,
-    /// It asks what is not known here.
+    /// It needs data that the edge does not have.
     Undecided,
 }
 
-/// Makes an engine.
+/// Creates an engine.
 pub(crate) type Make<E> = Box<dyn Fn() -> Result<E, FieldError>>;
 
-/// An engine. One whose question had no reply waits for it, and takes its Redis for broken sooner or later: it is thrown away,
-/// and the next request gets a new one.
+/// An engine. One whose call got no reply would wait for it, and eventually consider Redis down. It is dropped, and the
+/// next request creates a new one.
 pub(crate) struct EngineSlot<E> {
     make: Make<E>,
     engine: Option<E>,
     effects: Effects,
-    /// Which state of knowledge the engine has read.
+    /// The version of the edge's knowledge that the engine has read.
     changes: u64,
 }
 
-/// One request on its way through an engine.
+/// One request in an engine.
 struct Run<'a, E, S> {
     engine: &'a mut E,
     effects: &'a mut Effects,
@@ -51,13 +51,13 @@ struct Run<'a, E, S> {
     said: Option<EngineVerdict>,
     is_unanswered: bool,
     needs_turn: bool,
-    /// Whether the engine wants to be told of the stream's end.
+    /// Whether the engine expects the stream's end.
     is_open: bool,
 }
 
 impl<E: Engine> EngineSlot<E> {
     /// # Errors
-    /// When the configuration is refused.
+    /// If the configuration is invalid.
     pub(crate) fn new(make: Make<E>) -> Result<Self, FieldError> {
         Ok(Self {
             engine: Some(make()?),
@@ -67,8 +67,8 @@ impl<E: Engine> EngineSlot<E> {
         })
     }
 
-    /// What the engine says of `request`. `is_known`: whether what is known counts at this time; if not, the engine may only let
-    /// the request go on. `prepare` comes before the request, when the engine has read its documents.
+    /// Runs `request` in the engine. `is_known`: whether the edge's data is valid at this time; if not, the engine may
+    /// only pass the request. `prepare` runs before the request, after the engine has read its documents.
     pub(crate) fn ask<S: Store>(
         &mut self,
         request: &dyn Request,
@@ -80,7 +80,7 @@ impl<E: Engine> EngineSlot<E> {
             self.engine = None;
         }
         self.changes = knowledge.changes();
-        // It was made before, of the same configuration.
+        // The same configuration was valid before.
         let Some(mut engine) = self.engine.take().or_else(|| (self.make)().ok()) else {
             return EngineVerdict::Undecided;
         };
@@ -122,7 +122,7 @@ impl<E: Engine, S: Store> Run<'_, E, S> {
         }
     }
 
-    /// A request that goes on has ended for the edge's engines: they hold no limit of what is under way.
+    /// Ends a request that passes: the edge's engines hold no concurrency limit for it.
     fn close(&mut self) {
         let end = PlainEnd {
             response_status: None,
@@ -134,7 +134,7 @@ impl<E: Engine, S: Store> Run<'_, E, S> {
         });
     }
 
-    /// Turns until nothing more happens, or nothing more can.
+    /// Runs turns until nothing more happens or can happen.
     fn settle(&mut self) {
         for _ in 0..TURNS_MAX {
             if !core::mem::take(&mut self.needs_turn) {
@@ -145,7 +145,7 @@ impl<E: Engine, S: Store> Run<'_, E, S> {
         }
     }
 
-    /// One event, and all that follow from it.
+    /// Handles one event and all that follow from it.
     fn handle(&mut self, event: Event<'_>) {
         self.engine.handle(event, self.effects);
         let mut events = self.apply_all();
@@ -164,11 +164,11 @@ impl<E: Engine, S: Store> Run<'_, E, S> {
         events
     }
 
-    /// Headers that an engine adds or takes away are nothing here: who sends the request on takes away what clients may not
-    /// send, and the gateway adds its own.
+    /// Header changes by an engine have no effect here. The forwarding code removes headers that clients may not send,
+    /// and the gateway adds its own.
     fn apply(&mut self, effect: Effect) -> Option<Event<'static>> {
         match effect {
-            // What an engine says because it had no reply is what it says of a broken Redis.
+            // Without a reply, the engine would answer as for a broken Redis: ignore it.
             Effect::Respond { .. } | Effect::Continue { .. } if self.is_unanswered => {}
             Effect::Respond { answer, .. } => self.said = Some(EngineVerdict::Answer(answer)),
             Effect::Continue { is_over, .. } => {
@@ -180,7 +180,7 @@ impl<E: Engine, S: Store> Run<'_, E, S> {
                 let now_ms = self.now_ms;
                 let reply = self.knowledge.run(self.effects.bytes(&body), now_ms);
                 self.is_unanswered |= reply.is_none();
-                // What is told of a poll may be that there is more to be read.
+                // A poll's reply may require another read.
                 self.needs_turn |= reply.is_some();
                 return Some(match reply {
                     Some(reply) => Event::RedisReply {

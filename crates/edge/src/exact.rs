@@ -1,7 +1,6 @@
-//! Limits that one place counts, for platforms that have such a place.
+//! Limits with one shared counter, for platforms that have one.
 //!
-//! The limiter runs there as it is, on memory that lasts. Everywhere else a [`Probe`] tells which requests it has to be asked
-//! about.
+//! The unchanged limiter runs there, on durable memory. Everywhere else, a [`Probe`] determines which requests need it.
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -21,10 +20,10 @@ use crate::engine_slot::{EngineSlot, EngineVerdict};
 use crate::knowledge::Knowledge;
 use crate::store::MemoryStore;
 
-/// The limits of `exact_limits`.
+/// The limits in `exact_limits`.
 pub struct ExactLimits {
     part: EngineSlot<Limiter<Data>>,
-    /// None: no rule of theirs asks for anything.
+    /// Empty: these rules read nothing from feeds.
     knowledge: Knowledge<MemoryStore>,
 }
 
@@ -32,7 +31,7 @@ impl ExactLimits {
     /// The exact limits of a configuration, if it has any. They count in [`EdgeSetup::data`].
     ///
     /// # Errors
-    /// With the path of the field that is wrong.
+    /// If a field is invalid, with its path.
     pub fn new(json: &[u8], given: EdgeSetup) -> Result<Option<Self>, FieldError> {
         let config = Config::read(json, &given.variable)?;
         let Some(limits) = &config.exact_limits else {
@@ -45,7 +44,7 @@ impl ExactLimits {
         }))
     }
 
-    /// The refusal of a request; `None` if it goes on.
+    /// The refusal of a request; `None` if it passes.
     pub fn ask(&mut self, request: &PlainRequest) -> Option<Arc<Answer>> {
         match self.part.ask(request, &self.knowledge, true, |_| ()) {
             EngineVerdict::Answer(answer) => Some(answer),
@@ -54,13 +53,13 @@ impl ExactLimits {
     }
 }
 
-/// Whether a request is any business of exact limits.
+/// Determines whether exact limits apply to a request.
 pub struct Probe {
     limits: ExactLimits,
     data: Rc<ReadProbe>,
 }
 
-/// Memory that holds nothing, and knows whether anybody has looked.
+/// Memory without content that records whether it was read.
 #[derive(Default)]
 struct ReadProbe(Cell<bool>);
 
@@ -77,10 +76,10 @@ impl SharedData for ReadProbe {
 }
 
 impl Probe {
-    /// As [`ExactLimits::new`].
+    /// Like [`ExactLimits::new`].
     ///
     /// # Errors
-    /// With the path of the field that is wrong.
+    /// If a field is invalid, with its path.
     pub fn new(
         json: &[u8],
         variable: Box<crate::edge::Variable>,
@@ -96,7 +95,7 @@ impl Probe {
         Ok(limits.map(|limits| Self { limits, data }))
     }
 
-    /// Whether a rule counts this request, or refuses it whatever was counted.
+    /// Whether a rule counts this request, or refuses it regardless of counters.
     pub fn concerns(&mut self, request: &PlainRequest) -> bool {
         self.data.0.set(false);
         let is_refused = self.limits.ask(request).is_some();

@@ -1,4 +1,4 @@
-//! What all hosts of edges share: everything but their sockets, stores and clocks.
+//! Shared code for hosts of edges, except their sockets, stores and clocks.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -11,29 +11,29 @@ use weir_engine::{Answer, Headers};
 
 use crate::edge::{Pairs, Variable, to_http};
 
-/// The variable of the configuration: see [`crate::config`].
+/// The environment variable with the configuration: see [`crate::config`].
 pub const CONFIG: &str = "WEIR_EDGE_CONFIG";
 
-/// How long the origin may take to answer for a feed, in milliseconds: who waits for it is a client.
+/// Timeout of a feed request, in milliseconds: a client waits for it.
 pub const FEED_TIMEOUT_MS: u64 = 1_000;
 
-/// The most documents that are read for one request. The next one reads on.
+/// Maximum documents read for one request. The next request continues.
 pub const FEEDS_MAX: usize = 8;
 
-/// In which header the gateway is told which host the client has named: a platform's client may set `host` itself.
+/// The header with the client's host for the gateway: a platform's HTTP client may set `host` itself.
 pub const FORWARDED_HOST: &str = "x-forwarded-host";
 
-/// Headers of a gateway's response that are of the connection between edge and gateway.
+/// Headers of a gateway's response that belong to the connection between edge and gateway.
 pub const OF_CONNECTION: [&str; 3] = ["connection", "keep-alive", "transfer-encoding"];
 
-/// Where an edge sends what.
+/// The servers behind an edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstreams {
-    /// Where feeds are: a scheme and a host, to which a path can be added.
+    /// The base URL of feeds: scheme and host, without a path.
     pub origin: String,
-    /// Where requests go on: the same.
+    /// The base URL for passed requests.
     pub gateway: String,
-    /// In which header the platform tells the client's address, in lower case.
+    /// The header, in lower case, in which the platform sends the client's address.
     pub client_header: Option<String>,
 }
 
@@ -41,7 +41,7 @@ impl Upstreams {
     /// Reads `WEIR_EDGE_ORIGIN`, `WEIR_EDGE_GATEWAY` and `WEIR_EDGE_CLIENT_HEADER`.
     ///
     /// # Errors
-    /// With the variable that is wrong.
+    /// If a variable is invalid, with its name.
     pub fn read(variable: &Variable) -> Result<Self, String> {
         let header = text(variable, "WEIR_EDGE_CLIENT_HEADER").ok();
         Ok(Self {
@@ -52,10 +52,10 @@ impl Upstreams {
     }
 }
 
-/// A variable that must be there.
+/// A required variable.
 ///
 /// # Errors
-/// With its name.
+/// If it is missing, with its name.
 pub fn text(variable: &Variable, name: &str) -> Result<String, String> {
     let value = variable(name).ok_or_else(|| format!("{name} is not set"))?;
     String::from_utf8(value).map_err(|_| format!("{name} is not UTF-8"))
@@ -70,24 +70,24 @@ fn place(variable: &Variable, name: &str) -> Result<String, String> {
     }
 }
 
-/// A request as a host has it.
+/// A request from a host.
 pub struct Incoming<'a> {
     /// The method.
     pub method: &'a str,
     /// The path, with its query.
     pub path: &'a str,
-    /// The host that the client has named, if it is not in a header.
+    /// The client's host, if it is not in a header.
     pub authority: Option<&'a [u8]>,
-    /// The client's address, if the platform itself tells it.
+    /// The client's address, if the platform supplies it.
     pub client: Option<&'a [u8]>,
     /// As [`Upstreams::client_header`].
     pub client_header: Option<&'a str>,
-    /// The time.
+    /// The time, in milliseconds since the Unix epoch.
     pub now_ms: u64,
 }
 
 impl Incoming<'_> {
-    /// The request as engines see it. `headers` have names in lower case.
+    /// The request for engines. Names in `headers` are in lower case.
     pub fn request<'h>(&self, headers: impl Iterator<Item = (&'h str, &'h [u8])>) -> PlainRequest {
         let headers: Vec<(&str, &[u8])> = headers.collect();
         let find = |wanted: &str| {
@@ -100,7 +100,7 @@ impl Incoming<'_> {
             (":path", self.path.as_bytes()),
             (":authority", authority.unwrap_or_default()),
         ]);
-        // The platform's own are none of the client's.
+        // The platform's own headers are not from the client.
         let is_clients = |name: &str| name != "host" && Some(name) != self.client_header;
         all.extend(headers.iter().filter(|(name, _)| is_clients(name)));
         let client = self.client.or_else(|| find(self.client_header?));
@@ -112,7 +112,7 @@ impl Incoming<'_> {
     }
 }
 
-/// An answer as it is sent to a client that has asked with this method.
+/// The HTTP response for a request with this method.
 pub fn answered(answer: &Answer, method: &str) -> (u16, Pairs, Vec<u8>) {
     let (status, headers, mut body) = to_http(answer);
     if method == "HEAD" {
@@ -121,24 +121,24 @@ pub fn answered(answer: &Answer, method: &str) -> (u16, Pairs, Vec<u8>) {
     (status, headers, body)
 }
 
-/// What a client is told whose request the gateway has not answered.
+/// The answer if the gateway does not respond.
 pub fn no_gateway() -> Answer {
     let message = "the gateway did not answer; please try again";
     unavailable("unavailable", message)
 }
 
-/// What a client is told by an edge without a configuration that counts.
+/// The answer of an edge with an invalid configuration.
 pub fn misconfigured() -> Answer {
     unavailable("misconfigured", "this edge is not configured")
 }
 
-/// What a client is told by an edge that sells from objects, of an origin whose stock is not there.
+/// The answer of an edge that sells from objects, if the origin's stock is elsewhere.
 pub(crate) fn stock_is_elsewhere() -> Answer {
     let message = "this edge sells from objects, but the origin keeps its stock in Redis: see `stock_in_objects` in docs/edge.md";
     unavailable("misconfigured", message)
 }
 
-/// What a client is told by an edge that counts clicks in objects, of an origin that does not.
+/// The answer of an edge that counts clicks in objects, if the origin does not.
 pub(crate) fn maxima_are_elsewhere() -> Answer {
     let message = "this edge counts clicks in objects, but the origin counts them in Redis: see `maxima_in_objects` in docs/edge.md";
     unavailable("misconfigured", message)

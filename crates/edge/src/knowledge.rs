@@ -1,7 +1,7 @@
-//! What an edge knows: feeds go into its store, and out of it come the replies that engines wait for.
+//! The edge's data: it stores feeds, and answers the engines' reads from them.
 //!
-//! Engines ask in the words of Redis. Only these are understood: the catalogue, the domains, and a link that is read. Whatever
-//! else an engine asks needs one place that counts, and has no reply here.
+//! Engines send Redis commands. Only these get a reply: reads of the catalogue, the domains, and a link. All others
+//! need one place that counts.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -25,7 +25,7 @@ use weir_sale::redis::keys::catalogue as catalogue_key;
 use crate::config::{CheckedConfig, PREFIX};
 use crate::store::{NotWritten, Store};
 
-/// What the origin answers of a place that its feed does not have.
+/// The origin's status for a position that its feed no longer has.
 const GONE: u16 = 410;
 
 /// A feed of the origin.
@@ -39,27 +39,27 @@ pub enum Feed {
     Links,
 }
 
-/// Why what the origin has answered is of no use.
+/// Why the origin's response was not applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TakeError {
-    /// It is not 200.
+    /// The status is not 200.
     #[error("the origin answered {0}")]
     Status(u16),
-    /// It is no document.
+    /// It is not a document.
     #[error(transparent)]
     Document(#[from] DocumentError),
-    /// It is no news.
+    /// It is not newer than the existing data, or otherwise refused.
     #[error(transparent)]
     Refused(#[from] DocumentRejection),
-    /// Its domains are none.
+    /// Its domains are invalid.
     #[error("invalid domains: {0}")]
     Domains(String),
-    /// The store is full, or away.
+    /// The store is full or unavailable.
     #[error(transparent)]
     Store(#[from] NotWritten),
 }
 
-/// What an edge knows, on a store.
+/// The edge's data on a store.
 #[derive(Debug)]
 pub struct Knowledge<S> {
     store: S,
@@ -67,29 +67,29 @@ pub struct Knowledge<S> {
     links_fresh_ms: u64,
     sales_every_ms: u64,
     links_every_ms: u64,
-    /// Whether engines read links and sales at all.
+    /// Whether the engines read links and sales at all.
     wants_links: bool,
     wants_sales: bool,
     sales: SaleListCache,
     domains: Option<Document<DomainList>>,
-    /// The two documents as engines read them.
+    /// The two documents in the engines' format.
     catalogue: Vec<u8>,
     domains_json: Vec<u8>,
     progress: StoredProgress,
-    /// When each feed was asked for, as far as this instance knows.
+    /// When this instance last requested each feed.
     asked_ms: Cell<[Option<u64>; Feed::ALL.len()]>,
-    /// The digest by which an engine asks for a link.
+    /// The digest of the script with which an engine reads a link.
     link_read: String,
-    /// Grows with each document that changes what engines may have in memory.
+    /// Increases with each document that may change the engines' caches.
     changes: u64,
-    /// Whether a link was asked for whose clicks are counted in an object.
+    /// Whether an engine has read a link whose clicks an object counts.
     has_met_counted: Cell<bool>,
 }
 
-/// How far the link feed was read, and which of the store's links count.
+/// How far the link feed was read, and which of the store's links are valid.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct StoredProgress {
-    /// Links that were read before the feed began anew are of an earlier one.
+    /// Increases when the feed starts again; links of earlier generations are invalid.
     generation: u64,
     progress: Progress,
 }
@@ -97,11 +97,11 @@ struct StoredProgress {
 const SALES_KEY: &str = "feed/sold-out";
 const DOMAINS_KEY: &str = "feed/domains";
 
-/// Under which key the store has how far links were read.
+/// The store's key for the progress of the link feed.
 pub const PROGRESS_KEY: &str = "feed/links";
 
 impl Feed {
-    /// Each.
+    /// All feeds.
     pub const ALL: [Self; 3] = [Self::SoldOut, Self::Domains, Self::Links];
 
     const fn label(self) -> &'static str {
@@ -114,7 +114,7 @@ impl Feed {
 }
 
 impl<S: Store> Knowledge<S> {
-    /// What `store` has from before. Documents that an edge has kept are checked as if they came from the origin.
+    /// Loads the data in `store`. Stored documents are verified like responses from the origin.
     pub fn new(config: &CheckedConfig, store: S) -> Self {
         let mut knowledge = Self {
             keys: config.keys.clone(),
@@ -143,41 +143,41 @@ impl<S: Store> Knowledge<S> {
         let (sales, domains) = (read(SALES_KEY), read(DOMAINS_KEY));
         let progress = read(PROGRESS_KEY).and_then(|json| serde_json::from_slice(&json).ok());
         self.progress = progress.unwrap_or_default();
-        // At whatever time it was written: whether it still counts is asked with each request.
+        // Documents of any age are loaded; each request checks whether they are still valid.
         let now_ms = u64::MAX;
         let _ = sales.map(|text| self.learn_sales(&text, now_ms));
         let _ = domains.map(|text| self.learn_domains(&text, now_ms));
     }
 
-    /// Grows with each change.
+    /// Increases with each change.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Whether what is known of sales counts.
+    /// Whether the data about sales is valid.
     pub fn knows_sales(&self, now_ms: u64) -> bool {
         self.sales.current(now_ms).is_some()
     }
 
-    /// What the keys of shards begin with, if the origin has its stock in objects; `None` if what is known does not count.
+    /// The key prefix of shards, if the origin's stock is in objects; outer `None` if the data is not valid.
     pub fn stock_in_objects(&self, now_ms: u64) -> Option<Option<&str>> {
         let list = self.sales.current(now_ms)?;
         Some(list.stock_in_objects.as_deref())
     }
 
-    /// What the keys of links begin with, if the origin has maxima in objects; `None` if what is known does not count.
+    /// The key prefix of links, if objects count their click limits; outer `None` if the data is not valid.
     pub fn maxima_in_objects(&self, now_ms: u64) -> Option<Option<&str>> {
         self.domains(now_ms)?;
         let list = &self.domains.as_ref()?.body;
         Some(list.maxima_in_objects.as_deref())
     }
 
-    /// Whether a link was asked for, since this was asked last, whose clicks are counted in an object.
+    /// Whether an engine has read a link whose clicks an object counts, since the last call.
     pub(crate) fn take_counted(&self) -> bool {
         self.has_met_counted.take()
     }
 
-    /// The catalogue as Redis would answer it, as long as it counts.
+    /// The catalogue as a reply of Redis, while it is valid.
     pub(crate) fn catalogue_reply(&self, now_ms: u64) -> Option<Vec<u8>> {
         self.sales.current(now_ms)?;
         let mut reply = Vec::new();
@@ -185,7 +185,7 @@ impl<S: Store> Knowledge<S> {
         Some(reply)
     }
 
-    /// Whether what is known of links counts, and of their domains.
+    /// Whether the data about links and domains is valid.
     pub fn knows_links(&self, now_ms: u64) -> bool {
         let whole_at_ms = self.progress.progress.whole_at_ms;
         self.domains(now_ms).is_some() && is_current(whole_at_ms, self.links_fresh_ms, now_ms)
@@ -193,7 +193,7 @@ impl<S: Store> Knowledge<S> {
 
     // --- feeds
 
-    /// Goes by how far the store says that links were read: for a host in which somebody else reads them.
+    /// Reads the progress of the link feed from the store: for a host in which another process reads the feed.
     pub fn follow(&mut self) {
         let stored: Option<StoredProgress> = self.read(PROGRESS_KEY);
         let Some(stored) = stored.filter(|stored| *stored != self.progress) else {
@@ -206,8 +206,8 @@ impl<S: Store> Knowledge<S> {
         self.progress = stored;
     }
 
-    /// The path of a feed if it is time to ask for it. This notes that it is being asked, so that an origin that does not answer
-    /// is not asked with every request.
+    /// The path of a feed if it is due. The time is recorded, so that an unresponsive origin does not get a request
+    /// each time.
     pub fn due(&self, feed: Feed, now_ms: u64) -> Option<String> {
         let (is_wanted, every_ms) = match feed {
             Feed::SoldOut => (self.wants_sales, self.sales_every_ms),
@@ -219,7 +219,7 @@ impl<S: Store> Knowledge<S> {
         if !is_wanted || is_recent(self.noted(feed)) {
             return None;
         }
-        // Another instance may have asked.
+        // Another instance may have requested it.
         let key = asked_key(feed);
         let asked_ms = self.read(&key);
         if is_recent(asked_ms) {
@@ -227,7 +227,7 @@ impl<S: Store> Knowledge<S> {
             return None;
         }
         self.note_asked(feed, Some(now_ms));
-        // If that is not noted, the origin is asked again sooner.
+        // If recording fails, the next request comes earlier.
         let _ = self.store.put(&key, now_ms.to_string().as_bytes());
         Some(self.path(feed))
     }
@@ -256,10 +256,10 @@ impl<S: Store> Knowledge<S> {
         }
     }
 
-    /// Takes what the origin has answered.
+    /// Applies the origin's response.
     ///
     /// # Errors
-    /// See [`TakeError`]: what is known stays, for as long as it counts.
+    /// See [`TakeError`]. The existing data stays until it expires.
     pub fn take(
         &mut self,
         feed: Feed,
@@ -313,7 +313,7 @@ impl<S: Store> Knowledge<S> {
         Ok(())
     }
 
-    /// Links are written before how far they were read: an edge that dies in between reads the page again.
+    /// Applies a page. Links are written before the progress: an edge that crashes in between reads the page again.
     fn take_page(&mut self, page: &Document<Page>, now_ms: u64) -> Result<(), TakeError> {
         let progress = self.progress.progress.after(page, now_ms)?;
         for entry in &page.body.links {
@@ -330,7 +330,7 @@ impl<S: Store> Knowledge<S> {
         self.write(PROGRESS_KEY, &stored)?;
         self.progress = stored;
         if !page.body.is_last {
-            // The next page follows at once.
+            // The next page is due immediately.
             self.note_asked(Feed::Links, None);
             let _ = self.store.put(&asked_key(Feed::Links), b"0");
         }
@@ -340,7 +340,7 @@ impl<S: Store> Knowledge<S> {
         Ok(())
     }
 
-    /// Nothing that was read counts any more: until all is read again, a gateway answers.
+    /// Invalidates all links. Until the feed is read again, gateways answer.
     fn begin_anew(&mut self) -> Result<(), NotWritten> {
         let stored = StoredProgress {
             generation: self.progress.generation + 1,
@@ -354,7 +354,7 @@ impl<S: Store> Knowledge<S> {
 
     fn link_key(&self, id: &LinkId) -> String {
         let generation = self.progress.generation;
-        // A store may treat a slash as a folder, and a code would collide with longer ones.
+        // A store may treat a slash as a folder, and a code could collide with longer ones.
         format!("link/{generation}/{}", id.to_path())
     }
 
@@ -367,9 +367,9 @@ impl<S: Store> Knowledge<S> {
         self.store.put(key, &json)
     }
 
-    // --- what engines ask
+    // --- engine reads
 
-    /// The replies to whole commands; `None` if what is known does not answer all of them.
+    /// The replies to whole commands; `None` if the data does not answer all of them.
     pub fn run(&self, commands: &[u8], now_ms: u64) -> Option<Vec<u8>> {
         let (mut rest, mut replies) = (commands, Vec::new());
         while !rest.is_empty() {
@@ -380,7 +380,7 @@ impl<S: Store> Knowledge<S> {
         Some(replies)
     }
 
-    /// The reply to one command of an engine whose keys begin so; `None` if what is known does not answer it.
+    /// The reply to one command of an engine with this key prefix; `None` if the data does not answer it.
     pub(crate) fn reply_to(&self, prefix: &str, words: &[&[u8]], now_ms: u64) -> Option<Vec<u8>> {
         let mut reply = Vec::new();
         self.reply(prefix, words, now_ms, &mut reply)?;
@@ -394,7 +394,7 @@ impl<S: Store> Knowledge<S> {
                 self.sales.current(now_ms)?;
                 bulk(out, &self.catalogue);
             }
-            // Of a sale without units, which stays so for as long as the list says it.
+            // A sold-out sale, which stays so while the list contains it.
             [b"GET", key] if key.ends_with(b":epoch") => bulk(out, b"0"),
             [b"GET", key] if *key == domains.as_slice() => bulk(out, self.domains(now_ms)?),
             [b"GETRANGE", key, b"0", last] if *key == domains.as_slice() => {
@@ -406,7 +406,7 @@ impl<S: Store> Knowledge<S> {
                 let length = self.domains(now_ms)?.len();
                 out.extend_from_slice(format!(":{length}\r\n").as_bytes());
             }
-            // An engine is made anew when links change: it need not be told which.
+            // Engines are recreated when links change, so they need no list of changes.
             [b"XREVRANGE" | b"XRANGE", ..] => out.extend_from_slice(b"*0\r\n"),
             [b"EVALSHA" | b"EVAL", script, _, key, ..] => {
                 if *script != self.link_read.as_bytes()
@@ -426,7 +426,7 @@ impl<S: Store> Knowledge<S> {
         is_current(at_ms, self.links_fresh_ms, now_ms).then_some(&self.domains_json)
     }
 
-    /// A link whose record an edge may have lives for ever and has as many clicks as come: nothing changes when it is read.
+    /// Records at edges belong to permanent links without a click limit: reading changes nothing.
     fn reply_link(&self, key: &[u8], now_ms: u64, out: &mut Vec<u8>) -> Option<()> {
         if !self.knows_links(now_ms) {
             return None;
@@ -447,12 +447,12 @@ impl<S: Store> Knowledge<S> {
     }
 }
 
-/// When a feed was asked for.
+/// The store's key for the time of a feed's last request.
 fn asked_key(feed: Feed) -> String {
     format!("asked/{}", feed.label())
 }
 
-/// The link that a key names: `<prefix>:link:{<domain>/<code>}`.
+/// The link of a key: `<prefix>:link:{<domain>/<code>}`.
 fn link_of(key: &[u8]) -> Option<LinkId> {
     let key = core::str::from_utf8(key).ok()?;
     let (_, behind) = key.split_once('{')?;

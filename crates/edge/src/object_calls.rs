@@ -1,7 +1,7 @@
-//! Asking objects step by step: what engines ask of Redis goes to the object that holds it, and its reply comes back as an event.
+//! Calls to objects: an engine's Redis calls go to the object with the data, and its reply returns as an event.
 //!
-//! A reply that does not come is *unknown* here as it is at a gateway. Each request has an engine to itself while its questions are
-//! under way, and leaves it for the next one.
+//! A missing reply is *unknown*, as at a gateway. Each request has an engine of its own while its calls are in flight;
+//! the engine is then reused.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -23,41 +23,41 @@ use crate::shard::ObjectCommands;
 /// An engine has one request at a time.
 const STREAM: StreamId = 1;
 
-/// Engines that are kept for the next requests. What is beyond is made anew.
+/// Maximum idle engines; others are dropped.
 const IDLE_MAX: usize = 64;
 
-/// Turns in which an engine gets by without an object.
+/// Maximum turns in which an engine runs without an object.
 const TURNS_MAX: usize = 8;
 
 /// Commands to one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectCall {
     id: AskId,
-    /// What all keys of the commands begin with: the name of the object.
+    /// The common key prefix of the commands, which is the object's name.
     pub object: String,
     /// The commands.
     pub commands: ObjectCommands,
-    /// How long the replies may take, in milliseconds.
+    /// Timeout of the replies, in milliseconds.
     pub timeout_ms: u64,
 }
 
-/// Tells one ask of a request from the others.
+/// Identifies a call of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct AskId {
     batch: BatchId,
     part: usize,
 }
 
-/// A request that objects are asked about.
+/// A request with calls to objects.
 pub enum PendingRequest {
-    /// It buys what stands in objects.
+    /// It buys from stock in objects.
     Buys(Box<Run<Gate<Data>>>),
-    /// It clicks a link whose clicks are counted in an object.
+    /// It clicks a link whose clicks an object counts.
     Clicks(Box<Run<Links>>),
 }
 
 impl PendingRequest {
-    /// What is to be asked now, all at the same time. Each ask is [answered](crate::Edge::answered) once.
+    /// Takes the calls to send now, concurrently. Report each with [`Edge::answered`](crate::Edge::answered) once.
     pub fn take_asks(&mut self) -> Vec<ObjectCall> {
         match self {
             Self::Buys(run) => core::mem::take(&mut run.asks),
@@ -65,7 +65,7 @@ impl PendingRequest {
         }
     }
 
-    /// Whether something is still to be given back: the request is to be [ended](crate::Edge::ended) again, after a while.
+    /// Whether claims or clicks must still be returned: call [`Edge::ended`](crate::Edge::ended) again after a while.
     pub fn owes(&self) -> bool {
         match self {
             Self::Buys(_) => false,
@@ -74,33 +74,33 @@ impl PendingRequest {
     }
 }
 
-/// What an engine has said.
+/// The result of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EngineReply {
-    /// It answers.
+    /// It answers the request.
     Answer(Arc<Answer>),
-    /// The request goes on, with what the engine has changed of it.
+    /// The request passes, with the engine's changes.
     GoesOn,
 }
 
 /// A part of a call.
 pub(crate) enum CallPart {
-    /// The edge knows the replies.
+    /// The edge has the replies.
     Known(Vec<u8>),
-    /// An object has to be asked.
+    /// An object must be called.
     Of {
         object: String,
         commands: ObjectCommands,
     },
 }
 
-/// Who knows what an engine asks, or which object does.
+/// Routes engine calls to the edge's data or to objects.
 pub(crate) trait CallRouter {
-    /// A call, in the parts that one object answers each; `None` if it asks what nobody here knows.
+    /// Splits a call into parts for one object each; `None` if it needs data that is not available here.
     fn parts(&self, body: &[u8], now_ms: u64) -> Option<Vec<CallPart>>;
 }
 
-/// Engines for the next requests.
+/// Idle engines.
 pub(crate) struct Pool<E> {
     make: Make<E>,
     idle: Vec<E>,
@@ -108,7 +108,7 @@ pub(crate) struct Pool<E> {
 
 impl<E: Engine> Pool<E> {
     /// # Errors
-    /// When the configuration is refused.
+    /// If the configuration is invalid.
     pub(crate) fn new(make: Make<E>) -> Result<Self, FieldError> {
         Ok(Self {
             idle: Vec::from([make()?]),
@@ -116,13 +116,13 @@ impl<E: Engine> Pool<E> {
         })
     }
 
-    /// Begins a request; `None` if there is no engine for it.
+    /// Starts a request; `None` if there is no engine for it.
     pub(crate) fn begin(
         &mut self,
         request: &dyn Request,
         knows: &dyn CallRouter,
     ) -> Option<Run<E>> {
-        // It was made before, of the same configuration.
+        // The same configuration was valid before.
         let engine = self.idle.pop().or_else(|| (self.make)().ok())?;
         let mut run = Run {
             engine,
@@ -142,7 +142,7 @@ impl<E: Engine> Pool<E> {
         Some(run)
     }
 
-    /// The engine is for the next one. One that still waits for a reply, or for something else, is not.
+    /// Returns the engine to the pool, unless it still waits for a reply or has other work.
     pub(crate) fn finish(&mut self, run: Run<E>, waits: impl FnOnce(&E) -> bool) {
         let is_idle = run.calls.is_empty() && !waits(&run.engine);
         if is_idle && self.idle.len() < IDLE_MAX {
@@ -150,28 +150,28 @@ impl<E: Engine> Pool<E> {
         }
     }
 
-    /// What idle engines remember counts no longer.
+    /// Drops idle engines, whose caches are outdated.
     pub(crate) fn clear(&mut self) {
         self.idle.clear();
     }
 }
 
-/// A request on its way.
+/// A request in progress.
 pub struct Run<E> {
     engine: E,
     effects: Effects,
-    /// The parts of calls that are under way, each with its replies once they are there.
+    /// The parts of calls in flight, each with its replies once they have arrived.
     calls: BTreeMap<BatchId, Vec<Option<Reply>>>,
     asks: Vec<ObjectCall>,
     now_ms: u64,
     needs_turn: bool,
-    /// Whether a reply is missing of which nobody knows what it would have said.
+    /// Whether a reply with an uncertain result is missing.
     is_unsure: bool,
     said: Option<EngineReply>,
     changes: Changes,
 }
 
-/// What the engine changes of the request.
+/// The engine's changes to the request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
     removed: Vec<String>,
@@ -179,7 +179,7 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    /// The headers with which the request goes on.
+    /// Applies the changes to the headers of a passed request.
     pub(crate) fn apply(&self, mut headers: Pairs) -> Pairs {
         headers.retain(|(name, _)| !self.removed.contains(name));
         headers.extend(self.added.iter().cloned());
@@ -200,7 +200,7 @@ impl<E: Engine> Run<E> {
         &self.changes
     }
 
-    /// Whether a reply was missing of which nobody knows what it would have said.
+    /// Whether a reply with an uncertain result was missing.
     pub(crate) fn is_unsure(&self) -> bool {
         self.is_unsure
     }
@@ -221,7 +221,7 @@ impl<E: Engine> Run<E> {
         }
     }
 
-    /// The stream has ended.
+    /// Handles the end of the stream.
     pub(crate) fn closed(
         &mut self,
         response_status: Option<u16>,
@@ -241,14 +241,14 @@ impl<E: Engine> Run<E> {
         self.settle(knows);
     }
 
-    /// Does what is due by now.
+    /// Runs work that is due.
     pub(crate) fn advance(&mut self, now_ms: u64, knows: &dyn CallRouter) {
         self.now_ms = now_ms;
         self.needs_turn = true;
         self.settle(knows);
     }
 
-    /// Turns until nothing more happens without an object.
+    /// Runs turns until nothing more happens without an object.
     fn settle(&mut self, knows: &dyn CallRouter) {
         for _ in 0..TURNS_MAX {
             if !core::mem::take(&mut self.needs_turn) {
@@ -259,7 +259,7 @@ impl<E: Engine> Run<E> {
         }
     }
 
-    /// One event, and all that follow from it.
+    /// Handles one event and all that follow from it.
     fn handle(&mut self, event: Event<'_>, knows: &dyn CallRouter) {
         self.engine.handle(event, &mut self.effects);
         let mut events = self.apply_all(knows);
@@ -302,8 +302,8 @@ impl<E: Engine> Run<E> {
                 };
                 return self.ask(batch, parts, timeout_ms);
             }
-            // It would ask the origin. If an object may have done what it was asked, somebody has to see to that: nobody answers,
-            // and the engine makes good. Otherwise a gateway finds out.
+            // The engine would call the origin. If an object may have run the call, its effect must be returned: the
+            // call stays unanswered, and the engine compensates. Otherwise a gateway decides.
             Effect::Fetch { id, .. } if self.is_unsure => {
                 self.needs_turn = true;
                 return Some(Event::FetchDone {
@@ -318,7 +318,7 @@ impl<E: Engine> Run<E> {
         None
     }
 
-    /// Asks the objects; the reply, if there is none to be asked.
+    /// Calls the objects. Returns the reply if no object is needed.
     fn ask(
         &mut self,
         batch: BatchId,
@@ -350,14 +350,14 @@ impl<E: Engine> Run<E> {
         self.whole(id.batch)
     }
 
-    /// The call's replies, if all are there. It has failed if one has.
+    /// The call's replies, once all have arrived. It fails if one has failed.
     fn whole(&mut self, batch: BatchId) -> Option<Event<'static>> {
         if self.calls.get(&batch)?.iter().any(Option::is_none) {
             return None;
         }
         let parts = self.calls.remove(&batch)?.into_iter().flatten();
         let reply: Result<Vec<Vec<u8>>, Failure> = parts.collect();
-        // A reply may bring work for the next turn.
+        // A reply may create work for the next turn.
         self.needs_turn = true;
         Some(Event::RedisReply {
             batch,

@@ -1,7 +1,7 @@
-//! Sales whose stock stands in objects beside the edge: the gate decides here, as at a gateway, and asks the shards.
+//! Sales whose stock is in objects: the gate decides here, as at a gateway, and calls the shards.
 //!
-//! What the gate polls of the catalogue is answered by what the edge knows; all else is of one shard each. If a reply does not come,
-//! the client is told to come again, and is then given the claim that it has.
+//! The edge's data answers the gate's polls of the catalogue; each other call needs one shard. If a reply is missing,
+//! the client must retry, and then gets its existing claim.
 
 use alloc::string::String;
 use alloc::vec;
@@ -21,7 +21,7 @@ use crate::object_calls::{CallPart, CallRouter, Pool, Run};
 use crate::shard::{ObjectCommands, ShardCommand};
 use crate::store::Store;
 
-/// Where the origin takes claims: gateways' routes lead there, too.
+/// The origin's route for claims; gateways route to it, too.
 pub const ORDERS: &str = "/orders";
 
 /// The gate of sales in objects.
@@ -33,7 +33,7 @@ pub(crate) struct Stock {
 
 impl Stock {
     /// # Errors
-    /// When the configuration is refused.
+    /// If the configuration is invalid.
     pub(crate) fn new(
         make: Make<Gate<Data>>,
         routes: Vec<Route>,
@@ -46,7 +46,7 @@ impl Stock {
         })
     }
 
-    /// What the keys of its shards begin with.
+    /// The key prefix of its shards.
     pub(crate) fn key_prefix(&self) -> &str {
         &self.key_prefix
     }
@@ -57,7 +57,7 @@ impl Stock {
         self.routes.iter().find_map(sale).is_some()
     }
 
-    /// Begins a request; `None` if there is no engine for it.
+    /// Starts a request; `None` if there is no engine for it.
     pub(crate) fn begin<S: Store>(
         &mut self,
         request: &dyn Request,
@@ -70,7 +70,7 @@ impl Stock {
         self.pool.begin(request, &of)
     }
 
-    /// What its engines are told without asking a shard.
+    /// Answers the calls that need no shard.
     pub(crate) fn call_router<'a, S: Store>(
         &'a self,
         knowledge: &'a Knowledge<S>,

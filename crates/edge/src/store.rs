@@ -1,29 +1,29 @@
-//! Where an edge keeps what it has read.
+//! The store of an edge.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-/// Values by key. A key has letters, digits, `-`, `_`, `.` and `/`. Nothing else is asked of a store: what is lost is read again
-/// from the origin, and what a slow writer puts back is found to be older.
+/// Values by key. A key has letters, digits, `-`, `_`, `.` and `/`. No durability or ordering is required: lost values
+/// are read again from the origin, and values from a slow writer are detected as older.
 pub trait Store {
     /// The value of `key`, if there is one.
     fn get(&self, key: &str) -> Option<Vec<u8>>;
 
-    /// Writes it.
+    /// Writes the value of `key`.
     ///
     /// # Errors
-    /// When the store does not take it: then the edge reads the feed again from where it was.
+    /// If the store refuses it: the edge then reads the feed again from its last position.
     fn put(&self, key: &str, value: &[u8]) -> Result<(), NotWritten>;
 }
 
-/// The store has not taken a value.
+/// The store did not accept a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, thiserror::Error)]
 #[error("cannot write to the edge's store")]
 pub struct NotWritten;
 
-/// A store in memory: for hosts that keep an instance for many requests, and for tests.
+/// A store in memory, for hosts whose instances serve many requests, and for tests.
 #[derive(Debug, Default)]
 pub struct MemoryStore(RefCell<BTreeMap<String, Vec<u8>>>);
 

@@ -1,4 +1,5 @@
-//! Links with a maximum whose clicks are counted in objects: the engine of links asks the link's object, here one of memory.
+//! Links with a click limit whose clicks are counted in objects: the engine of links calls the link's object, here one
+//! in memory.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -67,29 +68,29 @@ fn to_link(ask: &ObjectCall) -> &[LinkCommand] {
     }
 }
 
-/// How a reply comes.
+/// What happens to a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReplyFate {
     Comes,
-    /// The commands have run, and nobody hears of it.
+    /// The commands have run, but the reply is lost.
     Lost,
-    /// The commands have not arrived, and nobody knows.
+    /// The commands have not arrived, and the result is uncertain.
     Stuck,
-    /// The object says that nothing has run.
+    /// The object confirms that nothing has run.
     Refused,
 }
 
-/// What has become of a click.
+/// The outcome of a click.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ClickOutcome {
-    /// Led on.
+    /// Redirected.
     Redirected,
-    /// Answered so.
+    /// Answered with this status.
     Answered(u16),
     ToGateway,
 }
 
-/// An edge that knows two links, and the object of the one with a maximum.
+/// An edge with two links, and the object of the one with a click limit.
 struct World {
     edge: Edge<MemoryStore>,
     object: Link,
@@ -101,7 +102,7 @@ impl World {
         Self::telling(max_clicks, Some("weir"), State::Counted)
     }
 
-    /// The origin tells of the link so.
+    /// A world whose origin reports the link with this state.
     fn telling(max_clicks: u64, prefix: Option<&str>, state: fn(String) -> State) -> Self {
         let mut edge = edge_of(&config(), 3, true).unwrap();
         let record = text(&record(max_clicks));
@@ -120,7 +121,7 @@ impl World {
         self.object.run(&command(words), self.now_ms);
     }
 
-    /// How many clicks the object counts as used.
+    /// The number of clicks that the object counts as used.
     fn used(&mut self) -> u64 {
         let get = command(&[b"GET", format!("{KEY}:clicks").as_bytes()]);
         let done = self.object.run(&get, self.now_ms);
@@ -161,7 +162,7 @@ impl World {
         self.edge.begin(&click(self.now_ms))
     }
 
-    /// A click, whose first question fares so; what it owes afterwards comes through.
+    /// A click whose first call has this fate; later returns succeed.
     fn click(&mut self, way: ReplyFate) -> ClickOutcome {
         let mut request = match self.begin() {
             FirstOutcome::Decided(decision) => return became(decision),
@@ -267,7 +268,7 @@ fn what_has_not_run_is_a_gateways_and_uses_nothing() {
     let mut world = World::new(1);
     assert_eq!(world.click(ReplyFate::Refused), ClickOutcome::ToGateway);
     assert_eq!(world.used(), 0);
-    // A link that the object does not have is counted elsewhere, or not at all any more.
+    // A link that the object does not have is counted elsewhere, or is no longer counted.
     let key = KEY.as_bytes();
     let clicks = format!("{KEY}:clicks");
     world.write(&[b"UNLINK", key, clicks.as_bytes()]);
@@ -286,19 +287,19 @@ fn the_objects_record_counts_whatever_the_edge_has_heard() {
         ..record(50)
     };
     world.write(&[b"SET", KEY.as_bytes(), text(&disabled).as_bytes()]);
-    // What is used up is remembered for a second.
+    // An exhausted click limit is cached for a second.
     world.now_ms += 1_100;
     assert_eq!(world.click(ReplyFate::Comes), ClickOutcome::Answered(410));
     assert_eq!(world.used(), 1);
 }
 
-/// Two instances may be asked by the same client in the same instant: each click has a name of its own.
+/// Two instances may get requests of one client at the same instant: click IDs still differ.
 #[test]
 fn no_two_engines_give_a_click_the_same_name() {
     let mut world = World::new(100);
     let mut other = edge_of(&config(), 4, true).unwrap();
     hear(&mut other, Some("weir"), State::Counted(text(&record(100))));
-    // All are under way at once, so each has an engine to itself.
+    // All are in progress at once, so each has its own engine.
     let mut asked = Vec::new();
     for _ in 0..10 {
         asked.push(world.begin());
@@ -322,16 +323,16 @@ fn no_two_engines_give_a_click_the_same_name() {
 
 #[test]
 fn sides_that_disagree_count_nothing() {
-    // The origin says that its maxima are elsewhere, or says nothing; but the edge still has a record of before.
+    // The origin's click limits are elsewhere or not in objects, but the edge still has an old record.
     for prefix in [None, Some("other")] {
         let mut world = World::telling(5, prefix, State::Counted);
         assert_eq!(world.click(ReplyFate::Comes), ClickOutcome::Answered(503));
         assert_eq!(world.used(), 0);
     }
-    // A gateway counts what the origin leaves to gateways.
+    // Gateways count links that the origin assigns to gateways.
     let mut world = World::telling(5, None, |_| State::AtGateway);
     assert_eq!(world.click(ReplyFate::Comes), ClickOutcome::ToGateway);
-    // An edge that has no objects leaves to gateways what others count.
+    // An edge without objects defers links with a click limit to gateways.
     let mut plain = config();
     plain["maxima_in_objects"] = json!(false);
     plain["links"] = json!({});
@@ -340,7 +341,7 @@ fn sides_that_disagree_count_nothing() {
     let counted = State::Counted(text(&record(5)));
     hear(&mut world.edge, Some("weir"), counted);
     assert_eq!(world.click(ReplyFate::Comes), ClickOutcome::ToGateway);
-    // What was heard too long ago counts for nobody.
+    // Outdated data is not used.
     let mut world = World::new(5);
     world.now_ms += 60_001;
     assert_eq!(world.click(ReplyFate::Comes), ClickOutcome::ToGateway);

@@ -1,4 +1,4 @@
-//! Commands to objects: read from what a Redis receives, and sent as JSON.
+//! Commands to objects: parsed from Redis commands, and sent as JSON.
 
 use weir_base::id::{SaleId, UserId};
 use weir_base::resp::encode_command;
@@ -37,7 +37,7 @@ fn group(attempt: Option<AttemptTag>) -> Group {
     Group { terms, users }
 }
 
-/// One of each script.
+/// One call of each script.
 fn script_calls() -> Vec<ShardCommand> {
     let tag = IdempotencyKey::read(b"key-1").unwrap().tag();
     let (user, generation) = (user("alice"), u64::MAX >> 1);
@@ -184,7 +184,7 @@ fn unknown_commands_and_foreign_keys_are_refused() {
         Ok(ObjectCommands::Shard(vec![ShardCommand::Epoch]))
     );
     for words in bad {
-        // Nothing of a batch runs if one of its commands is refused.
+        // No command of a batch runs if one is refused.
         assert_eq!(read(&[good, words]), Err(UnexpectedCommand), "{words:?}");
     }
     let of_other_shard = encoded(&warm::call(&keys(1), 50, None));

@@ -1,4 +1,4 @@
-//! An edge by itself: what it answers, what it sends on, and what it must not do.
+//! An edge alone: what it answers, what it passes, and what it must not do.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -124,7 +124,7 @@ fn take<S: Store>(
     edge.take(feed, 200, text.as_bytes(), now_ms)
 }
 
-/// An edge with one link, and with a sale of this band.
+/// Gives an edge one link and a sale with this band.
 fn knowing<S: Store>(mut edge: Edge<S>, band: Band) -> Edge<S> {
     take(&mut edge, Feed::SoldOut, &sales(1, band, NOW_MS), NOW_MS).unwrap();
     take(&mut edge, Feed::Domains, &domains(NOW_MS), NOW_MS).unwrap();
@@ -151,7 +151,7 @@ fn request(method: &str, path: &str, more: &[(&str, &str)], now_ms: u64) -> Plai
     }
 }
 
-/// Its status, or 0 if it goes on.
+/// The response status, or 0 if the request passes.
 fn ask<S: Store>(edge: &mut Edge<S>, method: &str, path: &str, now_ms: u64) -> u16 {
     match edge.decide(&request(method, path, &[], now_ms)) {
         Decision::Answer(answer) => answer.status,
@@ -175,7 +175,7 @@ fn what_is_known_is_answered_and_all_else_goes_on() {
     for (method, path, status) in [
         ("GET", "/abc", 302),
         ("POST", "/abc", 405),
-        // It counts its clicks, or nobody has told of it.
+        // A link with a click limit, and one that the feed does not contain.
         ("GET", "/max", 0),
         ("GET", "/other", 0),
         ("GET", "/robots.txt", 200),
@@ -205,7 +205,7 @@ fn an_edge_that_knows_nothing_answers_nothing() {
     }
 }
 
-/// Which token a solution leads to, only Redis knows.
+/// Only Redis can check a challenge's token.
 #[test]
 fn a_challenge_is_told_and_its_solution_goes_on() {
     let mut edge = knowing(edge(), Band::High);
@@ -241,7 +241,7 @@ fn a_challenge_is_told_and_its_solution_goes_on() {
     };
     let sent = headers.iter().find(|(name, _)| name == SOLUTION);
     assert_eq!(sent.unwrap().1, solution.as_bytes());
-    // The next one is told again: the engine that asked Redis is not waiting for it.
+    // The next request gets the challenge again: the engine that called Redis does not wait for a reply.
     assert_eq!(ask(&mut edge, "POST", "/sales/s/checkout", NOW_MS), 403);
     let wrong = [(SOLUTION, "t1.a.b:1")];
     assert!(matches!(
@@ -250,7 +250,7 @@ fn a_challenge_is_told_and_its_solution_goes_on() {
     ));
 }
 
-/// It must not oversell: whoever may buy is sent on, and whoever is refused is refused by what the origin has signed.
+/// It must not oversell: requests that may succeed pass, and refusals follow only from the origin's signed data.
 #[test]
 fn buyer_is_refused_only_while_the_list_says_sold_out() {
     let buy = ("POST", "/sales/s/orders");
@@ -258,7 +258,7 @@ fn buyer_is_refused_only_while_the_list_says_sold_out() {
     let mut empty = knowing(edge(), Band::None);
     assert_eq!(ask(&mut full, buy.0, buy.1, NOW_MS), 0);
     assert_eq!(ask(&mut empty, buy.0, buy.1, NOW_MS), 409);
-    // An attempt with a key may have a claim, of which only Redis knows.
+    // An attempt with a key may have a claim, which only Redis contains.
     let attempt = request(
         buy.0,
         buy.1,
@@ -266,7 +266,7 @@ fn buyer_is_refused_only_while_the_list_says_sold_out() {
         NOW_MS,
     );
     assert!(matches!(empty.decide(&attempt), Decision::Forward(_)));
-    // Units have come back.
+    // Units are back in stock.
     let later_ms = NOW_MS + 1_000;
     take(
         &mut empty,
@@ -276,7 +276,7 @@ fn buyer_is_refused_only_while_the_list_says_sold_out() {
     )
     .unwrap();
     assert_eq!(ask(&mut empty, buy.0, buy.1, later_ms), 0);
-    // The list from before comes again, as from a cache.
+    // The older list arrives again, as from a cache.
     let older = take(
         &mut empty,
         Feed::SoldOut,
@@ -322,7 +322,7 @@ fn an_edit_counts_at_once_and_a_link_that_is_gone_is_sent_on() {
         location(&mut edge, "/abc", NOW_MS).unwrap(),
         "https://2.example/"
     );
-    // The same page once more, and the one before it.
+    // The same page again, and the one before it.
     let older = page(0, &[(1, "abc", record("https://1.example/"))], NOW_MS);
     for again in [&edited, &older] {
         let refused = take(&mut edge, Feed::Links, again, NOW_MS);
@@ -366,7 +366,7 @@ fn another_instance_on_the_same_store_knows_the_same() {
         ),
         0
     );
-    // It goes on from where the first was, and what others put into the store counts only if the origin has signed it.
+    // It continues after the first instance. Other data in the store is valid only with the origin's signature.
     let (_, path) = std::iter::from_fn(|| second.due(NOW_MS)).last().unwrap();
     assert!(path.ends_with("?after=f1.2"), "{path}");
     let forged = SigningKey::new("e1", &[9; 32]).unwrap().into();
@@ -381,7 +381,7 @@ fn another_instance_on_the_same_store_knows_the_same() {
     assert_eq!(ask(&mut third, "GET", "/sales/s", NOW_MS), 0);
 }
 
-/// A store that takes so many writes, and then none: as if the edge died there.
+/// A store that accepts this many writes, and then none, as if the edge crashed.
 struct FailingStore {
     store: Rc<MemoryStore>,
     writes_left: Cell<usize>,
@@ -504,7 +504,7 @@ fn an_origin_that_does_not_answer_is_asked_now_and_then() {
 }
 
 proptest! {
-    /// Whatever comes as a feed: nothing that is not signed changes what an edge says.
+    /// Arbitrary bytes as a feed: unsigned data never changes an edge's answers.
     #[test]
     fn no_bytes_teach_an_edge_anything(bytes in prop::collection::vec(any::<u8>(), 0..200), status: u16, which in 0..3_usize) {
         let mut edge = knowing(edge(), Band::None);
@@ -514,7 +514,7 @@ proptest! {
         prop_assert_eq!(ask(&mut edge, "GET", "/abc", NOW_MS), if is_anew { 0 } else { 302 });
     }
 
-    /// Whatever a client sends: an edge stays.
+    /// Arbitrary requests do not panic an edge.
     #[test]
     fn no_request_panics_an_edge(
         method in "[A-Z]{1,8}", path in ".{0,60}", headers in prop::collection::vec(("[a-z-]{1,12}", ".{0,30}"), 0..6),

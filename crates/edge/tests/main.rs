@@ -1,4 +1,4 @@
-//! What an edge answers by itself, and a shard that is an object.
+//! Tests of edges, and of shards in objects.
 
 #![allow(
     clippy::expect_used,

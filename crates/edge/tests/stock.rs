@@ -1,4 +1,4 @@
-//! Sales whose stock stands in objects: the gate asks shards step by step, here those of memory.
+//! Sales whose stock is in objects: the gate calls shards, here in memory.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -100,7 +100,7 @@ impl World {
         Ok(shard.run(commands, self.now_ms * 1_000).replies)
     }
 
-    /// Asks until nothing is left to be asked. Replies for which `is_lost` are lost after the commands have run.
+    /// Sends calls until none are left. Replies for which `is_lost` are lost after the commands have run.
     fn ask_all(&mut self, buying: &mut PendingRequest, is_lost: bool) {
         loop {
             let asks = buying.take_asks();
@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    /// The outcome of a user's request to buy, and how it goes on if the origin answers so.
+    /// The outcome of a user's purchase, and its continuation if the origin responds with this status.
     fn buy(&mut self, user: &str, is_lost: bool, origin_says: Option<u16>) -> RequestOutcome {
         let request = PlainRequest {
             headers: Headers::new(&[
@@ -147,7 +147,7 @@ impl World {
     }
 }
 
-/// The claim with which a request went on: one, whatever the client has sent.
+/// The claim of a passed request: exactly one, whatever the client sent.
 fn ticket(sold: &RequestOutcome) -> Ticket {
     let RequestOutcome::ToOrigin(headers) = sold else {
         panic!("{sold:?}");
@@ -165,7 +165,7 @@ fn units_move_to_who_asks_for_them_and_none_is_sold_twice() {
     let mut tickets = Vec::new();
     for user in 0..9 {
         match world.buy(&format!("user-{user}"), false, Some(201)) {
-            // What is held may come back, so nobody is told that it is over.
+            // Held units may come back, so the sale is not reported as sold out.
             RequestOutcome::Answer(answer) => assert!(tickets.len() == 5 && answer.status == 409),
             sold => tickets.push(ticket(&sold)),
         }
@@ -185,7 +185,7 @@ fn retry_after_lost_reply_gets_the_granted_claim() {
     };
     assert_eq!((answer.status, world.held()), (503, 1));
     let first = ticket(&world.buy("alice", false, Some(500)));
-    // The origin may have made an order of it.
+    // The origin may have created an order.
     let again = ticket(&world.buy("alice", false, None));
     assert_eq!((first.generation, world.held()), (again.generation, 1));
 }

@@ -11,35 +11,35 @@ use weir_base::problem;
 
 use crate::headers::Headers;
 
-/// An answer, put together once and sent as often as it is the same.
+/// A prepared answer, which can be sent many times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The HTTP status. To a gRPC client it is always 200.
+    /// The HTTP status. For gRPC clients it is always 200.
     pub status: u16,
     /// The headers.
     pub headers: Headers,
-    /// The body; to a gRPC client, the message.
+    /// The body; for gRPC clients, the message.
     pub body: Vec<u8>,
     /// The gRPC status, if the client speaks gRPC.
     pub grpc_status: Option<u8>,
-    /// Why it was given, for access logs and not for clients: one word, which begins with `weir_` if there is more to say than
-    /// that it is ours. In Envoy it is `%RESPONSE_CODE_DETAILS%`.
+    /// The reason for access logs, not for clients: `weir`, or one word with the prefix `weir_`. In Envoy it is
+    /// `%RESPONSE_CODE_DETAILS%`.
     pub details: Cow<'static, str>,
 }
 
-/// The details of an answer of which there is no more to say.
+/// The details of an answer without a special reason.
 const OURS: &str = "weir";
 
-/// What a refusal says: its body is a problem (RFC 9457), see [`weir_base::problem`].
+/// The content of a refusal. Its body is a problem (RFC 9457), see [`weir_base::problem`].
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal<'a> {
     /// The HTTP status.
     pub status: u16,
-    /// One word, for programs.
+    /// An error code for programs.
     pub error: &'a str,
-    /// One sentence, for people.
+    /// One sentence for people.
     pub message: &'a str,
-    /// The order that the user has already.
+    /// The user's existing order.
     pub order: Option<&'a str>,
 }
 
@@ -75,7 +75,7 @@ impl fmt::Display for ProblemType<'_> {
 }
 
 impl Answer {
-    /// The answer with this status, these headers and this body.
+    /// An answer with this status, these headers and this body.
     pub fn new<V: AsRef<[u8]>>(
         status: u16,
         headers: &[(&str, V)],
@@ -90,17 +90,17 @@ impl Answer {
         }
     }
 
-    /// The answer with `body` as JSON.
+    /// An answer with `body` as JSON.
     pub fn json(status: u16, headers: Vec<(&str, &str)>, body: &impl Serialize) -> Self {
         Self::of_type("application/json", status, headers, body)
     }
 
-    /// The answer that refuses a request.
+    /// An answer that refuses a request.
     pub fn refusal(headers: Vec<(&str, &str)>, refusal: &Refusal<'_>) -> Self {
         Self::refusal_with(headers, refusal, refusal)
     }
 
-    /// The answer that refuses a request with `body`, which says what `refusal` says and more.
+    /// An answer that refuses a request. `body` contains the fields of `refusal` and more.
     pub fn refusal_with(
         headers: Vec<(&str, &str)>,
         refusal: &Refusal<'_>,
@@ -110,7 +110,7 @@ impl Answer {
         answer.because(format!("{OURS}_{}", refusal.error))
     }
 
-    /// The same, with these [details](Answer::details).
+    /// Sets the [details](Answer::details).
     #[must_use]
     pub fn because(mut self, details: impl Into<Cow<'static, str>>) -> Self {
         self.details = details.into();
@@ -125,14 +125,14 @@ impl Answer {
     ) -> Self {
         headers.extend([
             ("content-type", media_type),
-            // An answer holds for one user at one moment: no cache may keep it.
+            // An answer is valid for one user at one moment, so no cache may store it.
             ("cache-control", "no-store"),
         ]);
         let body = serde_json::to_vec(body).unwrap_or_default();
         Self::new(status, &headers, body)
     }
 
-    /// The answer to a gRPC client: a status of gRPC, and a message.
+    /// An answer to a gRPC client: a gRPC status and a message.
     pub fn grpc(grpc_status: u8, message: &str, metadata: &[(&str, &str)]) -> Self {
         Self {
             grpc_status: Some(grpc_status),

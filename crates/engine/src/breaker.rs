@@ -1,4 +1,4 @@
-//! A circuit breaker that counts its changes of state.
+//! A circuit breaker that counts its state changes.
 
 use alloc::format;
 
@@ -6,7 +6,7 @@ use weir_base::breaker::{Breaker, Outcome, Pass, Permit, Settings, State};
 
 use crate::metrics::{Counters, Metrics};
 
-/// A circuit breaker whose changes of state are counted.
+/// A circuit breaker that counts its state changes.
 #[derive(Debug)]
 pub struct CountedBreaker {
     breaker: Breaker,
@@ -31,7 +31,7 @@ impl CountedBreaker {
     /// A pass for one request.
     ///
     /// # Errors
-    /// While the breaker is open: after how many milliseconds to try again.
+    /// While the breaker is open: milliseconds until a retry.
     pub fn permit(&mut self, now_ms: u64) -> Result<Pass, u64> {
         let permit = self.breaker.permit(now_ms);
         self.note();
@@ -41,17 +41,17 @@ impl CountedBreaker {
         }
     }
 
-    /// After how many milliseconds to try again, if a request may not pass now. Nothing changes by it.
+    /// Milliseconds until a retry, if no request may pass now. It changes no state.
     pub fn refusal(&mut self, now_ms: u64) -> Option<u64> {
         self.breaker.refusal(now_ms)
     }
 
-    /// For how many requests the outcome of this one stands: 0 if nobody wants to know it.
+    /// How many outcomes this one represents: 0 if the breaker does not need it.
     pub fn wants(&mut self, pass: Pass) -> u32 {
         self.breaker.wants(pass)
     }
 
-    /// The outcome of a request, which stands for `count`.
+    /// Records the outcome of a request, which represents `count` outcomes.
     pub fn record(&mut self, now_ms: u64, pass: Pass, is_success: bool, count: u32) {
         let outcome = match is_success {
             true => Outcome::Success,
@@ -61,7 +61,7 @@ impl CountedBreaker {
         self.note();
     }
 
-    /// Its state.
+    /// The current state.
     pub fn state(&self) -> State {
         self.breaker.state()
     }
@@ -106,7 +106,7 @@ mod tests {
         let mut breaker = CountedBreaker::new(Settings::default(), &mut Metrics::new(), "b");
         let pass = breaker.permit(1_000).unwrap();
         assert_eq!(breaker.wants(pass), 1);
-        // Of a dependency that answers well it is enough to hear of a few.
+        // For a healthy dependency, a sample of outcomes is enough.
         let wanted: vec::Vec<u32> = (0..1_000)
             .map(|_| {
                 let pass = breaker.permit(1_000).unwrap();

@@ -1,4 +1,4 @@
-//! Configuration as JSON, refused with the path of the field that is wrong.
+//! Reads JSON configurations and reports errors with the path of the field.
 
 use alloc::format;
 use alloc::string::String;
@@ -12,7 +12,7 @@ use weir_scripts::keys::{DEFAULT_PREFIX, is_prefix};
 
 use crate::pump;
 
-/// The host's environment, for secrets: the value of a variable, if there is one.
+/// Reads a variable of the host's environment, for secrets.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<Vec<u8>>;
 
 /// Where the filter reads a secret. The configuration itself never contains secrets, because it is copied, shown
@@ -26,10 +26,10 @@ pub struct SecretSource {
 }
 
 impl SecretSource {
-    /// Fetches the secret that the field at `path` names.
+    /// Reads the secret of the field at `path`.
     ///
     /// # Errors
-    /// When there is no such variable, or an empty one.
+    /// When the variable is missing or empty.
     pub fn read(&self, path: &str, environment: Environment<'_>) -> Result<Vec<u8>, FieldError> {
         let name = &self.env;
         environment(name).filter(|value| !value.is_empty()).ok_or_else(|| {
@@ -41,10 +41,10 @@ impl SecretSource {
     }
 }
 
-/// Reads a configuration.
+/// Parses a configuration.
 ///
 /// # Errors
-/// When it is not JSON, has an unknown field, lacks one, or has one of a wrong type; with the path.
+/// When it is not JSON, or a field is unknown, missing or of a wrong type. The error contains the path.
 pub fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, FieldError> {
     parse_json(json).map_err(|error| match is_protobuf_struct(json) {
         true => FieldError::new(
@@ -55,11 +55,11 @@ pub fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, FieldError> {
     })
 }
 
-/// Whether these bytes, which are not valid JSON, are a `google.protobuf.Struct` as Envoy passes it: field 1 with an entry of
-/// the map, whose field 1 is a name.
+/// Whether these bytes, which are not valid JSON, are a `google.protobuf.Struct` from Envoy: field 1 is an entry of the
+/// map, whose field 1 is a name.
 fn is_protobuf_struct(bytes: &[u8]) -> bool {
     const FIELD_1: u8 = 0x0a;
-    // The entry's value. No text of JSON holds this byte.
+    // The tag of the entry's value. JSON text never contains this byte.
     const FIELD_2: u8 = 0x12;
     const MORE: u8 = 0x80;
     let Some(length) = bytes.strip_prefix(&[FIELD_1]) else {
@@ -77,10 +77,10 @@ fn parse_json<T: DeserializeOwned>(json: &[u8]) -> Result<T, FieldError> {
     Ok(value)
 }
 
-/// Refuses a number that is out of its bounds.
+/// Checks that a number is within its bounds.
 ///
 /// # Errors
-/// When it is.
+/// When it is not.
 pub fn within(path: &str, value: u64, min: u64, max: u64) -> Result<(), FieldError> {
     if (min..=max).contains(&value) {
         return Ok(());
@@ -89,10 +89,10 @@ pub fn within(path: &str, value: u64, min: u64, max: u64) -> Result<(), FieldErr
     Err(FieldError::new(path, problem))
 }
 
-/// The name of a header, in lower case.
+/// A header name in lower case.
 ///
 /// # Errors
-/// When it is no token (RFC 9110, section 5.6.2).
+/// When it is not a token (RFC 9110, section 5.6.2).
 pub fn header_name(path: &str, name: &str) -> Result<String, FieldError> {
     let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     if name.is_empty() || !name.bytes().all(is_token) {
@@ -101,10 +101,10 @@ pub fn header_name(path: &str, name: &str) -> Result<String, FieldError> {
     Ok(name.to_ascii_lowercase())
 }
 
-/// Refuses a content type that is no text for a header.
+/// Checks a content type.
 ///
 /// # Errors
-/// When it is not.
+/// When it is not valid header text.
 pub fn content_type(path: &str, value: &str) -> Result<(), FieldError> {
     let is_text = |b: u8| b == b' ' || b.is_ascii_graphic();
     if value.is_empty() || !value.bytes().all(is_text) {
@@ -114,10 +114,10 @@ pub fn content_type(path: &str, value: &str) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// Refuses a breaker whose numbers are out of their bounds.
+/// Checks the bounds of a circuit breaker's settings.
 ///
 /// # Errors
-/// When one is.
+/// When a setting is out of its bounds.
 pub fn check_breaker(path: &str, settings: &breaker::Settings) -> Result<(), FieldError> {
     let field = |name: &str, value: u64, max| within(&format!("{path}.{name}"), value, 1, max);
     field("window_ms", settings.window_ms, BREAKER_MS_MAX)?;
@@ -131,10 +131,10 @@ pub fn check_breaker(path: &str, settings: &breaker::Settings) -> Result<(), Fie
     field("probes", settings.probes.into(), BREAKER_COUNT_MAX)
 }
 
-/// The longest window and pause of a breaker: an hour.
+/// The maximum window and pause of a breaker: an hour.
 const BREAKER_MS_MAX: u64 = 60 * 60 * 1_000;
 
-/// The greatest counts of a breaker. Beyond them a typing error would switch it off.
+/// The maximum counts of a breaker. Larger ones, such as typing errors, would disable it.
 const BREAKER_COUNT_MAX: u64 = 1_000_000;
 
 /// Connection to Redis.
@@ -177,7 +177,7 @@ impl RedisConfig {
     /// Checks the fields of the object at `path`.
     ///
     /// # Errors
-    /// When one is out of its bounds.
+    /// When a field is out of its bounds.
     pub fn check(&self, path: &str) -> Result<(), FieldError> {
         let field = |name: &str| format!("{path}.{name}");
         if self.cluster.is_empty() {
@@ -195,7 +195,7 @@ impl RedisConfig {
         within(&field("waiting_max"), self.waiting_max as u64, 1, 1_000_000)
     }
 
-    /// The pump's limits, with `deadline_ms` unless one is set.
+    /// The pump's limits; `deadline_ms` is the default deadline.
     pub fn pump_settings(&self, deadline_ms: u64) -> pump::Settings {
         pump::Settings {
             deadline_ms: self.deadline_ms.unwrap_or(deadline_ms),
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn protobuf_struct_is_refused_by_its_name() {
-        // {"inner": null}, and one that is longer than 127 bytes.
+        // `{"inner": null}`, and a struct longer than 127 bytes.
         let short = b"\n\x0b\n\x05inner\x12\x02\x08\x00".to_vec();
         let long = [
             b"\n\x80\x02\n\x05inner\x12\xf7\x01".as_slice(),

@@ -1,16 +1,16 @@
-//! Decisions that need nothing but the head of a request, for hosts that can answer before their HTTP stack has read it.
+//! Decisions from the head of a request alone, for hosts that can answer before their HTTP stack parses the request.
 
 use alloc::sync::Arc;
 
 use crate::answer::Answer;
 
-/// What an engine decides on a request that the rest of the host has not seen.
+/// An engine's decision on a request before the host's HTTP stack.
 #[derive(Clone, Debug)]
 pub enum EarlyDecision {
-    /// It is answered. The engine has counted it, so [`Event::Request`](crate::Event::Request) must not follow.
+    /// The answer. The engine has counted it, so [`Event::Request`](crate::Event::Request) must not follow.
     Answer(Arc<Answer>),
-    /// The request does not concern the engine, which would let it go on unchanged. Nothing was counted.
+    /// The engine would let the request continue unchanged. It has counted nothing.
     NotConcerned,
-    /// [`Event::Request`](crate::Event::Request) decides. Nothing was counted.
+    /// [`Event::Request`](crate::Event::Request) must decide. The engine has counted nothing.
     Undecided,
 }

@@ -1,8 +1,8 @@
-//! What edges say of the requests that they send.
+//! Requests forwarded by edges.
 //!
-//! An edge signs each request that it sends on: for which client, and when ([`Stamp`]). A gateway that has the edges' keys takes
-//! the client's address from there; to all others the connection tells it, as ever. A stamp that does not count changes nothing:
-//! neither a forged one, nor one of another request, nor one that is older than a minute.
+//! An edge signs each request that it forwards, with the client's address and the time ([`Stamp`]). A gateway with the
+//! edges' keys uses that address; otherwise the connection determines the client's address. The gateway ignores an
+//! invalid stamp: a forged one, one for another request, or one older than a minute.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -27,15 +27,15 @@ pub struct EdgesConfig {
     pub keys: Vec<KeyConfig>,
 }
 
-/// The edges that a gateway believes: none unless configured.
+/// The edges that a gateway trusts. Default: none.
 #[derive(Clone, Debug, Default)]
 pub struct Edges(Option<KeyRing>);
 
 impl Edges {
-    /// Reads the keys of what stands in the field `edges`, if it is there.
+    /// Reads the keys from the field `edges`.
     ///
     /// # Errors
-    /// Names the key that is wrong.
+    /// Names the invalid key.
     pub fn read(
         config: Option<&EdgesConfig>,
         environment: Environment<'_>,
@@ -44,7 +44,7 @@ impl Edges {
         Ok(Self(ring.transpose()?))
     }
 
-    /// The request as its edge tells of it; `None` if no edge that is believed has sent it for a client.
+    /// The request as stamped by a trusted edge; `None` without a valid stamp or without a client.
     pub fn stamped<'a>(&self, request: &'a dyn Request) -> Option<EdgeRequest<'a>> {
         let keys = self.0.as_ref()?;
         let text = |name| String::from_utf8(request.header(name)?.into_owned()).ok();
@@ -62,7 +62,7 @@ impl Edges {
     }
 }
 
-/// A request of a client that an edge has sent.
+/// A client's request that an edge has forwarded.
 pub struct EdgeRequest<'a> {
     request: &'a dyn Request,
     client: Vec<u8>,

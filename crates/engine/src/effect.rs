@@ -1,4 +1,4 @@
-//! What an engine wants done.
+//! Actions that an engine requests from its host.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -9,40 +9,40 @@ use core::ops::Range;
 use crate::answer::Answer;
 use crate::event::StreamId;
 
-/// A call to Redis: one batch of commands. Engines get them from [`Effects::call`].
+/// The id of a call to Redis: one batch of commands. [`Effects::call`] assigns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BatchId(pub u32);
 
-/// One of the Redis that a host reaches, by its place in the list that the host was given. Most engines have one, the first.
+/// The index of a Redis in the host's list. Most engines have only one, index 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RedisId(pub u8);
 
-/// An HTTP request of the engine's own. Engines get them from [`Effects::fetch`].
+/// The id of the engine's own HTTP request. [`Effects::fetch`] assigns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FetchId(pub u32);
 
-/// How much a line in the log matters.
+/// The severity of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// For those who look for something.
+    /// Details for debugging.
     Debug,
-    /// Something has changed.
+    /// A normal change.
     Info,
-    /// Something is wrong, and may mend itself.
+    /// A problem that may resolve itself.
     Warn,
-    /// Something is wrong, and somebody should mend it.
+    /// A problem that needs an operator.
     Error,
 }
 
-/// One thing to be done. A host that cannot apply an effect for a stream, because that has gone, leaves out the rest for
-/// that stream and answers with [`Event::Undelivered`](crate::Event::Undelivered).
+/// One action. If a stream has ended, the host skips its effects and sends
+/// [`Event::Undelivered`](crate::Event::Undelivered).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Answers the stream's request here; it does not go on.
+    /// Answers the stream's request. The request does not reach the upstream.
     Respond {
         /// The stream.
         stream: StreamId,
-        /// With this.
+        /// The answer.
         answer: Arc<Answer>,
     },
     /// Removes every copy of a request header.
@@ -52,7 +52,7 @@ pub enum Effect {
         /// The header, in lower case.
         name: Cow<'static, str>,
     },
-    /// Adds a request header, beside any of its name that is there.
+    /// Adds a request header and keeps existing ones of the same name.
     AddRequestHeader {
         /// The stream.
         stream: StreamId,
@@ -68,22 +68,22 @@ pub enum Effect {
         /// The path.
         path: String,
     },
-    /// Holds the stream's request back until its body is there whole: [`Event::Body`](crate::Event::Body) brings it. Only an
-    /// effect of the request's own event.
+    /// Pauses the stream's request until its body is complete: [`Event::Body`](crate::Event::Body) delivers it. Valid
+    /// only as an effect of the request's own event.
     ReadBody {
         /// The stream.
         stream: StreamId,
-        /// The most bytes: a longer body is not read.
+        /// The maximum size in bytes: a longer body is not read.
         bytes_max: usize,
     },
-    /// Lets the stream's request go on.
+    /// Lets the stream's request continue.
     Continue {
         /// The stream.
         stream: StreamId,
-        /// Whether the engine has nothing more to do with it: then the host need not tell of its end.
+        /// Whether the engine is finished with the stream: then the host need not report its end.
         is_over: bool,
     },
-    /// Sets a header of the response that is about to go to the client.
+    /// Sets a header of the response to the client.
     SetResponseHeader {
         /// The stream.
         stream: StreamId,
@@ -92,7 +92,7 @@ pub enum Effect {
         /// Its value.
         value: String,
     },
-    /// Adds a header to the response that is about to go to the client, beside any of its name that is there: a cookie.
+    /// Adds a header to the response, such as a cookie, and keeps existing ones of the same name.
     AddResponseHeader {
         /// The stream.
         stream: StreamId,
@@ -101,49 +101,49 @@ pub enum Effect {
         /// Its value.
         value: String,
     },
-    /// Sends commands to Redis. One event answers: [`RedisReply`](crate::Event::RedisReply),
+    /// Sends commands to Redis. The host replies with one event: [`RedisReply`](crate::Event::RedisReply),
     /// [`NotSent`](crate::Event::NotSent) or [`Deferred`](crate::Event::Deferred).
     Call {
         /// The call.
         batch: BatchId,
-        /// Which Redis is asked.
+        /// The Redis to call.
         redis: RedisId,
-        /// Where its commands stand: see [`Effects::bytes`].
+        /// The range of its commands: see [`Effects::bytes`].
         body: Range<usize>,
-        /// How long it may take, from `now_ms` on.
+        /// The timeout, from `now_ms` on.
         timeout_ms: u64,
         /// The time of the event.
         now_ms: u64,
-        /// Whether it must go now or not at all: a host that would have to open a connection for it defers it.
+        /// Whether the host must send it now: a host without an open connection defers it.
         at_once: bool,
     },
-    /// Sends an HTTP request. [`FetchDone`](crate::Event::FetchDone) answers.
+    /// Sends an HTTP request. The host replies with [`FetchDone`](crate::Event::FetchDone).
     Fetch {
         /// The request.
         id: FetchId,
-        /// What is asked, and of whom.
+        /// The request's content and target.
         fetch: Fetch,
     },
-    /// Asks for an [`Event::Tick`](crate::Event::Tick) as soon as what is happening now is over.
+    /// Requests an [`Event::Tick`](crate::Event::Tick) after the current event.
     Wake,
-    /// Writes a line into the log.
+    /// Writes a log line.
     Log(Level, String),
 }
 
 /// An HTTP request of the engine's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetch {
-    /// The cluster that it goes to.
+    /// The target cluster.
     pub cluster: Arc<str>,
     /// Its headers, with `:method`, `:path` and `:authority`.
     pub headers: Vec<(&'static str, String)>,
-    /// Its body, which may be sent again. Empty for none.
+    /// Its body, which the host may send again; empty for none.
     pub body: Arc<[u8]>,
-    /// How long it may take.
+    /// The timeout.
     pub timeout_ms: u64,
 }
 
-/// The effects of one event, in memory that is used again.
+/// The effects of one event, in reused memory.
 #[derive(Debug, Default)]
 pub struct Effects {
     list: Vec<Effect>,
@@ -152,7 +152,7 @@ pub struct Effects {
 }
 
 impl Effects {
-    /// No effects yet, and room for those of most events.
+    /// An empty list with capacity for the effects of most events.
     pub fn new() -> Self {
         Self {
             list: Self::list(),
@@ -160,12 +160,12 @@ impl Effects {
         }
     }
 
-    /// An empty list for [`Effects::take_into`], with as much room.
+    /// An empty list for [`Effects::take_into`] with the same capacity.
     pub fn list() -> Vec<Effect> {
         Vec::with_capacity(8)
     }
 
-    /// Wants `effect` done, after all others so far.
+    /// Appends `effect`.
     pub fn push(&mut self, effect: Effect) {
         self.list.push(effect);
     }
@@ -175,13 +175,13 @@ impl Effects {
         self.push(Effect::Respond { stream, answer });
     }
 
-    /// Lets a stream's request go on.
+    /// Lets a stream's request continue.
     pub fn go_on(&mut self, stream: StreamId) {
         let is_over = false;
         self.push(Effect::Continue { stream, is_over });
     }
 
-    /// Lets a stream's request go on, and has nothing more to do with it.
+    /// Lets a stream's request continue; the engine is finished with the stream.
     pub fn let_go(&mut self, stream: StreamId) {
         let is_over = true;
         self.push(Effect::Continue { stream, is_over });
@@ -201,14 +201,14 @@ impl Effects {
         self.push(Effect::SetPath { stream, path });
     }
 
-    /// Removes from a request what only a gateway may send on.
+    /// Removes all headers that only gateways may send.
     pub fn remove_gateway_headers(&mut self, stream: StreamId) {
         for name in weir_base::headers::GATEWAY_ONLY {
             self.remove_header(stream, name);
         }
     }
 
-    /// Asks for the body of a request whose head has just come.
+    /// Requests the body in the request's own event.
     pub fn read_body(&mut self, stream: StreamId, bytes_max: usize) {
         self.push(Effect::ReadBody { stream, bytes_max });
     }
@@ -219,8 +219,9 @@ impl Effects {
         self.push(Effect::RemoveRequestHeader { stream, name });
     }
 
-    /// Sends what `write` appends, whole commands, to the first Redis in a turn: one event of [`Event::Tick`](crate::Event::Tick),
-    /// [`Event::RedisReply`](crate::Event::RedisReply) or [`Event::FetchDone`](crate::Event::FetchDone).
+    /// Sends the commands that `write` appends to the first Redis. Valid only in a turn: one event of
+    /// [`Event::Tick`](crate::Event::Tick), [`Event::RedisReply`](crate::Event::RedisReply) or
+    /// [`Event::FetchDone`](crate::Event::FetchDone).
     pub fn call(
         &mut self,
         timeout_ms: u64,
@@ -230,7 +231,7 @@ impl Effects {
         self.call_to(RedisId::default(), timeout_ms, now_ms, false, write)
     }
 
-    /// As [`Effects::call`], to any Redis. `at_once`: with any event, but the call may be deferred.
+    /// Like [`Effects::call`], for any Redis. `at_once`: valid in every event, but the host may defer the call.
     pub fn call_to(
         &mut self,
         redis: RedisId,
@@ -261,17 +262,17 @@ impl Effects {
         id
     }
 
-    /// Asks for a turn.
+    /// Requests a turn.
     pub fn wake(&mut self) {
         self.push(Effect::Wake);
     }
 
-    /// Writes a line into the log.
+    /// Writes a log line.
     pub fn log(&mut self, level: Level, text: impl Into<String>) {
         self.push(Effect::Log(level, text.into()));
     }
 
-    /// No number is given twice before four billion others; a call has ended long before.
+    /// Ids repeat after four billion calls; by then a call has ended.
     fn take_id(&mut self) -> u32 {
         let id = self.next_id;
         self.next_id = id.wrapping_add(1);
@@ -280,26 +281,26 @@ impl Effects {
 
     // --- for hosts
 
-    /// Moves all effects to the end of `list`. The bytes of calls stay until [`Effects::clear_bytes`].
+    /// Moves all effects to the end of `list`. The bytes of calls remain until [`Effects::clear_bytes`].
     pub fn take_into(&mut self, list: &mut Vec<Effect>) {
         match list.is_empty() {
-            // Both keep their memory.
+            // Both keep their capacity.
             true => core::mem::swap(&mut self.list, list),
             false => list.append(&mut self.list),
         }
     }
 
-    /// What stands at the place that an [`Effect::Call`] names: whole commands.
+    /// The commands of an [`Effect::Call`].
     pub fn bytes(&self, body: &Range<usize>) -> &[u8] {
         self.bytes.get(body.clone()).unwrap_or_default()
     }
 
-    /// Forgets the bytes of calls, when all have been sent.
+    /// Clears the bytes of calls after the host has sent all of them.
     pub fn clear_bytes(&mut self) {
         self.bytes.clear();
     }
 
-    /// All effects so far.
+    /// All current effects.
     pub fn as_slice(&self) -> &[Effect] {
         &self.list
     }

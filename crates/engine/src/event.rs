@@ -1,4 +1,4 @@
-//! What happens to an engine.
+//! Events that a host sends to an engine.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -8,50 +8,51 @@ use crate::effect::{BatchId, FetchId};
 use crate::headers::Headers;
 use crate::redis::Reply;
 
-/// A stream: one HTTP request and its response. The host chooses the number; no two open streams of one engine share it.
+/// The id of a stream: one HTTP request and its response. The host chooses it; open streams of one engine have distinct
+/// ids.
 pub type StreamId = u32;
 
-/// What happens to an engine. Times are in milliseconds since the Unix epoch.
+/// An event. Times are in milliseconds since the Unix epoch.
 pub enum Event<'a> {
-    /// The head of a request has come. Unless the effects answer it or let it go on, it waits.
+    /// The head of a request has arrived. The request waits until an effect answers it or lets it continue.
     Request {
         /// Its stream.
         stream: StreamId,
-        /// What can be known of it now, and not later.
+        /// The request; it can be read only during this event.
         request: &'a dyn Request,
     },
-    /// The body of a request for which the engine has asked is there. Unless the effects answer the request or let it go on,
-    /// it waits.
+    /// The body that the engine requested is complete. The request waits until an effect answers it or lets it
+    /// continue.
     Body {
         /// Its stream.
         stream: StreamId,
-        /// The body; `None` if it is longer than the engine wants.
+        /// The body; `None` if it is longer than the requested maximum.
         body: Option<&'a [u8]>,
         /// The time.
         now_ms: u64,
     },
-    /// The head of the response to a request that went on is about to go to the client.
+    /// The response head to a continued request is about to be sent to the client.
     Response {
         /// Its stream.
         stream: StreamId,
     },
-    /// A stream has ended, or its client has gone. Nothing more happens to it. A host need not tell of a stream that the
-    /// effects of its request's own event have answered or let go.
+    /// A stream has ended, or its client has disconnected. No event follows for it. A host may omit this event if the
+    /// effects of the request's own event have answered the stream or finished with it.
     Closed {
         /// The stream.
         stream: StreamId,
         /// How it ended.
         end: &'a dyn StreamEnd,
     },
-    /// Effects for a stream could not be applied: it is gone. Its [`Event::Closed`] may have come before, or may
-    /// follow.
+    /// The host could not apply effects for a stream, because it has ended. Its [`Event::Closed`] may come before or
+    /// after.
     Undelivered {
         /// The stream.
         stream: StreamId,
         /// The time.
         now_ms: u64,
     },
-    /// A tick, or the turn that an [`Effect::Wake`](crate::Effect::Wake) asked for.
+    /// A tick, or the turn requested by an [`Effect::Wake`](crate::Effect::Wake).
     Tick {
         /// The time.
         now_ms: u64,
@@ -60,18 +61,18 @@ pub enum Event<'a> {
     RedisReply {
         /// The call.
         batch: BatchId,
-        /// The replies as Redis wrote them, or why there are none.
+        /// The replies as bytes, or the failure.
         reply: Reply,
         /// The time.
         now_ms: u64,
     },
-    /// The host could not send a call to Redis: nothing has run, and nothing more is heard of it. It comes right after the
-    /// effects that held the call.
+    /// The host could not send a call to Redis: nothing has run, and no event follows for it. It comes directly after
+    /// the effects with the call.
     NotSent {
         /// The call.
         batch: BatchId,
     },
-    /// A call that was to go at once has to wait for a turn: nothing has run. As [`Event::NotSent`].
+    /// An `at_once` call must wait for a turn: nothing has run. Like [`Event::NotSent`].
     Deferred {
         /// The call.
         batch: BatchId,
@@ -87,30 +88,30 @@ pub enum Event<'a> {
     },
 }
 
-/// The head of a request. An engine reads what it needs; what it does not read costs the host nothing.
+/// The head of a request. Engines read only the parts that they need, so the host need not copy the rest.
 pub trait Request {
     /// All headers.
     fn headers(&self) -> &Headers;
 
-    /// The value of one header, by its name in lower case. Several of one name are one, with commas between.
+    /// The value of one header, by its name in lower case. Several headers of one name are joined with commas.
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>>;
 
-    /// Where the connection comes from, as `address:port`; empty if nobody knows.
+    /// The address of the connection's peer as `address:port`; empty if unknown.
     fn peer_address(&self) -> Vec<u8>;
 
     /// The time.
     fn now_ms(&self) -> u64;
 
-    /// The name of the route by which the host will send it, as it has chosen by now. `None` if that has no name, if there is
-    /// no route, and on hosts that do not [tell](crate::setup::Host::tells_routes).
+    /// The name of the route that the host has selected. `None` if there is no route, if it has no name, and on hosts
+    /// that do not [provide](crate::setup::Host::tells_routes) it.
     fn route_name(&self) -> Option<Vec<u8>> {
         None
     }
 }
 
-/// How a stream ended. As [`Request`], it costs what is read of it.
+/// How a stream ended. Like [`Request`], engines read only the parts that they need.
 pub trait StreamEnd {
-    /// The status that its client got, if it got one.
+    /// The status of the response to the client, if one was sent.
     fn response_status(&self) -> Option<u16>;
 
     /// The time.
@@ -122,7 +123,7 @@ pub trait StreamEnd {
 pub struct FetchResponse {
     /// The status.
     pub status: u16,
-    /// The headers whose values are text, without pseudo-headers.
+    /// The headers with text values, without pseudo-headers.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
@@ -138,7 +139,7 @@ impl FetchResponse {
     }
 }
 
-/// A request of which everything is known: for hosts that have it all, and for tests.
+/// A request with all values in memory, for hosts and tests.
 #[derive(Clone, Debug, Default)]
 pub struct PlainRequest {
     /// Its headers.
@@ -167,7 +168,7 @@ impl Request for PlainRequest {
     }
 }
 
-/// The end of a stream of which everything is known: as [`PlainRequest`].
+/// The end of a stream with all values in memory, like [`PlainRequest`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PlainEnd {
     /// As [`StreamEnd::response_status`].

@@ -1,27 +1,27 @@
-//! Headers as bytes, whatever a client has sent.
+//! Headers as bytes, as the client sent them.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 use weir_base::bytes::is_same;
 
-/// The bytes of a number.
+/// The size of a number in bytes.
 const WORD: usize = 4;
 
-/// Headers in one piece of memory, in the form in which Proxy-Wasm hosts pass them: how many, the lengths of each
-/// name and value, and then these, each with a NUL behind it. All numbers have 32 bits, little-endian.
+/// Headers in one allocation, in the format of Proxy-Wasm hosts. First come their number and the lengths of each name
+/// and value, then the names and values, each with a terminating NUL. All numbers have 32 bits, little-endian.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers {
     bytes: Vec<u8>,
 }
 
 impl Headers {
-    /// Takes the bytes as a host gives them. What is cut off or malformed reads as absent.
+    /// Takes the bytes from a host. Truncated or malformed headers read as absent.
     pub fn from_bytes(bytes: Vec<u8>) -> Self {
         Self { bytes }
     }
 
-    /// Writes headers down, in their order.
+    /// Encodes headers in order.
     pub fn new<N: AsRef<[u8]>, V: AsRef<[u8]>>(headers: &[(N, V)]) -> Self {
         let word = |number: usize| u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes();
         let texts = headers
@@ -43,19 +43,19 @@ impl Headers {
         Self { bytes }
     }
 
-    /// As a Proxy-Wasm host takes them.
+    /// The format of Proxy-Wasm hosts.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The value of the header `name`, in lower case. Several of one name are one, with commas between: only such a value
-    /// is owned.
+    /// The value of the header `name`, in lower case. Several headers of one name are joined with commas: only such a
+    /// value is owned.
     pub fn get(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let mut values = self
             .iter()
             .filter(|(known, _)| is_same(known, name.as_bytes()));
         let (_, first) = values.next()?;
-        // A host takes no request that has a pseudo-header twice: RFC 9113, section 8.1.1.
+        // Hosts reject a request with a repeated pseudo-header: RFC 9113, section 8.1.1.
         if name.starts_with(':') {
             return Some(Cow::Borrowed(first));
         }
@@ -64,7 +64,7 @@ impl Headers {
         all
     }
 
-    /// As [`Headers::get`], for several headers in one pass; not for pseudo-headers.
+    /// Like [`Headers::get`], for several headers in one pass; not for pseudo-headers.
     pub fn get_each<const N: usize>(&self, names: [&str; N]) -> [Option<Cow<'_, [u8]>>; N] {
         let mut found = [const { None }; N];
         for (name, value) in self.iter() {
@@ -77,14 +77,13 @@ impl Headers {
         found
     }
 
-    /// Whether the client has sent, or may have sent, what only a gateway may send on: where the host has not told, it
-    /// may have.
+    /// Whether the client has sent a header that only gateways may send. Also true if the host passed no headers.
     pub fn pose_as_gateway(&self) -> bool {
         let is_gateway_only = |(name, _): (&[u8], &[u8])| weir_base::headers::is_gateway_only(name);
         self.bytes.is_empty() || self.iter().any(is_gateway_only)
     }
 
-    /// Each name, in lower case, with its value, in their order.
+    /// Iterates over the headers in order: the name in lower case, and the value.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let (count, rest) = self.bytes.split_first_chunk().unwrap_or((&[0; WORD], &[]));
         let count = u32::from_le_bytes(*count) as usize;
@@ -108,7 +107,7 @@ impl Headers {
     }
 }
 
-/// Adds the next value of a header to those that were found.
+/// Adds the next value of a header.
 fn add_value<'h>(found: &mut Option<Cow<'h, [u8]>>, value: &'h [u8]) {
     match found {
         None => *found = Some(Cow::Borrowed(value)),
@@ -145,7 +144,7 @@ mod tests {
         assert_eq!(each, names.map(of));
     }
 
-    /// The form is a host's, so it is spelled out here byte by byte.
+    /// The format belongs to the host, so the test spells it out byte by byte.
     #[test]
     fn the_form_is_that_of_proxy_wasm() {
         let bytes = b"\x01\0\0\0\x02\0\0\0\x03\0\0\0ab\0xyz\0";
@@ -173,7 +172,7 @@ mod tests {
         }
         let endless = Headers::from_bytes(u32::MAX.to_le_bytes().to_vec());
         assert_eq!(endless.iter().count(), 0);
-        // Longer than what an address of 32 bits can reach.
+        // A length beyond a 32-bit address space.
         let mut long = Headers::new(&[("a", "1"), ("b", "2")]).as_bytes().to_vec();
         long[WORD..3 * WORD].fill(0xff);
         assert_eq!(Headers::from_bytes(long).get("b"), None);

@@ -1,25 +1,24 @@
-//! Requests that come before anything is known: they wait for an engine's first poll, for a moment.
+//! Requests that wait for their engine's first poll.
 //!
-//! A worker that has just started does not know yet what stands in Redis. If it decided at once, the first requests of each
-//! worker would be refused, or answered by somebody else, for no other reason. So they wait until Redis has answered once,
-//! whatever it says, and at most [`HOLD_MS`] from the first request on: without Redis they stand still no longer than that,
-//! and only once.
+//! A new worker has not read Redis yet. If it decided immediately, it would refuse or misroute the first requests. So
+//! they wait until Redis has replied once, with any reply, and at most [`HOLD_MS`] from the worker's first request on.
+//! Without Redis, requests wait only once and only that long.
 
 use alloc::collections::BTreeMap;
 
 use crate::event::StreamId;
 
-/// For how long requests wait for the first poll, from a worker's first request on, in milliseconds. A poll that fails is sent
-/// again within it, three times.
+/// How long requests wait for the first poll, from a worker's first request on, in milliseconds. The engine retries a
+/// failed poll three times within it.
 pub const HOLD_MS: u64 = 1_000;
 
-/// The most requests that wait so on one worker.
+/// The maximum number of waiting requests per worker.
 pub const HELD_MAX: usize = 1_024;
 
-/// Requests of one worker that wait for its first poll, with what their engine keeps of each: that is to be bounded.
+/// Requests of one worker that wait for its first poll, with the engine's data for each. The number is bounded.
 #[derive(Debug)]
 pub struct HeldRequests<T> {
-    /// From when on none waits any more; `None` before the first request.
+    /// When waiting ends; `None` before the first request.
     until_ms: Option<u64>,
     requests: BTreeMap<StreamId, T>,
 }
@@ -34,48 +33,48 @@ impl<T> Default for HeldRequests<T> {
 }
 
 impl<T> HeldRequests<T> {
-    /// The worker's first request has come.
+    /// Starts the wait at the worker's first request.
     pub fn begin(&mut self, now_ms: u64) {
         self.until_ms = Some(now_ms.saturating_add(HOLD_MS));
     }
 
-    /// Whether a request has ever come. Where none does, nothing needs to be known.
+    /// Whether a request has ever arrived. Without one, the engine need not poll.
     pub fn has_begun(&self) -> bool {
         self.until_ms.is_some()
     }
 
-    /// Whether it is too late to wait. So it is if the clock was set back.
+    /// Whether waiting has ended. A clock that was set back ends it, too.
     pub fn is_over(&self, now_ms: u64) -> bool {
         self.until_ms
             .is_none_or(|until_ms| now_ms >= until_ms || until_ms - now_ms > HOLD_MS)
     }
 
-    /// How many wait.
+    /// The number of waiting requests.
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// Whether none waits.
+    /// Whether no request waits.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
-    /// Whether no more may wait.
+    /// Whether no further request may wait.
     pub fn is_full(&self) -> bool {
         self.requests.len() >= HELD_MAX
     }
 
-    /// Lets a stream's request wait: not if [`HeldRequests::is_full`].
+    /// Makes a stream's request wait, unless [`HeldRequests::is_full`].
     pub fn insert(&mut self, stream: StreamId, request: T) {
         self.requests.insert(stream, request);
     }
 
-    /// The stream has ended.
+    /// Removes a stream that has ended.
     pub fn forget(&mut self, stream: StreamId) {
         self.requests.remove(&stream);
     }
 
-    /// The request of the stream that came first goes its way. Hosts number streams in their order.
+    /// Removes the oldest request. Hosts number streams in order.
     pub fn pop_first(&mut self) -> Option<(StreamId, T)> {
         self.requests.pop_first()
     }

@@ -1,4 +1,4 @@
-//! Signing keys as they are written.
+//! Signing keys in configurations.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -22,10 +22,10 @@ pub struct KeyConfig {
     pub secret: SecretSource,
 }
 
-/// The ring of `keys`, which stand in the field at `path`.
+/// Reads the key ring in the field at `path`.
 ///
 /// # Errors
-/// Names the key that is wrong.
+/// Names the invalid key.
 pub fn ring(
     path: &str,
     keys: &[KeyConfig],

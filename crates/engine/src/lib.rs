@@ -1,8 +1,8 @@
-//! What every engine of Weir is made of.
+//! The base of all Weir engines.
 //!
-//! An engine is a state machine: it takes an [`Event`] and writes [`Effect`]s into a buffer. It makes no host call, has
-//! no clock, no socket and no randomness, so the same engine runs in any host: in Envoy as WebAssembly, in a native
-//! module, at an edge, in a simulation. A host applies the effects, in one place, and decides nothing.
+//! An engine is a state machine: it takes an [`Event`] and writes [`Effect`]s into a buffer. It makes no host call and
+//! has no clock, socket or randomness. So the same engine runs in any host: in Envoy as WebAssembly, in a native
+//! module, at an edge, in a simulation. The host applies the effects and makes no decisions.
 //!
 //! ```text
 //!          Event                           Effect
@@ -14,16 +14,16 @@
 //! Tick                            Wake
 //! ```
 //!
-//! - [`event`], [`effect`]: what goes in and what comes out.
-//! - [`pump`]: batches requests for Redis. [`redis`]: classifies failed calls. [`refusals`]: counts and logs what Redis refuses.
-//!   [`breaker`]: when to leave something alone.
+//! - [`event`], [`effect`]: inputs and outputs.
+//! - [`pump`]: batches requests for Redis. [`redis`]: classifies failed calls. [`refusals`]: counts and logs commands
+//!   that Redis refuses. [`breaker`]: a counted circuit breaker.
 //! - [`headers`], [`answer`]: headers as bytes, and the gateway's own answers. [`page`]: answers for browsers.
-//! - [`poll`]: when to read documents from Redis, with back-off. [`held`]: requests that wait until that has happened once.
+//! - [`poll`]: schedules reads of documents from Redis, with back-off. [`held`]: requests that wait for the first read.
 //! - [`metrics`]: counters that the host collects.
-//! - [`setup`]: what a host gives for an engine to be made.
-//! - [`config`], [`keys`]: configuration, refused with the path of the field that is wrong, and signing keys in it.
-//! - [`early`]: decisions before the HTTP stack of a host.
-//! - [`edges`]: what edges say of the requests that they send.
+//! - [`setup`]: what an engine needs from its host at startup.
+//! - [`config`], [`keys`]: reads configurations and signing keys; errors contain the path of the field.
+//! - [`early`]: decisions before a host's HTTP stack.
+//! - [`edges`]: requests forwarded by edges.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -58,25 +58,24 @@ pub use event::{Event, Request, StreamEnd, StreamId};
 pub use headers::Headers;
 pub use metrics::Metrics;
 
-/// A policy that any host can run.
+/// A policy that runs in any host.
 pub trait Engine {
-    /// Its name, in logs.
+    /// The name in log lines.
     const NAME: &'static str;
 
-    /// Handles one event. What is to be done goes into `effects`; the host does it, in order, before the next event.
+    /// Handles one event. The host applies `effects` in order before the next event.
     fn handle(&mut self, event: Event<'_>, effects: &mut Effects);
 
-    /// Decides on the head of a request, if that needs nothing else: no Redis, no body and no filter that runs before this one.
-    /// `trusts_user`: the header that names the user is final. If it is not, the decision must not depend on the user.
+    /// Decides from the head of a request, if no other input is needed: no Redis, no body and no earlier filter.
+    /// `trusts_user`: the header with the user's name is final. Otherwise the decision must not depend on the user.
     fn decide_early(&mut self, request: &dyn Request, trusts_user: bool) -> EarlyDecision {
         let _ = (request, trusts_user);
         EarlyDecision::Undecided
     }
 
-    /// How far apart ticks should be now, in milliseconds, if there is anything to do in them. It may change with
-    /// each event.
+    /// The interval between ticks in milliseconds; `None` without periodic work. It may change with each event.
     fn tick_ms(&self) -> Option<u64>;
 
-    /// What it counts.
+    /// Its metrics.
     fn metrics(&mut self) -> &mut Metrics;
 }

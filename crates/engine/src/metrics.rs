@@ -1,8 +1,8 @@
-//! What an engine counts.
+//! An engine's counters.
 //!
-//! A counter counts in memory. The host collects all of them on ticks: to tell it each time would cost a request a
-//! microsecond. A tag's value is part of the name, `<name>.<tag>.<value>`; `stats_tags` in Envoy's configuration takes it out
-//! again (`envoy/weir.yaml` shows how).
+//! Counters are plain memory. The host collects all of them on ticks, because a host call per increment would cost a
+//! request a microsecond. A tag is part of the name, `<name>.<tag>.<value>`; `stats_tags` in Envoy's configuration
+//! extracts it (`envoy/weir.yaml` shows how).
 
 use alloc::format;
 use alloc::string::String;
@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// A counter. Only its engine counts with it, one event after another: so loading and storing is enough, and in WebAssembly
-/// it costs what a plain number does.
+/// A counter. Only its engine writes it, one event at a time. So a load and a store suffice, which in WebAssembly cost
+/// the same as a plain number.
 #[derive(Clone, Debug, Default)]
 pub struct Counter {
     count: Arc<AtomicU64>,
@@ -30,14 +30,14 @@ impl Counter {
         self.count.store(sum, Relaxed);
     }
 
-    /// Takes back what was added with the same event: it did not happen.
+    /// Subtracts an addition of the same event whose action did not happen.
     pub(crate) fn take_back(&self, count: usize) {
         let rest = self.count.load(Relaxed).saturating_sub(count as u64);
         self.count.store(rest, Relaxed);
     }
 }
 
-/// The upper bounds of a histogram's buckets in milliseconds, and in seconds as Prometheus writes them.
+/// The upper bounds of a histogram's buckets, in milliseconds and as Prometheus writes them in seconds.
 const BOUNDS_MS: [(u64, &str); 13] = [
     (1, "0.001"),
     (2, "0.002"),
@@ -54,8 +54,8 @@ const BOUNDS_MS: [(u64, &str); 13] = [
     (u64::MAX, "+Inf"),
 ];
 
-/// A histogram of durations: counters `<name>_seconds_bucket` with the label `le`, as Prometheus' `histogram_quantile` reads
-/// them. Envoy's own histograms hold whole numbers and cannot show fractions of a second.
+/// A histogram of durations: counters `<name>_seconds_bucket` with the label `le`, for Prometheus'
+/// `histogram_quantile`. Envoy's own histograms contain whole numbers and cannot show fractions of a second.
 #[derive(Clone, Debug)]
 pub struct DurationHistogram {
     buckets: [(u64, Counter); BOUNDS_MS.len()],
@@ -80,19 +80,19 @@ impl DurationHistogram {
     }
 }
 
-/// All that one engine counts, each under its name.
+/// The counters of one engine by name.
 #[derive(Debug, Default)]
 pub struct Metrics {
     counters: Vec<(String, Counter)>,
 }
 
 impl Metrics {
-    /// Nothing yet.
+    /// An empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The counter `name`: the same one for all who ask for one name.
+    /// The counter `name`. Calls with the same name share one counter.
     pub fn counter(&mut self, name: impl Into<String>) -> Counter {
         let name = name.into();
         let mut counters = self.counters.iter();
@@ -104,12 +104,12 @@ impl Metrics {
         counter
     }
 
-    /// The names of all counters, in the order in which they were first asked for.
+    /// The names of all counters, in the order of their creation.
     pub fn counters(&self) -> impl ExactSizeIterator<Item = &str> {
         self.counters.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Takes what was counted since the last time: the place of each counter that has counted, and how much.
+    /// Takes the counts since the last call: the index of each changed counter, and the difference.
     pub fn collect(&mut self, mut take: impl FnMut(usize, u64)) {
         for (index, (_, counter)) in self.counters.iter().enumerate() {
             match counter.count.swap(0, Relaxed) {
@@ -120,14 +120,14 @@ impl Metrics {
     }
 }
 
-/// A counter for each of a few values, such as verdicts.
+/// One counter for each of a few values, such as verdicts.
 #[derive(Clone, Debug)]
 pub struct Counters<K> {
     by: Vec<(K, Counter)>,
 }
 
 impl<K: Copy + PartialEq> Counters<K> {
-    /// The counters of `keys`, each under the name that `name` gives it.
+    /// Creates a counter for each of `keys`; `name` returns its name.
     pub fn new(
         metrics: &mut Metrics,
         keys: impl IntoIterator<Item = K>,
@@ -152,7 +152,7 @@ impl<K: Copy + PartialEq> Counters<K> {
     }
 }
 
-/// Defines an enumeration whose variants are values of a tag: `ALL` of them, and the `word` of each.
+/// Defines an enumeration whose variants are values of a tag, with the list `ALL` and a label for each variant.
 #[macro_export]
 macro_rules! tag {
     ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)+ }) => {
@@ -209,7 +209,7 @@ mod tests {
 
     mod colours {
         crate::tag! {
-            /// As engines define one.
+            /// As in an engine.
             Colour { Red = "red", Blue = "blue", }
         }
 

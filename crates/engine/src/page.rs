@@ -1,4 +1,4 @@
-//! Pages that browsers get instead of problem JSON: static, in the design of waiting rooms, in the reader's language.
+//! Static pages for browsers instead of problem JSON, in the design of waiting rooms and in the reader's language.
 //!
 //! Envoy's own replies show the same page: `local_reply_config` of the files in `envoy/`.
 
@@ -11,10 +11,10 @@ use weir_base::problem;
 
 use crate::answer::Answer;
 
-/// The page's style: a part of the style of waiting rooms' pages.
+/// The page's style, a subset of the style of waiting rooms.
 pub const STYLE: &str = include_str!("page/style.css");
 
-/// The page's `Content-Security-Policy`: nothing but its own style, by its digest.
+/// The page's `Content-Security-Policy`: allows only its own style, by digest.
 pub const POLICY: &str = "default-src 'none'; style-src 'sha256-I6QqjeqtdlRi0MAx5TMS7YFOFFmeV/JcuJgZDRcWilo='; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
 
 const HEAD: &str = "<!doctype html>\n<html lang=\"";
@@ -34,7 +34,7 @@ pub struct Reader {
 /// The reason for a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
-    /// Too many requests at once.
+    /// The gateway has too many concurrent requests.
     Overloaded,
     /// The gateway could not decide.
     Unavailable,
@@ -42,7 +42,7 @@ pub enum Page {
     RateLimited,
 }
 
-/// Whether the client that sends this `Accept` wants a page rather than JSON.
+/// Whether this `Accept` header prefers a page to JSON.
 pub fn wants_page(accept: &[u8]) -> bool {
     prefers(
         accept,
@@ -77,13 +77,13 @@ impl Page {
         html
     }
 
-    /// The answer with this page and these additional headers.
+    /// An answer with this page and these additional headers.
     pub fn answer(self, status: u16, language: Language, mut headers: Vec<(&str, &str)>) -> Answer {
         headers.extend([
             ("content-type", "text/html; charset=utf-8"),
             ("content-language", language.tag()),
             ("content-security-policy", POLICY),
-            // An answer holds for one user at one moment: no cache may keep it.
+            // An answer is valid for one user at one moment, so no cache may store it.
             ("cache-control", "no-store"),
         ]);
         Answer::new(status, &headers, self.html(language))

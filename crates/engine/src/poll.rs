@@ -1,21 +1,21 @@
-//! When to read what stands in Redis.
+//! Schedules reads of documents from Redis.
 
 use crate::effect::BatchId;
 
-/// Until something was found, polls start this far apart, in milliseconds, and then twice as far each time: an engine is
-/// ready soon after Redis is, and does not spin while it is not.
+/// The first interval between polls in milliseconds, which doubles until a poll finds data. So an engine is ready soon
+/// after Redis, without busy polling during an outage.
 const FIRST_POLL_MS: u64 = 50;
 
-/// How far apart polls become while an engine has neither found anything nor seen a request that concerns it.
+/// The maximum interval while an engine has found no data and received no request that concerns it.
 const IDLE_POLL_MS: u64 = 30_000;
 
-/// The longest between ticks of an engine that is in use: what a lost wake-up costs it.
+/// The maximum interval between ticks of an active engine, which bounds the delay after a lost wake-up.
 const TICK_MS_MAX: u64 = 500;
 
-/// By how much a tick may come before its poll is due.
+/// The maximum time that a tick may precede its poll.
 const EARLY_MS_MAX: u64 = 20;
 
-/// When polls are due, and which call is one.
+/// Determines when polls are due, and recognises their calls.
 #[derive(Debug)]
 pub struct Schedule {
     interval_ms: u64,
@@ -28,7 +28,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Polls `interval_ms` apart once something was found. Until then they back off.
+    /// Polls every `interval_ms` after the first success. Until then, polls back off.
     pub fn new(interval_ms: u64) -> Self {
         Self {
             interval_ms,
@@ -41,7 +41,7 @@ impl Schedule {
         }
     }
 
-    /// The first request has come: what is not known yet is looked for soon.
+    /// Makes a poll due soon, at the first request, if Redis has not been read yet.
     pub fn poll_soon(&mut self) {
         self.backoff_max_ms = self.interval_ms;
         if !self.has_reached {
@@ -50,12 +50,12 @@ impl Schedule {
         }
     }
 
-    /// The next poll is due at once: the last one has told of more.
+    /// Makes the next poll due at once, because the last one was incomplete.
     pub fn again(&mut self) {
         self.due_ms = 0;
     }
 
-    /// Sets the interval between polls. The next one is counted from the last.
+    /// Sets the interval between polls. It counts from the last poll.
     pub fn set_interval(&mut self, interval_ms: u64) {
         if self.has_reached && interval_ms != self.interval_ms {
             let earlier_ms = self.interval_ms.saturating_sub(interval_ms);
@@ -66,37 +66,38 @@ impl Schedule {
         self.interval_ms = interval_ms;
     }
 
-    /// How far apart ticks should be, in milliseconds.
+    /// The interval between ticks in milliseconds.
     pub fn tick_ms(&self) -> u64 {
         let is_idle = self.backoff_max_ms > self.interval_ms;
         let max_ms = if is_idle { IDLE_POLL_MS } else { TICK_MS_MAX };
         self.backoff_ms.min(max_ms)
     }
 
-    /// Whether a poll is due and none is under way. If it is not sent, the next one is due an interval later.
+    /// Whether a poll is due and none is pending. If the caller does not send it, the next one is due an interval
+    /// later.
     pub fn is_due(&mut self, now_ms: u64) -> bool {
-        // A clock that was set back must not put polls off.
+        // A clock that was set back must not delay polls.
         let is_due = now_ms >= self.due_ms || self.due_ms - now_ms > self.backoff_max_ms;
         if self.under_way.is_some() || !is_due {
             return false;
         }
-        // Ticks are that far apart, too: one that comes a little early must not miss its poll.
+        // Ticks have the same interval, so a tick that comes slightly early must not miss its poll.
         self.due_ms = now_ms + self.backoff_ms - (self.backoff_ms / 8).min(EARLY_MS_MAX);
         self.backoff_ms = (self.backoff_ms * 2).min(self.backoff_max_ms);
         true
     }
 
-    /// The poll was sent as the call `batch`.
+    /// Records that the poll was sent as the call `batch`.
     pub fn sent(&mut self, batch: BatchId) {
         self.under_way = Some(batch);
     }
 
-    /// Whether the call `batch`, which has ended, was the poll.
+    /// Whether `batch`, which has ended, was the poll.
     pub fn completed(&mut self, batch: BatchId) -> bool {
         self.under_way.take_if(|sent| *sent == batch).is_some()
     }
 
-    /// Redis has answered the poll. Whether it failed before, which is worth a line in the log.
+    /// Records a reply. Returns whether the previous poll failed, which the engine logs.
     pub fn succeeded(&mut self) -> bool {
         self.has_reached = true;
         self.backoff_ms = self.interval_ms;
@@ -104,12 +105,12 @@ impl Schedule {
         core::mem::take(&mut self.is_failing)
     }
 
-    /// The poll was of no use. Whether it is the first in a row, which is worth a line in the log.
+    /// Records a failed poll. Returns whether it is the first in a row, which the engine logs.
     pub fn failed(&mut self) -> bool {
         !core::mem::replace(&mut self.is_failing, true)
     }
 
-    /// Whether Redis has ever answered a poll.
+    /// Whether Redis has ever replied to a poll.
     pub fn has_reached(&self) -> bool {
         self.has_reached
     }
@@ -179,7 +180,7 @@ mod tests {
         let mut schedule = Schedule::new(800);
         schedule.succeeded();
         assert!(schedule.is_due(100_000));
-        // Due at 100,780: 800 later, but for the 20 that a tick may be early.
+        // Due at 100,780: 800 later, minus the 20 that a tick may be early.
         for (now_ms, is_due) in [(100_779, false), (99_980, false), (99_979, true)] {
             assert_eq!(schedule.is_due(now_ms), is_due, "{now_ms}");
         }

@@ -1,23 +1,23 @@
-//! Group commit: requests that need Redis wait in their engine and go together.
+//! Group commit: requests that need Redis wait in their engine and are sent in batches.
 //!
 //! ```text
 //! enqueue ─▶ waiting ─▶ batch (≤ 64 requests, one pipelined call) ─▶ outbox ─▶ completed
 //! ```
 //!
-//! - The first request to wait asks for a turn, which comes in the next round of the host's event loop: what arrived in
-//!   this round goes together, without a timer and without added latency.
-//! - While a batch is under way, what arrives waits for it to complete, so that it goes together too. But a few that wait
-//!   are enough for a second batch, and some more for a third, so that Redis works while the gateway does; a full one goes
-//!   at once, several at a time; and one that is late holds nobody back.
-//! - Where little is under way and was just before, a batch goes with the event of the request that completes it, without a
+//! - The first waiting request requests a turn in the next round of the host's event loop. All requests of this round
+//!   form one batch, without a timer or added latency.
+//! - While a batch is pending, new requests wait for its completion, so that they form one batch, too. A few waiting
+//!   requests are enough for a second batch and more for a third, so that Redis and the gateway work in parallel. A
+//!   full batch is sent at once, several at a time. A late batch delays no other batch.
+//! - If few requests are pending, and few were in the last batch, a batch is sent within the request's event, without a
 //!   turn.
 //! - Every request completes exactly once, with a reply or a [`Failure`], at most two deadlines and 10 ms after it was
-//!   enqueued: waiting ends with the first tick after the deadline, and a batch's call with the first tick after its
-//!   oldest request's.
-//! - The pump measures how fast Redis answers. It turns a request away at once that would be answered too late, and gives Redis
-//!   no more than it can answer soon. Otherwise all requests would wait in a long queue, and Redis would work on requests that
-//!   have been given up.
-//! - A request whose stream has gone is forgotten; if it was sent, it still completes, without a stream.
+//!   enqueued. Waiting ends at the first tick after the deadline. A batch's call ends at the first tick after the
+//!   deadline of its oldest request.
+//! - The pump measures how fast Redis replies. It rejects a request immediately if the answer would be too late, and
+//!   limits the load on Redis. Otherwise all requests would wait in a long queue, and Redis would process requests that
+//!   have timed out.
+//! - A request whose stream has ended is removed; if it was sent, it completes without a stream.
 
 mod pace;
 
@@ -36,48 +36,48 @@ use crate::metrics::{Counter, Metrics};
 use crate::redis::{DefiniteFailure, Failure, Reply, UnknownFailure, classify, is_noscript, read};
 use crate::refusals::Refusals;
 
-/// The most requests in one batch, and the most that complete in one event. To answer N paused requests from one callback
-/// nests N deep inside Envoy; around 500 it overflows V8's stack and kills the VM.
+/// The maximum number of requests in one batch, and of completions in one event. Answering N paused requests in one
+/// callback nests N deep inside Envoy; around 500 overflow V8's stack and crash the VM.
 pub const BATCH_MAX: usize = 64;
 
-/// How many make a batch, by how many batches are under way: fewer would cost more calls and gain nothing. With more
-/// under way only a full one goes.
+/// The minimum size of a batch by the number of pending batches: smaller ones would cost more calls without a benefit.
+/// With more pending batches, only a full batch is sent.
 const BATCH_MIN: [usize; 3] = [1, 4, 8];
 
-/// With no more requests than these under way, and in the batch that ended last, a batch does not wait for a turn.
+/// With at most this many requests pending, and in the last batch, a batch does not wait for a turn.
 const FEW: usize = 4;
 
-/// After so many milliseconds a batch is late: others no longer wait for it. Redis answers one in less than a
+/// After this many milliseconds a batch is late, and others no longer wait for it. Redis usually replies in less than a
 /// millisecond.
 const LATE_MS: u64 = 5;
 
-/// The shortest and the longest between ticks that watch over deadlines.
+/// The minimum and maximum interval between ticks that check deadlines.
 const TICK_MS_MIN: u64 = 10;
 const TICK_MS_MAX: u64 = 500;
 
 /// Limits of a pump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How long a request may wait, and how long a call may take: at least 1.
+    /// The maximum time of a request in the queue, and of a call: at least 1.
     pub deadline_ms: u64,
-    /// The most batches under way at once: at least 1.
+    /// The maximum number of pending batches: at least 1.
     pub batches_max: usize,
-    /// The most requests that wait: beyond it, requests are turned away at once.
+    /// The maximum number of waiting requests; the pump rejects further ones immediately.
     pub waiting_max: usize,
 }
 
 /// One request to Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pending<J> {
-    /// The stream that waits; `None` if none does (any more).
+    /// The waiting stream; `None` if no stream waits.
     pub stream: Option<StreamId>,
-    /// When it is given up, in milliseconds since the Unix epoch.
+    /// When it times out, in milliseconds since the Unix epoch.
     pub deadline_ms: u64,
-    /// What is asked.
+    /// The engine's job.
     pub job: J,
 }
 
-/// One script call, and the requests that it decides, in the order of its replies.
+/// One script call with its requests, in the order of its replies.
 #[derive(Clone, Debug)]
 pub struct PlannedBatch<J> {
     /// The call.
@@ -86,36 +86,36 @@ pub struct PlannedBatch<J> {
     pub requests: Vec<Pending<J>>,
 }
 
-/// Requests whose outcome is known.
+/// Requests with an outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompletedBatch<J> {
     /// The requests of one call, in the order of its replies.
     pub requests: Vec<Pending<J>>,
-    /// The call's reply, never an error reply, or why there is none.
+    /// The call's reply, never an error reply, or the failure.
     pub outcome: Result<Value, Failure>,
 }
 
-/// How an engine turns requests into script calls.
+/// Converts requests into script calls.
 pub trait Plan {
-    /// What is asked.
+    /// The engine's job.
     type Job;
 
     /// Groups requests into calls. Every request must be in exactly one call.
     fn plan(&self, requests: Vec<Pending<Self::Job>>, now_ms: u64) -> Vec<PlannedBatch<Self::Job>>;
 }
 
-/// This many requests may wait even if Redis is slow: their calls show when it is faster again.
+/// This many requests may wait even if Redis is slow: their calls detect its recovery.
 const WAITING_MIN: usize = 16;
 
 /// The first value of `under_way_max`, until the pump has measured Redis.
 const UNDER_WAY_UNKNOWN: usize = 2 * BATCH_MAX;
 
-/// The pump is full, or would answer the request too late: it did not take the request.
+/// The pump is full, or the answer would be too late. The pump did not accept the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many requests wait for Redis")]
 pub struct PumpFull;
 
-/// What a pump counts, of calls that were sent.
+/// Counters of sent calls.
 #[derive(Clone, Debug)]
 pub struct Counts {
     batches: Counter,
@@ -142,7 +142,7 @@ impl Counts {
         self.requests.add(batch.len);
     }
 
-    /// The host did not send it.
+    /// Subtracts a batch that the host did not send.
     fn take_back<J>(&self, batch: &Batch<J>) {
         self.batches.take_back(1);
         self.commands.take_back(batch.calls.len());
@@ -150,7 +150,7 @@ impl Counts {
     }
 }
 
-/// Whether a batch names its scripts by digest or spells them out.
+/// Whether a batch refers to its scripts by digest or contains their text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Spelling {
     Digest,
@@ -162,9 +162,9 @@ struct Batch<J> {
     calls: Vec<PlannedBatch<J>>,
     spelling: Spelling,
     sent_at_ms: u64,
-    /// Whether it was as large as a batch could be.
+    /// Whether it had the maximum size.
     is_full: bool,
-    /// How many requests it decides.
+    /// The number of its requests.
     len: usize,
 }
 
@@ -178,25 +178,25 @@ pub struct Pump<P: Plan> {
     waiting: VecDeque<Pending<P::Job>>,
     batches: BTreeMap<BatchId, Batch<P::Job>>,
     outbox: VecDeque<CompletedBatch<P::Job>>,
-    /// Whether a turn is to come anyway.
+    /// Whether a turn was already requested.
     is_woken: bool,
     /// Whether a turn has ever sent a batch.
     has_sent: bool,
-    /// How many requests the batch had that ended last: how many a turn may gather.
+    /// The size of the last batch: an estimate of how many requests a turn gathers.
     last_len: usize,
     pace: Pace,
-    /// How many requests are in calls to Redis.
+    /// The number of requests in pending calls.
     under_way: usize,
-    /// No batch goes while `under_way` is this or more: requests that wait here can still expire.
+    /// No batch is sent while `under_way` is at least this: requests in the pump can still expire.
     under_way_max: usize,
-    /// The most requests in one batch: Redis answers a batch as a whole, and only after the batch before it.
+    /// The maximum size of a batch. Redis replies to a batch as a whole, and only after the previous batch.
     batch_max: usize,
     counts: Counts,
     refusals: Refusals,
 }
 
 impl<P: Plan> Pump<P> {
-    /// A pump that groups by `plan`.
+    /// A pump that groups requests by `plan`.
     pub fn new(settings: Settings, plan: P, counts: Counts, refusals: Refusals) -> Self {
         Self {
             settings,
@@ -218,7 +218,7 @@ impl<P: Plan> Pump<P> {
         }
     }
 
-    /// The same, but for another Redis than the first.
+    /// Selects a Redis other than the first.
     pub fn with_redis(self, redis: RedisId) -> Self {
         Self { redis, ..self }
     }
@@ -228,39 +228,39 @@ impl<P: Plan> Pump<P> {
         self.settings
     }
 
-    /// What Redis has refused. Engines note refusals of their own calls here too, such as polls.
+    /// The refusals by Redis. Engines also record refusals of their own calls here, such as polls.
     pub fn refusals(&mut self) -> &mut Refusals {
         &mut self.refusals
     }
 
-    /// How it groups.
+    /// Its plan.
     pub fn plan(&self) -> &P {
         &self.plan
     }
 
-    /// How far apart ticks must be for a call that is not answered to be given up in time, in milliseconds.
+    /// The maximum interval between ticks, in milliseconds, so that unanswered calls time out in time.
     pub fn tick_ms(&self) -> u64 {
         (self.settings.deadline_ms / 4).clamp(TICK_MS_MIN, TICK_MS_MAX)
     }
 
-    /// How many requests wait and were not sent.
+    /// The number of waiting requests.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether one more request could not wait, or would be answered too late.
+    /// Whether the pump would reject a further request, because it is full or would answer too late.
     pub fn is_full(&self) -> bool {
         let waiting = self.waiting.len();
         waiting >= self.settings.waiting_max || waiting >= WAITING_MIN && self.is_late()
     }
 
-    /// Whether one more request would be answered after three quarters of its deadline: the last quarter is a reserve.
+    /// Whether a further request would complete after three quarters of its deadline: the last quarter is a reserve.
     fn is_late(&self) -> bool {
         let wait_ms = self.pace.time_ms(self.waiting.len() + self.under_way);
         wait_ms.is_some_and(|wait_ms| wait_ms > self.settings.deadline_ms * 3 / 4)
     }
 
-    /// Measures Redis by a batch that has ended, and adapts the limits.
+    /// Measures Redis by an ended batch, and adjusts the limits.
     fn note_pace(&mut self, batch: &Batch<P::Job>, is_answered: bool, now_ms: u64) {
         self.last_len = batch.len;
         let answered = if is_answered { batch.len } else { 0 };
@@ -273,17 +273,17 @@ impl<P: Plan> Pump<P> {
         }
     }
 
-    /// Removes a batch that has ended.
+    /// Removes an ended batch.
     fn take_batch(&mut self, id: BatchId) -> Option<Batch<P::Job>> {
         let batch = self.batches.remove(&id)?;
         self.under_way -= batch.len;
         Some(batch)
     }
 
-    /// Lets `stream` wait for `job`.
+    /// Enqueues `job` for `stream`.
     ///
     /// # Errors
-    /// [`PumpFull`] if too many wait already: answer at once.
+    /// [`PumpFull`] if too many requests wait or the answer would be too late: answer at once.
     pub fn enqueue(
         &mut self,
         stream: StreamId,
@@ -308,10 +308,10 @@ impl<P: Plan> Pump<P> {
         }
     }
 
-    /// Lets `stream` wait for several jobs, which go together as far as they can.
+    /// Enqueues several jobs for `stream`, which share batches as far as possible.
     ///
     /// # Errors
-    /// As [`Pump::enqueue`]; then none of them waits.
+    /// Like [`Pump::enqueue`]; then no job is enqueued.
     pub fn enqueue_all(
         &mut self,
         stream: StreamId,
@@ -329,7 +329,7 @@ impl<P: Plan> Pump<P> {
         Ok(())
     }
 
-    /// Lets `stream` wait once more, whatever waits already: it had its turn, and learned that it must ask again.
+    /// Enqueues another job for a stream whose first job has completed, regardless of the limits.
     pub fn enqueue_again(
         &mut self,
         stream: StreamId,
@@ -340,8 +340,8 @@ impl<P: Plan> Pump<P> {
         self.push(Some(stream), job, now_ms, effects);
     }
 
-    /// Lets `job` wait without a stream, whatever waits already: for what must be done, such as giving back. There are
-    /// never more of these than requests that were sent.
+    /// Enqueues `job` without a stream, regardless of the limits: for mandatory work, such as releases. There are never
+    /// more of these than requests that were sent.
     pub fn enqueue_unowned(&mut self, job: P::Job, now_ms: u64, effects: &mut Effects) {
         self.push(None, job, now_ms, effects);
     }
@@ -368,7 +368,7 @@ impl<P: Plan> Pump<P> {
         }
     }
 
-    /// Whether a batch should go now. If not, the next to complete sends what waits.
+    /// Whether a batch should be sent now. Otherwise the next completed batch triggers one.
     fn may_send(&self, now_ms: u64) -> bool {
         let is_on_time = |batch: &&Batch<P::Job>| now_ms.abs_diff(batch.sent_at_ms) < LATE_MS;
         let under_way = self.batches.values().filter(is_on_time).count();
@@ -379,21 +379,22 @@ impl<P: Plan> Pump<P> {
         self.waiting.len() >= enough && (has_room || self.batches.is_empty())
     }
 
-    /// Whether what waits goes in a turn. A turn costs time, and where few are under way it gathers nobody else; but clients
-    /// that were answered together ask again together. The first batch of all takes its turn, with which ticks begin that watch
-    /// over calls.
+    /// Whether the batch must wait for a turn. A turn costs time and gathers nothing if few requests are pending. But
+    /// clients that were answered together return together. The first batch always needs a turn, which starts the ticks
+    /// that check deadlines.
     fn needs_turn(&self) -> bool {
         self.is_woken || !self.has_sent || self.under_way.max(self.last_len) > FEW
     }
 
-    /// The calls of the next batch, off what waits.
+    /// Takes the calls of the next batch from the queue.
     fn take_calls(&mut self, now_ms: u64) -> Vec<PlannedBatch<P::Job>> {
         let count = self.waiting.len().min(self.batch_max);
         let requests = self.waiting.drain(..count).collect();
         self.plan.plan(requests, now_ms)
     }
 
-    /// `stream` has gone. Its job, if it was not sent: what the engine did for it can be undone.
+    /// Removes a stream that has ended. Returns its job if it was not sent, so that the engine can undo its
+    /// preparations.
     pub fn forget(&mut self, stream: StreamId) -> Option<P::Job> {
         let is_its = |pending: &Pending<P::Job>| pending.stream == Some(stream);
         if let Some(index) = self.waiting.iter().position(is_its) {
@@ -410,7 +411,8 @@ impl<P: Plan> Pump<P> {
         None
     }
 
-    /// Sends what waits and returns what has completed, at most [`BATCH_MAX`] requests or one call's. On ticks.
+    /// Sends waiting requests and returns completed ones: at most [`BATCH_MAX`] requests or those of one call. For
+    /// ticks.
     pub fn flush(&mut self, now_ms: u64, effects: &mut Effects) -> Vec<CompletedBatch<P::Job>> {
         self.is_woken = false;
         self.expire(now_ms);
@@ -421,7 +423,7 @@ impl<P: Plan> Pump<P> {
         self.deliver(now_ms, effects)
     }
 
-    /// The call `batch` has ended. Returns `None` if it is not the pump's. Otherwise as [`Pump::flush`].
+    /// Handles the end of the call `batch`. Returns `None` if it is not the pump's; otherwise like [`Pump::flush`].
     pub fn on_reply(
         &mut self,
         id: BatchId,
@@ -441,12 +443,12 @@ impl<P: Plan> Pump<P> {
         Some(self.flush(now_ms, effects))
     }
 
-    /// Whether the call `batch` is the pump's.
+    /// Whether the call `batch` belongs to the pump.
     pub fn has(&self, id: BatchId) -> bool {
         self.batches.contains_key(&id)
     }
 
-    /// The host could not send the call `batch`. Whether it was the pump's.
+    /// Handles a call that the host could not send. Returns whether it belongs to the pump.
     pub fn not_sent(&mut self, id: BatchId, effects: &mut Effects) -> bool {
         let Some(batch) = self.take_batch(id) else {
             return false;
@@ -457,7 +459,7 @@ impl<P: Plan> Pump<P> {
         true
     }
 
-    /// The call `batch` has to wait for a turn. Whether it was the pump's.
+    /// Handles a call that must wait for a turn. Returns whether it belongs to the pump.
     pub fn deferred(&mut self, id: BatchId, effects: &mut Effects) -> bool {
         let Some(batch) = self.take_batch(id) else {
             return false;
@@ -471,7 +473,7 @@ impl<P: Plan> Pump<P> {
         true
     }
 
-    /// Gives each call its reply; what Redis did not know by digest goes again, spelled out.
+    /// Assigns the replies to the calls. Resends scripts that Redis does not know by digest, with their text.
     fn complete(
         &mut self,
         batch: Batch<P::Job>,
@@ -514,7 +516,7 @@ impl<P: Plan> Pump<P> {
         }
     }
 
-    /// A whole batch has failed: if Redis refused the login, it refused each request.
+    /// Records a failed batch: a refused login refuses each request.
     fn note_refusal(
         &mut self,
         failure: &Failure,
@@ -572,7 +574,8 @@ impl<P: Plan> Pump<P> {
         self.batches.insert(id, batch);
     }
 
-    /// Until the first deadline in a batch. Never more than one deadline's length, even if the clock was set back since.
+    /// The time until the first deadline in a batch: at most the length of one deadline, even if the clock was set
+    /// back.
     fn time_left_ms(&self, calls: &[PlannedBatch<P::Job>], now_ms: u64) -> u64 {
         calls
             .iter()
@@ -583,8 +586,8 @@ impl<P: Plan> Pump<P> {
             .clamp(1, self.settings.deadline_ms)
     }
 
-    /// Gives up what has waited past its deadline. Deadlines are in order unless the clock was set: what stands behind
-    /// such a request waits until that one's.
+    /// Completes requests that have waited past their deadline. Deadlines are ordered unless the clock was set: then
+    /// later requests wait until the first one expires.
     fn expire(&mut self, now_ms: u64) {
         while let Some(first) = self.waiting.front()
             && first.deadline_ms <= now_ms

@@ -1,7 +1,7 @@
-//! One call to Redis through the bridge, and what its failure tells.
+//! Calls to Redis through the bridge, and the meaning of their failures.
 //!
-//! The line that matters runs between [`Failure::Definite`], after which nothing has run, and
-//! [`Failure::Unknown`], after which it may have. Whatever is not known to be definite is unknown.
+//! After a [`Failure::Definite`], nothing has run. After a [`Failure::Unknown`], the commands may have run. A failure
+//! is unknown unless the reply proves otherwise.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,65 +9,65 @@ use alloc::vec::Vec;
 use weir_base::resp::{Value, decode};
 use weir_scripts::RefusalKind;
 
-/// Why there is no reply.
+/// Why a call has no reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// Nothing has run: as if it had never been asked.
+    /// No command has run.
     #[error("not executed: {0}")]
     Definite(#[from] DefiniteFailure),
-    /// It may have run, now or later.
+    /// Commands may have run, or may still run.
     #[error("outcome unknown: {0}")]
     Unknown(#[from] UnknownFailure),
 }
 
-/// Why nothing has run.
+/// Why no command has run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DefiniteFailure {
-    /// The host refused the call at once: no healthy host, or no such cluster.
+    /// The host rejected the call at once: no healthy host, or no such cluster.
     #[error("cannot call the cluster")]
     NotSent,
-    /// The deadline passed while the request still waited for its turn.
+    /// The deadline passed while the request was waiting in the pump.
     #[error("timeout before it was sent")]
     Expired,
-    /// The bridge refused the call before it passed anything on.
+    /// The bridge rejected the call before it sent anything.
     #[error("bridge: {0}")]
     Refused(String),
-    /// Redis refused the login, before any command was sent.
+    /// Redis rejected the login before any command was sent.
     #[error("Redis refuses the login: {0}")]
     Login(String),
-    /// Redis or redis_proxy said so, in words that leave no doubt.
+    /// An unambiguous error reply of Redis or redis_proxy.
     #[error("{0}")]
     Reply(String),
 }
 
-/// Why it is not known whether it has run.
+/// Why the result is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownFailure {
-    /// No response in time.
+    /// Timeout.
     #[error("timeout waiting for the reply")]
     Timeout,
     /// The stream to the bridge was closed.
     #[error("lost the connection to the bridge")]
     Lost,
-    /// The same, and the host knows why: where it led, and what is likely wrong there.
+    /// Like [`Lost`](Self::Lost), on a host that knows the address and the likely cause.
     #[error("lost the connection to the bridge: {0}")]
     LostAt(String),
-    /// Redis refused the login. The commands went with it, and a Redis that needs no login has run them.
+    /// Redis rejected the login. The commands were sent with it, and a Redis without authentication has run them.
     #[error("Redis refuses the login: {0}")]
     Login(String),
-    /// The bridge could make nothing of what came from Redis.
+    /// The bridge could not read the bytes from Redis.
     #[error("bridge: {0}")]
     Bridge(String),
-    /// The body does not hold the replies that were asked for.
+    /// The body does not contain the expected replies.
     #[error("the replies are malformed")]
     Garbled,
-    /// An error reply that does not tell whether something has run before it.
+    /// An error reply that does not prove whether a command has run.
     #[error("{0}")]
     Reply(String),
 }
 
 impl Failure {
-    /// The error with which Redis refused, if that is the cause.
+    /// The error with which Redis refused the command, if any.
     pub fn refusal(&self) -> Option<&str> {
         match self {
             Self::Definite(DefiniteFailure::Login(error) | DefiniteFailure::Reply(error))
@@ -79,8 +79,7 @@ impl Failure {
     }
 }
 
-/// The failure that an error reply means: definite only if the reply proves that nothing has run. [`weir_scripts::refusal`]
-/// decides which replies do.
+/// Classifies an error reply: definite only if it proves that nothing has run, by [`weir_scripts::refusal`].
 pub fn classify(error: &[u8]) -> Failure {
     let text = String::from_utf8_lossy(error).into_owned();
     match RefusalKind::from_error(&text) {
@@ -89,15 +88,15 @@ pub fn classify(error: &[u8]) -> Failure {
     }
 }
 
-/// Whether an error reply says that Redis does not know the script's digest.
+/// Whether an error reply reports an unknown script digest.
 pub fn is_noscript(error: &[u8]) -> bool {
     error.starts_with(b"NOSCRIPT")
 }
 
-/// What has come of a call: the replies as Redis wrote them, or why there are none.
+/// The result of a call: the replies as bytes, or the failure.
 pub type Reply = Result<Vec<u8>, Failure>;
 
-/// The replies to a call of `commands` commands.
+/// Reads the replies to a call of `commands` commands.
 ///
 /// # Errors
 /// A [`Failure`] of the call as a whole. Error replies are values here: see [`classify`].

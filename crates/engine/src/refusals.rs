@@ -1,7 +1,7 @@
 //! Counts and logs commands that Redis refuses.
 //!
-//! Each refusal counts by its kind. The first of a kind in a minute is a line in the log: the command, the cluster, what
-//! Redis said, and what to do about it.
+//! Each refusal counts by its kind. The first of a kind in a minute produces a log line: the command, the cluster, the
+//! error from Redis, and what to do.
 
 use alloc::format;
 use alloc::string::String;
@@ -14,10 +14,10 @@ use crate::effect::{Effects, Level};
 use crate::metrics::{Counters, Metrics};
 use crate::redis::Failure;
 
-/// How far apart lines of one kind are, in milliseconds.
+/// The minimum interval between log lines of one kind, in milliseconds.
 const LOG_INTERVAL_MS: u64 = 60_000;
 
-/// More unknown scripts in a minute than a restart of Redis explains: it forgets each script once per node.
+/// More unknown scripts in a minute than a restart of Redis explains: each node loses each script once.
 const UNKNOWN_SCRIPTS_MIN: u32 = 50;
 
 /// The refusals of one Redis.
@@ -25,14 +25,15 @@ const UNKNOWN_SCRIPTS_MIN: u32 = 50;
 pub struct Refusals {
     cluster: String,
     counts: Counters<RefusalKind>,
-    /// When each kind was logged last.
+    /// When each kind was last logged.
     logged_at_ms: Vec<(RefusalKind, u64)>,
-    /// Unknown scripts, and since when they are counted.
+    /// The number of unknown scripts, and the start of the count.
     unknown_scripts: (u32, u64),
 }
 
 impl Refusals {
-    /// The counters are `<name>_redis_refused_total.reason.<kind>`. `cluster` is what the configuration calls this Redis.
+    /// The counters are `<name>_redis_refused_total.reason.<kind>`. `cluster` is the name of this Redis in the
+    /// configuration.
     pub fn new(metrics: &mut Metrics, name: &str, cluster: &str) -> Self {
         let counts = Counters::new(metrics, RefusalKind::ALL, |kind| {
             format!("{name}_redis_refused_total.reason.{}", kind.label())
@@ -45,7 +46,7 @@ impl Refusals {
         }
     }
 
-    /// Notes `error`, the reply to `command`, which decides `requests` requests. Errors that are not refusals are ignored.
+    /// Records `error`, the reply to `command` with `requests` requests. Ignores errors that are not refusals.
     pub fn note(
         &mut self,
         error: &str,
@@ -61,8 +62,7 @@ impl Refusals {
         self.log(kind, error, command, now_ms, effects);
     }
 
-    /// Notes that Redis did not know `script` by its digest, so that it is sent again. The log has a line only if that happens
-    /// often.
+    /// Records that Redis does not know `script` by its digest, so that the pump resends it. Logs only frequent cases.
     pub fn note_unknown_script(
         &mut self,
         error: &str,
@@ -104,7 +104,7 @@ impl Refusals {
         effects.log(level, text);
     }
 
-    /// As [`Refusals::note`], for the first refusal among a call's replies. The call counts as one request.
+    /// Like [`Refusals::note`], for the first refusal among a call's replies. The call counts as one request.
     pub fn note_replies(
         &mut self,
         replies: &Result<Vec<Value>, Failure>,
@@ -130,11 +130,11 @@ impl Refusals {
         }
     }
 
-    /// Whether a refusal of this kind is worth a line. If so, the next is a minute later.
+    /// Whether to log a refusal of this kind. If so, the next line is possible a minute later.
     fn is_due(&mut self, kind: RefusalKind, now_ms: u64) -> bool {
         let mut logged = self.logged_at_ms.iter_mut();
         match logged.find(|(known, _)| *known == kind) {
-            // A clock that was set back must not keep the log silent.
+            // A clock that was set back must not suppress log lines.
             Some((_, at_ms)) if now_ms.abs_diff(*at_ms) < LOG_INTERVAL_MS => false,
             Some((_, at_ms)) => {
                 *at_ms = now_ms;

@@ -1,4 +1,4 @@
-//! How an engine is made of its configuration, whatever the host.
+//! Builds engines from their configurations, on any host.
 
 use alloc::format;
 use alloc::string::String;
@@ -6,48 +6,48 @@ use alloc::vec::Vec;
 
 use weir_base::shared_data::{MISSING, SharedData};
 
-/// How often [`shared_seed`] tries.
+/// The number of attempts of [`shared_seed`].
 const TRIES_MAX: usize = 8;
 
-/// What engines are made with, beside their configuration.
+/// What an engine needs from its host, besides its configuration.
 pub trait Host {
-    /// The memory that all workers of one gateway share.
+    /// The shared memory of one gateway's workers.
     type Data: SharedData + Clone;
 
-    /// That memory.
+    /// The shared memory.
     fn data(&self) -> Self::Data;
 
     /// A variable of the environment, for secrets.
     fn variable(&self, name: &str) -> Option<Vec<u8>>;
 
-    /// A name that no other engine has, in this process or another, now or later.
+    /// A name that is unique among all engines, in all processes, now and later.
     fn unique_name(&self) -> String;
 
-    /// A number that is hard to guess: the clock in nanoseconds, at least.
+    /// An unpredictable number: at least the clock in nanoseconds.
     fn unguessable(&self) -> u64;
 
-    /// Whether its requests tell the [names of their routes](crate::Request::route_name).
+    /// Whether its requests provide their [route names](crate::Request::route_name).
     fn tells_routes(&self) -> bool {
         false
     }
 }
 
-/// An engine, and what it needs of its host.
+/// An engine and its host requirements.
 #[derive(Debug)]
 pub struct ConfiguredEngine<E> {
     /// The engine.
     pub engine: E,
-    /// For each Redis that the engine asks, its name. In Envoy with Proxy-Wasm, the cluster of its bridge's internal listener.
+    /// The name of each Redis of the engine. In Envoy with Proxy-Wasm, the cluster of its bridge's internal listener.
     pub redis_clusters: Vec<String>,
-    /// The names of the rules that it begins with, if it has any: for the line in the log that tells of its start.
+    /// The names of its initial rules, if any, for the log line at startup.
     pub rules: Vec<String>,
 }
 
-/// The most names of rules in one line of the log.
+/// The maximum number of rule names in one log line.
 const RULES_NAMED_MAX: usize = 20;
 
-/// What a host says, once, of an engine named `name` that it has made. `reaches` tells how Redis is reached: "through cluster"
-/// of a name, or "at" an address.
+/// The log line at the start of the engine `name`. `reaches` describes the connection to Redis: "through cluster" of a
+/// name, or "at" an address.
 pub fn started(name: &str, redis: &[String], reaches: &str, rules: &[String]) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let asks = match redis {
@@ -69,8 +69,8 @@ pub fn started(name: &str, redis: &[String], reaches: &str, rules: &[String]) ->
     format!("{name} {version}: configured, {asks}{rules}")
 }
 
-/// A seed for the hashes of tables, for a filter that has no secret: the same in all workers of this gateway, and another one
-/// in the next process. The first worker makes it.
+/// A seed for hash tables of a filter without a secret. All workers of this gateway share it, and it changes with each
+/// process. The first worker creates it.
 pub fn shared_seed(host: &impl Host, filter: &str) -> u64 {
     let key = alloc::format!("weir.{filter}.seed");
     let data = host.data();

@@ -1,7 +1,7 @@
-//! What an engine tells operators of its decisions: counts, sent to Redis every few seconds.
+//! Counts of an engine's decisions by name, sent to Redis every few seconds.
 //!
-//! Metrics say how many; they cannot say who, since each label value lives for ever in Envoy. Here counts by name are kept by the
-//! minute, and forgotten after an hour.
+//! Metrics contain totals, but not names, because Envoy never removes a label value. These counts are stored per minute
+//! and expire after an hour.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -13,14 +13,14 @@ use weir_scripts::tally::{self, CALL_NAMES_MAX, Subject};
 
 use crate::effect::{BatchId, Effects};
 
-/// How far apart calls are, in milliseconds.
+/// The interval between calls, in milliseconds.
 const INTERVAL_MS: u64 = 2_000;
 
-/// So long Redis is waited for, in milliseconds. No request does.
+/// The timeout of a call, in milliseconds. Requests do not wait for it.
 const TIMEOUT_MS: u64 = 1_000;
 
-/// Counts by name, of one worker. Beyond [`CALL_NAMES_MAX`] names a call, new ones are not counted: whatever clients call
-/// themselves, memory is bounded.
+/// Counts by name, of one worker. Beyond [`CALL_NAMES_MAX`] names per call, new names are not counted, so that clients
+/// cannot exhaust memory.
 #[derive(Debug)]
 pub struct Tally<K> {
     key_prefix: String,
@@ -31,7 +31,7 @@ pub struct Tally<K> {
 }
 
 impl<K: Ord> Tally<K> {
-    /// Nothing is counted yet.
+    /// An empty tally.
     pub fn new(key_prefix: &str, subject: Subject) -> Self {
         Self {
             key_prefix: key_prefix.into(),
@@ -47,7 +47,7 @@ impl<K: Ord> Tally<K> {
         self.count_sparing(name, 0);
     }
 
-    /// The same; a new name leaves room for so many others.
+    /// Like [`Self::count`], but a new name must leave room for `spare` others.
     pub fn count_sparing(&mut self, name: K, spare: usize) {
         let is_full = self.counts.len().saturating_add(spare) >= CALL_NAMES_MAX;
         match self.counts.get_mut(&name) {
@@ -59,15 +59,14 @@ impl<K: Ord> Tally<K> {
         }
     }
 
-    /// Whether there is something to send, and it is time to.
+    /// Whether there are counts, and the interval has passed.
     pub fn is_due(&self, now_ms: u64) -> bool {
-        // A clock that was set back must not put it off.
+        // A clock that was set back must not delay it.
         let is_time = now_ms >= self.due_ms || self.due_ms - now_ms > INTERVAL_MS;
         is_time && self.under_way.is_none() && !self.counts.is_empty()
     }
 
-    /// Sends what was counted, if that is due: to be called on ticks. `text` is the name as Redis has it; `None`: nobody wants to
-    /// know of it any more.
+    /// Sends the counts if they are due. For ticks. `text` returns the name in Redis, or `None` to drop the count.
     pub fn flush(
         &mut self,
         now_ms: u64,
@@ -91,7 +90,7 @@ impl<K: Ord> Tally<K> {
         self.under_way = Some(batch);
     }
 
-    /// Whether `batch`, which has ended, was its call. What came of it does not matter: if it failed, it is not made again.
+    /// Whether `batch`, which has ended, was its call. A failed call is not repeated.
     pub fn completed(&mut self, batch: BatchId) -> bool {
         self.under_way.take_if(|sent| *sent == batch).is_some()
     }
@@ -103,7 +102,7 @@ mod tests {
     use crate::effect::Effect;
     use alloc::string::ToString;
 
-    /// The call of a turn, and what it says.
+    /// The call of a turn, and its content.
     fn turn(tally: &mut Tally<u32>, now_ms: u64) -> Option<(BatchId, String)> {
         let mut effects = Effects::new();
         let text = |name: &u32| (*name != 13).then(|| name.to_string());

@@ -1,26 +1,26 @@
-//! Addresses, cut so that they name a neighbourhood and no household: /24 of IPv4, /48 of IPv6.
+//! Addresses truncated to networks, so that they identify no household: /24 for IPv4, /48 for IPv6.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::str::FromStr;
 
-/// The network that an address is in: all that is kept of it.
+/// The network of an address; the rest of the address is never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Network {
-    /// The first 24 bits of an IPv4 address, also of one that is written as IPv6 (`::ffff:1.2.3.4`).
+    /// The first 24 bits of an IPv4 address, including IPv4-mapped ones (`::ffff:1.2.3.4`).
     V4([u8; 3]),
     /// The first 48 bits of an IPv6 address.
     V6([u8; 6]),
 }
 
-/// What is no network.
+/// The text is not a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is not a network such as 203.0.113.0/24 or 2001:db8:7::/48")]
 pub struct NetworkError;
 
 impl Network {
-    /// The network of what Envoy gives as `source.address` (`1.2.3.4:5`, `[2001:db8::1]:5`), or of an address without a
-    /// port. None if that is no address, such as the path of a socket.
+    /// The network of Envoy's `source.address` (`1.2.3.4:5`, `[2001:db8::1]:5`), or of an address without a port.
+    /// `None` for other text, such as the path of a socket.
     pub fn from_address(address: &[u8]) -> Option<Self> {
         let text = core::str::from_utf8(address).ok()?;
         let with_port = text.parse::<SocketAddr>().map(|socket| socket.ip());
@@ -128,7 +128,7 @@ mod tests {
         fn a_network_is_read_as_it_is_written(ip: IpAddr) {
             let network = Network::of_ip(ip);
             prop_assert_eq!(network.to_string().parse(), Ok(network));
-            // Cutting again cuts nothing.
+            // Truncation is idempotent.
             let text = network.to_string();
             let (first, _) = text.split_once('/').unwrap();
             prop_assert_eq!(Network::from_address(first.as_bytes()), Some(network));
@@ -147,7 +147,7 @@ mod tests {
                     IpAddr::from(octets)
                 }
             };
-            // An address whose last bits were changed may have become an IPv4 one.
+            // Changing the last bits may have turned the address into an IPv4 one.
             prop_assume!(other.to_canonical().is_ipv4() == ip.to_canonical().is_ipv4());
             prop_assert_eq!(Network::of_ip(other), Network::of_ip(ip));
             prop_assert_eq!(Network::from_address(format!("{}", SocketAddr::new(ip, 1)).as_bytes()), Some(Network::of_ip(ip)));

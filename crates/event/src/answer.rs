@@ -1,4 +1,4 @@
-//! What a client is told of each of its events.
+//! The response to a request with events.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 words! {
     /// The outcome of an event.
     pub enum Verdict {
-        /// It is in the log, and will be handled.
+        /// It is in the log and will be processed.
         Accepted = "accepted",
-        /// It was in the log already.
+        /// It was already in the log.
         Duplicate = "duplicate",
-        /// It is in the dead letters. Sending the same again is of no use.
+        /// It is in the dead letters. A retry with the same event fails again.
         Rejected = "rejected",
     }
 }
@@ -20,38 +20,38 @@ words! {
 words! {
     /// Why an event was rejected.
     pub enum Reason {
-        /// It is no event: a member is missing, unknown or of another type.
+        /// It is malformed: a member is missing, unknown or of another type.
         Invalid = "invalid",
         /// Its type is not registered.
         UnknownType = "unknown_type",
-        /// Its attributes are not what the schema of its type says.
+        /// Its attributes violate the schema of its type.
         Schema = "schema",
         /// It is longer than [`EVENT_LEN_MAX`](crate::limits::EVENT_LEN_MAX).
         TooLarge = "too_large",
-        /// It was too long ago, or is yet to come.
+        /// Its time is too far in the past or in the future.
         Clock = "clock",
-        /// Another event has its id.
+        /// Another event has the same id.
         IdReused = "id_reused",
-        /// It names a customer, which only a server's key may.
+        /// It names a customer, which requires a server key.
         CustomerNotAllowed = "customer_not_allowed",
     }
 }
 
-/// The longest message, in bytes. It names members, whose names may be as long as an event.
+/// Maximum length of a message, in bytes. Messages contain member names, which may be as long as an event.
 pub const MESSAGE_LEN_MAX: usize = 512;
 
-/// An event that is refused: for a verdict, and for the dead letters.
+/// Why an event was rejected, for its verdict and for the dead letters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {message}", reason.label())]
 pub struct Rejection {
-    /// Why, for programs.
+    /// The reason, for programs.
     pub reason: Reason,
-    /// Reason and place, for people.
+    /// Reason and location, for people.
     pub message: String,
 }
 
 impl Rejection {
-    /// A rejection for `reason`. Of a long message the end is left out.
+    /// A rejection for `reason`. Long messages are truncated.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         let mut message = message.into();
         if message.len() > MESSAGE_LEN_MAX {
@@ -131,7 +131,7 @@ fn reasons() -> utoipa::openapi::Object {
 }
 
 impl Answer {
-    /// The answer for a person who has not agreed.
+    /// The answer without consent.
     pub fn dropped() -> Self {
         Self {
             dropped: true,
@@ -139,7 +139,7 @@ impl Answer {
         }
     }
 
-    /// The answer for a visitor who is not in the sample.
+    /// The answer for a visitor outside the sample.
     pub fn sampled() -> Self {
         Self {
             sampled: true,
@@ -147,7 +147,7 @@ impl Answer {
         }
     }
 
-    /// Adds the verdict of the next event, which was accepted or known.
+    /// Adds the verdict of an event that was accepted or is a duplicate.
     pub fn take(&mut self, id: impl Into<String>, is_duplicate: bool) {
         let verdict = match is_duplicate {
             true => Verdict::Duplicate,
@@ -165,7 +165,7 @@ impl Answer {
         });
     }
 
-    /// Adds the verdict of the next event, which was rejected.
+    /// Adds the verdict of a rejected event.
     pub fn reject(&mut self, id: Option<String>, rejection: Rejection) {
         self.rejected += 1;
         self.verdicts.push(EventVerdict {

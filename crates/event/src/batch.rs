@@ -1,4 +1,4 @@
-//! A body, cut into its events: an event, a list of events, or a list with the time at which it was sent.
+//! Splits a body into events. It is an event, a list of events, or an object with a list and its sending time.
 //!
 //! ```json
 //! {"sent_at_ms": 1700000000000, "events": [{"type": "view"}, …]}
@@ -17,35 +17,35 @@ use crate::event::{Event, id_of};
 use crate::limits::{BODY_LEN_MAX, EVENTS_MAX};
 use crate::name::EventId;
 
-/// The values of `content-encoding` that a body may have. The limit of an uncompressed body applies to the decoded body, too.
+/// The supported values of `content-encoding`. The limit of an uncompressed body also applies to the decoded body.
 pub const CONTENT_ENCODINGS: [&str; 3] = ["identity", "gzip", "zstd"];
 
 /// The events of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch<'a> {
-    /// When it was sent, by the client's clock, in milliseconds since the Unix epoch, if it says.
+    /// The sending time by the client's clock, in milliseconds since the Unix epoch, if given.
     pub sent_at_ms: Option<u64>,
-    /// In their order: at least one, at most [`EVENTS_MAX`].
+    /// The events in order: at least one, at most [`EVENTS_MAX`].
     pub events: Vec<RawEvent<'a>>,
 }
 
-/// One event of a body: JSON, but not yet read.
+/// One event of a body as unparsed JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawEvent<'a> {
-    /// As it was sent.
+    /// The original text.
     pub json: &'a str,
 }
 
-/// A body that holds no events that could be told apart: no verdict, but a status.
+/// A body that cannot be split into events. The request gets this status instead of verdicts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
-    /// Not JSON, or not of events. Status 400.
+    /// Not JSON, or not events. Status 400.
     #[error("the body is not a valid event batch: {0}")]
     Unreadable(String),
-    /// Without any. Status 400.
+    /// No events. Status 400.
     #[error("the body has no events")]
     Empty,
-    /// More than [`EVENTS_MAX`]. Status 413.
+    /// More than [`EVENTS_MAX`] events. Status 413.
     #[error("the body has {0} events, the maximum is {EVENTS_MAX}: split it")]
     TooMany(usize),
     /// Longer than [`BODY_LEN_MAX`]. Status 413.
@@ -54,7 +54,7 @@ pub enum BatchError {
 }
 
 impl BatchError {
-    /// The HTTP status of the refusal.
+    /// The HTTP status.
     pub const fn status(&self) -> u16 {
         match self {
             Self::Unreadable(_) | Self::Empty => 400,
@@ -64,10 +64,10 @@ impl BatchError {
 }
 
 impl<'a> Batch<'a> {
-    /// Cuts a body. The events are not looked at: each is read by [`RawEvent::read`].
+    /// Splits a body. [`RawEvent::read`] parses each event.
     ///
     /// # Errors
-    /// When the body as a whole is none.
+    /// If the body as a whole is invalid.
     pub fn read(body: &'a [u8]) -> Result<Self, BatchError> {
         if body.len() > BODY_LEN_MAX {
             return Err(BatchError::TooLong(body.len()));
@@ -103,15 +103,15 @@ impl<'a> Batch<'a> {
 }
 
 impl RawEvent<'_> {
-    /// Reads the event.
+    /// Parses the event.
     ///
     /// # Errors
-    /// Says what is wrong with it, and where.
+    /// If the event is invalid, with the location.
     pub fn read(&self) -> Result<Event, Rejection> {
         Event::read(self.json)
     }
 
-    /// The id of an event that could not be read, if that much could.
+    /// The id of an invalid event, if it can be parsed.
     pub fn id(&self) -> Option<EventId> {
         id_of(self.json)
     }
@@ -132,7 +132,7 @@ struct Parts<'a> {
     list: List<'a>,
 }
 
-/// A list of events: no more than [`EVENTS_MAX`] are kept, and all are counted.
+/// A list of events: at most [`EVENTS_MAX`] are stored, and all are counted.
 struct List<'a> {
     events: Vec<RawEvent<'a>>,
     count: usize,

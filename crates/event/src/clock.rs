@@ -1,12 +1,12 @@
-//! When an event was. Clients' clocks are wrong by seconds or by years; the gateway's says when an event came.
+//! Event times. Clients' clocks are wrong by seconds or by years. The gateway's clock determines when an event arrived.
 
 /// A day, in milliseconds.
 pub const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// How far ahead of its receipt an event may be, in milliseconds.
+/// How far after its receipt an event's time may be, in milliseconds.
 pub const AHEAD_MS_MAX: u64 = DAY_MS;
 
-/// A time that no event of the type can have.
+/// An event time outside the accepted range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClockError {
     /// Further ahead than [`AHEAD_MS_MAX`].
@@ -14,7 +14,7 @@ pub enum ClockError {
         "is {by_ms} ms after its receipt, the maximum is {AHEAD_MS_MAX}: check the client's clock, or send `sent_at_ms`"
     )]
     Ahead {
-        /// So far.
+        /// The difference, in milliseconds.
         by_ms: u64,
     },
     /// Longer ago than the type's events are kept.
@@ -22,20 +22,20 @@ pub enum ClockError {
         "is {by_ms} ms before its receipt, the maximum is {max_ms}: check the client's clock, or send `sent_at_ms`"
     )]
     Back {
-        /// So far.
+        /// The difference, in milliseconds.
         by_ms: u64,
-        /// The retention of its type.
+        /// The retention of its type, in milliseconds.
         max_ms: u64,
     },
 }
 
-/// When an event was, in milliseconds since the Unix epoch, by the gateway's clock.
+/// The event time by the gateway's clock, in milliseconds since the Unix epoch.
 ///
-/// `at_ms` and `sent_at_ms` are by the client's: if it says when it sent the event, its clock is off by what lies between
-/// that and the receipt, and the time is corrected by as much. An event without a time was when it came.
+/// `at_ms` and `sent_at_ms` are by the client's clock. If the client gives its sending time, the difference to the
+/// receipt corrects the event time. An event without a time gets its receipt time.
 ///
 /// # Errors
-/// When the time is more than [`AHEAD_MS_MAX`] after or `back_ms_max` before `received_ms`.
+/// If the time is more than [`AHEAD_MS_MAX`] after or `back_ms_max` before `received_ms`.
 pub fn occurred_ms(
     at_ms: Option<u64>,
     sent_at_ms: Option<u64>,
@@ -114,7 +114,7 @@ mod tests {
             }
         }
 
-        /// Whatever a client's clock says, if it says it of both, the time is right.
+        /// A constant error of the client's clock cancels out.
         #[test]
         fn a_constant_error_of_the_clock_does_not_count(error: u32, age in 0..DAY_MS) {
             let sent = NOW + u64::from(error);

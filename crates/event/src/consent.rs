@@ -1,4 +1,4 @@
-//! Whether a person lets events be collected, and how.
+//! A person's consent to event collection.
 
 use serde::Deserialize;
 
@@ -28,7 +28,7 @@ pub enum Signal {
 }
 
 impl Signal {
-    /// What a request with the signal agrees to at most.
+    /// The maximum consent of a request with the signal.
     pub const fn consent(self) -> Consent {
         match self {
             Self::Ignore => Consent::Full,
@@ -39,13 +39,13 @@ impl Signal {
 }
 
 impl Consent {
-    /// The stricter of two: who says no anywhere has said no.
+    /// The stricter of two: any refusal counts.
     pub fn and(self, other: Self) -> Self {
         self.max(other)
     }
 }
 
-/// Whether the value of `Sec-GPC` or `DNT` is the signal.
+/// Whether the value of `Sec-GPC` or `DNT` signals a refusal.
 pub fn is_signalled(value: Option<&[u8]>) -> bool {
     value.is_some_and(|value| value.trim_ascii() == b"1")
 }

@@ -1,12 +1,12 @@
-//! An event as the log holds it.
+//! The binary format of an event in the log.
 //!
 //! ```text
 //! version · flags · received_ms · at_ms, from received_ms on · fingerprint (16 bytes)
 //! · id · type · key · customer? · visitor? · network? (3 or 6 bytes) · count of topics · topics · attributes
 //! ```
 //!
-//! Numbers are variable-length integers (LEB128, the signed one zigzag), texts have their lengths before them. One envelope
-//! has one encoding. A view with a customer takes some 120 bytes.
+//! Numbers are variable-length integers (LEB128, the signed one zigzag), and texts are prefixed by their lengths. Each
+//! envelope has one encoding. A view with a customer takes about 120 bytes.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -26,10 +26,11 @@ use crate::limits::{EVENT_LEN_MAX, TOPICS_MAX};
 use crate::name::{CustomerId, EventId, EventType, KeyName, Topic, VisitorId};
 use crate::stamps::Stamps;
 
-/// The version of what is written.
+/// The current version.
 const VERSION: u8 = 1;
 
-/// The longest envelope, in bytes: attributes, names and topics of the greatest lengths, and some bytes for the rest.
+/// Maximum length of an envelope, in bytes: attributes, names and topics of maximum length, and some bytes for the
+/// rest.
 pub const ENVELOPE_LEN_MAX: usize = EVENT_LEN_MAX
     + EventId::LEN_MAX
     + EventType::LEN_MAX
@@ -45,63 +46,63 @@ const HAS_V4: u8 = 4;
 const HAS_V6: u8 = 8;
 const FLAGS: u8 = HAS_CUSTOMER | HAS_VISITOR | HAS_V4 | HAS_V6;
 
-/// An event that was accepted.
+/// An accepted event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// Which event it is.
+    /// The event's id.
     pub id: EventId,
-    /// What happened.
+    /// Its type.
     pub event_type: EventType,
-    /// Who did it, if anybody knows.
+    /// The customer, if known.
     pub customer: Option<CustomerId>,
-    /// Which browser or app.
+    /// The browser or app.
     pub visitor: Option<VisitorId>,
     /// Event time by the gateway's clock, in milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// When it came to the gateway.
+    /// Receipt time at the gateway, in milliseconds since the Unix epoch.
     pub received_ms: u64,
-    /// The name of the key that it came with.
+    /// The name of its write key.
     pub key: KeyName,
-    /// Where it came from.
+    /// The client's network.
     pub address: Option<Network>,
-    /// Where it goes.
+    /// Its topics.
     pub topics: Vec<Topic>,
-    /// A JSON object, without spaces, members in the order of their names.
+    /// A JSON object without spaces, with members ordered by name.
     pub attributes: String,
-    /// What its client said, to tell another event with its id.
+    /// A hash of the client's data, to detect another event with the same id.
     pub fingerprint: Fingerprint,
 }
 
-/// What was decided of an event, beside its [`Stamps`].
+/// What the origin decides about an event, in addition to its [`Stamps`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventAttribution {
-    /// Whose it is: [`Event::customer_for`].
+    /// The customer: [`Event::customer_for`].
     pub customer: Option<CustomerId>,
-    /// When it was: [`occurred_ms`](crate::clock::occurred_ms).
+    /// The event time: [`occurred_ms`](crate::clock::occurred_ms).
     pub at_ms: u64,
-    /// Where it goes: [`Routes::topics`](crate::routes::Routes::topics).
+    /// The topics: [`Routes::topics`](crate::routes::Routes::topics).
     pub topics: Vec<Topic>,
 }
 
-/// Bytes that are no envelope.
+/// Why an envelope is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnvelopeError {
-    /// Of a version that this Weir does not know.
+    /// The version is unknown.
     #[error("unsupported envelope version {0}, expected {VERSION}")]
     Version(u8),
-    /// They end too soon.
+    /// The bytes are truncated.
     #[error("the envelope is truncated")]
     CutOff,
-    /// Something stands behind the end.
+    /// Extra bytes after the end.
     #[error("{0} bytes after the envelope")]
     Trailing(usize),
-    /// A part that no Weir writes.
+    /// This part is invalid.
     #[error("the envelope's {0} is invalid")]
     Bad(&'static str),
 }
 
 impl Envelope {
-    /// The envelope of `event`. Of an anonymous one neither customer nor visitor nor address are kept.
+    /// The envelope of `event`. An anonymous one contains neither customer, visitor nor address.
     pub fn new(mut event: Event, stamps: &Stamps, decided: EventAttribution) -> Self {
         let is_anonymous = stamps.consent != Consent::Full;
         if is_anonymous {
@@ -124,7 +125,7 @@ impl Envelope {
         }
     }
 
-    /// What [`partition`](crate::partition::partition) takes: the customer, else `g:` and the visitor, else the id.
+    /// The key for [`partition`](crate::partition::partition): the customer, else `g:` and the visitor, else the id.
     pub fn partition_key(&self) -> Cow<'_, str> {
         match (&self.customer, &self.visitor) {
             (Some(customer), _) => Cow::Borrowed(customer.as_str()),
@@ -133,22 +134,22 @@ impl Envelope {
         }
     }
 
-    /// The attributes, read.
+    /// The parsed attributes.
     ///
     /// # Errors
-    /// When the log held something else.
+    /// If the stored attributes are invalid.
     pub fn read_attributes(&self) -> Result<Attributes, EnvelopeError> {
         serde_json::from_str(&self.attributes).map_err(|_| EnvelopeError::Bad("attributes"))
     }
 
-    /// As bytes.
+    /// Encodes the envelope.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(96 + self.attributes.len());
         self.encode_into(&mut out);
         out
     }
 
-    /// Appends the bytes to `out`.
+    /// Appends the encoding to `out`.
     pub fn encode_into(&self, out: &mut Vec<u8>) {
         out.extend([VERSION, self.flags()]);
         push_number(out, self.received_ms);
@@ -194,10 +195,10 @@ impl Envelope {
         customer | visitor | network
     }
 
-    /// Reads what [`Envelope::encode`] has written; survives any bytes.
+    /// Decodes the output of [`Envelope::encode`]. Any bytes are safe to decode.
     ///
     /// # Errors
-    /// When that is none.
+    /// If the bytes are not an envelope.
     pub fn decode(bytes: &[u8]) -> Result<Self, EnvelopeError> {
         let mut reader = Reader { rest: bytes };
         let [version] = reader.array()?;
@@ -292,7 +293,7 @@ impl utoipa::ToSchema for Envelope {
     }
 }
 
-/// As whoever asks for events gets them, and as they are handed on.
+/// The JSON in API responses and deliveries.
 impl Serialize for Envelope {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let attributes = serde_json::from_str(&self.attributes);
@@ -312,7 +313,7 @@ impl Serialize for Envelope {
     }
 }
 
-/// Small numbers of both signs as small ones without.
+/// Maps small numbers of both signs to small unsigned ones.
 fn zigzag(difference: u64) -> u64 {
     (difference << 1) ^ ((difference.cast_signed() >> 63).cast_unsigned())
 }
@@ -323,7 +324,7 @@ fn unzigzag(number: u64) -> u64 {
 
 fn push_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
-        // Seven bits, and that more follow.
+        // Seven bits, and the flag that more follow.
         out.push((number & 0x7f) as u8 | 0x80);
         number >>= 7;
     }
@@ -352,7 +353,7 @@ impl<'a> Reader<'a> {
             let [byte] = self.array()?;
             let bits = u64::from(byte & 0x7f);
             let is_last = byte & 0x80 == 0;
-            // A number has one encoding: no bit is lost, and the last byte is not in vain.
+            // A number has one encoding: no bit is lost, and the last byte is not zero.
             let is_lost = bits << shift >> shift != bits;
             if is_lost || (is_last && byte == 0 && shift > 0) {
                 break;

@@ -1,10 +1,10 @@
-//! One event, as its client sent it.
+//! One event as its client sent it.
 //!
 //! ```json
 //! {"id": "5f0c…", "type": "view", "customer": "u1", "visitor": "v1", "at_ms": 1700000000000, "attributes": {"sku": "a1"}}
 //! ```
 //!
-//! Only `type` must be there. What an event may say beside these is told by the schema of its type.
+//! Only `type` is required. The schema of a type defines its attributes.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -21,20 +21,20 @@ use crate::limits::{EVENT_LEN_MAX, NESTING_MAX};
 use crate::name::{CustomerId, EventId, EventType, KeyName, VisitorId};
 use crate::stamps::Kind;
 
-/// An event, well formed.
+/// A well-formed event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// Which event it is, if the client says.
+    /// The id, if the client gives one.
     pub id: Option<EventId>,
-    /// What happened.
+    /// The type.
     pub event_type: EventType,
-    /// Who did it, if a server says.
+    /// The customer, if a server gives one.
     pub customer: Option<CustomerId>,
-    /// Which browser or app.
+    /// The browser or app.
     pub visitor: Option<VisitorId>,
-    /// When, by the client's clock, in milliseconds since the Unix epoch.
+    /// Event time by the client's clock, in milliseconds since the Unix epoch.
     pub at_ms: Option<u64>,
-    /// Whatever else. It is at most [`EVENT_LEN_MAX`] bytes of JSON.
+    /// The attributes: at most [`EVENT_LEN_MAX`] bytes of JSON.
     pub attributes: Attributes,
 }
 
@@ -84,12 +84,12 @@ impl utoipa::ToSchema for Event {
     }
 }
 
-/// The place of a value in an event, as `/attributes/user/id`: a JSON pointer (RFC 6901).
+/// The location of a value in an event, such as `/attributes/user/id`: a JSON pointer (RFC 6901).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Pointer(String);
 
-/// What is no place in an event.
+/// The text is not a location in an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "must be a JSON pointer of at most 256 bytes that starts with /attributes/, such as /attributes/user"
@@ -97,7 +97,7 @@ pub struct Pointer(String);
 pub struct PointerError;
 
 impl Pointer {
-    /// The most bytes of one.
+    /// Maximum length, in bytes.
     pub const LEN_MAX: usize = 256;
 
     const START: &'static str = "/attributes";
@@ -105,11 +105,11 @@ impl Pointer {
     /// Checks a pointer.
     ///
     /// # Errors
-    /// When it is none, or does not lead into the attributes.
+    /// If the pointer is invalid, or does not lead into the attributes.
     pub fn new(text: impl Into<String>) -> Result<Self, PointerError> {
         let text = text.into();
         let rest = text.strip_prefix(Self::START);
-        // After `~` only these make one (RFC 6901, section 3).
+        // Only these may follow `~` (RFC 6901, section 3).
         let is_escaped = |part: &str| part.starts_with(['0', '1']);
         let is_one = rest
             .is_some_and(|rest| rest.starts_with('/') && rest.split('~').skip(1).all(is_escaped));
@@ -119,12 +119,12 @@ impl Pointer {
         }
     }
 
-    /// As text.
+    /// The pointer as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The value at this place.
+    /// The value at this location.
     pub fn find<'a>(&self, attributes: &'a Attributes) -> Option<&'a Value> {
         let rest = self.0.strip_prefix(Self::START)?.strip_prefix('/')?;
         let (first, rest) = match rest.split_once('/') {
@@ -151,15 +151,15 @@ impl From<Pointer> for String {
 }
 
 impl Event {
-    /// Reads an event's JSON.
+    /// Parses an event's JSON.
     ///
     /// # Errors
-    /// Says what is wrong with it, and where.
+    /// If the event is invalid, with the location.
     pub fn read(json: &str) -> Result<Self, Rejection> {
         if json.len() > EVENT_LEN_MAX {
             return Err(too_large("the event", json.len()));
         }
-        // A list of the members would be read as well.
+        // The parser would also accept a list of the members.
         if !json.trim_ascii_start().starts_with('{') {
             return Err(Rejection::new(Reason::Invalid, "must be an object"));
         }
@@ -176,7 +176,7 @@ impl Event {
 
     fn new(members: Members<'_>) -> Result<Self, Rejection> {
         let attributes = members.attributes.unwrap_or_default();
-        // The event itself is a level.
+        // The event itself is one level.
         if nesting_of(&attributes) >= NESTING_MAX {
             let problem = format!("arrays and objects are nested deeper than {NESTING_MAX}");
             return Err(invalid("attributes", problem));
@@ -205,13 +205,13 @@ impl Event {
         })
     }
 
-    /// Drops who it is of. What the attributes say is the site's own affair.
+    /// Removes the identity. Attributes stay: their content is the site's responsibility.
     pub fn anonymise(&mut self) {
         self.customer = None;
         self.visitor = None;
     }
 
-    /// What tells it from another event. Two events that say the same, in whatever order, have the same.
+    /// A hash that distinguishes events. The order of members does not matter.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint_with(&canonical(&self.attributes))
     }
@@ -231,7 +231,7 @@ impl Event {
         ])
     }
 
-    /// The client's id; else one of the key and the fingerprint, so that the same event sent again has the same.
+    /// The client's id, or else one derived from the key and the fingerprint, so that retries have the same id.
     pub fn id_for(&self, key: &KeyName, fingerprint: Fingerprint) -> EventId {
         if let Some(id) = &self.id {
             return id.clone();
@@ -240,14 +240,14 @@ impl Event {
         EventId::derived(Fingerprint::from_fields(fields))
     }
 
-    /// Whose event it is. `user` is who the gateway says is signed in, and `place` where events of this type name their
-    /// customer beside `customer`.
+    /// The customer of the event. `user` is the signed-in user from the gateway. `place` is an additional location of
+    /// the customer in events of this type.
     ///
-    /// A server's key may name anybody: by `customer`, else at `place`. A browser's is public, so of its events only the
-    /// gateway says whose they are; one that names the same customer is right, too.
+    /// A server key may name any customer: by `customer`, or else at `place`. A browser key is public, so only the
+    /// gateway's user counts. A browser's event may name that same customer.
     ///
     /// # Errors
-    /// When a browser's event names another customer, or the value at `place` is none.
+    /// If a browser's event names another customer, or if the value at `place` is invalid.
     pub fn customer_for(
         &self,
         kind: Kind,
@@ -277,7 +277,7 @@ impl Event {
     }
 }
 
-/// The id of an event that may be no event: for its verdict.
+/// The id of a possibly invalid event, for its verdict.
 pub fn id_of(json: &str) -> Option<EventId> {
     #[derive(Deserialize)]
     struct OnlyId<'a> {
@@ -288,7 +288,7 @@ pub fn id_of(json: &str) -> Option<EventId> {
     EventId::of_client(members.id?.as_ref()).ok()
 }
 
-/// A number or a text may be longer than it was written.
+/// Checks the length after parsing: numbers and strings may have grown.
 pub(crate) fn check_length(attributes: &Attributes) -> Result<(), Rejection> {
     match canonical(attributes).len() {
         0..=EVENT_LEN_MAX => Ok(()),
@@ -305,7 +305,7 @@ pub(crate) fn invalid(path: &str, problem: impl core::fmt::Display) -> Rejection
     Rejection::new(Reason::Invalid, format!("{path}: {problem}"))
 }
 
-/// `path` is `.` if it is the whole.
+/// `path` is `.` for the whole event.
 fn unreadable(path: &str, error: &serde_json::Error) -> Rejection {
     match path {
         "." => Rejection::new(Reason::Invalid, error.to_string()),

@@ -1,4 +1,4 @@
-//! What tells an event from another: 128 bits of SHA-256 over all that its client said.
+//! Fingerprints of events: 128 bits of SHA-256 over all data from the client.
 
 use core::fmt;
 
@@ -9,14 +9,14 @@ use sha2::{Digest, Sha256};
 pub struct Fingerprint(pub [u8; Self::LEN]);
 
 impl Fingerprint {
-    /// Its bytes: two of a billion events have the same with a chance of one in 10²⁰.
+    /// Length in bytes. Among a billion events, a collision has a probability of one in 10²⁰.
     pub const LEN: usize = 16;
 
-    /// The fingerprint of `fields`, in their order. A field that is missing is another than an empty one.
+    /// The fingerprint of `fields`, in order. A missing field differs from an empty one.
     pub(crate) fn from_fields<'f>(fields: impl IntoIterator<Item = Option<&'f [u8]>>) -> Self {
         let mut hash = Sha256::new();
         for field in fields {
-            // The length begins a field, so that no two lists of fields run together to the same bytes.
+            // Each field is prefixed by its length, so that different lists never give the same bytes.
             let length = field.map_or(u64::MAX, |field| field.len() as u64);
             hash.update(length.to_be_bytes());
             hash.update(field.unwrap_or_default());
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn it_is_written_in_hexadecimal_digits() {
         let text = of(&[]).to_string();
-        // The beginning of the SHA-256 of nothing.
+        // The beginning of the SHA-256 of the empty string.
         assert_eq!(text, "e3b0c44298fc1c149afbf4c8996fb924");
     }
 

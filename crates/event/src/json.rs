@@ -1,4 +1,4 @@
-//! JSON as it is compared and kept: without spaces, members in the order of their names.
+//! Canonical JSON: without spaces, with members ordered by name.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -8,20 +8,20 @@ use core::fmt::Write;
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
-/// Every decimal number of up to this many characters is kept exactly.
+/// Every decimal number of up to this many characters is represented exactly.
 const EXACT_LEN: usize = 15;
 
-/// Attributes, as JSON reads them.
+/// The parsed attributes.
 pub type Attributes = Map<String, Value>;
 
-/// The one text of an object that says the same, however its members were ordered and spaced.
+/// The canonical text of an object, independent of the order of members and of spaces.
 pub(crate) fn canonical(object: &Attributes) -> String {
     let mut text = String::new();
     write_object(&mut text, object);
     text
 }
 
-/// How deep a value's arrays and objects stand in one another. It calls itself as often: readers stop at 128.
+/// The nesting depth of a value's arrays and objects. The recursion is as deep; parsers stop at 128.
 pub(crate) fn nesting(value: &Value) -> usize {
     match value {
         Value::Array(values) => 1 + values.iter().map(nesting).max().unwrap_or(0),
@@ -30,7 +30,7 @@ pub(crate) fn nesting(value: &Value) -> usize {
     }
 }
 
-/// As [`nesting`], of an object.
+/// Like [`nesting`], for an object.
 pub(crate) fn nesting_of(object: &Attributes) -> usize {
     1 + object.values().map(nesting).max().unwrap_or(0)
 }
@@ -52,11 +52,11 @@ fn write(text: &mut String, value: &Value) {
     }
 }
 
-/// The path of a number in an event that would lose digits, such as `attributes.items[0].price`.
+/// The path of the first number that would lose digits, such as `attributes.items[0].price`.
 ///
-/// `json` must be JSON.
+/// `json` must be valid JSON.
 pub(crate) fn inexact_number(json: &str) -> Option<String> {
-    // Most events have no such long number and need no second reading.
+    // Most events have no such long number and need no second parse.
     if !has_long_number(json) {
         return None;
     }
@@ -64,14 +64,14 @@ pub(crate) fn inexact_number(json: &str) -> Option<String> {
     is_inexact(json, &mut path).then_some(path)
 }
 
-/// Whether there is a number with more than [`EXACT_LEN`] characters, or with an exponent.
+/// Whether a number has more than [`EXACT_LEN`] characters or an exponent.
 fn has_long_number(json: &str) -> bool {
     let (mut length, mut is_in_text) = (0, false);
     let mut bytes = json.bytes();
     while let Some(byte) = bytes.next() {
         match byte {
             b'"' => is_in_text = !is_in_text,
-            // An escaped quote does not end the text.
+            // An escaped quote does not end the string.
             b'\\' => drop(bytes.next()),
             _ if is_in_text => {}
             b'0'..=b'9' | b'.' => length += 1,
@@ -85,7 +85,8 @@ fn has_long_number(json: &str) -> bool {
     false
 }
 
-/// Whether there is such a number; `path` then leads to it. The recursion is as deep as values nest: readers stop at 128 levels.
+/// Whether such a number exists; `path` then leads to it. The recursion is as deep as the nesting; parsers stop at 128
+/// levels.
 fn is_inexact(json: &str, path: &mut String) -> bool {
     let begin = path.len();
     match json.trim_ascii_start().as_bytes().first() {
@@ -124,7 +125,7 @@ fn read<'j, T: serde::Deserialize<'j> + Default>(json: &'j str) -> T {
     serde_json::from_str(json).unwrap_or_default()
 }
 
-/// A number of JSON as a sign, digits without zeros at either end, and the power of ten of the last one.
+/// A JSON number as a sign, digits without leading and trailing zeros, and the power of ten of the last digit.
 fn decimal(text: &str) -> (bool, String, i64) {
     let (is_negative, text) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -134,7 +135,7 @@ fn decimal(text: &str) -> (bool, String, i64) {
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let digits = [whole, fraction].concat();
     let significant = digits.trim_end_matches('0');
-    // An exponent outside `i64` has made the reader fail, or it belongs to a number that reads as 0.
+    // Parsing has failed for an exponent outside `i64`, unless the number is 0.
     let exponent: i64 = exponent.parse().unwrap_or(i64::from(i32::MIN));
     let moved = (digits.len() - significant.len()) as i64 - fraction.len() as i64;
     match significant.trim_start_matches('0') {
@@ -148,7 +149,7 @@ fn decimal(text: &str) -> (bool, String, i64) {
 }
 
 fn write_object(text: &mut String, object: &Attributes) {
-    // Whether a map keeps its members in order hangs on a feature that any other crate may switch on.
+    // Any other crate may enable the serde_json feature that keeps members in insertion order.
     let mut members: Vec<_> = object.iter().collect();
     members.sort_unstable_by_key(|(name, _)| *name);
     text.push('{');
@@ -164,7 +165,7 @@ fn write_object(text: &mut String, object: &Attributes) {
 }
 
 fn push_json(text: &mut String, value: &impl serde::Serialize) {
-    // Texts, numbers and words: there is nothing in it that JSON cannot say.
+    // Strings, numbers and keywords always serialize.
     text.push_str(&serde_json::to_string(value).unwrap_or_default());
 }
 

@@ -1,20 +1,20 @@
-//! Behaviour events: what one may say, who it is, when it was, and where it goes.
+//! Behaviour events: content, identity, time and topics.
 //!
 //! | module | |
 //! |---|---|
-//! | [`limits`] | how much may be sent |
+//! | [`limits`] | limits of one request |
 //! | [`name`] | ids, types, customers, visitors, keys and topics |
-//! | [`batch`] | a body, cut into its events |
+//! | [`batch`] | splits a body into events |
 //! | [`event`] | one event as its client sent it |
-//! | [`pixel`] | one event as the query of an image |
-//! | [`answer`] | what a client is told of each event |
-//! | [`consent`], [`address`], [`sample`] | what of an event may be kept |
-//! | [`stamps`] | what a gateway adds to a request: written by the filter, read by the origin |
-//! | [`clock`] | when an event was |
-//! | [`fingerprint`] | what tells an event from another |
-//! | [`routes`] | the topics that it goes to |
-//! | [`envelope`] | an event as the log holds it |
-//! | [`partition`], [`row_key`] | where it is kept |
+//! | [`pixel`] | one event as the query of a tracking pixel |
+//! | [`answer`] | the response with a verdict per event |
+//! | [`consent`], [`address`], [`sample`] | consent, truncated addresses, sampling |
+//! | [`stamps`] | gateway metadata of a request: written by the filter, read by the origin |
+//! | [`clock`] | event times |
+//! | [`fingerprint`] | hashes that distinguish events |
+//! | [`routes`] | routing to topics |
+//! | [`envelope`] | the binary format of an event in the log |
+//! | [`partition`], [`row_key`] | partitions of the log, and row keys of a store |
 //! | [`window`] | the last N, a count within a window, A and then B |
 //! | [`engine`] | the engine of its filter: events in, effects out |
 //!
@@ -54,7 +54,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-/// An enumeration whose variants are words in JSON, in headers and in metrics.
+/// Defines an enumeration whose variants have labels in JSON, headers and metrics.
 macro_rules! words {
     (
         $(#[$meta:meta])*
@@ -71,7 +71,7 @@ macro_rules! words {
         }
 
         impl $name {
-            /// All of them.
+            /// All variants.
             pub const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
 
             /// Its label.
@@ -81,7 +81,7 @@ macro_rules! words {
                 }
             }
 
-            /// The one with this label.
+            /// The variant with this label.
             pub fn from_label(word: &[u8]) -> Option<Self> {
                 Self::ALL.into_iter().find(|one| one.label().as_bytes() == word)
             }

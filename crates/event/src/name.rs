@@ -1,4 +1,4 @@
-//! Names that come from outside, checked once and then trusted.
+//! Names from clients and configuration, checked once on construction.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -18,18 +18,18 @@ macro_rules! names {
             pub struct $name(Arc<str>);
 
             impl $name {
-                /// The most bytes of it.
+                /// Maximum length, in bytes.
                 pub const LEN_MAX: usize = $max;
 
-                /// Checks `bytes` and takes them.
+                /// Checks `bytes` and returns the name.
                 ///
                 /// # Errors
-                /// Says what is wrong with them.
+                /// If the name is invalid.
                 pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, IdError> {
                     check(bytes.as_ref(), Self::LEN_MAX, $allowed).map(|text| Self(text.into()))
                 }
 
-                /// As text.
+                /// The name as text.
                 pub fn as_str(&self) -> &str {
                     &self.0
                 }
@@ -65,16 +65,16 @@ macro_rules! names {
 }
 
 names! {
-    /// An event's id: 1 to 64 of `A-Z a-z 0-9 . _ : -`, or `~` and 32 hexadecimal digits where the client gave none. No
-    /// client can give one with `~`: see [`crate::event::Event`].
+    /// An event's id: 1 to 64 of `A-Z a-z 0-9 . _ : -`. Without an id from the client, it is `~` and 32 hexadecimal
+    /// digits. Clients cannot use `~`: see [`crate::event::Event`].
     pub struct EventId(64, |byte| is_of_id(byte) || byte == b'~');
     /// A type of events: 1 to 64 of `a-z 0-9 _ . -`.
     pub struct EventType(64, is_of_word);
-    /// Who is signed in: 1 to 128 visible ASCII bytes.
+    /// A signed-in customer: 1 to 128 visible ASCII bytes.
     pub struct CustomerId(128, |byte| byte.is_ascii_graphic());
-    /// A browser or an app, known or not: 1 to 128 visible ASCII bytes.
+    /// A browser or an app: 1 to 128 visible ASCII bytes.
     pub struct VisitorId(128, |byte| byte.is_ascii_graphic());
-    /// The name of a write key, which is no secret: 1 to 64 of `a-z 0-9 _ . -`.
+    /// The name of a write key, which is not secret: 1 to 64 of `a-z 0-9 _ . -`.
     pub struct KeyName(64, is_of_word);
     /// A topic: 1 to 64 of `a-z 0-9 _ . -`.
     pub struct Topic(64, is_of_word);
@@ -89,15 +89,15 @@ fn is_of_id(byte: u8) -> bool {
 }
 
 impl EventId {
-    /// Checks an id that a client gives.
+    /// Checks an id from a client.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// If the id is invalid.
     pub fn of_client(bytes: impl AsRef<[u8]>) -> Result<Self, IdError> {
         check(bytes.as_ref(), Self::LEN_MAX, is_of_id).map(|text| Self(text.into()))
     }
 
-    /// The id of an event to which its client gave none.
+    /// The id of an event without an id from its client.
     pub(crate) fn derived(fingerprint: Fingerprint) -> Self {
         Self(alloc::format!("~{fingerprint}").into())
     }

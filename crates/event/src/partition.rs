@@ -1,18 +1,18 @@
-//! Which partition an event is in. Order holds within one, so all events of one customer are in one.
+//! The partition of an event. Order holds within a partition, so all events of a customer share one.
 
 use weir_base::hash::stable_hash;
 
-/// The partitions of a log, unless configured: as many as the queue of seed 000 has.
+/// Default number of partitions of a log.
 pub const PARTITIONS: u16 = 50;
 
-/// The most partitions.
+/// Maximum partitions.
 pub const PARTITIONS_MAX: u16 = 1_000;
 
-/// The partition of `key` among `count`: that of a customer, else of a visitor, else of the event. See
+/// The partition of `key` among `count`. The key is the customer, else the visitor, else the event: see
 /// [`Envelope::partition_key`](crate::envelope::Envelope::partition_key).
 pub fn partition(key: &str, count: u16) -> u16 {
     let hash = stable_hash(key.as_bytes());
-    // Below `count`, so it fits.
+    // Less than `count`, so it fits.
     (hash % u64::from(count.max(1))) as u16
 }
 
@@ -24,7 +24,7 @@ mod tests {
     use alloc::vec;
     use proptest::prelude::*;
 
-    /// Events that are stored hang on it: these may never change.
+    /// Stored events depend on these values: they may never change.
     #[test]
     fn partitions_are_fixed_for_ever() {
         let of = |key| partition(key, PARTITIONS);

@@ -1,10 +1,10 @@
-//! One event as the query of an image, for pages without scripts and for mails.
+//! The tracking pixel: one event as an image's query, for pages without scripts and for mails.
 //!
 //! ```text
 //! GET /events.gif?key=…&type=view&visitor=v1&id=5f0c&at_ms=1700000000000&a.sku=a1&a.from=mail
 //! ```
 //!
-//! Attributes are texts.
+//! Attributes are strings.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -20,7 +20,7 @@ use crate::event::{Attributes, Event, check_length, invalid};
 use crate::limits::{QUERY_ATTRIBUTES_MAX, QUERY_LEN_MAX};
 use crate::name::{EventId, EventType, VisitorId};
 
-/// The image: one transparent point.
+/// The image: one transparent pixel.
 pub const GIF: [u8; 43] = [
     b'G', b'I', b'F', b'8', b'9', b'a', 1, 0, 1, 0, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0x21, 0xf9, 4, 1,
     0, 0, 0, 0, 0x2c, 0, 0, 0, 0, 1, 0, 1, 0, 0, 2, 2, 0x44, 1, 0, 0x3b,
@@ -29,19 +29,19 @@ pub const GIF: [u8; 43] = [
 /// Its `content-type`.
 pub const CONTENT_TYPE: &str = "image/gif";
 
-/// The write key, in a query.
+/// The query parameter of the write key.
 pub const KEY: &[u8] = b"key";
 
-/// What the person has agreed to, in a query.
+/// The query parameter of the consent.
 pub const CONSENT: &[u8] = b"consent";
 
-/// Who is sampled, in a query; and in an image's, the event's visitor.
+/// The query parameter of the visitor, for sampling; in a pixel's query, also the event's visitor.
 pub const VISITOR: &[u8] = b"visitor";
 
-/// Parameters that are not the event's: `_` only keeps caches away.
+/// Parameters that are not part of the event. `_` prevents caching.
 const OTHERS: [&[u8]; 3] = [KEY, CONSENT, b"_"];
 
-/// The beginning of an attribute's name.
+/// The prefix of attribute names.
 const ATTRIBUTE: &[u8] = b"a.";
 
 /// The first value of `name` in a query, decoded.
@@ -60,10 +60,10 @@ pub fn without(query: &[u8], name: &[u8]) -> Vec<u8> {
     others.collect::<Vec<_>>().join(&b'&')
 }
 
-/// Reads the event of a query, which is what stands behind the `?`.
+/// Parses the event of a query, the text after the `?`.
 ///
 /// # Errors
-/// Says what is wrong with it, and where.
+/// If the event is invalid, with the location.
 pub fn read(query: &[u8]) -> Result<Event, Rejection> {
     if query.len() > QUERY_LEN_MAX {
         let message = format!(
@@ -82,7 +82,7 @@ pub fn read(query: &[u8]) -> Result<Event, Rejection> {
     fields.read()
 }
 
-/// What was found in a query.
+/// The members found in a query.
 #[derive(Default)]
 struct Fields {
     id: Option<String>,
@@ -95,7 +95,7 @@ struct Fields {
 impl Fields {
     fn put(&mut self, name: &str, value: String) -> Result<(), Rejection> {
         if let Some(attribute) = name.as_bytes().strip_prefix(ATTRIBUTE) {
-            // It was a text before the ASCII was cut off.
+            // It was valid UTF-8 before the ASCII prefix was removed.
             let attribute = String::from_utf8_lossy(attribute).into_owned();
             return self.put_attribute(name, attribute, value);
         }
@@ -165,7 +165,7 @@ fn split(pair: &[u8]) -> (&[u8], &[u8]) {
     (name, rest.get(1..).unwrap_or_default())
 }
 
-/// As forms are encoded: `+` is a space.
+/// Decodes form encoding: `+` is a space.
 fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.contains(&b'+') {
         return percent_decode(text).into();
@@ -247,7 +247,7 @@ mod tests {
         );
         let long = format!("type=view&a.b={}", "x".repeat(QUERY_LEN_MAX));
         assert_eq!(read(long.as_bytes()).unwrap_err().reason, Reason::TooLarge);
-        // Each is kept as six.
+        // Each is stored as six.
         let controls = [b"type=view&a.b=".as_slice(), &[1; 8_000]].concat();
         assert_eq!(read(&controls).unwrap_err().reason, Reason::TooLarge);
     }

@@ -1,11 +1,11 @@
-//! The topics that the events of a type go to.
+//! The routing of an event type to topics.
 //!
 //! ```json
 //! [{"if": {"/attributes/from": "mail"}, "topics": ["events", "mail"]}]
 //! ```
 //!
-//! A rule holds if all its places have the value that it says; without `if` it holds for every event. An event goes to the
-//! topics of all rules that hold; if none does, to [`DEFAULT`].
+//! A rule matches if all its locations have the given values; a rule without `if` matches every event. An event goes to
+//! the topics of all matching rules, or else to [`DEFAULT`].
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -20,13 +20,13 @@ use crate::event::{Event, Pointer};
 use crate::limits::TOPICS_MAX;
 use crate::name::Topic;
 
-/// The topic of events that no rule sends elsewhere.
+/// The topic of events without a matching rule.
 pub const DEFAULT: &str = "events";
 
-/// The most rules of one type.
+/// Maximum rules of one type.
 pub const RULES_MAX: usize = 32;
 
-/// The most places that one rule looks at.
+/// Maximum conditions of one rule.
 pub const CONDITIONS_MAX: usize = 16;
 
 /// Where events of one type go.
@@ -72,20 +72,20 @@ fn topics() -> utoipa::openapi::schema::Array {
 }
 
 impl Routes {
-    /// Takes rules.
+    /// Creates routes from rules.
     ///
     /// # Errors
-    /// When there are too many of something, or none of what must be there; with the path.
+    /// If a number is out of bounds, with the path of the field.
     pub fn new(rules: Vec<Route>) -> Result<Self, FieldError> {
         let routes = Self { rules };
         routes.check()?;
         Ok(routes)
     }
 
-    /// Checks what types alone do not say: for routes that were deserialised.
+    /// Checks bounds that the types do not express, for deserialised routes.
     ///
     /// # Errors
-    /// With the path of the field that is wrong, below that of the routes.
+    /// If a field is invalid, with its path relative to the routes.
     pub fn check(&self) -> Result<(), FieldError> {
         let bounded = |path: &str, count: usize, min: usize, max: usize| {
             let problem = || format!("must have {min} to {max} entries, has {count}");
@@ -107,7 +107,7 @@ impl Routes {
         }
         let topics = self.rules.iter().flat_map(|rule| &rule.topics);
         let topics: BTreeSet<&Topic> = topics.collect();
-        // So no event has more, whatever rules hold.
+        // This bounds the topics of an event, whatever rules match.
         match topics.len() <= TOPICS_MAX {
             true => Ok(()),
             false => {
@@ -117,12 +117,12 @@ impl Routes {
         }
     }
 
-    /// The rules, in their order.
+    /// The rules in order.
     pub fn rules(&self) -> &[Route] {
         &self.rules
     }
 
-    /// Where `event` goes: each topic once, in their order.
+    /// The topics of `event`: each once, in order.
     pub fn topics(&self, event: &Event) -> Vec<Topic> {
         let holding = self.rules.iter().filter(|rule| rule.holds(event));
         let topics: BTreeSet<&Topic> = holding.flat_map(|rule| &rule.topics).collect();
@@ -140,9 +140,9 @@ impl Route {
     }
 }
 
-/// The one topic of events that no rule sends elsewhere.
+/// The default topic.
 fn default_topics() -> Vec<Topic> {
-    // It is a topic's name, so there is always one.
+    // The constant is a valid topic name.
     Topic::new(DEFAULT).map_or_else(|_| vec![], |topic| vec![topic])
 }
 

@@ -1,24 +1,24 @@
-//! Row keys of a store of events: short, hashed and unique, in the two forms of seed 002.
+//! Row keys for an event store: short, hashed and unique, in two forms.
 
 use alloc::format;
 use alloc::string::String;
 
 use md5::{Digest, Md5};
 
-/// The most digits of a customer's number in [`of_customer`].
+/// Maximum digits of a customer's number in [`of_customer`].
 const DIGITS: usize = 8;
 
-/// MD5 of an event's id, in hexadecimal digits: spreads ids that begin alike over all regions. It is no protection of
-/// anything, and need not be.
+/// The MD5 of an event's id, in hexadecimal. It spreads ids with equal prefixes over all regions. It needs no
+/// cryptographic strength.
 pub fn of_id(id: &str) -> String {
     hex::encode(Md5::digest(id))
 }
 
-/// `%08d%d`: the last 8 digits of the customer's number, and the time. All events of a customer stand together, in order,
-/// and those of customers whose numbers follow one another are spread by the digits that change most.
+/// `%08d%d`: the last 8 digits of the customer's number, and the time. All events of a customer are adjacent and
+/// ordered. The last digits, which change most, spread consecutive customers.
 ///
-/// None if the customer's name is no number. Two customers whose numbers end alike share rows, so a store
-/// tells them apart by a column, as it does two events of one millisecond.
+/// `None` if the customer is not a number. Customers with equal last digits share rows, so a store needs a column to
+/// distinguish them, and also for events of the same millisecond.
 pub fn of_customer(customer: &str, at_ms: u64) -> Option<String> {
     let is_number = !customer.is_empty() && customer.bytes().all(|byte| byte.is_ascii_digit());
     if !is_number {

@@ -1,19 +1,19 @@
-//! Which visitors' events are kept where not all are: a visitor is in or out for good, whoever asks.
+//! Sampling of visitors. A visitor is permanently in or out, at every gateway.
 
 use sha2::{Digest, Sha256};
 
-/// A part of all visitors.
+/// A share of all visitors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate {
-    /// In parts of 2⁶⁴; `None` is all.
+    /// In units of 2⁻⁶⁴; `None` means all.
     parts: Option<u64>,
 }
 
 impl Rate {
-    /// Everybody.
+    /// All visitors.
     pub const ALL: Self = Self { parts: None };
 
-    /// The rate `share`, 0 to 1. None if it is out of that.
+    /// The rate `share`, 0 to 1. `None` if it is out of range.
     pub fn new(share: f64) -> Option<Self> {
         if !(0.0..=1.0).contains(&share) {
             return None;
@@ -26,7 +26,7 @@ impl Rate {
         })
     }
 
-    /// Whether `subject` is among those whose events `key` keeps. With a greater rate those who were in stay in. Other
+    /// Whether the sample of `key` contains `subject`. Raising the rate keeps earlier subjects in the sample. Other
     /// keys have other samples.
     pub fn keeps(self, key: &str, subject: &[u8]) -> bool {
         self.parts
@@ -36,8 +36,8 @@ impl Rate {
 
 const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
 
-/// Where a subject stands among all, evenly: the first 64 bits of SHA-256. It must be the same at every gateway for ever,
-/// and nobody may choose a visitor's id that comes out where it likes without trying.
+/// The position of a subject, uniformly distributed: the first 64 bits of SHA-256. It must never change, and must be
+/// the same at every gateway. Finding an id with a wanted position takes trial and error.
 fn position(key: &str, subject: &[u8]) -> u64 {
     let digest = Sha256::new()
         .chain_update("weir-sample\n")
@@ -66,7 +66,7 @@ mod tests {
         }
     }
 
-    /// Who is in hangs on it: it may never change.
+    /// Samples depend on it: it may never change.
     #[test]
     fn the_position_is_fixed_for_ever() {
         // printf 'weir-sample\nweb\nv1' | sha256sum

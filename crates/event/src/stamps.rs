@@ -1,4 +1,4 @@
-//! What a gateway says of a request with events: headers that it adds after it has removed a client's own.
+//! Gateway metadata of a request with events: headers that the gateway adds after removing the client's copies.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -21,23 +21,22 @@ words! {
     }
 }
 
-/// What a gateway says of a request.
+/// The gateway metadata of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamps {
     /// The name of the write key.
     pub key: KeyName,
     /// Its kind.
     pub kind: Kind,
-    /// When the request came, in milliseconds since the Unix epoch.
+    /// Receipt time, in milliseconds since the Unix epoch.
     pub received_ms: u64,
-    /// Where from. None if it is nobody's business.
+    /// The client's network; `None` for anonymous events.
     pub address: Option<Network>,
-    /// What the person has agreed to: [`Consent::Full`] or [`Consent::Anonymous`].
+    /// The consent: [`Consent::Full`] or [`Consent::Anonymous`].
     pub consent: Consent,
 }
 
-/// Request headers that a gateway removes before it adds its own: stamps that a client forged, and what is for the gateway
-/// only.
+/// Request headers that a gateway removes first: forged metadata, and headers for the gateway only.
 pub const REMOVED: [&str; 7] = [
     EVENT_KEY,
     EVENT_KIND,
@@ -48,19 +47,19 @@ pub const REMOVED: [&str; 7] = [
     VISITOR,
 ];
 
-/// A request that did not come by a gateway, or by one of another version.
+/// The request did not pass a gateway, or passed one of another version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StampError {
-    /// The header is not there.
+    /// The header is missing.
     #[error("the header {0} is missing: send requests through a gateway with Weir's events filter")]
     Missing(&'static str),
-    /// The header says something that no gateway says.
+    /// The header is invalid.
     #[error("the header {0} is invalid: only a gateway may set it")]
     Bad(&'static str),
 }
 
 impl Stamps {
-    /// The headers to be added, in lower case.
+    /// The headers to add, in lower case.
     pub fn headers(&self) -> Vec<(&'static str, String)> {
         let mut headers = Vec::with_capacity(5);
         headers.push((EVENT_KEY, self.key.as_str().to_string()));
@@ -73,10 +72,10 @@ impl Stamps {
         headers
     }
 
-    /// Reads the stamps of a request. `header` gives the value of a header by its name in lower case.
+    /// Parses a request's metadata. `header` returns a header's value by its name in lower case.
     ///
     /// # Errors
-    /// Names the header that is missing or wrong.
+    /// If a header is missing or invalid, with its name.
     pub fn read<'h>(header: impl Fn(&'static str) -> Option<&'h [u8]>) -> Result<Self, StampError> {
         let must = |name| header(name).ok_or(StampError::Missing(name));
         let bad = |name| move || StampError::Bad(name);
@@ -140,7 +139,7 @@ mod tests {
             }
         }
 
-        /// Without one of them, or with nonsense in it, the header is named.
+        /// The error names a missing or invalid header.
         #[test]
         fn what_is_missing_or_wrong_is_named(stamps in stamps(), at in 0_usize..5) {
             let mut headers = stamps.headers();

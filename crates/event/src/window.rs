@@ -1,17 +1,17 @@
-//! Questions about what a customer did: the last N, a count within a window, A and then B within a time.
+//! Queries over a customer's events: the last N, a count within a window, A and then B within a time.
 //!
-//! All take one customer's events in the order of their times, the oldest first, and read them once.
+//! All functions take one customer's events in ascending order of time, and read them once.
 
 use alloc::vec::Vec;
 
 use crate::envelope::Envelope;
 
-/// What has a type and a time.
+/// An item with a type and a time.
 pub trait Occurrence {
-    /// Its type.
+    /// The type.
     fn event_type(&self) -> &str;
 
-    /// When it was, in milliseconds since the Unix epoch.
+    /// The time, in milliseconds since the Unix epoch.
     fn at_ms(&self) -> u64;
 }
 
@@ -44,8 +44,8 @@ pub fn last<'e, E: Occurrence>(events: &'e [E], event_type: &str, count: usize) 
         .collect()
 }
 
-/// How many events of a type there are in the `window_ms` that end with `end_ms`: those at `end_ms` count, those that are
-/// exactly `window_ms` older do not.
+/// The number of events of a type in the `window_ms` before `end_ms`. Events at `end_ms` count; events exactly
+/// `window_ms` older do not.
 pub fn count_within<E: Occurrence>(
     events: &[E],
     event_type: &str,
@@ -63,7 +63,7 @@ pub fn count_within<E: Occurrence>(
         .count()
 }
 
-/// The most events of a type that there are in any `window_ms`.
+/// The maximum number of events of a type in any `window_ms`.
 pub fn most_within<E: Occurrence>(events: &[E], event_type: &str, window_ms: u64) -> usize {
     let is_one = |event: &&E| event.event_type() == event_type;
     let mut oldest = events.iter().filter(is_one).peekable();
@@ -79,8 +79,8 @@ pub fn most_within<E: Occurrence>(events: &[E], event_type: &str, window_ms: u64
     most
 }
 
-/// Each event of type `then` that follows one of type `first` within `within_ms`, with the latest such one. Of two events
-/// of one millisecond the one that stands first was first. An event does not follow itself.
+/// Each event of type `then` that follows one of type `first` within `within_ms`, with the latest such one. Events of
+/// the same millisecond keep their order in the list. An event does not follow itself.
 pub fn sequences<'e, E: Occurrence>(
     events: &'e [E],
     first: &str,
@@ -187,7 +187,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against what the words say, tried for every event.
+        /// Compares with a naive implementation of the definitions.
         #[test]
         fn the_answers_are_those_of_the_words(events in courses(), end_ms in 0_u64..120, window_ms in 0_u64..50) {
             let of = |name: &str| -> Vec<&TimedEvent> { events.iter().filter(|event| event.0 == name).collect() };

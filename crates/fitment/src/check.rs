@@ -1,4 +1,4 @@
-//! What a client may ask at once, and how it is answered. Gateways and origin read and write the same.
+//! Fitment queries and their responses. Gateways and origin share this code.
 //!
 //! ```text
 //! POST /fitment/check   {"vehicles": ["1000001", "1000002"], "skus": ["S1", {"sku": "S2", "spu": "P1"}]}
@@ -19,22 +19,22 @@ use weir_base::id::IdError;
 use crate::id::VehicleIdError;
 use crate::{SKUS_MAX, Sku, Spu, VEHICLES_MAX, VehicleId};
 
-/// The longest body of a question, in bytes: more than 200 SKUs with their SPUs take.
+/// Maximum length of a query body, in bytes: enough for 200 SKUs with their SPUs.
 pub const BODY_LEN_MAX: usize = 64 * 1024;
 
 /// Whether a SKU fits a vehicle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Answer {
-    /// It does.
+    /// It fits.
     Fits,
-    /// It does not, and that is known.
+    /// It is known not to fit.
     DoesNot,
-    /// Nobody knows: the SKU or the vehicle is unknown.
+    /// Unknown: the SKU or the vehicle is not in the data.
     Unknown,
 }
 
 impl Answer {
-    /// The word for it in answers.
+    /// The label in responses.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Fits => "fits",
@@ -44,19 +44,19 @@ impl Answer {
     }
 }
 
-/// What a store says of one SKU and the vehicles of a question.
+/// The stored relation between one SKU and the vehicles of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredAnswer {
-    /// Bit `i` is 1 if it fits vehicle `i`; the others it does not fit.
+    /// Bit `i` is 1 if the SKU fits vehicle `i`, and 0 if it does not.
     Known(u8),
-    /// The directory has no such SKU: it is unknown, or in another place.
+    /// The directory has no such SKU: it is unknown, or stored elsewhere.
     Absent,
-    /// The directory has it, but what it names is lost: it is unknown until it is written again.
+    /// The directory names a lost key: the SKU is unknown until it is written again.
     Lost,
 }
 
 impl StoredAnswer {
-    /// The answer for vehicle `index` of the question, from 0.
+    /// The answer for vehicle `index` of the query, from 0.
     pub fn answer(self, index: usize) -> Answer {
         match self {
             Self::Known(fits) if (fits >> index.min(7)) & 1 == 1 => Answer::Fits,
@@ -66,16 +66,16 @@ impl StoredAnswer {
     }
 }
 
-/// A SKU that is asked for.
+/// A SKU in a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkuQuery {
     /// The SKU.
     pub sku: Sku,
-    /// What the client takes for its SPU: a hint that spares a look for its place. A wrong one costs one more look.
+    /// The SKU's SPU according to the client: a hint that saves a location lookup. A wrong hint costs one more lookup.
     pub spu: Option<Spu>,
 }
 
-/// A question: which of these SKUs fit which of these vehicles.
+/// A query: which of these SKUs fit which of these vehicles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// The vehicles: 1 to [`VEHICLES_MAX`].
@@ -84,40 +84,40 @@ pub struct Check {
     pub skus: Vec<SkuQuery>,
 }
 
-/// Why a question is refused.
+/// Why a query is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CheckError {
     /// It is longer than [`BODY_LEN_MAX`].
     #[error("the body is longer than {BODY_LEN_MAX} bytes")]
     TooLong,
-    /// It is no JSON, or has not these members.
+    /// It is not JSON, or lacks these members.
     #[error("the body must have the form {{\"vehicles\": [\"1000001\"], \"skus\": [\"S1\"]}}: {0}")]
     Body(String),
-    /// No vehicle or too many.
+    /// No vehicles or too many.
     #[error("vehicles: has {0} entries, must have 1 to {VEHICLES_MAX}")]
     Vehicles(usize),
-    /// No SKU or too many.
+    /// No SKUs or too many.
     #[error("skus: has {0} entries, must have 1 to {SKUS_MAX}")]
     Skus(usize),
-    /// A vehicle's id will not do.
+    /// The vehicle id at this index is invalid.
     #[error("vehicles[{0}]: {1}")]
     Vehicle(usize, VehicleIdError),
-    /// A SKU's name will not do.
+    /// The SKU at this index is invalid.
     #[error("skus[{0}]: {1}")]
     Sku(usize, IdError),
-    /// An SPU's name will not do.
+    /// The SPU at this index is invalid.
     #[error("skus[{0}].spu: {1}")]
     Spu(usize, IdError),
-    /// The query names no vehicle, or not as it should.
+    /// The query string has no valid vehicle.
     #[error("vehicle: {0}")]
     Query(VehicleIdError),
-    /// The query's `after` is not what an answer gave as `next`.
+    /// The query string's `after` is not a `next` of a response.
     #[error("after: must be the `next` of the previous answer")]
     After,
 }
 
 impl CheckError {
-    /// The word for it in answers, `error`.
+    /// The label in responses, `error`.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::TooLong => "body_too_long",
@@ -131,7 +131,7 @@ impl CheckError {
         }
     }
 
-    /// The HTTP status that it is answered with.
+    /// The HTTP status of the response.
     pub const fn status(&self) -> u16 {
         match self {
             Self::TooLong => 413,
@@ -156,10 +156,10 @@ struct SkuQueryText<'a> {
 }
 
 impl Check {
-    /// Reads the body of a question.
+    /// Parses the body of a query.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// If the query is invalid.
     pub fn read(body: &[u8]) -> Result<Self, CheckError> {
         if body.len() > BODY_LEN_MAX {
             return Err(CheckError::TooLong);
@@ -186,7 +186,7 @@ impl Check {
         })
     }
 
-    /// Appends the answer as JSON. `answer(sku, vehicle)` is asked for each pair once, by the places in the question.
+    /// Appends the response as JSON. `answer(sku, vehicle)` is called once per pair, with their indices in the query.
     pub fn write(&self, mut answer: impl FnMut(usize, usize) -> Answer, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"vehicles\":[");
         for (index, vehicle) in self.vehicles.iter().enumerate() {
@@ -260,20 +260,20 @@ impl<'de> Visitor<'de> for SkuQueryVisitor {
     }
 }
 
-/// What fits one vehicle is asked for: `GET /fitment/skus?vehicle=&after=`.
+/// A request for the SKUs that fit one vehicle: `GET /fitment/skus?vehicle=&after=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Browse {
     /// The vehicle.
     pub vehicle: VehicleId,
-    /// Behind which SKU the page begins, by a number that the last page gave; 0: with the first.
+    /// The page starts after this SKU, a number from the previous page; 0: the first page.
     pub after: u64,
 }
 
 impl Browse {
-    /// Reads the query string, without its `?`. Other parameters are left alone.
+    /// Parses the query string, without its `?`. Other parameters are ignored.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// If the query string is invalid.
     pub fn read(query: &str) -> Result<Self, CheckError> {
         let parameter = |name: &str| {
             let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
@@ -293,7 +293,7 @@ impl Browse {
         })
     }
 
-    /// Appends a page as JSON. `next`: what `after` is to be for the next page; `None` if this is the last.
+    /// Appends a page as JSON. `next`: the `after` of the next page; `None` if this is the last.
     pub fn write<'a>(
         &self,
         skus: impl IntoIterator<Item = &'a str>,
@@ -322,7 +322,7 @@ fn comma(index: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// A text of visible ASCII, as JSON.
+/// Appends visible ASCII text as a JSON string.
 fn push_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     for byte in text.bytes() {

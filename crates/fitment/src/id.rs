@@ -1,4 +1,4 @@
-//! Names and numbers that come from outside, checked once and then trusted.
+//! Identifiers, checked once on construction.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -10,28 +10,29 @@ use weir_base::id::{IdError, check};
 
 use crate::SEGMENT_LEN;
 
-/// A vehicle by the number that its users know, such as the `BaseVehicle` of a VCdb: 1 to 7 decimal digits.
+/// A vehicle's public number, such as the `BaseVehicle` of a VCdb: 1 to 7 decimal digits.
 ///
-/// It is written with seven, including leading zeros. 0 is not an id: it marks the place of a vehicle that was retired.
+/// The written form has seven digits, including leading zeros. 0 is not an id: it marks the offset of a retired
+/// vehicle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VehicleId(NonZeroU32);
 
-/// Why a text is no vehicle's id.
+/// The text is not a vehicle id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be 1 to 7 digits, not all of them 0")]
 pub struct VehicleIdError;
 
 impl VehicleId {
-    /// How many digits a written id has. Shorter texts are read as if padded with leading zeros.
+    /// Digits of a written id. Shorter texts are padded with leading zeros.
     pub const DIGITS: usize = 7;
 
     /// The largest id as a number.
     pub const MAX: u32 = 9_999_999;
 
-    /// The id that is written as `number`.
+    /// The id with this number.
     ///
     /// # Errors
-    /// When the number is 0, or has more than seven digits.
+    /// If the number is 0, or has more than seven digits.
     pub fn from_number(number: u32) -> Result<Self, VehicleIdError> {
         let number = NonZeroU32::new(number).filter(|number| number.get() <= Self::MAX);
         number.map(Self).ok_or(VehicleIdError)
@@ -67,12 +68,12 @@ impl Serialize for VehicleId {
     }
 }
 
-/// A vehicle's place among all: 1 and up, given by SQL's auto-increment and never used twice.
+/// A vehicle's index, from 1, assigned by SQL's auto-increment and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Offset(NonZeroU32);
 
 impl Offset {
-    /// The largest offset: 1,000 segments, a hundred times as many vehicles as there are.
+    /// Maximum offset: 1,000 segments, a hundred times the number of vehicles.
     pub const MAX: u32 = 1_000 * SEGMENT_LEN;
 
     /// The offset `number`; `None` for 0 and beyond [`Offset::MAX`].
@@ -86,18 +87,18 @@ impl Offset {
         self.0.get()
     }
 
-    /// In which segment it is.
+    /// The segment that contains it.
     pub fn segment(self) -> u32 {
         (self.get() - 1) / SEGMENT_LEN
     }
 
-    /// Its bit in the bitmap of its segment. Bit 0 is the sentinel.
+    /// Its bit in the segment's bitmap. Bit 0 is the sentinel.
     pub fn bit(self) -> u32 {
         1 + (self.get() - 1) % SEGMENT_LEN
     }
 }
 
-/// Visible ASCII that may stand in a hash tag.
+/// Whether a byte is visible ASCII that is allowed in a hash tag.
 fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}')
 }
@@ -106,18 +107,18 @@ macro_rules! name {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         ///
-        /// 1 to 64 visible ASCII characters, none of them a brace. Ordered as Redis orders members: byte by byte.
+        /// 1 to 64 visible ASCII characters without braces. Ordered byte by byte, like members in Redis.
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The most bytes of a name.
+            /// Maximum bytes of a name.
             pub const LEN_MAX: usize = 64;
 
-            /// Checks `bytes` and takes them as a name.
+            /// Checks `bytes` and returns them as a name.
             ///
             /// # Errors
-            /// Says what is wrong with the name.
+            /// If the name is invalid.
             pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, IdError> {
                 check(bytes.as_ref(), Self::LEN_MAX, is_name_byte).map(|name| Self(name.into()))
             }
@@ -150,21 +151,21 @@ macro_rules! name {
 }
 
 name! {
-    /// A part as it is sold.
+    /// A part as sold.
     Sku
 }
 name! {
-    /// A product: what its SKUs have in common. All that Redis has of it is in one slot.
+    /// A product: the common data of its SKUs. All its data in Redis is in one slot.
     ///
-    /// Of third-party goods this is the product's id, of own goods the main SKU's.
+    /// For third-party goods this is the product's id, for own goods the main SKU's.
     Spu
 }
 name! {
-    /// What kind of part it is, such as `tyre`.
+    /// The kind of part, such as `tyre`.
     ProductType
 }
 name! {
-    /// Who sells it.
+    /// The seller.
     Merchant
 }
 

@@ -1,16 +1,16 @@
 //! Vehicle fitment: which parts (SKUs) fit which vehicles.
 //!
-//! A vehicle has an id of at most seven digits and an [`Offset`], a small number that is never used twice. A SKU belongs to a
-//! product (SPU) and fits a set of offsets. Redis keeps the set as a set of integers while it is small and as bitmaps of
-//! [`SEGMENT_LEN`] offsets when it is not. A SKU that Redis does not know is *unknown*, which is not the same as "does not fit".
+//! A vehicle has an id of at most seven digits and an [`Offset`], a small number that is never reused. A SKU belongs to
+//! a product (SPU) and fits a set of offsets. Redis stores a small set as integers, and a large one as bitmaps of
+//! [`SEGMENT_LEN`] offsets. A SKU that is not in Redis is *unknown*, which differs from "does not fit".
 //!
 //! | module | |
 //! |---|---|
-//! | [`id`] | names and numbers that come from outside |
-//! | [`check`] | what a client may ask at once, and how it is answered |
-//! | [`shape`] | a SKU's offsets as Redis keeps them |
-//! | [`placement`] | in which Redis a product is, and the rules that say so |
-//! | `model` | what the scripts in Redis do, in Rust (feature `model`) |
+//! | [`id`] | identifiers of vehicles and products |
+//! | [`check`] | queries and their responses |
+//! | [`shape`] | the layout of a SKU's offsets in Redis |
+//! | [`placement`] | the location of products, and its rules |
+//! | `model` | a Rust model of the scripts in Redis (feature `model`) |
 //! | [`engine`] | the engine of its filter: events in, effects out |
 //! | [`redis`] | Redis keys, and typed calls of the scripts in `lua/` |
 
@@ -36,18 +36,18 @@ pub use id::{Merchant, Offset, ProductType, Sku, Spu, VehicleId};
 pub use placement::{Cluster, Placement};
 pub use shape::{Plan, Shape};
 
-/// How many offsets a segment has: 1 to 50,000 are segment 0. A bitmap of all of them takes 6.3 KB, so that no key is large.
+/// Offsets per segment: 1 to 50,000 are in segment 0. A full bitmap takes 6.3 KB, so that no key is large.
 pub const SEGMENT_LEN: u32 = 50_000;
 
-/// The most vehicles of one request.
+/// Maximum vehicles of one request.
 pub const VEHICLES_MAX: usize = 5;
 
-/// The most SKUs of one request.
+/// Maximum SKUs of one request.
 pub const SKUS_MAX: usize = 200;
 
-/// The most offsets of a SKU that are kept as a set of integers. Redis packs up to 512 of them (`set-max-intset-entries`), and
-/// one of those is the sentinel.
+/// Maximum offsets of a SKU that are stored as a set of integers. Redis packs up to 512 of them
+/// (`set-max-intset-entries`), including the sentinel.
 pub const SPARSE_MAX: usize = 511;
 
-/// The largest version: the largest whole number that Lua holds exactly.
+/// Maximum version: the largest integer that Lua represents exactly.
 pub const VERSION_MAX: u64 = 1 << 53;

@@ -1,6 +1,6 @@
-//! What the scripts in Redis do, in Rust.
+//! A Rust model of the scripts in Redis.
 //!
-//! Tests run the same steps on this and on a real Redis and compare every reply; simulations run on this alone.
+//! Tests run the same steps on the model and on a real Redis, and compare every reply. Simulations use the model alone.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -9,13 +9,13 @@ use crate::check::StoredAnswer;
 use crate::shape::bit;
 use crate::{Offset, Placement, SEGMENT_LEN, SPARSE_MAX, Shape, Sku, VehicleId};
 
-/// What Redis has of one product.
+/// The data of one product in Redis.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Product {
     directory: BTreeMap<Sku, Entry>,
-    /// Sets, without the sentinel. They may be without an entry.
+    /// Sets, without the sentinel. A set may exist without an entry.
     sets: BTreeMap<Sku, BTreeSet<Offset>>,
-    /// Bitmaps, as the bits that are 1. They may be without an entry.
+    /// Bitmaps, as their set bits. A bitmap may exist without an entry.
     bitmaps: BTreeMap<(Sku, u32), BTreeSet<Offset>>,
 }
 
@@ -33,29 +33,29 @@ enum Kind {
     Dropped,
 }
 
-/// The outcome of a change, as `fit_add.lua` says it.
+/// The outcome of a change, as `fit_add.lua` returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeOutcome {
-    /// It is done.
+    /// The change is applied.
     Done,
-    /// The SKU must be written whole.
+    /// The SKU must be written as a whole.
     NeedsWhole,
     /// Redis has this version or a newer one.
     Known,
 }
 
-/// What is kept of a SKU, as `fit_verify.lua` says it.
+/// The stored state of a SKU, as `fit_verify.lua` returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SkuAudit {
-    /// Nothing.
+    /// No entry.
     Nothing,
-    /// A mark of this version.
+    /// A tombstone of this version.
     Dropped(u64),
-    /// Of this version; the offsets, or `None` if a key is lost.
+    /// The version, and the offsets, or `None` if a key is lost.
     Relations(u64, Option<Vec<Offset>>),
 }
 
-/// A key that may be lost.
+/// A key that Redis may lose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LostKey {
     /// The whole directory.
@@ -67,7 +67,7 @@ pub enum LostKey {
 }
 
 impl Product {
-    /// `fit_put.lua`: whether it was written.
+    /// `fit_put.lua`. Returns whether it was written.
     pub fn put(&mut self, sku: &Sku, version: u64, is_forced: bool, shape: &Shape) -> bool {
         let old = self.directory.get(sku);
         if old.is_some_and(|old| old.version > version && !is_forced) {
@@ -171,7 +171,7 @@ impl Product {
         Some(named)
     }
 
-    /// `fit_drop.lua`: how many were dropped.
+    /// `fit_drop.lua`. Returns how many were dropped.
     pub fn drop(&mut self, segments: u32, skus: &[(Sku, u64)]) -> usize {
         let mut dropped = 0;
         for (sku, version) in skus {
@@ -193,7 +193,7 @@ impl Product {
         dropped
     }
 
-    /// `fit_drop.lua`: how many marks were forgotten.
+    /// `fit_drop.lua`. Returns how many tombstones were removed.
     pub fn forget(&mut self, skus: &[(Sku, u64)]) -> usize {
         let before = self.directory.len();
         for (sku, version) in skus {
@@ -214,7 +214,7 @@ impl Product {
         }
     }
 
-    /// `fit_query.lua`, of one SKU.
+    /// `fit_query.lua` for one SKU.
     pub fn query(&self, vehicles: &[Offset], sku: &Sku) -> StoredAnswer {
         let Some(entry) = self.directory.get(sku) else {
             return StoredAnswer::Absent;
@@ -236,7 +236,7 @@ impl Product {
         StoredAnswer::Known(fits)
     }
 
-    /// `fit_query_bitmaps.lua`, of one SKU and all vehicles.
+    /// `fit_query_bitmaps.lua` for one SKU and all vehicles.
     pub fn query_bitmaps(&self, vehicles: &[Offset], sku: &Sku) -> StoredAnswer {
         let mut fits = 0;
         for (index, vehicle) in vehicles.iter().enumerate() {
@@ -253,7 +253,7 @@ impl Product {
         Some(bitmap.contains(&vehicle))
     }
 
-    /// `fit_verify.lua`, of one SKU.
+    /// `fit_verify.lua` for one SKU.
     pub fn audit_sku(&self, sku: &Sku) -> SkuAudit {
         let Some(Entry { version, kind }) = self.directory.get(sku) else {
             return SkuAudit::Nothing;
@@ -271,7 +271,7 @@ impl Product {
         SkuAudit::Relations(*version, offsets)
     }
 
-    /// A key is lost.
+    /// Loses a key.
     pub fn lose(&mut self, lost: &LostKey) {
         match lost {
             LostKey::Directory => self.directory.clear(),
@@ -292,7 +292,7 @@ fn offsets(segment: u32, bytes: &[u8]) -> BTreeSet<Offset> {
 pub struct Routes(BTreeMap<Sku, (u64, Option<Placement>)>);
 
 impl Routes {
-    /// Whether it was written.
+    /// Returns whether it was written.
     pub fn put(
         &mut self,
         sku: &Sku,
@@ -308,13 +308,13 @@ impl Routes {
         true
     }
 
-    /// Whether there was one, no newer than that.
+    /// Removes a route, unless it is newer than `version`. Returns whether there was one.
     pub fn forget(&mut self, sku: &Sku, version: u64) -> bool {
         let is_newer = self.0.get(sku).is_some_and(|(old, _)| *old > version);
         !is_newer && self.0.remove(sku).is_some()
     }
 
-    /// Version and place; `None`: no route is known.
+    /// Version and location; `None`: no route.
     pub fn get(&self, sku: &Sku) -> Option<&(u64, Option<Placement>)> {
         self.0.get(sku)
     }
@@ -323,21 +323,21 @@ impl Routes {
 /// Generation, count, stamp.
 pub type MapHead = (u64, u32, u64);
 
-/// The map of vehicles: `fit_vehicles.lua` and `fit_vehicles_put.lua`.
+/// The vehicle map: `fit_vehicles.lua` and `fit_vehicles_put.lua`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Map {
     head: Option<MapHead>,
     blocks: BTreeMap<(u64, u32), Vec<Option<VehicleId>>>,
 }
 
-/// The result of writing a piece of the map, as `fit_vehicles_put.lua` says it.
+/// The outcome of writing a piece of the map, as `fit_vehicles_put.lua` returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapPutOutcome {
-    /// It is written.
+    /// The piece is written.
     Done,
-    /// A newer generation is there.
+    /// Redis has a newer generation.
     Superseded,
-    /// What stands before it is lost.
+    /// The preceding part is lost.
     Hole,
 }
 
@@ -384,7 +384,7 @@ impl Map {
         self.head = Some((generation, count, stamp));
     }
 
-    /// `fit_vehicles.lua`: generation, count, stamp, and what stands behind what is known.
+    /// `fit_vehicles.lua`: generation, count, stamp, and the vehicles after the known ones.
     pub fn get(
         &self,
         generation: u64,
@@ -401,7 +401,7 @@ impl Map {
         Some((head, behind.take(max as usize).copied().collect()))
     }
 
-    /// A block is lost, or the head.
+    /// Loses a block or the head.
     pub fn lose(&mut self, block: Option<(u64, u32)>) {
         match block {
             None => self.head = None,

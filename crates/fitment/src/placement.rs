@@ -1,4 +1,4 @@
-//! In which Redis a product is. Large catalogues are on several clusters, by product type and merchant.
+//! The location of products. Large catalogues are split over several Redis clusters, by product type and merchant.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -17,13 +17,13 @@ use crate::{Merchant, ProductType, Spu};
 pub struct Cluster(Arc<str>);
 
 impl Cluster {
-    /// The cluster that every Weir has. Routes and the map of vehicles are there, whatever else is.
+    /// The cluster that always exists. It contains the routes and the vehicle map.
     pub const HOME: &'static str = "home";
 
-    /// The most bytes of a name.
+    /// Maximum bytes of a name.
     pub const LEN_MAX: usize = 32;
 
-    /// Checks `name`; `None` if it will not do.
+    /// Checks `name`; `None` if it is invalid.
     pub fn new(name: &str) -> Option<Self> {
         let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
         let is_name = (1..=Self::LEN_MAX).contains(&name.len()) && name.bytes().all(allowed);
@@ -47,16 +47,16 @@ impl fmt::Display for Cluster {
     }
 }
 
-/// Where a SKU's relations are.
+/// The location of a SKU's relations.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Placement {
-    /// In which cluster.
+    /// The cluster.
     pub cluster: Cluster,
-    /// Of which product.
+    /// The product.
     pub spu: Spu,
 }
 
-/// Which cluster a product is in: the first rule that applies says so, else it is [`Cluster::HOME`].
+/// Rules for the cluster of a product: the first matching rule decides, or else [`Cluster::HOME`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules(Vec<Rule>);
 
@@ -64,7 +64,7 @@ pub struct Rules(Vec<Rule>);
 struct Rule {
     product_type: Option<ProductType>,
     merchant: Option<Merchant>,
-    /// One cluster, or several that share merchants by a hash.
+    /// One cluster, or several that split merchants by a hash.
     clusters: Vec<Cluster>,
 }
 
@@ -85,11 +85,12 @@ struct RuleText {
 }
 
 impl Rules {
-    /// Reads rules from JSON. `{"rules": [{"type": "tyre", "cluster": "own"}, {"split": ["pop-a", "pop-b"]}]}`: tyres are in
-    /// `own`, the goods of all others in one of two, by a hash of the merchant. `known` are the clusters that there are.
+    /// Parses rules from JSON, such as `{"rules": [{"type": "tyre", "cluster": "own"}, {"split": ["pop-a",
+    /// "pop-b"]}]}`: tyres are in `own`, all other goods in one of two clusters, by a hash of the merchant. `known`
+    /// lists the existing clusters.
     ///
     /// # Errors
-    /// Names the field that will not do.
+    /// If a field is invalid, with its path.
     pub fn read(json: &str, known: &[Cluster]) -> Result<Self, FieldError> {
         let mut deserializer = serde_json::Deserializer::from_str(json);
         let text: RulesText = serde_path_to_error::deserialize(&mut deserializer)

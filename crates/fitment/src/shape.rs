@@ -1,34 +1,33 @@
-//! A SKU's offsets as Redis keeps them.
+//! The layout of a SKU's offsets in Redis.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::{Offset, SPARSE_MAX};
 
-/// How Redis keeps relations. Both answer alike.
+/// The layout of relations in Redis. Both give the same answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plan {
-    /// A directory says of each SKU how it is kept: few offsets as a set, many as bitmaps of the segments that have any.
+    /// A directory contains the layout of each SKU: few offsets as a set, many as bitmaps of the non-empty segments.
     #[default]
     Directory,
-    /// Bitmaps of all segments, whatever is in them, and a call for each vehicle: the plan of the seed document. It takes
-    /// some sixty times the memory.
+    /// Bitmaps of all segments, including empty ones, and one call per vehicle. It takes about sixty times the memory.
     Bitmaps,
 }
 
-/// A SKU's offsets as Redis keeps them.
+/// A SKU's offsets as stored in Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// It fits no vehicle, and that is known.
+    /// It is known to fit no vehicle.
     None,
-    /// A set of integers, ascending. Redis has the sentinel 0 beside them.
+    /// A set of integers, ascending. Redis additionally contains the sentinel 0.
     Set(Vec<Offset>),
-    /// Bitmaps by segment, ascending. Bit 0 of each is the sentinel; zeros at the end are left out.
+    /// Bitmaps by segment, ascending. Bit 0 of each is the sentinel; trailing zeros are omitted.
     Bitmaps(Vec<(u32, Vec<u8>)>),
 }
 
 impl Shape {
-    /// The shape of `offsets`, which ascend. `segments`: how many segments the map of vehicles has, for
+    /// The layout of `offsets`, which ascend. `segments`: the number of segments of the vehicle map, for
     /// [`Plan::Bitmaps`], which writes all of them.
     pub fn from_offsets(plan: Plan, offsets: &[Offset], segments: u32) -> Self {
         match plan {
@@ -39,12 +38,12 @@ impl Shape {
         }
     }
 
-    /// The same, of bitmaps that somebody else has made: see [`bitmap`].
+    /// The layout of existing bitmaps: see [`bitmap`].
     pub fn of_bitmaps(bitmaps: Vec<(u32, Vec<u8>)>) -> Self {
         Self::Bitmaps(bitmaps)
     }
 
-    /// How many offsets it has.
+    /// The number of offsets.
     pub fn len(&self) -> usize {
         match self {
             Self::None => 0,
@@ -53,7 +52,7 @@ impl Shape {
         }
     }
 
-    /// Whether it has none.
+    /// Whether it has no offsets.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -82,7 +81,8 @@ fn all_bitmaps(offsets: &[Offset], segments: u32) -> Vec<(u32, Vec<u8>)> {
     all
 }
 
-/// The bitmap of ascending offsets of one segment, with the sentinel. Bit 0 is the highest of the first byte, as Redis counts.
+/// The bitmap of ascending offsets of one segment, with the sentinel. Bit 0 is the most significant bit of the first
+/// byte, as in Redis.
 pub fn bitmap(offsets: &[Offset]) -> Vec<u8> {
     let last_bit = offsets.last().map_or(0, |offset| offset.bit());
     let mut bytes = vec![0; last_bit as usize / 8 + 1];
@@ -95,7 +95,7 @@ pub fn bitmap(offsets: &[Offset]) -> Vec<u8> {
     bytes
 }
 
-/// Whether bit `bit` of a bitmap is 1. A bit behind its end is 0.
+/// Whether bit `bit` of a bitmap is 1. A bit after the end is 0.
 pub fn bit(bytes: &[u8], bit: u32) -> bool {
     let byte = bytes.get(bit as usize / 8).copied().unwrap_or(0);
     byte & (0x80 >> (bit % 8)) != 0

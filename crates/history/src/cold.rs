@@ -1,21 +1,21 @@
-//! A list as the cold store keeps it.
+//! The format of a list in the cold store.
 //!
-//! The key is the middle four digits of the MD5 of the owner's text in hex, and the text: owners whose texts begin alike are
-//! spread over a store that is ordered by key.
+//! The key is the middle four digits of the MD5 of the owner's text in hexadecimal, followed by the text. It spreads
+//! owners with equal prefixes over a store that is ordered by key.
 //!
-//! The value is the list in its own order, so that nothing is sorted on reading:
+//! The value is the list in its own order, so that reading needs no sorting:
 //!
 //! ```text
 //! 01                    version
 //! varint                time of the first view, in milliseconds since the Unix epoch
-//! of each view:
-//!   head                low four bits: how the product is written; high four: bytes of the time
-//!   product             0 to 8: a number in so many bytes · 9: one byte with the length, then the text
+//! for each view:
+//!   head                low four bits: encoding of the product; high four: bytes of the time
+//!   product             0 to 8: a number in this many bytes · 9: one byte with the length, then the text
 //!                       10 to 14: 1 to 5 bytes, the zigzag difference from the last number
-//!   time                how much older than the view before, in the fewest bytes
+//!   time                the difference to the previous, newer view, in the fewest bytes
 //! ```
 //!
-//! Numbers are little-endian. A view of a number of a shop's size takes 8 to 10 bytes.
+//! Numbers are little-endian. A view of a product with a typical numeric id takes 8 to 10 bytes.
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -27,27 +27,27 @@ use crate::{AT_MS_MAX, Owner, Sku, VIEWS_MAX, ViewedProduct};
 
 const VERSION: u8 = 1;
 
-/// Ways to write a product, beside a number in 0 to 8 bytes.
+/// Encodings of a product, besides a number in 0 to 8 bytes.
 const TEXT: u8 = 9;
 const DIFFERENCE: u8 = 10;
 const DIFFERENCE_LEN_MAX: usize = 5;
 
-/// The longest value, in bytes: [`VIEWS_MAX`] of the longest texts.
+/// Maximum length of a value, in bytes: [`VIEWS_MAX`] of the longest names.
 pub const VALUE_LEN_MAX: usize = 1 + 10 + VIEWS_MAX * (1 + 1 + Sku::LEN_MAX + 8);
 
-/// Why a value could not be read.
+/// Why a value is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ColdError {
-    /// It is of a version that this Weir does not know.
+    /// The version is unknown.
     #[error("unsupported value version {0}")]
     Version(u8),
-    /// It ends within a view.
+    /// The value is truncated.
     #[error("the value is truncated")]
     Short,
-    /// It is longer than any that is written.
+    /// The value exceeds the maximum length.
     #[error("the value is too long")]
     TooLong,
-    /// Something in it is never written so.
+    /// This view is not in the canonical encoding.
     #[error("view {0} of the value is not valid in a list")]
     View(usize),
 }
@@ -59,8 +59,8 @@ pub fn key(owner: &Owner) -> String {
     [middle, owner.as_str()].concat()
 }
 
-/// The value of a list, which is in its order and has each product once, as [`merge`](crate::list::merge) gives it. Views
-/// beyond [`VIEWS_MAX`] are left out.
+/// The value of a list, which must be in order and contain each product once, as [`merge`](crate::list::merge) returns
+/// it. Views beyond [`VIEWS_MAX`] are dropped.
 pub fn encode(views: &[ViewedProduct]) -> Vec<u8> {
     let mut out = Vec::with_capacity(11 + 10 * views.len());
     out.push(VERSION);
@@ -100,10 +100,10 @@ fn push_view(out: &mut Vec<u8>, seen: &ViewedProduct, last_ms: u64, last_number:
     push_bytes(out, age, age_len);
 }
 
-/// Reads a value.
+/// Parses a value.
 ///
 /// # Errors
-/// When it is none that [`encode`] gives of a list.
+/// If the value is not the encoding of a list.
 pub fn decode(value: &[u8]) -> Result<Vec<ViewedProduct>, ColdError> {
     if value.len() > VALUE_LEN_MAX {
         return Err(ColdError::TooLong);
@@ -169,7 +169,7 @@ impl Reader<'_> {
         Err(ColdError::View(0))
     }
 
-    /// The next view; `None` if it is none.
+    /// The next view; `None` if it is invalid.
     fn view(&mut self) -> Result<Option<ViewedProduct>, ColdError> {
         let head = self.byte()?;
         let sku = self.sku(head & 0x0f)?;
@@ -203,7 +203,7 @@ impl Reader<'_> {
     }
 }
 
-/// How many bytes a number takes: none for 0.
+/// The number of bytes of a number; 0 for 0.
 fn len(number: u64) -> usize {
     (u64::BITS - number.leading_zeros()).div_ceil(8) as usize
 }
@@ -220,12 +220,12 @@ fn push_varint(out: &mut Vec<u8>, mut number: u64) {
     out.push(as_byte(number as usize));
 }
 
-/// A number that is known to be below 256.
+/// Converts a number that is below 256.
 fn as_byte(number: usize) -> u8 {
     (number & 0xff) as u8
 }
 
-/// Small for numbers that are near each other, on either side.
+/// Maps numbers close to each other, in both directions, to small ones.
 fn zigzag(number: u64, last: u64) -> u64 {
     let difference = number.wrapping_sub(last).cast_signed();
     ((difference << 1) ^ (difference >> 63)).cast_unsigned()
@@ -272,9 +272,9 @@ mod tests {
             vec![1, 0xac, 0x02],
             // 100012043978 in five bytes, at the time of the first
             vec![0x05, 0xca, 0xae, 0x2e, 0x49, 0x17],
-            // 8 less, 2 ms before
+            // 8 less, 2 ms earlier
             vec![0x1a, 0x0f, 2],
-            // a text, 298 ms before
+            // a string, 298 ms earlier
             vec![0x29, 5],
             b"red-7".to_vec(),
             vec![0x2a, 0x01],
@@ -303,7 +303,7 @@ mod tests {
         }
     }
 
-    /// A list of so many numbers, seen at random within the time that views are kept.
+    /// A list of 200 numbers, viewed at random times within the retention of views.
     fn of_numbers(numbers: impl Fn(u64) -> u64) -> Vec<ViewedProduct> {
         let mut state = 7_u64;
         let mut random = move || {
@@ -321,7 +321,7 @@ mod tests {
         merge(views, &Removals::default(), 0, VIEWS_MAX)
     }
 
-    /// The figure of the design: at most 10 bytes for a view of a product with a number of JD's size.
+    /// The design goal: at most 10 bytes for a view of a product with a typical numeric id.
     #[test]
     fn a_view_takes_at_most_ten_bytes() {
         let own = |random: u64| 100_000_000_000 + random % 300_000_000;

@@ -1,4 +1,4 @@
-//! Lists of views: merged, less what was removed, in pages, with each product once.
+//! Lists of views: merging, removals, and pages.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -6,70 +6,70 @@ use core::cmp::Ordering;
 
 use crate::Sku;
 
-/// A product and when it was last seen.
+/// A product and the time of its last view.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ViewedProduct {
     /// The product.
     pub sku: Sku,
-    /// When, in milliseconds since the Unix epoch.
+    /// The time, in milliseconds since the Unix epoch.
     pub at_ms: u64,
 }
 
 impl ViewedProduct {
-    /// The order of lists: the newest first; at the same time the greater name first, as Redis has it.
+    /// The order of lists: the newest first. At equal times, the greater name comes first, as in Redis.
     pub fn newest_first(&self, other: &Self) -> Ordering {
         (other.at_ms, &other.sku).cmp(&(self.at_ms, &self.sku))
     }
 }
 
-/// What Redis has of an owner's removals and cold list.
+/// Which of an owner's removals and cold list are in Redis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LoadedLists {
-    /// Nothing: views may be there that were removed, and must not be shown.
+    /// Nothing: the list may contain removed views, and must not be shown.
     #[default]
     Nothing,
     /// All removals.
     Removals,
-    /// All removals, and the cold list as far as there was room.
+    /// All removals, and as much of the cold list as fits.
     All,
 }
 
 /// The outcome of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViewOutcome {
-    /// It was deleted or cleared before: nothing changed.
+    /// It was deleted or cleared before: no change.
     Removed,
     /// It is the latest view of its product.
     Latest,
-    /// A later view of its product is known, or this very one: nothing changed.
+    /// The list has this or a later view of the product: no change.
     Known,
 }
 
-/// What a user has taken away.
+/// The views that a user has removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Removals {
-    /// All views up to then; 0: none.
+    /// All views up to this time, in milliseconds since the Unix epoch; 0: none.
     pub cleared_ms: u64,
-    /// Views of these products up to then.
+    /// Views of these products up to this time.
     pub deleted: BTreeMap<Sku, u64>,
 }
 
 impl Removals {
-    /// Whether this view is away.
+    /// Whether this view is removed.
     pub fn cover(&self, seen: &ViewedProduct) -> bool {
         let deleted_ms = self.deleted.get(&seen.sku).copied();
         seen.at_ms <= self.cleared_ms.max(deleted_ms.unwrap_or(0))
     }
 
-    /// Notes a deletion. What was deleted later already stays so.
+    /// Adds a deletion. A later deletion of the same product stays.
     pub fn delete(&mut self, sku: Sku, at_ms: u64) {
         let known = self.deleted.entry(sku).or_default();
         *known = at_ms.max(*known);
     }
 }
 
-/// The list that comes of these views: each product at its latest view, less `removals` and what is not newer than
-/// `oldest_ms`, the newest `max` of them.
+/// The list of these views: each product at its latest view, without `removals` and views not newer than `oldest_ms`,
+/// limited to the newest `max`.
 pub fn merge(
     views: impl IntoIterator<Item = ViewedProduct>,
     removals: &Removals,
@@ -90,30 +90,29 @@ pub fn merge(
     list
 }
 
-/// The items of which none before has the same key: of the variants of a product, the one that was seen last. An item
-/// without a key is like no other.
+/// Keeps the first item per key: of the variants of a product, the last viewed. Items without a key are all kept.
 pub fn unique_by<T, K: Ord>(items: Vec<T>, key: impl Fn(&T) -> Option<K>) -> Vec<T> {
     let mut known = BTreeSet::new();
     let is_new = |item: &T| key(item).is_none_or(|key| known.insert(key));
     items.into_iter().filter(is_new).collect()
 }
 
-/// How many products a user is told: as many as there are, and no more than there may be.
+/// The number of products shown to a user, at most `max`.
 pub fn count(products: usize, max: usize) -> usize {
     products.min(max)
 }
 
-/// The place in a list after which a page begins.
+/// The position in a list after which a page starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListCursor {
-    /// After views of this time,
+    /// After views of this time.
     pub at_ms: u64,
-    /// and of this product, if it is set: else after all of that time.
+    /// After this product at that time; `None`: after all products of that time.
     pub sku: Option<Sku>,
 }
 
 impl ListCursor {
-    /// Reads `<ms>` or `<ms>,<sku>`.
+    /// Parses `<ms>` or `<ms>,<sku>`.
     pub fn read(text: &str) -> Option<Self> {
         let (at_ms, sku) = match text.split_once(',') {
             Some((at_ms, sku)) => (at_ms, Some(Sku::new(sku).ok()?)),
@@ -187,7 +186,7 @@ mod tests {
     }
 
     proptest! {
-        /// In whatever order views come, once or twice, alone or merged before: the list is the same.
+        /// The result does not depend on the order, on duplicates or on earlier merges.
         #[test]
         fn merging_is_idempotent_and_knows_no_order(
             pairs in vec_of((0..8_u64, 1..60_u64), 0..40),
@@ -206,7 +205,7 @@ mod tests {
             prop_assert!(whole.iter().all(|seen| !removals.cover(seen)));
         }
 
-        /// Pages that follow each other are the list.
+        /// Consecutive pages give the whole list.
         #[test]
         fn pages_leave_nothing_out(pairs in vec_of((0..20_u64, 1..6_u64), 0..30), size in 1..7_usize) {
             let whole = merge(list(&pairs), &Removals::default(), 0, 200);

@@ -1,7 +1,7 @@
-//! What the scripts in Redis do to one owner's keys, in Rust.
+//! A Rust model of the scripts for one owner's keys.
 //!
-//! Tests run the same steps on this and on a real Redis and compare every reply; simulations run on this alone. Expiry is the
-//! caller's: keys that expire do so together, which is [`Hot::default`].
+//! Tests run the same steps on the model and on a real Redis, and compare every reply. Simulations use the model alone.
+//! The caller handles expiry: keys expire together, which gives [`Hot::default`].
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -14,12 +14,12 @@ use crate::{LoadedLists, Removals, Sku, ViewOutcome, ViewedProduct};
 pub struct Hot {
     views: BTreeMap<Sku, u64>,
     deleted: BTreeMap<Sku, u64>,
-    /// `None`: there is no such key.
+    /// `None`: the key does not exist.
     marker: Option<Marker>,
     count: Option<Count>,
-    /// Whether the owner stands among those of the day.
+    /// Whether the day's set of active owners contains the owner.
     is_active: bool,
-    /// What this Redis is called until it ends.
+    /// The run ID of this Redis process.
     run: String,
 }
 
@@ -30,12 +30,12 @@ struct Marker {
     generation: Option<String>,
 }
 
-/// What a reader is told.
+/// A reader's reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListReply {
-    /// What is loaded.
+    /// The loaded parts.
     pub loaded: LoadedLists,
-    /// Of which generation the list is; `None`: of none.
+    /// The generation of the list; `None` if it has none.
     pub generation: Option<String>,
     /// The views, the newest first.
     pub views: Vec<ViewedProduct>,
@@ -71,7 +71,7 @@ impl Hot {
         outcomes
     }
 
-    /// `history_delete.lua`: how many views went.
+    /// `history_delete.lua`. Returns the number of removed views.
     pub fn delete(&mut self, deleted: &[ViewedProduct], forget_ms: u64, max: usize) -> usize {
         let was_full = self.views.len() >= max;
         let mut gone = 0;
@@ -97,7 +97,7 @@ impl Hot {
         gone
     }
 
-    /// `history_clear.lua`: how many views went.
+    /// `history_clear.lua`. Returns the number of removed views.
     pub fn clear(&mut self, at_ms: u64) -> usize {
         let cleared_ms = self.cleared_ms().max(at_ms);
         self.marker.get_or_insert_default().cleared_ms = cleared_ms;
@@ -108,7 +108,7 @@ impl Hot {
         before - self.views.len()
     }
 
-    /// `history_fill.lua`: the list as it is then.
+    /// `history_fill.lua`. Returns the list afterwards.
     pub fn fill(
         &mut self,
         generation: Option<&str>,
@@ -153,12 +153,12 @@ impl Hot {
         told
     }
 
-    /// Another process of Redis has these keys now, from a file or as what was a replica.
+    /// Another Redis process takes over the keys, from a file or as a promoted replica.
     pub fn restart(&mut self, run: &str) {
         self.run = run.into();
     }
 
-    /// `history_read.lua`. `name`: for a list that has no generation.
+    /// `history_read.lua`. `name`: the new generation for a list without one.
     pub fn read(&mut self, name: &str) -> ListReply {
         self.forget_other_run();
         let run = &self.run;
@@ -168,7 +168,7 @@ impl Hot {
         self.list_reply()
     }
 
-    /// What is loaded by the word of another process of Redis may lack removals.
+    /// Data that was loaded under another Redis process may lack removals.
     fn forget_other_run(&mut self) {
         let run = [self.run.as_str(), "."].concat();
         let Some(marker) = &mut self.marker else {
@@ -192,14 +192,14 @@ impl Hot {
         list
     }
 
-    /// What is loaded, as the next reader will be told.
+    /// The loaded parts that the next reader gets.
     pub fn loaded(&self) -> LoadedLists {
         let mut read = self.clone();
         read.forget_other_run();
         read.loaded_lists()
     }
 
-    /// What the marker says.
+    /// The loaded parts according to the marker.
     fn loaded_lists(&self) -> LoadedLists {
         self.marker
             .as_ref()
@@ -215,7 +215,8 @@ impl Hot {
         }
     }
 
-    /// `history_read.lua` for a count: the one that is known, or else the list; whoever asks first promises to count.
+    /// `history_read.lua` for a count. Returns the stored count or the list. The first reader without a count promises
+    /// to store it.
     pub fn read_count(&mut self, generation: &str, promise: &str) -> Result<u64, ListReply> {
         self.forget_other_run();
         match &self.count {
@@ -226,7 +227,8 @@ impl Hot {
         Err(self.read(generation))
     }
 
-    /// `history_count.lua`: whether the count was taken. It is not if the list has changed since it was promised.
+    /// `history_count.lua`. Returns whether the count was stored. It is refused if the list has changed since the
+    /// promise.
     pub fn put_count(&mut self, promise: &str, count: u64) -> bool {
         let is_ours = matches!(&self.count, Some(Count::Promised(theirs)) if theirs == promise);
         if is_ours {
@@ -235,12 +237,12 @@ impl Hot {
         is_ours
     }
 
-    /// Whether the owner was noted as active; from then on no longer. What the fold of a day does.
+    /// Clears the active mark, like the fold of a day. Returns whether it was set.
     pub fn take_active(&mut self) -> bool {
         core::mem::take(&mut self.is_active)
     }
 
-    /// Notes the owner as active, as every change does.
+    /// Sets the active mark, like every change.
     pub fn set_active(&mut self) {
         self.is_active = true;
     }

@@ -1,25 +1,25 @@
-//! Whose list it is: a user's, or a guest's until it joins a user's.
+//! Owners of lists: users, and guests until their list is joined to a user's.
 
 use alloc::string::String;
 use core::fmt;
 
 use weir_base::id::{IdError, UserId};
 
-/// What stands before a guest's name. A user whose own name begins so is spelt otherwise.
+/// The prefix of guests. A user with the same prefix is escaped.
 const GUEST: &str = "g:";
 
-/// A user or a guest, by a text that no other has. The text has no braces, so it may stand in the hash tag of a key.
+/// A user or a guest, as a unique text. The text has no braces, so a key's hash tag may contain it.
 ///
-/// A brace or a `%` of a name is written as `%7B`, `%7D`, `%25`, and the first letter of a user's name that begins with
-/// `g:` as `%67`.
+/// A brace or `%` in a name is written as `%7B`, `%7D` or `%25`. The first letter of a user's name with the prefix `g:`
+/// is written as `%67`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(String);
 
 impl Owner {
-    /// The longest text, in bytes.
+    /// Maximum length of the text, in bytes.
     pub const LEN_MAX: usize = 3 * UserId::LEN_MAX + GUEST.len();
 
-    /// A user that somebody has signed in as.
+    /// A signed-in user.
     pub fn user(user: &UserId) -> Self {
         let name = user.as_str();
         match name.strip_prefix(GUEST) {
@@ -28,26 +28,26 @@ impl Owner {
         }
     }
 
-    /// A browser that nobody has signed in with, by the name that it gave itself: 1 to 128 visible ASCII characters.
+    /// A browser without a signed-in user, by its visitor id: 1 to 128 visible ASCII characters.
     ///
     /// # Errors
-    /// Says what is wrong with the name.
+    /// If the name is invalid.
     pub fn guest(visitor: &str) -> Result<Self, IdError> {
         let visitor = UserId::new(visitor)?;
         Ok(Self([GUEST, &escaped(visitor.as_str())].concat()))
     }
 
-    /// One that was written as a text before.
+    /// Parses an owner's text.
     ///
     /// # Errors
-    /// When the text is not one that [`Owner::as_str`] gives.
+    /// If the text is not an output of [`Owner::as_str`].
     pub fn from_text(text: &str) -> Result<Self, IdError> {
         let refused = IdError::Byte { at: 0 };
         let owner = match text.strip_prefix(GUEST) {
             Some(rest) => Self::guest(&unescaped(rest).ok_or(refused)?)?,
             None => Self::user(&UserId::new(unescaped(text).ok_or(refused)?)?),
         };
-        // One owner, one text.
+        // Each owner has one text.
         if owner.0 == text {
             Ok(owner)
         } else {

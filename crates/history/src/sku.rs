@@ -1,4 +1,4 @@
-//! A product as a list has it.
+//! Product names.
 
 use alloc::string::ToString;
 use alloc::sync::Arc;
@@ -6,20 +6,20 @@ use core::fmt;
 
 use weir_base::id::{IdError, check};
 
-/// A product's name: 1 to [`Sku::LEN_MAX`] visible ASCII characters. Names that are numbers take less room.
+/// A product's name: 1 to [`Sku::LEN_MAX`] visible ASCII characters. Numeric names take less space.
 ///
-/// Ordered as Redis orders members: byte by byte.
+/// Ordered byte by byte, like members in Redis.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sku(Arc<str>);
 
 impl Sku {
-    /// The most bytes of a name.
+    /// Maximum bytes of a name.
     pub const LEN_MAX: usize = 64;
 
-    /// Checks `bytes` and takes them as a name.
+    /// Checks `bytes` and returns them as a name.
     ///
     /// # Errors
-    /// Says what is wrong with the name.
+    /// If the name is invalid.
     pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, IdError> {
         let visible = |byte: u8| byte.is_ascii_graphic();
         check(bytes.as_ref(), Self::LEN_MAX, visible).map(|name| Self(name.into()))
@@ -30,7 +30,7 @@ impl Sku {
         &self.0
     }
 
-    /// The number that the name spells, in digits and without zeros in front.
+    /// The number in the name, if it has only digits and no leading zero.
     pub fn number(&self) -> Option<u64> {
         let is_plain = self.0.bytes().all(|byte| byte.is_ascii_digit());
         let is_padded = self.0.len() > 1 && self.0.starts_with('0');

@@ -1,11 +1,11 @@
-//! Slots of a Redis Cluster. A script may use only keys of one slot, so what is noted of a user besides the user's own keys
-//! stands in a key of the same slot.
+//! Slots of a Redis Cluster. A script may use only keys of one slot, so data about a user outside the user's own keys
+//! is in a key of the same slot.
 
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// How many slots there are, by the specification of Redis Cluster.
+/// The number of slots, by the specification of Redis Cluster.
 pub const SLOTS: u16 = 16_384;
 
 /// The slot of a key whose hash tag is `tag`.
@@ -13,7 +13,7 @@ pub fn slot(tag: &[u8]) -> u16 {
     crc16(tag) % SLOTS
 }
 
-/// CRC-16/XMODEM, which Redis Cluster uses.
+/// CRC-16/XMODEM, the hash of Redis Cluster.
 fn crc16(bytes: &[u8]) -> u16 {
     const POLYNOMIAL: u16 = 0x1021;
     bytes.iter().fold(0, |crc, &byte| {
@@ -28,12 +28,12 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// A hash tag for each slot: the smallest number whose digits are of that slot.
+/// A hash tag for each slot: the smallest number whose digits hash to that slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tags(Vec<u32>);
 
 impl Tags {
-    /// Finds them. This takes some milliseconds: once for a process.
+    /// Computes the tags. This takes some milliseconds: do it once per process.
     pub fn new() -> Self {
         let mut tags: Vec<Option<u32>> = vec![None; usize::from(SLOTS)];
         let mut left = tags.len();

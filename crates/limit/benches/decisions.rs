@@ -1,4 +1,4 @@
-//! What the decisions of one request take: `cargo bench -p weir-limit`.
+//! Measures the decisions on one request: `cargo bench -p weir-limit`.
 #![allow(missing_docs)] // criterion's macros make functions without
 
 use criterion::{Criterion, criterion_group, criterion_main};

@@ -1,15 +1,15 @@
-//! The generic cell rate algorithm, told as a bucket that leaks.
+//! The generic cell rate algorithm as a leaky bucket.
 
 use super::{Quota, SET_BACK_MS_MAX};
 
-/// What requests have used and time has not given back yet.
+/// The level of the bucket: units consumed and not yet recovered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// When `ticks` was true, in milliseconds since the epoch.
+    /// The time of `ticks`, in milliseconds since the epoch.
     pub(super) at_ms: u64,
-    /// In ticks of the rate; one request has `per_ms` of them.
+    /// The level in ticks of the rate; one request takes `per_ms` of them.
     pub(super) ticks: u64,
-    /// The period by which `ticks` counts: the quota's may be another by now.
+    /// The period of `ticks`, which may differ from the quota's current period.
     pub(super) per_ms: u64,
 }
 
@@ -19,7 +19,7 @@ impl Backlog {
             *self = Self::default();
         }
         if self.per_ms != quota.per_ms() {
-            // Whole requests, so that no number needs more than 53 bits in a script.
+            // Whole requests, so that no number in a script needs more than 53 bits.
             let requests = self.ticks.checked_div(self.per_ms).unwrap_or(0)
                 + u64::from(self.ticks.checked_rem(self.per_ms).unwrap_or(0) > 0);
             self.ticks = requests.saturating_mul(quota.per_ms());
@@ -50,7 +50,7 @@ impl Backlog {
         self.ticks.div_ceil(quota.per_ms())
     }
 
-    /// How long until one more request has room, if so many have used theirs.
+    /// The time until one more request fits, if `used` requests are counted.
     pub(super) fn reset_ms(&self, quota: &Quota, used: u64, now_ms: u64) -> u64 {
         if used == 0 {
             return 0;

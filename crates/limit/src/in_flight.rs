@@ -1,22 +1,22 @@
-//! How many requests are under way.
+//! Concurrent requests.
 //!
-//! A gateway that dies never says that its requests have ended. So they are counted by the period
-//! in which they began, and those of the period before last no longer count.
+//! A crashed gateway never reports the ends of its requests. So requests are counted by the period of their start, and
+//! those from before the previous period no longer count.
 
 use super::{Quota, SET_BACK_MS_MAX};
 
-/// Requests under way, by when they began.
+/// Concurrent requests by the period of their start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InFlight {
-    /// When the latest period began, in milliseconds since the epoch: a multiple of the period.
+    /// The start of the latest period, in milliseconds since the epoch: a multiple of the period.
     pub(super) start_ms: u64,
-    /// Those that began in it.
+    /// Requests from the latest period.
     pub(super) latest: u64,
-    /// Those that began in the one before.
+    /// Requests from the previous period.
     pub(super) before: u64,
 }
 
-/// When one of those under way ends, nobody knows: this is when to ask again.
+/// The suggested retry delay, because the end of a running request is unknown.
 const RETRY_MS: u64 = 1_000;
 
 impl InFlight {

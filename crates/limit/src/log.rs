@@ -1,40 +1,39 @@
-//! A sliding window: a log of what was let pass, in few lines.
+//! A sliding window: a compact log of passed requests.
 //!
-//! Requests that come within a seventh of a period after the first of a line share that line, and all
-//! count until the last of them is a whole period ago. So there are never more than `rate` in any
-//! period, and none counts for longer than a seventh of a period too much. Eight lines are enough: their
-//! first requests are a seventh of a period apart, and lines older than a period are struck out.
+//! Requests within a seventh of a period after the first of a line share that line, and all count until the last of
+//! them is one period old. So there are never more than `rate` in any period, and no request counts for more than a
+//! seventh of a period too long. Eight lines suffice: their first requests are a seventh of a period apart, and lines
+//! older than a period are removed.
 //!
-//! Under overload the lines are bursts, none of whose requests counts for too long: what is let
-//! pass is then all that the limit allows.
+//! Under overload, each line is one burst, so no request counts too long, and the full limit passes.
 
 use super::{Quota, SET_BACK_MS_MAX};
 
-/// The most lines.
+/// The maximum number of lines.
 pub(super) const LINES: usize = 8;
 
 /// A line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Line {
-    /// How long its last request was before the latest of all, in milliseconds.
+    /// The time between its last request and the latest of all, in milliseconds.
     pub(super) back_ms: u32,
-    /// How many there were; 0 if there is no such line.
+    /// The number of requests; 0 for an unused line.
     pub(super) count: u32,
 }
 
 /// The requests of the last period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Log {
-    /// When the latest was, in milliseconds since the epoch.
+    /// The time of the latest request, in milliseconds since the epoch.
     pub(super) latest_ms: u64,
-    /// How long the first request of the newest line was before the latest, in milliseconds.
+    /// The time between the first request of the newest line and the latest request, in milliseconds.
     pub(super) width_ms: u64,
     /// The newest first.
     pub(super) lines: [Line; LINES],
 }
 
 impl Log {
-    /// Strikes out what is a period ago.
+    /// Removes lines that are older than a period.
     pub(super) fn advance(&mut self, quota: &Quota, now_ms: u64) {
         if self.latest_ms > now_ms.saturating_add(SET_BACK_MS_MAX) {
             *self = Self::default();
@@ -60,7 +59,7 @@ impl Log {
     pub(super) fn wait_ms(&self, quota: &Quota, cost: u32, now_ms: u64) -> u64 {
         let mut used = self.used().saturating_add(u64::from(cost));
         let mut wait_ms = 0;
-        // Where there is no line, nothing becomes free: the next one says for how long to wait.
+        // Unused lines free no quota: the loop continues with the next one.
         for line in self.lines.iter().rev() {
             if used <= u64::from(quota.rate()) {
                 break;
@@ -71,7 +70,7 @@ impl Log {
         wait_ms
     }
 
-    /// How long until the oldest line no longer counts.
+    /// The time until the oldest line expires.
     pub(super) fn reset_ms(&self, quota: &Quota, now_ms: u64) -> u64 {
         let oldest = self.lines.iter().rev().find(|line| line.count > 0);
         let end_ms = oldest.map_or(0, |line| line_end_ms(self.latest_ms, line, quota));
@@ -97,8 +96,8 @@ impl Log {
         }
     }
 
-    /// Makes place for a line. If the oldest two must share one, as they may after the period was
-    /// made longer, both count for as long as the younger.
+    /// Frees the newest line. If the oldest two must share one, which is possible after the period was extended, both
+    /// count for as long as the younger.
     fn begin_line(&mut self) {
         let [.., younger, oldest] = &mut self.lines;
         younger.count = younger.count.saturating_add(oldest.count);
@@ -108,7 +107,7 @@ impl Log {
         }
     }
 
-    /// The newest are taken back first.
+    /// Undoes the newest requests first.
     pub(super) fn take_back(&mut self, cost: u32) {
         let mut rest = cost;
         for line in &mut self.lines {
@@ -126,14 +125,14 @@ impl Log {
     }
 }
 
-/// When a line no longer counts.
+/// When a line expires.
 fn line_end_ms(latest_ms: u64, line: &Line, quota: &Quota) -> u64 {
     latest_ms
         .saturating_sub(u64::from(line.back_ms))
         .saturating_add(quota.per_ms())
 }
 
-/// Beyond 32 bits, it is a period ago anyway.
+/// Values beyond 32 bits are older than a period anyway.
 fn to_u32(ms: u64) -> u32 {
     u32::try_from(ms).unwrap_or(u32::MAX)
 }

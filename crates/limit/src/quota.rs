@@ -1,22 +1,22 @@
-//! What is allowed.
+//! Quotas and algorithms.
 
 use serde::Deserialize;
 
 /// The highest rate, in requests per period.
 pub const RATE_MAX: u32 = 1_000_000;
 
-/// The most requests at once.
+/// The maximum burst, in requests.
 pub const BURST_MAX: u32 = 1_000_000;
 
-/// The longest period: a leap year, in milliseconds.
+/// The maximum period: a leap year, in milliseconds.
 pub const PER_MS_MAX: u64 = 366 * DAY_MS;
 
-/// The longest period of a sliding window: 30 days, in milliseconds. What it keeps fits in 32 bits then.
+/// The maximum period of a sliding window: 30 days, in milliseconds, so that its state fits in 32 bits.
 pub const SLIDING_PER_MS_MAX: u64 = 30 * DAY_MS;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// `burst · per_ms` is at most this, so that a script's numbers, which are doubles, are exact.
+/// The maximum of `burst · per_ms`, so that a script's numbers, which are doubles, are exact.
 const TICKS_MAX: u64 = 1 << 52;
 
 /// How a rule counts requests.
@@ -36,8 +36,8 @@ pub enum Algorithm {
 
 /// An algorithm and its numbers.
 ///
-/// Time is counted in *ticks*, of which there are `rate` in a millisecond. So one request takes `per_ms`
-/// ticks whatever the rate, every number is whole, and nothing drifts.
+/// Time is counted in *ticks*: `rate` ticks are one millisecond. So one request takes `per_ms` ticks at every rate, all
+/// numbers are whole, and no rounding errors accumulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     algorithm: Algorithm,
@@ -46,7 +46,7 @@ pub struct Quota {
     burst: u32,
 }
 
-/// Why there is no such quota.
+/// Why a quota is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuotaError {
     /// The rate is 0 or too high.
@@ -58,14 +58,14 @@ pub enum QuotaError {
     /// The burst is 0 or too high.
     #[error("burst must be 1 to {BURST_MAX}")]
     Burst,
-    /// Both are allowed, together they are not.
+    /// Each number is valid, but their product is too large.
     #[error("burst times per, in milliseconds, must be at most 2^52")]
     Ticks,
 }
 
 impl Quota {
-    /// At most `rate` requests in `per_ms`, and `burst` at once. Only [`Algorithm::Gcra`] has a burst of
-    /// its own; with any other it is the rate, whatever is given.
+    /// At most `rate` requests in `per_ms`, and `burst` at once. Only [`Algorithm::Gcra`] uses `burst`; for the others
+    /// it equals the rate.
     ///
     /// # Errors
     /// When a number is out of its bounds.
@@ -100,8 +100,8 @@ impl Quota {
         })
     }
 
-    /// [`Algorithm::Gcra`] with `rate` requests a second in the long run, and `burst` at once. What is
-    /// out of bounds counts as the nearest that is not.
+    /// [`Algorithm::Gcra`] with an average of `rate` requests per second, and `burst` at once. Numbers out of bounds
+    /// are clamped.
     pub fn per_second(rate: u32, burst: u32) -> Self {
         Self {
             algorithm: Algorithm::Gcra,
@@ -111,7 +111,7 @@ impl Quota {
         }
     }
 
-    /// How requests are counted.
+    /// The algorithm.
     pub const fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
@@ -121,22 +121,22 @@ impl Quota {
         self.rate
     }
 
-    /// The period, in milliseconds.
+    /// The period in milliseconds.
     pub const fn per_ms(&self) -> u64 {
         self.per_ms
     }
 
-    /// The most requests at once, and so the highest cost that a request can have.
+    /// The maximum number of requests at once, and the maximum cost of a request.
     pub const fn burst(&self) -> u32 {
         self.burst
     }
 
-    /// What one request of `cost` takes. A cost that could never be paid counts as all there is.
+    /// The ticks of a request with `cost`. A cost above the burst counts as the burst.
     pub(super) fn ticks(&self, cost: u32) -> u64 {
         u64::from(cost.min(self.burst)).saturating_mul(self.per_ms)
     }
 
-    /// The beginning of the period of `now_ms`.
+    /// The start of the period that contains `now_ms`.
     pub(super) fn period_start_ms(&self, now_ms: u64) -> u64 {
         now_ms - now_ms.checked_rem(self.per_ms).unwrap_or(0)
     }

@@ -7,21 +7,19 @@ use core::fmt;
 use super::{Quota, State};
 use weir_base::hash::seeded_hash;
 
-/// The places in a slot. With 8, a slot of GCRA has 256 bytes: four lines of a processor's cache, and one
-/// value that is quick to copy.
+/// The places in a slot. With 8, a slot of GCRA has 256 bytes: four cache lines, and cheap to copy.
 pub const WAYS: usize = 8;
 
-/// The bytes of a fingerprint.
+/// The length of a fingerprint in bytes.
 const FINGERPRINT_LEN: usize = 8;
 
-/// A key's hash. Keys of which it is the same share a limit: of a million keys, two with a
-/// probability of one in thirty million.
+/// A key's hash. Keys with equal hashes share a limit: among a million keys, the probability of such a pair is one in
+/// thirty million.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(u64);
 
 impl Fingerprint {
-    /// The hash of `key` under `seed`. All who share a table must have one seed; those who ask
-    /// should not know it.
+    /// The hash of `key` under `seed`. All users of a table must have the same seed, which clients should not know.
     pub fn new(seed: u64, key: &[u8]) -> Self {
         // 0 marks a free place.
         Self(seeded_hash(seed, key).max(1))
@@ -32,7 +30,7 @@ impl Fingerprint {
         Self(u64::from_le_bytes(bytes))
     }
 
-    /// In which of a table's slots the key is: below `slots`. 0 slots count as 1.
+    /// The key's slot in a table of `slots` slots. 0 slots count as 1.
     pub fn slot(self, slots: u32) -> u32 {
         // The remainder is below `slots`, so it fits.
         (self.0 % u64::from(slots.max(1))) as u32
@@ -45,20 +43,19 @@ impl fmt::LowerHex for Fingerprint {
     }
 }
 
-/// The states of up to [`WAYS`] keys, as they are stored: in each place a fingerprint (0: the place is
-/// free) and a state.
+/// The encoded states of up to [`WAYS`] keys: each place has a fingerprint (0 if free) and a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
     bytes: Vec<u8>,
 }
 
 impl Slot {
-    /// The bytes of a slot.
+    /// The length of a slot in bytes.
     pub const fn len(quota: &Quota) -> usize {
         WAYS * place_len(quota)
     }
 
-    /// Reads a slot as it is stored. Bytes of any other length, such as none, are an empty slot.
+    /// Decodes a slot. Bytes of any other length, such as none, are an empty slot.
     pub fn read(bytes: Vec<u8>, quota: &Quota) -> Self {
         let is_whole = bytes.len() == Self::len(quota);
         Self {
@@ -70,7 +67,7 @@ impl Slot {
         }
     }
 
-    /// The slot as it is stored.
+    /// The encoded slot.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -84,8 +81,8 @@ impl Slot {
         }
     }
 
-    /// Keeps the state of a key: in its own place, else in a free one, else in the one whose state soonest is
-    /// of no more use. Returns whether another key's state was lost that still was of use at `now_ms`.
+    /// Stores the state of a key: in its own place, else in a free one, else in the one that expires first. Returns
+    /// whether it evicted a state that was still in use at `now_ms`.
     pub fn put(
         &mut self,
         quota: &Quota,
@@ -107,7 +104,7 @@ impl Slot {
         idle_at_ms > now_ms
     }
 
-    /// The place to give away, and when its state is of no more use. A state of another clock never is.
+    /// The place to overwrite, and when its state expires. The state of another clock has expired.
     fn victim(&self, quota: &Quota, now_ms: u64) -> (usize, u64) {
         let places = self.bytes.chunks_exact(place_len(quota));
         let idle_at_ms = |place| match fingerprint_of(place) {

@@ -1,4 +1,4 @@
-//! What is kept of one key.
+//! The state of one key.
 
 use super::backlog::Backlog;
 use super::in_flight::InFlight;
@@ -6,7 +6,7 @@ use super::log::{LINES, Line, Log};
 use super::window::Window;
 use super::{Algorithm, Quota};
 
-/// What is kept of one key, at some moment: see [`State::at`].
+/// The state of one key at some moment: see [`State::at`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     kind: Kind,
@@ -21,16 +21,17 @@ enum Kind {
     InFlight(InFlight),
 }
 
-/// What a quota says to one request.
+/// A quota's decision on one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// After how many milliseconds the request may pass; 0: now.
+    /// Milliseconds until the request may pass; 0: now.
     pub wait_ms: u64,
-    /// How much is left: before the request where nothing was charged, else after it.
+    /// The remaining quota: after the request if it was charged, otherwise before it.
     pub remaining: u32,
-    /// After how many milliseconds more of it will be there, if nothing more is asked; 0: all is there, or nobody knows.
+    /// Milliseconds until more quota is available without further requests; 0 if the quota is unused, or if the time is
+    /// unknown.
     pub reset_ms: u64,
-    /// What [`State::take_back`] needs to know.
+    /// The input of [`State::take_back`].
     pub mark: u64,
 }
 
@@ -41,11 +42,11 @@ impl Check {
     }
 }
 
-/// The bytes of a number, as it is stored.
+/// The length of a stored number in bytes.
 const WORD: usize = 8;
 
 impl Algorithm {
-    /// The bytes of a stored state.
+    /// The length of a stored state in bytes.
     pub(super) const fn state_len(self) -> usize {
         match self {
             Self::Gcra | Self::Concurrency => 3 * WORD,
@@ -56,13 +57,13 @@ impl Algorithm {
 }
 
 impl State {
-    /// The state of a key that nothing is known of.
+    /// The state of a new key.
     pub fn new(quota: &Quota, now_ms: u64) -> Self {
         Self::fresh(fresh(quota.algorithm()), quota, now_ms)
     }
 
-    /// Reads a state as it is stored, and lets time pass until `now_ms`. Bytes that are none, or none of
-    /// this algorithm, are a key that nothing is known of: what is kept here may be forgotten.
+    /// Decodes a stored state and advances it to `now_ms`. Missing bytes, or those of another algorithm, are a new key:
+    /// stored states may be lost.
     pub(super) fn decode(bytes: &[u8], quota: &Quota, now_ms: u64) -> Self {
         Self::fresh(decode(bytes, quota.algorithm()), quota, now_ms)
     }
@@ -73,7 +74,7 @@ impl State {
         state
     }
 
-    /// The state at a later moment, or under another quota of the same algorithm.
+    /// Advances the state to a later moment, or to another quota of the same algorithm.
     pub fn at(mut self, quota: &Quota, now_ms: u64) -> Self {
         self.advance(quota, now_ms);
         self
@@ -89,7 +90,7 @@ impl State {
         }
     }
 
-    /// What the quota says to a request of `cost`. Nothing is charged.
+    /// The decision on a request of `cost`. Charges nothing.
     pub fn check(&self, quota: &Quota, cost: u32) -> Check {
         let (cost, now_ms) = (cost.min(quota.burst()), self.now_ms);
         let (wait_ms, used) = match &self.kind {
@@ -113,12 +114,12 @@ impl State {
             Kind::Backlog(state) => state.reset_ms(quota, used, now_ms),
             Kind::Log(state) => state.reset_ms(quota, now_ms),
             Kind::Window(state) => state.idle_at_ms(quota).saturating_sub(now_ms),
-            // When one of those under way ends, nobody knows.
+            // The end of a running request is unknown.
             Kind::InFlight(_) => 0,
         }
     }
 
-    /// Charges a request that a check allowed; returns the check as the client is to be told of it.
+    /// Charges an allowed request; returns the check for the client.
     pub fn charged(&mut self, quota: &Quota, cost: u32) -> Check {
         self.charge(quota, cost);
         Check {
@@ -127,7 +128,7 @@ impl State {
         }
     }
 
-    /// Charges a request of `cost`, whatever a check would say. A cost beyond the burst counts as that.
+    /// Charges a request of `cost` without a check. A cost above the burst counts as the burst.
     pub fn charge(&mut self, quota: &Quota, cost: u32) {
         let cost = cost.min(quota.burst());
         match &mut self.kind {
@@ -138,8 +139,8 @@ impl State {
         }
     }
 
-    /// Takes back a charge of `cost` that was made when a check gave `mark`: the request was refused by
-    /// another rule, or, with [`Algorithm::Concurrency`], has ended.
+    /// Undoes a charge of `cost` whose check had `mark`: another rule refused the request, or, with
+    /// [`Algorithm::Concurrency`], it has ended.
     pub fn take_back(&mut self, quota: &Quota, cost: u32, mark: u64) {
         let cost = cost.min(quota.burst());
         match &mut self.kind {
@@ -150,7 +151,7 @@ impl State {
         }
     }
 
-    /// From when on the state says no more than that of a key that nothing is known of.
+    /// When the state becomes equal to that of a new key.
     pub fn idle_at_ms(&self, quota: &Quota) -> u64 {
         match &self.kind {
             Kind::Backlog(state) => state.idle_at_ms(quota),
@@ -168,7 +169,7 @@ impl State {
         }
     }
 
-    /// Stores the state in `bytes`, of the algorithm's length.
+    /// Encodes the state in `bytes`, which have the algorithm's length.
     pub(super) fn encode(&self, bytes: &mut [u8]) {
         let to = bytes.as_chunks_mut::<WORD>().0;
         for (to, word) in to.iter_mut().zip(self.words()) {
@@ -176,7 +177,7 @@ impl State {
         }
     }
 
-    /// The numbers of the state, and zeros behind them.
+    /// The numbers of the state, padded with zeros.
     fn words(&self) -> [u64; 2 + LINES] {
         let mut words = [0; 2 + LINES];
         let [first, second, third, ..] = &mut words;
@@ -230,7 +231,7 @@ fn decode(bytes: &[u8], algorithm: Algorithm) -> Kind {
     }
 }
 
-/// Its upper and its lower half.
+/// The upper and the lower half of the word.
 fn line(word: u64) -> Line {
     Line {
         back_ms: (word >> 32) as u32,

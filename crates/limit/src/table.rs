@@ -1,16 +1,16 @@
-//! A table of limits in memory that all workers of one gateway share, so that a limit holds for the gateway and not for each
-//! worker. In Envoy that is its shared data.
+//! A table of limits in memory shared by all workers of one gateway, so that a limit applies to the gateway and not to
+//! each worker. In Envoy this is its shared data.
 //!
-//! The table has a fixed number of slots, each one value of [`Slot::len`] bytes. A slot's key is a hash of the table's name
-//! and the slot's number, in 15 bytes: so short a string lives inside Envoy's map, where a longer one would cost each
-//! decision another look at memory that no cache holds. Values are never deleted (Envoy cannot), so the number of slots is
-//! what bounds the memory: some 400 bytes each with Envoy's own for GCRA, so 1.6 MB for 4,096 slots, which hold 32,768 keys.
-//! What a crowded slot does is told in the [crate's documentation](crate).
+//! The table has a fixed number of slots, each one value of [`Slot::len`] bytes. A slot's key is a hash of the table's
+//! name and the slot's number, in 15 bytes. Envoy stores such a short string inside its map entry; a longer one would
+//! cost each decision another cache miss. Envoy cannot delete values, so the number of slots bounds the memory. For
+//! GCRA, a slot takes some 400 bytes with Envoy's overhead: 1.6 MB for 4,096 slots, which hold 32,768 keys. The
+//! [crate's documentation](crate) describes full slots.
 //!
-//! A decision reads one slot and writes it; a refusal only reads. Two workers may decide on one slot at the same moment: the
-//! later write fails (compare and swap), and its worker reads and decides again, [`TRIES_MAX`] times in all. If the slot is
-//! still contended then, the last decision stands without having been noted: one request too many may pass, and none is
-//! refused for it.
+//! A decision reads one slot and writes it; a refusal only reads. Two workers may decide on one slot at the same
+//! moment. Then the later write fails (compare and swap), and its worker tries again, [`TRIES_MAX`] times in total. If
+//! the slot is still contended then, the last decision holds without being stored: one request too many may pass, but
+//! none is refused wrongly.
 
 use alloc::format;
 use alloc::vec;
@@ -20,24 +20,24 @@ use weir_base::shared_data::{MISSING, SharedData};
 
 use crate::{Check, Fingerprint, Quota, Slot, State};
 
-/// How often one decision is tried. A worker loses a try only to another one that decided in the
-/// microsecond between; to lose this many in turn takes far more workers than a machine has cores.
+/// The maximum number of attempts for one decision. An attempt fails only if another worker decided in the microsecond
+/// between; this many consecutive failures need far more workers than a machine has cores.
 pub const TRIES_MAX: usize = 8;
 
-/// The most slots: some 25 MB of GCRA's. A config with more is more likely a typing error.
+/// The maximum number of slots: some 25 MB for GCRA. A larger number is probably a typing error.
 pub const SLOTS_MAX: u32 = 65_536;
 
-/// How much of a hash stands for a table: 40 bits, in hexadecimal digits. That any two of 64 tables have the
-/// same is less likely than one in 500 million.
+/// The number of hex digits of a hash that identifies a table: 40 bits. The probability that two of 64 tables collide
+/// is below one in 500 million.
 const TAG_LEN: usize = 10;
 
-/// As many as [`SLOTS_MAX`] has.
+/// The digits of [`SLOTS_MAX`].
 const SLOT_DIGITS: usize = 5;
 
-/// The bytes of a slot's key.
+/// The length of a slot's key in bytes.
 const SLOT_KEY_LEN: usize = TAG_LEN + SLOT_DIGITS;
 
-/// Whether `key` of the shared data is that of some table's slot.
+/// Whether `key` of the shared data belongs to a slot of a table.
 pub fn is_slot_key(key: &[u8]) -> bool {
     key.len() == SLOT_KEY_LEN && key.iter().all(u8::is_ascii_hexdigit)
 }
@@ -46,26 +46,26 @@ pub fn is_slot_key(key: &[u8]) -> bool {
 #[derive(Clone, Debug)]
 pub struct Table<D> {
     data: D,
-    /// What the keys of its slots begin with.
+    /// The prefix of its slots' keys.
     tag: [u8; TAG_LEN],
     slots: u32,
     seed: u64,
 }
 
-/// One request of one table.
+/// One request for one table.
 #[derive(Debug)]
 pub struct TableRequest<'a, D> {
     /// The table.
     pub table: &'a Table<D>,
-    /// How often its key may ask. All quotas of one table must be of one algorithm.
+    /// The quota of its key. All quotas of one table must have the same algorithm.
     pub quota: Quota,
-    /// Who asks.
+    /// The key.
     pub key: &'a [u8],
-    /// As how many requests it counts.
+    /// The cost.
     pub cost: u32,
 }
 
-// Derived, it would ask for data that can be copied.
+// A derived implementation would require `D: Clone`.
 impl<D> Clone for TableRequest<'_, D> {
     fn clone(&self) -> Self {
         *self
@@ -74,12 +74,12 @@ impl<D> Clone for TableRequest<'_, D> {
 
 impl<D> Copy for TableRequest<'_, D> {}
 
-/// What tables say to one request.
+/// The decision of tables on one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// What each quota said, in the order of the asks.
+    /// The quotas' checks, in the order of the requests.
     pub checks: Vec<Check>,
-    /// For each state of another key that was lost though it still was of use: by which ask, by its place.
+    /// For each evicted state that was still in use: the index of the request that evicted it.
     pub evicted_by: Vec<usize>,
 }
 
@@ -89,7 +89,7 @@ impl Decision {
         self.checks.iter().all(Check::is_allowed)
     }
 
-    /// After how many milliseconds every quota will let it pass: 0 if it may.
+    /// Milliseconds until every quota allows it: 0 if it may pass now.
     pub fn wait_ms(&self) -> u64 {
         let waits = self.checks.iter().map(|check| check.wait_ms);
         waits.max().unwrap_or(0)
@@ -100,19 +100,19 @@ impl Decision {
 struct SlotKey([u8; SLOT_KEY_LEN]);
 
 impl SlotKey {
-    /// Checks all bytes, so it is called once for a decision.
+    /// Validates all bytes, so call it once per decision.
     fn as_str(&self) -> &str {
         core::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
 
-/// Where a key stands.
+/// The slot of a key.
 struct KeySlot {
     fingerprint: Fingerprint,
     slot_key: SlotKey,
 }
 
-/// A key in its slot, as it was read.
+/// A key in its slot, as read.
 struct SlotReading<'a, D> {
     ask: TableRequest<'a, D>,
     fingerprint: Fingerprint,
@@ -123,20 +123,19 @@ struct SlotReading<'a, D> {
     now_ms: u64,
 }
 
-/// Decides on one request of one table. Says also how many states of other keys were lost that still were
-/// of use.
+/// Decides on one request of one table. Also returns the number of evicted states that were still in use.
 pub fn decide_one<D: SharedData>(ask: TableRequest<'_, D>, now_ms: u64) -> (Check, usize) {
     let place = ask.place();
     SlotReading::read(ask, place.fingerprint, place.slot_key.as_str(), now_ms).charge(None)
 }
 
-/// Decides on one request of several tables: it is charged to all of them, or to none.
+/// Decides on one request of several tables: charges all of them or none.
 pub fn decide_all<D: SharedData>(asks: &[TableRequest<'_, D>], now_ms: u64) -> Decision {
     let places: Vec<KeySlot> = asks.iter().map(TableRequest::place).collect();
     decide_at(asks, &places, now_ms)
 }
 
-/// The same of two, for which less memory is taken.
+/// Like [`decide_all`] for two tables, with less memory.
 pub fn decide_both<D: SharedData>(asks: &[TableRequest<'_, D>; 2], now_ms: u64) -> Decision {
     let places = asks.each_ref().map(TableRequest::place);
     decide_at(asks, &places, now_ms)
@@ -187,7 +186,7 @@ impl<D: SharedData> TableRequest<'_, D> {
         }
     }
 
-    /// Takes back a charge that was made when a check gave `mark`.
+    /// Undoes a charge whose check had `mark`.
     pub fn take_back(&self, mark: u64, now_ms: u64) {
         let place = self.place();
         let slot_key = place.slot_key.as_str();
@@ -226,8 +225,8 @@ impl<'a, D: SharedData> SlotReading<'a, D> {
         self.state.check(&self.ask.quota, self.ask.cost)
     }
 
-    /// Charges the request if it may pass. If another worker was quicker, decides again on what that one left. Returns the
-    /// last check, and how many states were lost. `known`: what this state says, if it was asked before.
+    /// Charges the request if it may pass. If another worker wrote first, decides again on the new state. Returns the
+    /// last check and the number of evictions. `known`: the check of this state, if already computed.
     fn charge(mut self, mut known: Option<Check>) -> (Check, usize) {
         for _ in 1..TRIES_MAX {
             let check = known.take().unwrap_or_else(|| self.check());
@@ -243,7 +242,7 @@ impl<'a, D: SharedData> SlotReading<'a, D> {
         (self.check(), 0)
     }
 
-    /// Writes the state, unless another worker was quicker; says how many others were lost.
+    /// Writes the state and returns the number of evictions; `None` if another worker wrote first.
     fn write(&mut self) -> Option<usize> {
         let quota = &self.ask.quota;
         let has_lost = self
@@ -256,8 +255,8 @@ impl<'a, D: SharedData> SlotReading<'a, D> {
 }
 
 impl<D: SharedData> Table<D> {
-    /// The table `name` of `slots` slots (1 to [`SLOTS_MAX`]; others count as the nearest of these). `seed`
-    /// is that of the keys' hashes: the same in all VMs, such as `KeyRing::seed`.
+    /// The table `name` with `slots` slots (clamped to 1 to [`SLOTS_MAX`]). `seed` seeds the hashes of keys: the same
+    /// in all VMs, such as `KeyRing::seed`.
     pub fn new(data: D, name: &str, slots: u32, seed: u64) -> Self {
         let hash = format!("{:016x}", Fingerprint::new(0, name.as_bytes()));
         let tag = hash.as_bytes().first_chunk().copied().unwrap_or_default();
@@ -276,7 +275,7 @@ impl<D: SharedData> Table<D> {
         tag.copy_from_slice(&self.tag);
         let mut rest = slot;
         for digit in digits.iter_mut().rev() {
-            // A digit: below 10.
+            // A digit, below 10.
             *digit = b'0' + (rest % 10) as u8;
             rest /= 10;
         }

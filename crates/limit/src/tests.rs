@@ -47,7 +47,7 @@ impl Key {
         self.state(now_ms).check(&self.quota, cost)
     }
 
-    /// Asks, and is charged if it may.
+    /// Checks a request, and charges it if allowed.
     fn ask(&mut self, cost: u32, now_ms: u64) -> Check {
         let mut state = self.state(now_ms);
         let check = state.check(&self.quota, cost);
@@ -69,7 +69,7 @@ impl Key {
         self.slot = Slot::read(self.slot.as_bytes().to_vec(), &self.quota);
     }
 
-    /// How many of `count` requests at once may pass.
+    /// The number of passed requests among `count` at once.
     fn burst(&mut self, count: usize, now_ms: u64) -> usize {
         let asked = (0..count).filter(|_| self.ask(1, now_ms).is_allowed());
         asked.count()
@@ -107,7 +107,7 @@ fn a_sliding_window_forgets_a_burst_after_a_period() {
     assert_eq!(k.check(1, NOW_MS).wait_ms, 7_000);
     assert_eq!(k.burst(9, NOW_MS + 6_999), 0);
     assert_eq!(k.burst(9, NOW_MS + 7_000), 3);
-    // Under overload nothing is lost to the lines.
+    // Under overload, the lines lose no precision.
     let passed = (1..70_000).filter(|ms| k.ask(1, NOW_MS + 7_000 + ms).is_allowed());
     assert_eq!(passed.count(), 27);
 }
@@ -120,7 +120,7 @@ fn concurrency_counts_what_has_not_ended() {
     assert_eq!(k.check(1, NOW_MS + 1_000).wait_ms, 1_000);
     k.take_back(1, first.mark, NOW_MS + 1_500);
     assert_eq!(k.burst(9, NOW_MS + 1_500), 1);
-    // Nobody says that these have ended.
+    // No event reports the end of these requests.
     assert_eq!(k.burst(9, NOW_MS + 2_999), 0);
     assert_eq!(k.burst(9, NOW_MS + 3_000), 2);
     k.take_back(1, first.mark, NOW_MS + 3_000);
@@ -129,7 +129,7 @@ fn concurrency_counts_what_has_not_ended() {
 
 #[test]
 fn a_rate_that_divides_no_period_does_not_drift_in_a_year() {
-    // Some hundred thousand requests, each at the very moment that the last refusal named.
+    // Some hundred thousand requests, each at the exact time in the last refusal.
     for (rate, per_ms) in [(3, 1_000_000), (7, 1_999_993), (11, 1_000_003)] {
         let mut k = Key::new(gcra(rate, per_ms, 2));
         let (mut now_ms, mut passed) = (NOW_MS, 0);
@@ -145,7 +145,7 @@ fn a_rate_that_divides_no_period_does_not_drift_in_a_year() {
             passed += u64::from(check.is_allowed());
             now_ms += check.wait_ms;
         }
-        // The burst, and the fraction of a request that the year ends in.
+        // The burst, and the fraction of a request at the end of the year.
         assert!(
             (expected + 1..=expected + 3).contains(&passed),
             "{passed}, {expected}"
@@ -185,7 +185,7 @@ fn a_quota_out_of_bounds_is_refused() {
 fn a_clock_that_goes_back_a_little_gives_nobody_a_second_burst() {
     for algorithm in ALGORITHMS {
         let mut k = Key::new(quota(algorithm, 3, 10_000, 3));
-        // A window's edge lies between the two moments.
+        // A window's edge is between the two moments.
         assert_eq!(k.burst(9, NOW_MS), 3, "{algorithm:?}");
         assert_eq!(k.burst(9, NOW_MS - 1), 0, "{algorithm:?}");
         assert_eq!(k.burst(9, NOW_MS - SET_BACK_MS_MAX), 0, "{algorithm:?}");
@@ -234,7 +234,7 @@ fn a_state_of_which_all_was_taken_back_is_of_no_use() {
 
 #[test]
 fn a_slot_has_the_bytes_that_are_stated() {
-    // With the eight bytes of a fingerprint in each place.
+    // Including the eight bytes of a fingerprint in each place.
     let len = |algorithm| Slot::len(&quota(algorithm, 1, 1_000, 1));
     assert_eq!(
         ALGORITHMS.map(len),
@@ -265,7 +265,7 @@ fn who_asks_on_a_clock_that_went_back_waits_for_so_much_longer() {
 fn fraction_of_a_request_counts_whole_under_another_period() {
     let mut k = Key::new(gcra(6, 60_000, 6));
     assert_eq!(k.burst(9, NOW_MS), 6);
-    // Half a request has come back, and then a whole one.
+    // Half a request has recovered, then a whole one.
     for (later_ms, left) in [(5_000, 2), (10_000, 3)] {
         let mut k = Key {
             slot: k.slot.clone(),
@@ -294,7 +294,7 @@ fn a_state_survives_another_rate_and_keeps_nobody_out_for_long() {
         assert_eq!(k.burst(9, NOW_MS), 0, "{algorithm:?}");
         assert!(k.check(1, NOW_MS).wait_ms <= 60_000, "{algorithm:?}");
     }
-    // GCRA knows by which period it counted.
+    // GCRA stores its period.
     let mut k = used_up(Algorithm::Gcra);
     k.quota = gcra(6, 1_000, 8);
     assert_eq!(k.burst(9, NOW_MS), 2);
@@ -363,7 +363,7 @@ fn keys_spread_evenly_and_otherwise_under_another_seed() {
     assert_eq!(key("k").slot(0), 0);
 }
 
-/// A token bucket that is filled step by step: GCRA told otherwise, in exact fractions.
+/// A token bucket that is filled step by step: an equivalent of GCRA in exact fractions.
 struct Bucket {
     /// In requests times `per_ms`.
     level: u128,
@@ -407,7 +407,7 @@ fn histories(algorithm: Algorithm) -> impl Strategy<Value = (Quota, Vec<(u64, u3
     })
 }
 
-/// What passed: when, and how much.
+/// The passed requests: time and cost.
 fn passed(quota: Quota, steps: &[(u64, u32)]) -> Vec<(u64, u64)> {
     let (mut k, mut now_ms) = (Key::new(quota), NOW_MS);
     let mut passed = Vec::new();
@@ -420,7 +420,7 @@ fn passed(quota: Quota, steps: &[(u64, u32)]) -> Vec<(u64, u64)> {
     passed
 }
 
-/// The most that passed in any time, as `bound` allows for it.
+/// Whether the passed costs stay within `bound` for every time span.
 fn holds(passed: &[(u64, u64)], bound: impl Fn(u64) -> u64) -> bool {
     (0..passed.len()).all(|first| {
         let mut sum = 0;
@@ -464,7 +464,7 @@ proptest! {
         }
     }
 
-    /// What it counts too much, it counts for no longer than a seventh of a period.
+    /// Excess counts last at most a seventh of a period.
     #[test]
     fn sliding_window_never_refuses_what_longer_exact_log_allows(
         (quota, steps) in histories(Algorithm::SlidingWindow),
@@ -497,7 +497,7 @@ proptest! {
         }
     }
 
-    /// Requests begin and end in any order, none lasts for longer than a period.
+    /// Requests begin and end in any order; none lasts longer than a period.
     #[test]
     fn concurrency_counts_exactly_those_under_way(
         rate in 1..8_u32, per_ms in 10..2_000_u64, steps in prop::collection::vec((0..10_u64, any::<bool>()), 1..200),
@@ -506,7 +506,7 @@ proptest! {
         let (mut now_ms, mut under_way) = (NOW_MS, BTreeSet::new());
         for (serial, (pause, begins)) in steps.into_iter().enumerate() {
             now_ms += pause * per_ms / 100;
-            // The oldest ends before it is a period old, or when it is asked to.
+            // The oldest ends before it is a period old, or on request.
             while let Some((at_ms, _, mark)) = under_way.first().copied()
                 && (at_ms + per_ms <= now_ms || !begins && serial % 2 == 0)
             {
@@ -540,7 +540,7 @@ proptest! {
             if !check.is_allowed() {
                 prop_assert!(!k.check(cost, now_ms + check.wait_ms - 1).is_allowed());
                 prop_assert!(k.check(cost, now_ms + check.wait_ms).is_allowed());
-                // Who waits until the request may pass has waited until more is there.
+                // More quota is available at the latest when the request may pass.
                 prop_assert!((1..=check.wait_ms).contains(&check.reset_ms));
             }
             let left = |at_ms: u64| k.check(cost, at_ms).remaining;
@@ -567,7 +567,7 @@ proptest! {
             prop_assert_eq!(k.ask(cost, now_ms).is_allowed(), other.check(cost, now_ms).is_allowed());
             let check = other.check(cost, now_ms);
             if check.is_allowed() {
-                // Asked twice, and taken back once.
+                // Checked twice, and undone once.
                 let mut state = other.state(now_ms);
                 state.charge(&quota, cost);
                 state.charge(&quota, cost);
@@ -593,7 +593,7 @@ proptest! {
         state.charge(&quota, cost);
         slot.put(&quota, key("newcomer"), &state, now_ms);
         prop_assert_eq!(slot.state(&quota, key("newcomer"), now_ms), state);
-        // Whatever a place holds, nobody is kept out for longer than two periods and a set-back.
+        // Whatever bytes a place contains, no key is refused for longer than two periods and a set-back.
         for place in 0..WAYS {
             let name = slot.as_bytes()[place * Slot::len(&quota) / WAYS..].first_chunk().copied().unwrap();
             let mut found = slot.state(&quota, Fingerprint::of_bytes(name), now_ms);

@@ -1,11 +1,11 @@
-//! A count that begins anew with each period.
+//! A counter that restarts with each period.
 
 use super::{Quota, SET_BACK_MS_MAX};
 
-/// How many there were in the latest period.
+/// The count of the latest period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// When it began, in milliseconds since the epoch: a multiple of the period.
+    /// The start of the period, in milliseconds since the epoch: a multiple of its length.
     pub(super) start_ms: u64,
     pub(super) count: u64,
 }

@@ -1,7 +1,7 @@
-//! Who clicks: device, system and browser by `User-Agent`, language by `Accept-Language`.
+//! Classifies clients: device, operating system and browser by `User-Agent`, language by `Accept-Language`.
 //!
-//! Both headers say what the client likes to say: good enough to count, and to choose a page that the
-//! client may choose itself; nothing is allowed or denied by them.
+//! Clients choose both headers freely. They are good enough for statistics and for the choice of a page, and are never
+//! used for access control.
 
 use core::fmt;
 
@@ -10,7 +10,7 @@ use weir_base::agent::{LOOKED_AT_MAX, UserAgent as Text};
 use weir_base::hash::seeded_hash;
 
 words! {
-    /// What kind of device.
+    /// The kind of device.
     pub enum Device {
         /// A computer.
         Desktop = "desktop",
@@ -18,22 +18,22 @@ words! {
         Mobile = "mobile",
         /// A tablet.
         Tablet = "tablet",
-        /// A program that comes by itself: a crawler, a link preview, a monitor.
+        /// An automatic client: a crawler, a link preview, a monitor.
         Bot = "bot",
-        /// A program that somebody has sent: curl, a script.
+        /// A client that a person runs: curl, a script.
         Script = "script",
-        /// None of these, or not known.
+        /// None of these, or unknown.
         #[serde(other)]
         Other = "other",
     }
 }
 
 words! {
-    /// Which operating system.
+    /// The operating system.
     pub enum Os {
         /// Windows.
         Windows = "windows",
-        /// macOS; iPads that ask for desktop pages say this, too.
+        /// macOS, and iPads that request desktop pages.
         Macos = "macos",
         /// Linux, other than Android.
         Linux = "linux",
@@ -41,14 +41,14 @@ words! {
         Ios = "ios",
         /// Android.
         Android = "android",
-        /// None of these, or not known.
+        /// None of these, or unknown.
         #[serde(other)]
         Other = "other",
     }
 }
 
 words! {
-    /// Which browser.
+    /// The browser.
     pub enum Browser {
         /// Chrome and Chromium.
         Chrome = "chrome",
@@ -58,26 +58,26 @@ words! {
         Firefox = "firefox",
         /// Edge.
         Edge = "edge",
-        /// The browser within WeChat.
+        /// The browser inside WeChat.
         Wechat = "wechat",
-        /// None of these, or not known.
+        /// None of these, or unknown.
         #[serde(other)]
         Other = "other",
     }
 }
 
-/// What a `User-Agent` tells.
+/// The client that a `User-Agent` describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Agent {
     /// The device.
     pub device: Device,
-    /// Its system.
+    /// The operating system.
     pub os: Os,
     /// The browser.
     pub browser: Browser,
 }
 
-/// What none at all tells.
+/// The result for a missing or unrecognized `User-Agent`.
 pub const UNKNOWN: Agent = Agent {
     device: Device::Other,
     os: Os::Other,
@@ -91,7 +91,7 @@ impl Default for Agent {
 }
 
 impl Agent {
-    /// Reads a `User-Agent`, whatever it is.
+    /// Parses any `User-Agent`; unrecognized text gives [`UNKNOWN`].
     pub fn read(user_agent: &[u8]) -> Self {
         if user_agent.is_empty() {
             return UNKNOWN;
@@ -105,12 +105,12 @@ impl Agent {
         }
     }
 
-    /// Whether it is a program that nobody looks at: it opens no app.
+    /// Whether the client is a program without a screen, which cannot open an app.
     pub fn is_program(self) -> bool {
         matches!(self.device, Device::Bot | Device::Script)
     }
 
-    /// Whether it is one of `platform`'s.
+    /// Whether the client runs on `platform`.
     pub fn is(self, platform: Platform) -> bool {
         match platform {
             Platform::Ios => self.os == Os::Ios,
@@ -125,7 +125,7 @@ impl Agent {
 }
 
 fn os(text: &Text) -> Os {
-    // Windows Phone said that it was all of the others, too; Android says that it is Linux.
+    // Windows Phone also claims the other systems, and Android also claims Linux: check them first.
     if text.has(&["windows"]) {
         Os::Windows
     } else if text.has(&["iphone", "ipad", "ipod"]) {
@@ -141,7 +141,7 @@ fn os(text: &Text) -> Os {
     }
 }
 
-/// Parts of the names of programs that somebody sends.
+/// Substrings of the names of clients that people run.
 const SCRIPTS: [&str; 12] = [
     "curl/",
     "wget/",
@@ -175,7 +175,7 @@ fn device(text: &Text, os: Os) -> Device {
 }
 
 fn browser(text: &Text) -> Browser {
-    // Each says that it is those below it, too.
+    // Each browser also claims the ones below it.
     if text.has(&["micromessenger"]) {
         Browser::Wechat
     } else if text.has(&["edg/", "edga/", "edgios/", "edge/"]) {
@@ -199,7 +199,7 @@ fn browser(text: &Text) -> Browser {
     }
 }
 
-/// Parts of the names of apps that show pages themselves, and keep them from opening other apps.
+/// Substrings of the names of apps with built-in browsers, which cannot open other apps.
 const APPS: [&str; 15] = [
     "micromessenger",
     "weibo",
@@ -218,18 +218,18 @@ const APPS: [&str; 15] = [
     "pinterest/",
 ];
 
-/// Whether the page is shown within another app, which keeps it from opening apps.
+/// Whether a built-in browser of another app shows the page, which cannot open apps.
 pub fn is_in_app(user_agent: &[u8]) -> bool {
     Text::new(user_agent).has(&APPS)
 }
 
-/// The hash by which visitors are told apart beside their address: the same at all gateways.
+/// A hash that distinguishes visitors with the same address. It is the same on all gateways.
 pub fn agent_hash(user_agent: &[u8]) -> u64 {
     seeded_hash(0, user_agent)
 }
 
-/// A language as clients and rules name it: the primary subtag, and the script and the region if they are said, such as
-/// `zh`, `zh-TW` or `zh-Hant-TW` (RFC 5646); or none.
+/// A language tag: the primary subtag, with script and region if present, such as `zh`, `zh-TW` or `zh-Hant-TW` (RFC
+/// 5646). Empty for no language.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Language {
     text: [u8; Self::LEN_MAX],
@@ -237,14 +237,14 @@ pub struct Language {
 }
 
 impl Language {
-    /// The most bytes: a primary subtag of 8 letters, a script of 4, a region of 3.
+    /// Maximum bytes: a primary subtag of 8 letters, a script of 4, a region of 3.
     pub const LEN_MAX: usize = 8 + 1 + 4 + 1 + 3;
 
-    /// The most letters of a primary subtag.
+    /// Maximum letters of a primary subtag.
     const PRIMARY_LEN_MAX: usize = 8;
 
-    /// The language that `tag` names, in the usual case: `ZH-hant-tw` is `zh-Hant-TW`. Variants and extensions are left
-    /// out. None if that is none.
+    /// Parses `tag` into the usual case: `ZH-hant-tw` becomes `zh-Hant-TW`. Variants and extensions are dropped. `None`
+    /// if the tag is invalid.
     pub fn new(tag: &[u8]) -> Option<Self> {
         let mut subtags = tag.split(|byte| *byte == b'-');
         let primary = subtags.next()?;
@@ -256,7 +256,7 @@ impl Language {
         let mut language = Self::default();
         language.push(primary.iter().map(u8::to_ascii_lowercase));
         let mut rest = subtags.peekable();
-        // Languages that extend another one, as `yue` in `zh-yue`: the primary subtag says enough.
+        // Extended languages, such as `yue` in `zh-yue`, are dropped: the primary subtag suffices.
         while rest
             .next_if(|subtag| subtag.len() == 3 && subtag.iter().all(u8::is_ascii_alphabetic))
             .is_some()
@@ -290,8 +290,7 @@ impl Language {
         }
     }
 
-    /// The language that an `Accept-Language` likes best: the first of the greatest weight. None if it
-    /// names none.
+    /// The preferred language of an `Accept-Language`: the first with the greatest weight. `None` if it names none.
     pub fn preferred(accept_language: &[u8]) -> Option<Self> {
         let mut best = None;
         let mut best_weight = 0;
@@ -303,7 +302,8 @@ impl Language {
         best
     }
 
-    /// The languages that an `Accept-Language` takes, in its order, with their weights in thousandths: none has 0.
+    /// The languages that an `Accept-Language` accepts, in order, with weights in thousandths. Languages with weight 0
+    /// are omitted.
     pub fn accepted(accept_language: &[u8]) -> impl Iterator<Item = (Self, u32)> {
         let looked_at = accept_language.get(..LOOKED_AT_MAX);
         let ranges = looked_at
@@ -317,9 +317,9 @@ impl Language {
         })
     }
 
-    /// How well what is in this language suits a client that takes `client`: 0 if it does not, and more the more of
-    /// the client's tag is said (RFC 4647, 3.4). `zh` suits every Chinese client, `zh-TW` those of Taiwan, and `zh-Hant`
-    /// those who say so and those of Taiwan, Hong Kong and Macao.
+    /// How well this language suits a client that accepts `client`: 0 if it does not, and more for each matching subtag
+    /// (RFC 4647, 3.4). `zh` suits every Chinese client. `zh-TW` suits clients from Taiwan. `zh-Hant` suits clients
+    /// that name it and those from Taiwan, Hong Kong and Macao.
     pub fn suits(&self, client: &Self) -> usize {
         let mut wanted = self.as_str().split('-');
         let mut offered = client.as_str().split('-');
@@ -335,7 +335,7 @@ impl Language {
         }
     }
 
-    /// The script in which a region writes Chinese, if the tag does not say.
+    /// The script in which a region writes Chinese, for tags without a script.
     fn script_of_region(&self) -> Option<&'static str> {
         match self.as_str() {
             "zh-TW" | "zh-HK" | "zh-MO" => Some("Hant"),
@@ -344,10 +344,10 @@ impl Language {
         }
     }
 
-    /// The tag; empty of no language.
+    /// The tag; empty for no language.
     pub fn as_str(&self) -> &str {
         let text = self.text.get(..usize::from(self.length));
-        // Only ASCII got in.
+        // The constructor accepts only ASCII.
         core::str::from_utf8(text.unwrap_or_default()).unwrap_or_default()
     }
 }
@@ -358,7 +358,7 @@ impl fmt::Display for Language {
     }
 }
 
-/// A weight in thousandths (RFC 9110, 12.4.2): 1,000 if there is none, 0 if it is none.
+/// A weight in thousandths (RFC 9110, 12.4.2): 1,000 if missing, 0 if invalid.
 fn weight(parameter: Option<&[u8]>) -> u32 {
     let Some(parameter) = parameter else {
         return 1_000;
@@ -600,7 +600,7 @@ mod tests {
         }
     }
 
-    /// Statistics of the gateways meet in one table: it may never change.
+    /// All gateways write into the same statistics, so the hash may never change.
     #[test]
     fn the_hash_of_an_agent_is_the_same_at_all_gateways() {
         assert_eq!(agent_hash(b"curl/8.5.0"), 0x554a_c286_e3cd_1ce6);

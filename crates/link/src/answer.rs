@@ -1,4 +1,4 @@
-//! What whoever clicks a link is answered, at gateways and at the origin alike.
+//! Decides the response to a visit of a link, at gateways and at the origin.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -15,129 +15,128 @@ use super::record::{App, Country, Link, Preview, RedirectStatus, TARGET_LEN_MAX}
 use super::rule::rule_for;
 use super::site;
 
-/// The longest query string that is passed on, in bytes; a longer one is left out.
+/// Maximum length of a query string that is passed on, in bytes. A longer one is dropped.
 pub const QUERY_LEN_MAX: usize = 4_096;
 
-/// For how long at most a client may remember a permanent redirect, in seconds: so long an edit may go
-/// unseen, and so long its clicks are not counted.
+/// Maximum time for which a client may cache a permanent redirect, in seconds. During it, the client sees no edits and
+/// its clicks are not counted.
 pub const MAX_AGE_S: u64 = 3_600;
 
 /// A request for a link.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Visit<'a> {
-    /// What it asks for.
+    /// The HTTP method.
     pub method: Method,
-    /// Whether a browser asks before anybody has clicked.
+    /// Whether a browser prefetches the link before a click.
     pub is_prefetch: bool,
-    /// What stands behind the first `?` of its path, if anything.
+    /// The query string after the first `?` of the path; empty if there is none.
     pub query: &'a [u8],
     /// Its `User-Agent`.
     pub user_agent: &'a [u8],
     /// Its `Accept-Language`.
     pub accept_language: &'a [u8],
-    /// The country that it comes from, if somebody who is trusted has said so.
+    /// The client's country, if a trusted proxy sends it.
     pub country: Option<Country>,
-    /// Where among a hundred its visitor stands: [`point_of`](super::rule::point_of). Read only of links that
-    /// [have shares](Link::has_shares).
+    /// The visitor's bucket, 0 to 99: [`point_of`](super::rule::point_of). Read only for links that [have
+    /// shares](Link::has_shares).
     pub point: u8,
-    /// When it came, in milliseconds since the Unix epoch.
+    /// Arrival time, in milliseconds since the Unix epoch.
     pub now_ms: u64,
-    /// The name of the click, if the link [is tracked](Link::is_tracked) and there is somebody who names clicks.
+    /// The signed click ID, if the link [is tracked](Link::is_tracked) and click keys are configured.
     pub click_tag: Option<&'a str>,
-    /// How long the link lives without a click, in milliseconds; `None`: permanently. 0: it has ended, because it had no click for
-    /// that long.
+    /// Remaining lifetime without a click, in milliseconds. `None`: permanent. 0: expired after inactivity.
     pub left_ms: Option<u64>,
 }
 
-/// What a request asks for.
+/// The method of a request, by its meaning for links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
     /// To follow the link: a click.
     #[default]
     Get,
-    /// To hear where it leads: no click.
+    /// Reads the target without following it: not a click.
     Head,
     /// Anything else.
     Other,
 }
 
-/// What is answered.
+/// The response to a visit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
-    /// The client goes elsewhere.
+    /// Redirects the client.
     Redirect {
-        /// How.
+        /// The redirect status.
         status: RedirectStatus,
-        /// Where to.
+        /// The target URL.
         location: Cow<'a, str>,
-        /// What of it may be remembered.
+        /// How the response may be cached.
         cache: CacheControl,
     },
     /// A page that opens an app.
     App {
-        /// The app's address.
+        /// The app's URL.
         url: &'a str,
-        /// Where those go who do not have it.
+        /// The URL for clients without the app.
         fallback: Cow<'a, str>,
         /// How the page is shown.
         shown: PageOptions,
     },
-    /// A program that previews links is shown what it is to show.
+    /// The preview for programs that show link previews.
     Preview(&'a Preview),
-    /// A password is asked for. Only the origin knows whether one is right: gateways send the request there.
+    /// A password form. Only the origin can check a password: gateways pass the request to it.
     Guarded(PageLanguage),
-    /// The link leads nowhere any more.
+    /// The link is inactive.
     Gone(InactiveReason),
-    /// The link has ended, and says where to go now.
+    /// The link has ended and has an `ended_target`.
     Ended {
-        /// Why.
+        /// The reason.
         why: InactiveReason,
-        /// Where to.
+        /// The URL of the replacement.
         target: &'a str,
     },
-    /// A redirect would turn the request into a GET.
+    /// The method is not allowed: a redirect would turn the request into a GET.
     NotAllowed,
-    /// A browser would keep the answer for the click, which then would not be counted: it is to come with the click.
+    /// Refuses a prefetch: the browser would reuse the response for the click, which then would not be counted.
     NotBeforeClick,
 }
 
-/// Why a link leads nowhere.
+/// Why a link is inactive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InactiveReason {
     /// It was disabled.
     Disabled,
-    /// Its end has come, or it had no click for its whole life.
+    /// It reached its end time, or had no click during its lifetime.
     Expired,
-    /// All its clicks are used.
+    /// It reached its click limit.
     UsedUp,
 }
 
-/// What of an answer may be remembered, by whom.
+/// How a response may be cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheControl {
-    /// Nothing: each click counts.
+    /// Not at all: each click counts.
     NoStore,
-    /// By the client, if it asks again each time.
+    /// By the client, with revalidation on each use.
     PrivateNoCache,
-    /// By the client, for so many seconds.
+    /// By the client, for this many seconds.
     Private(u64),
-    /// By anyone, for so many seconds.
+    /// By any cache, for this many seconds.
     Public(u64),
 }
 
-/// An answer as it is sent. To `HEAD` it goes without its body.
+/// An HTTP response. A response to `HEAD` omits the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply<'a> {
     /// The HTTP status.
     pub status: u16,
-    /// Names, in lower case, and values.
+    /// Header names, in lower case, and values.
     pub headers: Vec<(&'static str, Cow<'a, str>)>,
-    /// The body: HTML, or nothing.
+    /// The body: HTML, or empty.
     pub body: Cow<'a, str>,
 }
 
 impl Method {
-    /// Reads a `:method`.
+    /// Parses a `:method`.
     pub fn read(method: &[u8]) -> Self {
         match method {
             b"GET" => Self::Get,
@@ -148,20 +147,20 @@ impl Method {
 }
 
 impl Visit<'_> {
-    /// Whether somebody, or a program, follows the link, and does not only look: what the statistics count.
+    /// Whether statistics count this request: a GET that is not a prefetch, by a person or a program.
     pub fn is_counted(&self) -> bool {
         self.method == Method::Get && !self.is_prefetch
     }
 
-    /// Whether this is a click, which renews the link's life and uses one of its clicks: not that of a program that comes
-    /// by itself.
+    /// Whether this is a click, which renews the link's lifetime and uses one of its clicks. Automatic clients are
+    /// excluded.
     pub fn is_click(&self) -> bool {
         self.is_counted() && Agent::read(self.user_agent).device != Device::Bot
     }
 }
 
 impl Answer<'_> {
-    /// Whether a GET that is answered so has followed the link: a click, or a program that was shown what there is.
+    /// Whether this response to a GET follows the link: a redirect, an app page or a preview.
     pub fn leads_on(&self) -> bool {
         matches!(
             self,
@@ -170,8 +169,7 @@ impl Answer<'_> {
     }
 }
 
-/// Decides what `visit` of `link` is answered. Whether it has clicks left is known elsewhere: see
-/// [`InactiveReason::UsedUp`].
+/// Decides the response to `visit`. The caller checks the click limit: see [`InactiveReason::UsedUp`].
 pub fn answer<'a>(link: &'a Link, visit: &Visit<'_>) -> Answer<'a> {
     if link.is_disabled {
         return Answer::Gone(InactiveReason::Disabled);
@@ -195,7 +193,7 @@ pub fn answer<'a>(link: &'a Link, visit: &Visit<'_>) -> Answer<'a> {
     for_client(link, visit)
 }
 
-/// What is answered of a link that has ended.
+/// The response for a link that has ended.
 pub fn ended(link: &Link, why: InactiveReason) -> Answer<'_> {
     match link.ended_target.as_str() {
         "" => Answer::Gone(why),
@@ -203,7 +201,7 @@ pub fn ended(link: &Link, why: InactiveReason) -> Answer<'_> {
     }
 }
 
-/// Whether the client must ask with its own method again.
+/// Whether a redirect with this status keeps the request's method.
 fn keeps_method(status: RedirectStatus) -> bool {
     matches!(
         status,
@@ -218,7 +216,7 @@ fn for_client<'a>(link: &'a Link, visit: &Visit<'_>) -> Answer<'a> {
     }
     let rule = rule_for(link, agent, visit);
     let target = rule.map_or(&link.target, |rule| &rule.target);
-    // A crawler that previews a link cannot open apps: it sees what a browser would.
+    // Crawlers that preview a link cannot open apps, so they get the browser's response.
     let app = match agent.is_program() {
         true => None,
         false => link.apps.iter().find(|app| agent.is(app.platform)),
@@ -232,7 +230,7 @@ fn for_client<'a>(link: &'a Link, visit: &Visit<'_>) -> Answer<'a> {
 fn wake<'a>(link: &'a Link, app: &'a App, target: &'a str, visit: &Visit<'_>) -> Answer<'a> {
     let is_universal = app.url.starts_with("https:") || app.url.starts_with("http:");
     match &app.fallback {
-        // Who has no app for a universal link is shown its page: it is its own fallback.
+        // A client without the app opens a universal link as a web page: the link is its own fallback.
         None if is_universal => redirect(link, &app.url, visit),
         fallback => Answer::App {
             url: &app.url,
@@ -269,15 +267,15 @@ fn cache_control(link: &Link, visit: &Visit<'_>) -> CacheControl {
     let max_age_s = MAX_AGE_S.min(left_ms / 1_000);
     match link.is_plain() {
         true => CacheControl::Public(max_age_s),
-        // Another client is answered otherwise.
+        // Other clients get other responses.
         false => CacheControl::Private(max_age_s),
     }
 }
 
-/// Where those who come from the store are told which click led there: what the query's parameter `referrer` says.
+/// The store page of an Android app. It passes its parameter `referrer` to the app that it installs.
 const PLAY_STORE: &str = "https://play.google.com/store/apps/details?";
 
-/// `target` with the request's query string, if the link passes it on, and with the click's name, if it has one.
+/// `target` with the request's query string, if the link passes it on, and with the click ID, if there is one.
 fn with_query<'a>(link: &Link, target: &'a str, visit: &Visit<'_>) -> Cow<'a, str> {
     let passes_query = link.pass_query && visit.query.len() <= QUERY_LEN_MAX;
     let query = if passes_query { visit.query } else { b"" };
@@ -285,7 +283,7 @@ fn with_query<'a>(link: &Link, target: &'a str, visit: &Visit<'_>) -> Cow<'a, st
     if query.is_empty() && tag.is_none() {
         return Cow::Borrowed(target);
     }
-    // What tells a scan apart, and what a click is called, is ours alone.
+    // Drop the scan marker and the click ID: only Weir uses them.
     let is_passed = |parameter: &&[u8]| {
         let is_tag = link.is_tracked && click_tag::is_parameter(parameter);
         *parameter != SCAN_MARKER.as_bytes() && !is_tag
@@ -319,7 +317,7 @@ fn with_query<'a>(link: &Link, target: &'a str, visit: &Visit<'_>) -> Cow<'a, st
     Cow::Owned(location)
 }
 
-/// What stands before the first parameter that is added to `page`.
+/// The separator before the first parameter that is added to `page`.
 fn joint(page: &str) -> &'static str {
     match page {
         page if page.ends_with(['?', '&']) => "",
@@ -328,9 +326,9 @@ fn joint(page: &str) -> &'static str {
     }
 }
 
-/// Names the click to whatever stands at `page`.
+/// Adds the click ID to the query of `page`.
 fn push_tag(location: &mut String, page: &str, tag: &str) {
-    // The store hands on to the app that it installs what `referrer` says.
+    // The store passes the value of `referrer` to the app that it installs.
     let (before, equals) = match page.starts_with(PLAY_STORE) {
         true => ("referrer=", "%3D"),
         false => ("", "="),
@@ -347,7 +345,7 @@ fn push_visibly(location: &mut String, parameter: &[u8]) {
     }
 }
 
-/// What cannot stand in a header, or would end the query string, is percent-encoded.
+/// Appends a byte, percent-encoded if a header cannot contain it or if it would end the query string.
 fn push_visible(location: &mut String, byte: u8) {
     match byte {
         b'#' => location.push_str("%23"),
@@ -357,19 +355,19 @@ fn push_visible(location: &mut String, byte: u8) {
 }
 
 impl Link {
-    /// Whether all clients are sent to the same place.
+    /// Whether all clients get the same target.
     pub fn is_plain(&self) -> bool {
         self.apps.is_empty() && self.rules.is_empty() && self.preview.is_none()
     }
 
-    /// Whether it hangs on the visitor where it leads.
+    /// Whether the target depends on the visitor's bucket.
     pub fn has_shares(&self) -> bool {
         self.rules.iter().any(|rule| rule.percent > 0)
     }
 }
 
 impl InactiveReason {
-    /// Its word, in metrics.
+    /// The metric label.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Disabled => "disabled",
@@ -392,7 +390,7 @@ impl CacheControl {
 }
 
 impl<'a> Answer<'a> {
-    /// As it is sent by a link of `domain`.
+    /// The HTTP response for a link of `domain`.
     pub fn reply(self, domain: &'a Domain) -> Reply<'a> {
         match self {
             Self::Redirect {
@@ -421,7 +419,7 @@ impl<'a> Answer<'a> {
                 ]),
                 body: Cow::Borrowed(""),
             },
-            // Browsers drop a prefetch that is answered with an error.
+            // Browsers discard a prefetch with an error status.
             Self::NotBeforeClick => Reply {
                 status: 503,
                 headers: Vec::from([("cache-control", Cow::Borrowed("no-store"))]),

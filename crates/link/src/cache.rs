@@ -1,9 +1,8 @@
-//! What a gateway remembers of links: bounded in number and in bytes, whatever is asked for.
+//! A gateway's link cache, bounded in entries and in bytes.
 //!
-//! A link that is remembered is answered without asking anybody. In the background it is read again when
-//! its life is to be renewed, and from time to time in any case. Edits are heard of by the stream of
-//! changes, and drop it. When changes were missed, everything *must be revalidated*: it is read again before it is
-//! answered, and answered all the same if nobody can be asked.
+//! A cached link is answered without a lookup. A background read refreshes it when its lifetime needs a renewal, and at
+//! regular intervals. The stream of changes reports edits, which evict it. After missed changes, every entry *must be
+//! revalidated*: it is read again before use. The stale entry is still used if Redis and the origin are unavailable.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -15,51 +14,52 @@ use super::rule::Rule;
 use weir_base::bytes::is_same;
 use weir_base::hash::seeded_hash;
 
-/// A link's name as a gateway looks it up, without memory of its own.
+/// A link's cache key, without allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkName {
     bytes: [u8; LinkId::LEN_MAX],
     length: u8,
 }
 
-/// How much is remembered.
+/// Size and age limits of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most links.
+    /// Maximum links.
     pub entries_max: usize,
-    /// The most bytes that they take together, roughly.
+    /// Approximate maximum size of all links, in bytes.
     pub bytes_max: usize,
-    /// The most codes that are known to name nothing.
+    /// Maximum codes cached as unknown.
     pub unknown_max: usize,
-    /// After so many milliseconds a link is read again.
+    /// Age at which a link from Redis is read again, in milliseconds.
     pub fresh_ms: u64,
-    /// After so many if the origin has told of it: it tells when Redis cannot, and then nobody hears of edits.
+    /// The same for a link from the origin. It is shorter: the origin answers during a Redis outage, when no edits are
+    /// reported.
     pub origin_fresh_ms: u64,
-    /// For so many milliseconds a code is known to name nothing, or a link that has ended.
+    /// Lifetime of unknown codes and of ended links in the cache, in milliseconds.
     pub unknown_ms: u64,
-    /// How much of its life must be gone before a link is renewed, in thousandths.
+    /// Share of its lifetime after which a link is renewed, in thousandths.
     pub renew_permille: u32,
 }
 
-/// What is known of a link.
+/// A cached link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CachedLink {
     /// The link.
     pub link: Link,
-    /// Whether all its clicks are used.
+    /// Whether it has reached its click limit.
     pub is_used_up: bool,
-    /// Whether its life is over.
+    /// Whether its lifetime is over.
     pub has_ended: bool,
-    /// When its life ends without a renewal, in milliseconds since the Unix epoch; `u64::MAX` is never. An ended link is
-    /// forgotten at this time.
+    /// When it expires without a renewal, in milliseconds since the Unix epoch; `u64::MAX`: never. An ended link is
+    /// evicted at this time.
     pub dies_at_ms: u64,
-    /// When it is to be read again.
+    /// When to read it again, in milliseconds since the Unix epoch.
     read_at_ms: u64,
-    /// Which time of remembering it is from.
+    /// The cache generation in which it was stored; an older one must be revalidated.
     generation: u32,
 }
 
-/// Who has told of a link.
+/// Where a link was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Redis.
@@ -68,45 +68,45 @@ pub enum Source {
     Origin,
 }
 
-/// A link as it was read.
+/// A link as read from Redis or the origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkReading {
     /// The link.
     pub link: Link,
-    /// Whether all its clicks are used.
+    /// Whether it has reached its click limit.
     pub is_used_up: bool,
-    /// How much of its life is left, in milliseconds; `None`: it has no end. 0: it has ended.
+    /// Its remaining lifetime, in milliseconds. `None`: permanent. 0: expired.
     pub left_ms: Option<u64>,
-    /// Where.
+    /// Where it was read.
     pub source: Source,
 }
 
-/// What a gateway finds.
+/// The result of a cache lookup.
 #[derive(Debug, PartialEq, Eq)]
 pub enum CacheLookup<'a> {
-    /// The link. If `is_due`, it should be read again in the background: this is said once in a while only.
+    /// The link. `is_due` requests a background read; it is set at most once per interval.
     Link {
-        /// What is known.
+        /// The entry.
         known: &'a CachedLink,
-        /// Whether to read it again.
+        /// Whether to read the link again.
         is_due: bool,
     },
-    /// The link, but it must be read again first. If that fails, [`Memory::stale`] has it.
+    /// The link must be read again before use. If that fails, [`Memory::stale`] returns the stale entry.
     MustRevalidate,
-    /// There is no such link.
+    /// The link does not exist.
     Unknown,
-    /// Nothing is known of it.
+    /// The cache has no entry.
     Nothing,
 }
 
-/// After how many milliseconds a link is asked for once more if no answer came to the first reading. So long it is also
-/// known that all clicks of a link are used: one may be given back.
+/// Time until a link's read is retried if no reply has arrived, in milliseconds. Also how long an exhausted click limit
+/// is cached: a click may be returned.
 const ASK_AGAIN_MS: u64 = 1_000;
 
-/// What an entry takes beside its link: the slot, its place in the index, its name.
+/// Approximate overhead of an entry besides its link, in bytes: slot, index entry and name.
 const ENTRY_BYTES: usize = 256;
 
-/// What a gateway remembers.
+/// The link cache.
 #[derive(Debug)]
 pub struct Memory {
     limits: Limits,
@@ -115,7 +115,7 @@ pub struct Memory {
     generation: u32,
 }
 
-/// Whether a code consists of letters, digits, `-` and `_`, in segments with one slash between them.
+/// Whether a code consists of letters, digits, `-` and `_`, in segments separated by single slashes.
 fn has_whole_segments(code: &[u8]) -> bool {
     let mut is_in_segment = false;
     let is_allowed = |byte: &u8| {
@@ -130,7 +130,7 @@ fn has_whole_segments(code: &[u8]) -> bool {
 }
 
 impl LinkName {
-    /// The name of `code` under `domain`; `None` if no code is spelt like that.
+    /// The name of `code` under `domain`; `None` if `code` is not a well-formed code.
     pub fn new(domain: &DomainId, code: &[u8]) -> Option<Self> {
         if !(Code::LEN_MIN..=Code::LEN_MAX).contains(&code.len()) || !has_whole_segments(code) {
             return None;
@@ -156,7 +156,7 @@ impl LinkName {
             .unwrap_or_default()
     }
 
-    /// The link that it names.
+    /// The link ID.
     pub fn to_link(&self) -> Option<LinkId> {
         core::str::from_utf8(self.as_bytes()).ok()?.parse().ok()
     }
@@ -165,7 +165,7 @@ impl LinkName {
 impl From<&LinkId> for LinkName {
     fn from(link: &LinkId) -> Self {
         let name = Self::new(&link.domain, link.code.as_str().as_bytes());
-        // A code is spelt like a code.
+        // The constructor has checked the code.
         name.unwrap_or(Self {
             bytes: [0; LinkId::LEN_MAX],
             length: 0,
@@ -174,7 +174,7 @@ impl From<&LinkId> for LinkName {
 }
 
 impl Memory {
-    /// Remembers nothing yet. `seed` should be hard to guess, so that nobody can choose names of one hash.
+    /// Creates an empty cache. `seed` should be hard to guess, so that clients cannot choose names with equal hashes.
     pub fn new(limits: Limits, seed: u64) -> Self {
         Self {
             links: Cache::new(limits.entries_max, limits.bytes_max, seed),
@@ -184,8 +184,8 @@ impl Memory {
         }
     }
 
-    /// Whether memory alone answers a request for the link: it is current, or known not to exist, and it has no password, which
-    /// only the origin checks. Nothing is read again because of it.
+    /// Whether the cache alone can answer a request for the link: it is current, or known not to exist, and has no
+    /// password, which only the origin checks. This schedules no read.
     pub fn answers(&mut self, name: &LinkName, now_ms: u64) -> bool {
         if let Some(known) = self.links.get(name.as_bytes()) {
             return known.dies_at_ms > now_ms
@@ -221,18 +221,18 @@ impl Memory {
         }
     }
 
-    /// What was known of `name`, however old it is; but nothing of a link whose life has ended.
+    /// The entry for `name`, however old, except after the end of its lifetime.
     pub fn stale(&mut self, name: &LinkName, now_ms: u64) -> Option<&CachedLink> {
         let known = self.links.get(name.as_bytes())?;
         (known.dies_at_ms > now_ms).then_some(&*known)
     }
 
-    /// `name` was read.
+    /// Caches the result of a read of `name`.
     pub fn learn(&mut self, name: &LinkName, learnt: LinkReading, now_ms: u64) {
         self.unknown.remove(name.as_bytes());
         let bytes = ENTRY_BYTES + size_of_link(&learnt.link);
         let has_ended = learnt.left_ms == Some(0);
-        // If ended links were not cached, each request for one would go to the origin.
+        // Without caching, each request for an ended link would reach the origin.
         let kept_ms = match has_ended {
             true => Some(self.limits.unknown_ms),
             false => learnt.left_ms,
@@ -264,11 +264,11 @@ impl Memory {
         let Some(left_ms) = left_ms else {
             return now_ms.saturating_add(fresh_ms);
         };
-        // Renewed when life - left > life * permille / 1,000, as `link_read.lua` has it.
+        // Renewed when life - left > life * permille / 1,000, as in `link_read.lua`.
         let spent = u128::from(link.life_ms) * u128::from(self.limits.renew_permille) / 1_000;
         let spent_ms = u64::try_from(spent).unwrap_or(u64::MAX);
         let until_due_ms = left_ms.saturating_sub(link.life_ms.saturating_sub(spent_ms));
-        // One that is overdue was read by somebody who only looks. Others may click, but not each of them must read it.
+        // A read without a click found it overdue. Later clicks renew it, but not every one of them should read it.
         let in_ms = match until_due_ms {
             0 => ASK_AGAIN_MS.min(spent_ms),
             until_due_ms => until_due_ms.saturating_add(1),
@@ -276,7 +276,7 @@ impl Memory {
         now_ms.saturating_add(in_ms.min(fresh_ms))
     }
 
-    /// What is suspect counts for a while: nobody could be asked just now.
+    /// Trusts a stale entry for a while, because neither Redis nor the origin is available.
     pub fn trust(&mut self, name: &LinkName, now_ms: u64) {
         let generation = self.generation;
         if let Some(known) = self.links.get(name.as_bytes()) {
@@ -285,42 +285,42 @@ impl Memory {
         }
     }
 
-    /// There is no link `name`.
+    /// Caches that the link `name` does not exist.
     pub fn learn_unknown(&mut self, name: &LinkName, now_ms: u64) {
         self.links.remove(name.as_bytes());
         let until_ms = now_ms.saturating_add(self.limits.unknown_ms);
         self.unknown.insert(name.as_bytes(), until_ms, 0);
     }
 
-    /// What is known of the link `name` is no answer for the next request, as if it has clicks left.
+    /// Evicts the link `name`: its entry cannot answer the next request, for example because it has clicks left.
     pub fn drop_link(&mut self, name: &LinkName) {
         self.links.remove(name.as_bytes());
     }
 
-    /// `name` was edited: whatever is known of it no longer counts.
+    /// Evicts `name` after an edit, also if it is cached as unknown.
     pub fn forget(&mut self, name: &LinkName) {
         self.links.remove(name.as_bytes());
         self.unknown.remove(name.as_bytes());
     }
 
-    /// Changes may have been missed: all that is known must be revalidated.
+    /// Marks all entries for revalidation after missed changes.
     pub fn revalidate_all(&mut self) {
         self.generation = self.generation.wrapping_add(1);
         self.unknown.clear();
     }
 
-    /// How many links it knows, and how many bytes they take, roughly.
+    /// The number of links and their approximate size in bytes.
     pub fn size(&self) -> (usize, usize) {
         (self.links.len(), self.links.bytes)
     }
 
-    /// How many links had to make room since this was last asked.
+    /// The number of links evicted for space since the last call.
     pub fn take_evictions(&mut self) -> usize {
         core::mem::take(&mut self.links.evictions)
     }
 }
 
-/// Whether `until_ms` is ahead, and not by more than anything that was set.
+/// Whether `until_ms` is in the future, by no more than `set_ms`. A clock that was set back fails this check.
 fn is_ahead(until_ms: u64, now_ms: u64, set_ms: u64) -> bool {
     until_ms > now_ms && until_ms - now_ms <= set_ms
 }
@@ -332,14 +332,14 @@ fn size_of_link(link: &Link) -> usize {
     addresses.sum::<usize>() + rules.sum::<usize>() + preview
 }
 
-/// A bounded map. What makes room is chosen by CLOCK (F. J. Corbató, 1968): a hand goes round the slots, and
-/// what was asked for since it last came by is passed over once.
+/// A bounded map with CLOCK eviction (F. J. Corbató, 1968): a hand cycles through the slots and skips entries that were
+/// used since its last pass.
 #[derive(Debug)]
 struct Cache<V> {
     entries_max: usize,
     bytes_max: usize,
     seed: u64,
-    /// Slots by the hash of their names. Two names of one hash, of 64 bits, take turns.
+    /// Slots by 64-bit name hash. Two names with equal hashes replace each other.
     index: BTreeMap<u64, usize>,
     slots: Vec<Option<Slot<V>>>,
     free: Vec<usize>,
@@ -386,7 +386,7 @@ impl<V> Cache<V> {
         Some(&mut slot.value)
     }
 
-    /// What is larger than all that fits is not remembered.
+    /// Inserts a value, unless it is larger than the whole cache.
     fn insert(&mut self, name: &[u8], value: V, bytes: usize) {
         let hash = seeded_hash(self.seed, name);
         self.remove_hash(hash);
@@ -428,7 +428,7 @@ impl<V> Cache<V> {
         }
     }
 
-    /// Makes room. There is something to make it of, or nothing would be in the way.
+    /// Evicts an entry. The caller ensures that one exists.
     fn evict(&mut self) {
         loop {
             self.hand = if self.hand < self.slots.len() {

@@ -1,7 +1,6 @@
-//! Clicks on their way from gateways to the statistics: counted where they happen, sent in batches.
+//! Clicks on their way from gateways to the statistics. Gateways count them and send them in batches.
 //!
-//! A batch has an id of its own, under which the statistics count it once, however often it is delivered.
-//! Its payload is JSON:
+//! A batch has a unique ID. The statistics count each ID once, however often it is delivered. Its payload is JSON:
 //!
 //! ```text
 //! {"v":1,"r":[["s/aZ3k9Qx",1700000040000,3,"203.0.113.7","00d1…",  "mobile","ios","safari","a.example","zh",    1234]]}
@@ -10,7 +9,7 @@
 //!
 //! `last` is the last click's time within the minute, in milliseconds. Older gateways omit it.
 //!
-//! Addresses are in the clear in here only; whoever reads batches hashes them and deletes the batch.
+//! Only batches contain addresses in the clear. The reader hashes them and deletes the batch.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -24,79 +23,79 @@ use serde::{Deserialize, Serialize};
 use super::agent::{Agent, Browser, Device, Language, Os};
 use super::code::LinkId;
 
-/// The most rows of a batch. Keeps a batch below 200 kB, far from what would hold Redis up.
+/// Maximum rows of a batch. It keeps a batch below 200 kB, which does not delay Redis.
 pub const BATCH_ROWS_MAX: usize = 512;
 
-/// The longest payload that is read, in bytes: no batch of [`BATCH_ROWS_MAX`] rows is as long.
+/// Maximum length of a payload, in bytes: longer than any batch of [`BATCH_ROWS_MAX`] rows.
 pub const PAYLOAD_LEN_MAX: usize = 1 << 20;
 
-/// The longest host of a referrer, in bytes; a longer one counts as none.
+/// Maximum length of a referrer's host, in bytes. A longer one counts as empty.
 pub const REFERRER_LEN_MAX: usize = 64;
 
-/// Clicks are counted by the minute.
+/// Length of a counting interval, in milliseconds.
 pub const MINUTE_MS: u64 = 60_000;
 
 /// The version of the payload.
 const VERSION: u32 = 1;
 
-/// The name of a batch: of the virtual machine that counted it, and its number there.
+/// The ID of a batch: the virtual machine that counted it, and a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BatchId {
-    /// Of the counter, one that no other has: a random number.
+    /// A random number that identifies the virtual machine.
     pub counter: u64,
-    /// The counter's batches, one after the other.
+    /// The sequence number of the batch.
     pub sequence: u64,
 }
 
-/// Clicks that are alike.
+/// Clicks with equal properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// What was clicked.
     pub link: LinkId,
-    /// In the minute that began then, in milliseconds since the Unix epoch.
+    /// The minute's start, in milliseconds since the Unix epoch.
     pub minute_ms: u64,
     /// The time of the last one, in milliseconds since the Unix epoch; the end of the minute if the gateway omits it.
     pub last_ms: u64,
-    /// How often: at least 1.
+    /// The number of clicks: at least 1.
     pub clicks: u32,
-    /// Whence, if that is an address.
+    /// The client address, if it could be parsed.
     pub address: Option<IpAddr>,
     /// The hash of the `User-Agent`: [`agent_hash`](super::agent::agent_hash).
     pub agent_hash: u64,
-    /// What the `User-Agent` tells.
+    /// The client that the `User-Agent` describes.
     pub agent: Agent,
-    /// The host of the page that the link was on, in lower case: empty if there is none.
+    /// The host of the referring page, in lower case; empty if there is none.
     pub referrer: String,
-    /// The preferred language; the default is none.
+    /// The preferred language; empty by default.
     pub language: Language,
 }
 
-/// What is no batch.
+/// Why a batch is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClickError {
-    /// Not two numbers.
+    /// The ID does not consist of two numbers.
     #[error("the id is not <16 hexadecimal digits>-<number>")]
     Id,
     /// Longer than [`PAYLOAD_LEN_MAX`], or with more than [`BATCH_ROWS_MAX`] rows.
     #[error("the batch is too long")]
     TooLong,
-    /// Of a version that this Weir does not know.
+    /// The version is unknown.
     #[error("unsupported batch version {0}")]
     Version(u32),
-    /// Not the JSON that a batch has.
+    /// The payload is not the JSON of a batch.
     #[error("invalid batch JSON: {0}")]
     Json(String),
-    /// A row that no gateway writes.
+    /// This row contains values that no gateway writes.
     #[error("row {0} is invalid")]
     Row(usize),
 }
 
-/// The name of one click on a link that has only so many: however often it is asked for, it uses one.
+/// The ID of one click on a link with a click limit. Retries with the same ID use one click.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClickId {
-    /// Of whoever asks, one that no other has.
+    /// A random number that identifies the requester.
     pub counter: u64,
-    /// Its clicks, one after the other.
+    /// The sequence number of the click.
     pub sequence: u64,
 }
 
@@ -132,7 +131,7 @@ impl FromStr for BatchId {
                 counter: u64::from_str_radix(counter, 16).ok()?,
                 sequence: sequence.parse().ok()?,
             };
-            // One id has one spelling, or a batch could count twice.
+            // Each ID has one spelling; otherwise a batch could count twice.
             (id.to_string() == text).then_some(id)
         };
         read().ok_or(ClickError::Id)
@@ -174,14 +173,14 @@ pub fn encode(rows: &[Row]) -> Vec<u8> {
         version: VERSION,
         rows: rows.iter().map(Columns::from).collect(),
     };
-    // Texts, numbers and lists of these: there is nothing in it that JSON cannot say.
+    // Strings, numbers and lists always serialize.
     serde_json::to_vec(&payload).unwrap_or_default()
 }
 
-/// Reads the payload of a batch.
+/// Parses the payload of a batch.
 ///
 /// # Errors
-/// When it is none.
+/// If the payload is invalid.
 pub fn decode(payload: &[u8]) -> Result<Vec<Row>, ClickError> {
     if payload.len() > PAYLOAD_LEN_MAX {
         return Err(ClickError::TooLong);
@@ -262,7 +261,7 @@ impl Columns {
     }
 }
 
-/// Whether `text` is empty or a host as rows have it.
+/// Whether `text` is empty or a valid host for a row.
 fn is_host(text: &str) -> bool {
     text.len() <= REFERRER_LEN_MAX && text.bytes().all(is_of_host)
 }
@@ -271,13 +270,13 @@ fn is_of_host(byte: u8) -> bool {
     matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-' | b'_' | b'[' | b']' | b':')
 }
 
-/// What a link's QR code has in its query: who scans it comes from no page, and is told apart by this.
+/// The query parameter of a link's QR code. It identifies scans, which have no referrer.
 pub const SCAN_MARKER: &str = "qr";
 
-/// The referrer of clicks that come by a QR code. No host of a page is called so.
+/// The referrer recorded for QR code scans. No host of a page has this name.
 pub const SCANNED: &str = "qr";
 
-/// The `Referer` of a click with this query: that of a page, or else what a scan is written down by.
+/// The `Referer` to record for a click with this query: the page's, or else the marker of a scan.
 pub fn referer_of<'a>(referer: &'a [u8], query: &[u8]) -> &'a [u8] {
     match referer.is_empty() && is_scan(query) {
         true => b"scan://qr",
@@ -285,14 +284,13 @@ pub fn referer_of<'a>(referer: &'a [u8], query: &[u8]) -> &'a [u8] {
     }
 }
 
-/// Whether a query has the marker of a QR code among its parameters.
+/// Whether a query contains the marker of a QR code.
 pub fn is_scan(query: &[u8]) -> bool {
     let mut parameters = query.split(|byte| *byte == b'&');
     parameters.any(|parameter| parameter == SCAN_MARKER.as_bytes())
 }
 
-/// The host in a `Referer`, in lower case and without its port; empty if there is none that could be
-/// written down.
+/// The host in a `Referer`, in lower case and without its port; empty if it is missing or invalid.
 pub fn referrer_host(referer: &[u8]) -> String {
     let host = authority(referer).and_then(without_port);
     let host = host.filter(|host| host.len() <= REFERRER_LEN_MAX);
@@ -303,7 +301,7 @@ pub fn referrer_host(referer: &[u8]) -> String {
         .unwrap_or_default()
 }
 
-/// What stands between `//` and the next `/`, `?` or `#`, without a user.
+/// The text between `//` and the next `/`, `?` or `#`, without user information.
 fn authority(url: &[u8]) -> Option<&[u8]> {
     let start = url.windows(3).take(16).position(|three| three == b"://")?;
     let rest = url.get(start + 3..)?;
@@ -321,13 +319,13 @@ fn without_port(authority: &[u8]) -> Option<&[u8]> {
         return Some(authority);
     };
     let (host, port) = authority.split_at_checked(colon)?;
-    // Of an IPv6 address in brackets the last colon may be its own.
+    // The last colon of an IPv6 address in brackets may belong to the address.
     let is_port = port.iter().skip(1).all(u8::is_ascii_digit);
     Some(if is_port { host } else { authority })
 }
 
-/// The address in what Envoy gives as `source.address`: `1.2.3.4:5`, `[2001:db8::1]:5`, or without a
-/// port. None if that is none, such as the path of a socket.
+/// The address in Envoy's `source.address`: `1.2.3.4:5`, `[2001:db8::1]:5`, or without a port. `None` for other text,
+/// such as the path of a socket.
 pub fn client_address(text: &[u8]) -> Option<IpAddr> {
     let text = core::str::from_utf8(text).ok()?;
     let with_port = text.parse::<SocketAddr>().map(|socket| socket.ip());

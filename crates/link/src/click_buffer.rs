@@ -1,8 +1,7 @@
-//! Clicks as a gateway counts them, until they have gone to the statistics.
+//! Buffers a gateway's clicks until the statistics receive them.
 //!
-//! Clicks that are alike are one row. From time to time the rows become a batch, whose id stays the same
-//! however often it is sent. What a gateway that ends so loses is what it has not sent: the clicks since its
-//! last batch, and batches that nobody has taken.
+//! Clicks with equal properties share a row. At intervals the rows become a batch, whose ID stays the same on each
+//! retry. A crash loses the clicks since the last batch and all batches that were not delivered.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -14,14 +13,14 @@ use super::click::{
 };
 use weir_base::hash::{seeded_hash, seeded_hash_of};
 
-/// A click, as far as it was read.
+/// A click.
 #[derive(Clone, Copy, Debug)]
 pub struct Click<'a> {
     /// What was clicked.
     pub link: &'a LinkName,
     /// When, in milliseconds since the Unix epoch.
     pub now_ms: u64,
-    /// Whence: an address with or without a port, or anything else.
+    /// The client address, with or without a port; other text counts as unknown.
     pub address: &'a [u8],
     /// Its `User-Agent`.
     pub user_agent: &'a [u8],
@@ -31,38 +30,38 @@ pub struct Click<'a> {
     pub accept_language: &'a [u8],
 }
 
-/// A batch to be sent.
+/// A batch to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Its name.
+    /// The ID.
     pub id: BatchId,
-    /// What is in it.
+    /// The encoded rows.
     pub payload: Vec<u8>,
-    /// How many clicks these are.
+    /// The number of clicks.
     pub clicks: u64,
 }
 
-/// How many user agents are remembered; beyond it all are forgotten.
+/// Maximum number of cached user agents. When it is exceeded, the cache is cleared.
 const AGENTS_MAX: usize = 1_024;
 
-/// Clicks of one virtual machine.
+/// The clicks of one virtual machine.
 #[derive(Debug)]
 pub struct ClickBuffer {
     counter: u64,
     sequence: u64,
     batches_max: usize,
-    /// By a hash of all that tells rows apart.
+    /// Rows by a hash of all their properties.
     rows: BTreeMap<u64, Row>,
-    /// User agents that were read, by a hash: there are few, and to read one is to look for dozens of words in it.
+    /// Parsed user agents by hash. There are few, and parsing searches the text for dozens of words.
     agents: BTreeMap<u64, Agent>,
     waiting: VecDeque<Batch>,
-    /// The batch that was sent last and is not known to have arrived.
+    /// The batch in flight, until its delivery is confirmed.
     sent: Option<Batch>,
     dropped: u64,
 }
 
 impl ClickBuffer {
-    /// Counts under a name that no other has; it keeps `batches_max` batches at most.
+    /// Creates a buffer with a unique name that keeps at most `batches_max` batches.
     pub fn new(unique_name: &str, batches_max: usize) -> Self {
         Self {
             counter: seeded_hash(0, unique_name.as_bytes()),
@@ -76,7 +75,7 @@ impl ClickBuffer {
         }
     }
 
-    /// Counts a click. When so many rows have come together that they are a batch, they become one.
+    /// Counts a click. Enough rows become a batch.
     pub fn count(&mut self, click: &Click<'_>) {
         let key = key(self.counter, click);
         if let Some(row) = self.rows.get_mut(&key) {
@@ -107,7 +106,7 @@ impl ClickBuffer {
         agent
     }
 
-    /// What was counted becomes a batch. If too many wait, the oldest is dropped: new clicks tell more.
+    /// Turns the rows into a batch. If too many batches wait, the oldest is dropped.
     pub fn close(&mut self) {
         if self.rows.is_empty() {
             return;
@@ -129,8 +128,8 @@ impl ClickBuffer {
         }
     }
 
-    /// The batch to send now, if there is one and none is under way. It stays here until
-    /// [`ClickBuffer::arrived`] or [`ClickBuffer::failed`] says what became of it.
+    /// The batch to send, unless one is in flight. It stays in the buffer until [`ClickBuffer::arrived`] or
+    /// [`ClickBuffer::failed`] is called.
     pub fn send_next(&mut self) -> Option<&Batch> {
         if self.sent.is_some() {
             return None;
@@ -139,30 +138,30 @@ impl ClickBuffer {
         self.sent.as_ref()
     }
 
-    /// The batch that is under way was taken: how many clicks were in it.
+    /// Confirms the batch in flight. Returns its number of clicks.
     pub fn arrived(&mut self) -> u64 {
         self.sent.take().map_or(0, |batch| batch.clicks)
     }
 
-    /// It is not known whether the batch that is under way was taken. It goes again, by the same name.
+    /// The delivery of the batch in flight failed or is uncertain. The batch is sent again under the same ID.
     pub fn failed(&mut self) {
         if let Some(batch) = self.sent.take() {
             self.waiting.push_front(batch);
         }
     }
 
-    /// How many clicks were dropped since this was last asked.
+    /// The number of clicks dropped since the last call.
     pub fn take_dropped(&mut self) -> u64 {
         core::mem::take(&mut self.dropped)
     }
 
-    /// Whether anything is counted and not taken.
+    /// Whether no clicks are waiting for delivery.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.waiting.is_empty() && self.sent.is_none()
     }
 }
 
-/// What tells rows apart, as one number: alike are clicks of which all parts are alike, but for chance.
+/// A hash of all properties of a row. Clicks with equal hashes share a row.
 fn key(seed: u64, click: &Click<'_>) -> u64 {
     let parts = [
         click.link.as_bytes(),
@@ -305,7 +304,7 @@ mod tests {
         assert!(click_buffer.agents.len() <= AGENTS_MAX);
     }
 
-    /// What stands in one header is not the same where it stands in another.
+    /// The same text in two different headers gives different rows.
     #[test]
     fn clicks_of_which_anything_differs_are_rows_of_their_own() {
         let name = name();

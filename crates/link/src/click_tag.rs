@@ -1,11 +1,11 @@
-//! The name of a click that travels on: into the target's query, from there to an order, and back to the link's numbers.
+//! A signed click ID. It travels in the target's query to an order, and back to the link's statistics.
 //!
 //! ```text
-//! 1.<domain>.<code>.<milliseconds, in hex>.<click>.<key id>.<HMAC-SHA256 of what is before the key id, in hex>
+//! 1.<domain>.<code>.<milliseconds, in hex>.<click>.<key id>.<HMAC-SHA256 of the text before the key id, in hex>
 //! ```
 //!
-//! Whoever has followed the link has such a tag, so it proves no more than that: when, and which link. It is signed so that nobody
-//! makes one up for a click that never was.
+//! Every visitor of the link has such a tag, so it only proves which link was clicked and when. The signature prevents
+//! tags for clicks that never happened.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -15,10 +15,10 @@ use weir_base::key::{KeyRing, Purpose, SignatureError};
 use super::click::ClickId;
 use super::code::{Code, DomainId, LinkId};
 
-/// The parameter of the target's query.
+/// The query parameter of the target.
 pub const PARAMETER: &str = "weir_click";
 
-/// The longest tag, in bytes.
+/// Maximum length of a tag, in bytes.
 pub const TAG_LEN_MAX: usize = 256;
 
 /// A click on a link.
@@ -28,40 +28,40 @@ pub struct ClickTag {
     pub link: LinkId,
     /// When it was clicked, in milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// The click's name, which no other has.
+    /// The unique ID of the click.
     pub click: ClickId,
 }
 
-/// Whether a parameter of a query is [`PARAMETER`], whatever it says.
+/// Whether a query parameter is [`PARAMETER`], with any value.
 pub fn is_parameter(parameter: &[u8]) -> bool {
     let rest = parameter.strip_prefix(PARAMETER.as_bytes());
     rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'=')))
 }
 
-/// Why a text is no tag.
+/// Why a tag is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClickTagError {
-    /// It has another form, or is too long.
+    /// The tag is malformed or too long.
     #[error("is not well formed")]
     Form,
-    /// Nobody who has a key has made it.
+    /// The signature does not match any key.
     #[error(transparent)]
     Signature(#[from] SignatureError),
 }
 
 impl ClickTag {
-    /// The tag, signed with the first of these keys: `A-Z`, `a-z`, `0-9`, `-`, `_` and `.`.
+    /// The tag, signed with the first key. It consists of `A-Z`, `a-z`, `0-9`, `-`, `_` and `.`.
     pub fn sign(&self, keys: &KeyRing) -> String {
         let message = self.message();
         let signature = keys.sign_for(Purpose::LinkClick, &message);
-        // No key's id has a dot or a semicolon.
+        // A key's ID contains neither a dot nor a semicolon.
         format!("{message}.{}", signature.replace(';', "."))
     }
 
-    /// Reads a tag.
+    /// Parses and verifies a tag.
     ///
     /// # Errors
-    /// When it is none, or is not signed by one of these keys.
+    /// If the tag is malformed, or not signed with one of these keys.
     pub fn read(keys: &KeyRing, text: &[u8]) -> Result<Self, ClickTagError> {
         let text = core::str::from_utf8(text).map_err(|_| ClickTagError::Form)?;
         if text.len() > TAG_LEN_MAX {
@@ -98,11 +98,11 @@ impl ClickTag {
             at_ms: u64::from_str_radix(at, 16).ok()?,
             click: click.parse().ok()?,
         };
-        // One click has one spelling.
+        // Each click has one spelling.
         (tag.message() == message).then_some(tag)
     }
 
-    /// The click's name, as it is counted.
+    /// The click ID for statistics.
     pub fn name(&self) -> String {
         self.click.to_string()
     }

@@ -1,9 +1,8 @@
 //! The names of links: `<domain>/<code>`.
 //!
-//! A *generated* code is a number in base62 (`0-9A-Za-z`, in this order of value, which is that of
-//! ASCII, too), padded on the left with `0` to its [`Length`]. So codes of one length sort as their
-//! numbers do. A *custom* code is chosen by people. A custom code of 5 to 8 base62 digits has a number
-//! just as a generated one has: [`Code::number`] tells it, so that nobody generates it again.
+//! A *generated* code is a number in base62 (digits `0-9A-Za-z` in ASCII order), padded on the left with `0` to its
+//! [`Length`]. Codes of one length therefore sort like their numbers. A *custom* code is chosen by people. A custom
+//! code of 5 to 8 base62 digits also has a number, which [`Code::number`] returns, so that it is never generated again.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -23,8 +22,9 @@ pub struct DomainId(Box<str>);
 /// A link's name under its domain: [`Code::LEN_MIN`] to [`Code::LEN_MAX`] of `0-9A-Za-z-_`, or segments of these with a slash
 /// between them.
 ///
-/// So narrow because it stands in paths as it is, and in Redis hash tags, where a `}` would move the key
-/// to another slot. Upper and lower case are different codes. How people may write it: [`CodeOptions`](super::spelling::CodeOptions).
+/// The alphabet is narrow because a code appears unescaped in paths and in Redis hash tags, where a `}` would move the
+/// key to another slot. Upper and lower case are different codes. For the spellings that paths may use, see
+/// [`CodeOptions`](super::spelling::CodeOptions).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Code(Box<str>);
@@ -44,7 +44,7 @@ pub struct LinkId {
 #[serde(try_from = "u8", into = "u8")]
 pub struct Length(u8);
 
-/// Why a name of a link was refused.
+/// Why a link's name is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodeError {
     /// A character that codes may not have.
@@ -54,7 +54,7 @@ pub enum CodeError {
     Character {
         /// The character.
         character: char,
-        /// Which one it is, counted from 1.
+        /// Its position, from 1.
         position: usize,
     },
     /// A slash at either end, or two slashes in a row.
@@ -66,7 +66,7 @@ pub enum CodeError {
     /// People could confuse it with another code.
     #[error("mixes scripts, or has letters that look like ASCII: use the letters of one language")]
     Lookalike,
-    /// It begins like the stored form of letters beyond ASCII, but does not decode.
+    /// Begins with the prefix of the stored form of non-ASCII letters, but does not decode.
     #[error("has a segment that starts with xn-- and is not Punycode: write its letters")]
     Punycode,
     /// Fewer bytes than [`Code::LEN_MIN`].
@@ -75,28 +75,28 @@ pub enum CodeError {
     /// More bytes than [`Code::LEN_MAX`].
     #[error("is longer than {} bytes", Code::LEN_MAX)]
     TooLong,
-    /// The domain's name is not well formed.
+    /// The domain's name is malformed.
     #[error("the domain {0}")]
     Domain(IdError),
-    /// There is no `/` between domain and code.
+    /// No `/` between domain and code.
     #[error("is not <domain>/<code>")]
     NoSlash,
-    /// Generated codes have no such length.
+    /// The length is not one of generated codes.
     #[error("generated codes have {} to {} digits", Length::MIN.0, Length::MAX.0)]
     Length,
 }
 
-/// The most digits of a number in base 36.
+/// Maximum digits of a number in base 36.
 const LOWER_CASE_LEN_MAX: usize = 10;
 
 impl DomainId {
-    /// The most bytes in a domain's name.
+    /// Maximum bytes of a domain's name.
     pub const LEN_MAX: usize = 16;
 
-    /// Checks `bytes` and takes them as a domain's name.
+    /// Checks `bytes` and returns them as a domain's name.
     ///
     /// # Errors
-    /// Says what is wrong with the name.
+    /// If the name is invalid.
     pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, IdError> {
         let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
         check(bytes.as_ref(), Self::LEN_MAX, allowed).map(|name| Self(name.into()))
@@ -109,30 +109,30 @@ impl DomainId {
 }
 
 impl Length {
-    /// The least.
+    /// The shortest.
     pub const MIN: Self = Self(5);
 
-    /// The greatest.
+    /// The longest.
     pub const MAX: Self = Self(8);
 
-    /// Every length, the least first.
+    /// All lengths in ascending order.
     pub const ALL: [Self; 4] = [Self(5), Self(6), Self(7), Self(8)];
 
     /// Checks `digits`.
     ///
     /// # Errors
-    /// When generated codes have no such length.
+    /// If generated codes have no such length.
     pub fn new(digits: u8) -> Result<Self, CodeError> {
         let is_known = (Self::MIN.0..=Self::MAX.0).contains(&digits);
         is_known.then_some(Self(digits)).ok_or(CodeError::Length)
     }
 
-    /// How many digits.
+    /// The number of digits.
     pub const fn digits(self) -> u8 {
         self.0
     }
 
-    /// How many digits the same numbers have in base 36.
+    /// The number of digits of the same numbers in base 36.
     const fn digits_in_lower_case(self) -> usize {
         match self.0 {
             ..=5 => 6,
@@ -142,28 +142,28 @@ impl Length {
         }
     }
 
-    /// Where it stands in [`Length::ALL`].
+    /// The index in [`Length::ALL`].
     pub const fn position(self) -> usize {
         (self.0 - Self::MIN.0) as usize
     }
 
-    /// How many codes there are of it: 62 to the power of its digits, 218,340,105,584,896 at most.
+    /// The number of codes of this length: 62 to the power of its digits, at most 218,340,105,584,896.
     pub const fn capacity(self) -> u64 {
         62_u64.pow(self.0 as u32)
     }
 }
 
 impl Code {
-    /// The least bytes.
+    /// Minimum bytes.
     pub const LEN_MIN: usize = 3;
 
-    /// The most bytes.
+    /// Maximum bytes.
     pub const LEN_MAX: usize = 32;
 
-    /// Checks `bytes` and takes them as a code, custom or generated.
+    /// Checks `bytes` and returns them as a custom or generated code.
     ///
     /// # Errors
-    /// Says what is wrong with the code.
+    /// If the code is invalid.
     pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, CodeError> {
         let text = String::from_utf8_lossy(bytes.as_ref());
         let mut characters = text.chars().zip(1..);
@@ -184,7 +184,7 @@ impl Code {
         }
     }
 
-    /// The code of `length` that is `number` in base62; `None` if it does not fit.
+    /// The code of `length` for `number` in base62; `None` if the number does not fit.
     pub fn generated(length: Length, number: u64) -> Option<Self> {
         if number >= length.capacity() {
             return None;
@@ -199,15 +199,15 @@ impl Code {
         Some(Self(text.into()))
     }
 
-    /// The length and the number of a code that could be generated; `None` of all others.
+    /// The length and number of a code that could be generated; `None` for all others.
     pub fn number(&self) -> Option<(Length, u64)> {
         let length = Length::new(u8::try_from(self.0.len()).ok()?).ok()?;
         let number = base62::decode(self.0.as_bytes()).ok()?;
         Some((length, u64::try_from(number).ok()?))
     }
 
-    /// The lower-case form of a generated code, for domains that ignore case: its number in base 36, with more digits. `None` for
-    /// a code that is not generated.
+    /// The lower-case form of a generated code, for domains that ignore case: its number in base 36, with more digits.
+    /// `None` for a code that is not generated.
     pub fn in_lower_case(&self) -> Option<Self> {
         let (length, mut number) = self.number()?;
         let mut digits = [0; LOWER_CASE_LEN_MAX];
@@ -225,7 +225,7 @@ impl Code {
         (number == 0).then(|| Self(text.into()))
     }
 
-    /// The generated code of the same number: the inverse of [`Code::in_lower_case`].
+    /// The generated code with the same number: the inverse of [`Code::in_lower_case`].
     pub fn from_lower_case(&self) -> Option<Self> {
         let has_digits = |length: &Length| length.digits_in_lower_case() == self.0.len();
         let length = Length::ALL.into_iter().find(has_digits)?;
@@ -241,7 +241,7 @@ impl Code {
 }
 
 impl LinkId {
-    /// The most bytes of its text.
+    /// Maximum bytes of its text.
     pub const LEN_MAX: usize = DomainId::LEN_MAX + 1 + Code::LEN_MAX;
 
     /// Its domain and code as two path segments: slashes in the code are escaped.

@@ -1,5 +1,5 @@
-//! The domains under which links are, each with its defaults: a JSON document that the origin reads
-//! from a file, checks, and publishes in Redis for gateways.
+//! Link domains with their defaults: a JSON document. The origin reads it from a file, checks it and publishes it in
+//! Redis for gateways.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -15,25 +15,25 @@ use super::code::{Code, DomainId, Length};
 use super::record::{RedirectStatus, is_target};
 use super::spelling::CodeOptions;
 
-/// The most domains.
+/// Maximum domains.
 pub const DOMAINS_MAX: usize = 100;
 
-/// The most hosts of one domain.
+/// Maximum hosts of one domain.
 pub const HOSTS_MAX: usize = 16;
 
-/// The most app schemes, and the most denied hosts, of one domain.
+/// Maximum app schemes, and maximum denied hosts, of one domain.
 pub const LISTED_MAX: usize = 10_000;
 
-/// The largest page of a domain, in bytes: each gateway's VMs hold it.
+/// Maximum size of a domain's page, in bytes: each VM of a gateway holds it in memory.
 pub const PAGE_LEN_MAX: usize = 64 * 1024;
 
-/// The largest file for apps, in bytes as JSON.
+/// Maximum size of a file for apps, in bytes of JSON.
 pub const APP_FILE_LEN_MAX: usize = 128 * 1024;
 
-/// The longest life of a link that nobody visits, in days: ten years.
+/// Maximum lifetime of a link without a visit, in days: ten years.
 pub const LIFE_DAYS_MAX: u32 = 3_650;
 
-/// Schemes that run what they carry, or reach into the device: never a target, whatever is configured.
+/// Schemes that run their content or reach into the device. They are never allowed as targets, even if configured.
 pub const SCHEMES_NEVER: [&str; 9] = [
     "javascript",
     "data",
@@ -173,7 +173,7 @@ pub enum Homographs {
     Refuse,
 }
 
-/// Domains that are checked.
+/// Checked domains.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Domains {
     version: u64,
@@ -182,7 +182,7 @@ pub struct Domains {
 }
 
 impl Scheme {
-    /// As it stands in a URL.
+    /// The text in a URL.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -192,12 +192,12 @@ impl Scheme {
 }
 
 impl Domain {
-    /// How long a link with a chosen code lives without a visit, in milliseconds; 0: permanently.
+    /// Lifetime without a visit of a link with a custom code, in milliseconds; 0: permanent.
     pub fn life_ms(&self) -> u64 {
         u64::from(self.life_days).saturating_mul(DAY_MS)
     }
 
-    /// How long a link with a generated code of this length lives without a visit, in milliseconds; 0: permanently.
+    /// Lifetime without a visit of a link with a generated code of this length, in milliseconds; 0: permanent.
     pub fn generated_life_ms(&self, length: Length) -> u64 {
         let days = self.life_days_by_length.get(&length);
         u64::from(days.copied().unwrap_or(self.life_days)).saturating_mul(DAY_MS)
@@ -213,7 +213,7 @@ impl Domain {
         }
     }
 
-    /// Whether a target or an app link may have this scheme (in lower case) beside http and https.
+    /// Whether targets and app links may have this scheme (in lower case), besides http and https.
     pub fn is_app_scheme(&self, scheme: &str) -> bool {
         self.app_schemes.iter().any(|known| known == scheme)
     }
@@ -223,7 +223,7 @@ impl DomainsConfig {
     /// Checks the domains.
     ///
     /// # Errors
-    /// When a field is out of its bounds or contradicts another one.
+    /// If a field is out of bounds or contradicts another one.
     pub fn checked(self) -> Result<Domains, FieldError> {
         let refused = |problem| Err(at("domains", problem));
         if self.domains.len() > DOMAINS_MAX {
@@ -264,27 +264,27 @@ impl DomainsConfig {
 }
 
 impl Domains {
-    /// Tells one document from another.
+    /// The version, which differs between documents.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// The domain of links that name none.
+    /// The domain of links without an explicit domain.
     pub fn default_domain(&self) -> &Domain {
         &self.first
     }
 
-    /// All of them, in their order.
+    /// All domains in configured order.
     pub fn iter(&self) -> impl Iterator<Item = &Domain> {
         core::iter::once(&self.first).chain(&self.others)
     }
 
-    /// The domain of this name.
+    /// The domain with this ID.
     pub fn by_id(&self, id: &str) -> Option<&Domain> {
         self.iter().find(|domain| domain.id.as_str() == id)
     }
 
-    /// The code that a text names under a domain with the options of that domain. A domain that is not configured has no
+    /// Parses `text` as a code under a domain, with that domain's options. A domain that is not configured has no
     /// options.
     pub fn read_code(&self, domain: &DomainId, text: &[u8]) -> Option<Code> {
         let domain = self.by_id(domain.as_str());
@@ -292,15 +292,15 @@ impl Domains {
         Code::new(options.read(text)?).ok()
     }
 
-    /// The domain that answers for `host`, the value of a `Host` header: in any case, with or without a
-    /// port, with or without the dot of a full name.
+    /// The domain that serves `host`, the value of a `Host` header: in any case, with or without a port or a trailing
+    /// dot.
     pub fn by_host(&self, host: &str) -> Option<&Domain> {
         let name = name_of(host);
         let is_name = |known: &String| known.eq_ignore_ascii_case(name);
         self.iter().find(|domain| domain.hosts.iter().any(is_name))
     }
 
-    /// The longest life that a domain gives links with generated codes of this length, in milliseconds; `None`: they are
+    /// The longest lifetime that any domain gives links with generated codes of this length, in milliseconds; `None`:
     /// permanent.
     pub fn longest_life_ms(&self, length: Length) -> Option<u64> {
         let lives = self.iter().map(|domain| domain.generated_life_ms(length));
@@ -309,7 +309,7 @@ impl Domains {
             .try_fold(0, |longest, ms| Some(ms?.max(longest)))
     }
 
-    /// The document as it is published.
+    /// The document to publish.
     pub fn to_config(&self) -> DomainsConfig {
         DomainsConfig {
             version: self.version,
@@ -318,7 +318,7 @@ impl Domains {
     }
 }
 
-/// A host without its port and the dot of a full name. An IPv6 address keeps its brackets.
+/// A host without its port and trailing dot. An IPv6 address keeps its brackets.
 fn name_of(host: &str) -> &str {
     let end_of_name = match host.rfind(']') {
         Some(end) => end.saturating_add(1),
@@ -452,7 +452,7 @@ fn check_each(
     }
 }
 
-/// An address as targets' are compared with it. One that stands for an IPv4 address is to be listed as that.
+/// Whether `host` is an IPv6 address in canonical form. An IPv4-mapped address must be listed as IPv4.
 fn is_ipv6(host: &str) -> bool {
     let address = host.parse::<Ipv6Addr>();
     address.is_ok_and(|address| address.to_ipv4_mapped().is_none() && address.to_string() == host)
@@ -485,7 +485,7 @@ fn check_schemes(schemes: &[String], path: &str) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// RFC 3986, section 3.1, in lower case, at most 64 bytes.
+/// Whether `scheme` follows RFC 3986, section 3.1, in lower case, with at most 64 bytes.
 fn is_scheme(scheme: &str) -> bool {
     let allowed = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'+' | b'-' | b'.');
     scheme.len() <= 64

@@ -1,8 +1,8 @@
-//! The link feed: what has become of links, in the order in which it was published.
+//! The link feed: links in the order of their last published change.
 //!
-//! Every link has one place in the feed, that of its last change; a change moves it to the end. So who reads all pages from the
-//! beginning knows all links, and who goes on from a [cursor](Cursor) hears of all that changed since, deletions among it. The
-//! feed has no holes: a number is given when the change is in SQL, by one transaction at a time.
+//! Every link has one position in the feed, that of its last change. A change moves it to the end. A reader of all
+//! pages has all links. A reader that continues from a [cursor](Cursor) gets every later change, deletions included.
+//! The feed has no gaps: one transaction at a time assigns the number when the change is in SQL.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -19,24 +19,24 @@ use serde::{Deserialize, Serialize};
 use weir_base::feed::DocumentRejection;
 use weir_base::feed::document::{Content, Document, check_time};
 
-/// The most links of one page.
+/// Maximum links of one page.
 pub const PAGE_LINKS_MAX: usize = 500;
 
-/// About the most bytes of one page's records: beyond it the page ends, unless it had none.
+/// Approximate maximum bytes of one page's records. A page has at least one record.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
 
 /// A page of the feed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
-    /// Which feed this is: another one if the numbers began anew.
+    /// The ID of this feed. A different ID means that the numbers began again.
     pub source: Source,
-    /// It begins behind this number,
+    /// The page starts after this number.
     pub after: u64,
-    /// and ends with this one, from which the next page goes on.
+    /// The last number of the page; the next page starts after it.
     pub next: u64,
-    /// Whether nothing more was published when it was written.
+    /// Whether no later changes were published when the page was written.
     pub is_last: bool,
-    /// What changed in between.
+    /// The changes in between.
     pub links: Vec<Entry>,
 }
 
@@ -44,38 +44,38 @@ impl Content for Page {
     const KIND: &'static str = "links";
 }
 
-/// What has become of a link.
+/// The state of a link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Its number.
     pub seq: u64,
-    /// Which link.
+    /// The link.
     pub id: LinkId,
-    /// What is known of it.
+    /// Its state.
     pub state: State,
 }
 
-/// What an edge knows of a link.
+/// The state of a link on an edge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// Its [record](Link::encode): an edge may answer it.
     Record(String),
-    /// Its [record](Link::encode); its clicks are counted in an object, as [`DomainList::maxima_in_objects`] says: an edge that has
-    /// such objects may answer it when that has counted.
+    /// Its [record](Link::encode). Its clicks are counted in an object: see [`DomainList::maxima_in_objects`]. An edge
+    /// with such objects may answer after counting the click.
     Counted(String),
     /// Only a gateway may answer it: see [`is_for_edges`].
     AtGateway,
-    /// It is deleted, or its end is long past.
+    /// It is deleted, or ended long ago.
     Gone,
 }
 
-/// The name of a feed of links: 1 to 32 of `a-z` and `0-9`.
+/// The ID of a link feed: 1 to 32 of `a-z` and `0-9`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Source(String);
 
-/// Where a reader stands: `<source>.<number>`.
+/// A reader's position: `<source>.<number>`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Cursor {
@@ -85,20 +85,19 @@ pub struct Cursor {
     pub seq: u64,
 }
 
-/// A text that is no cursor, or no name of a feed.
+/// The text is not a cursor or feed ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is not a cursor of the link feed")]
 pub struct NoCursor;
 
-/// The domains of links, as one document.
+/// The link domains as one document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DomainList {
-    /// Grows with each change.
+    /// Increases with each change.
     pub version: u64,
-    /// They.
+    /// The domains.
     pub domains: DomainsConfig,
-    /// If clicks of links with a maximum are counted in objects of an edge: what the keys of links begin with. An edge that counts
-    /// in objects goes by it.
+    /// The prefix of link keys, if objects of an edge count the clicks of links with a click limit. `None` otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maxima_in_objects: Option<String>,
 }
@@ -107,15 +106,15 @@ impl Content for DomainList {
     const KIND: &'static str = "domains";
 }
 
-/// Whether an edge may answer this link by itself. Not one that counts its clicks, which needs one place that counts; nor one
-/// that lives on by clicks, which only a gateway can renew; nor one with a password, which only the origin knows; nor one whose clicks have names, for which an edge
-/// has no key.
+/// Whether an edge may answer this link alone. Not with a click limit, because one place must count. Not with a
+/// lifetime that clicks renew, because only gateways renew it. Not with a password, which only the origin checks. Not
+/// if it is tracked, because edges have no signing key.
 pub fn is_for_edges(link: &Link) -> bool {
     link.max_clicks == 0 && link.life_ms == 0 && link.guard.is_none() && !link.is_tracked
 }
 
 impl State {
-    /// What edges are told of a link with this record.
+    /// The state that edges get for a link with this record.
     pub fn for_link(link: &Link, record: String) -> Self {
         match is_for_edges(link) {
             true => Self::Record(record),
@@ -123,7 +122,8 @@ impl State {
         }
     }
 
-    /// The same where maxima stand in objects. What lives on by clicks stays with gateways: who renews it there tells Redis so.
+    /// The same if objects count click limits. Links whose lifetime clicks renew stay at gateways, which renew them in
+    /// Redis.
     pub fn with_objects(link: &Link, record: String) -> Self {
         match link.max_clicks > 0 && link.life_ms == 0 && link.guard.is_none() && !link.is_tracked {
             true => Self::Counted(record),
@@ -133,10 +133,10 @@ impl State {
 }
 
 impl Source {
-    /// The feed of this name.
+    /// Checks the ID of a feed.
     ///
     /// # Errors
-    /// When it is none.
+    /// If the ID is invalid.
     pub fn new(name: impl Into<String>) -> Result<Self, NoCursor> {
         let name = name.into();
         let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -146,7 +146,7 @@ impl Source {
         }
     }
 
-    /// Its name.
+    /// The ID.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -181,7 +181,7 @@ impl FromStr for Cursor {
             source: Source::new(source)?,
             seq: seq.parse().map_err(|_| NoCursor)?,
         };
-        // One spelling for each.
+        // Each cursor has one spelling.
         match format!("{cursor}") == text {
             true => Ok(cursor),
             false => Err(NoCursor),
@@ -203,21 +203,22 @@ impl From<Cursor> for String {
     }
 }
 
-/// How far an edge has read the link feed. It is kept beside the links, and written after them: an edge that dies in between
-/// reads a page again, and finds nothing in it that it does not know.
+/// How far an edge has read the link feed. It is stored with the links and written after them. An edge that crashes in
+/// between reads a page again, which changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Where it stands; `None`: at the beginning.
+    /// The position; `None`: the beginning.
     pub cursor: Option<Cursor>,
-    /// When all that it has read was all that there was, by the origin's clock; 0: never.
+    /// When the edge had last read the whole feed, by the origin's clock, in milliseconds since the Unix epoch; 0:
+    /// never.
     pub whole_at_ms: u64,
 }
 
 impl Progress {
-    /// What has been read when `page` has, if it follows.
+    /// The progress after reading `page`.
     ///
     /// # Errors
-    /// When it does not, or is from the future: then nothing of it counts.
+    /// If the page does not follow this progress, or is from the future. The whole page is then ignored.
     pub fn after(&self, page: &Document<Page>, now_ms: u64) -> Result<Self, DocumentRejection> {
         check_time(page.at_ms, now_ms)?;
         let body = &page.body;
@@ -248,7 +249,7 @@ impl Progress {
 }
 
 impl Page {
-    /// Whether its numbers rise from its beginning to its end.
+    /// Whether the numbers increase from the page's start to its end.
     fn is_in_order(&self) -> bool {
         let mut last = self.after;
         self.links.iter().all(|entry| {
@@ -259,7 +260,7 @@ impl Page {
     }
 }
 
-/// What is known of one link when `entry` has come. `None`: what is known stays, as it is not older.
+/// Returns `entry` if it is newer than the stored one, which has `known_seq`; `None` otherwise.
 pub fn newer(known_seq: Option<u64>, entry: &Entry) -> Option<&Entry> {
     match known_seq {
         Some(known_seq) if known_seq >= entry.seq => None,
@@ -267,19 +268,19 @@ pub fn newer(known_seq: Option<u64>, entry: &Entry) -> Option<&Entry> {
     }
 }
 
-/// Links in memory, for edges that keep them there, and as the model of a store.
+/// Links in memory, for edges that store them there, and as the model of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Links {
-    /// How far they were read.
+    /// How far the feed was read.
     pub progress: Progress,
     entries: BTreeMap<LinkId, Entry>,
 }
 
 impl Links {
-    /// Takes a page.
+    /// Applies a page.
     ///
     /// # Errors
-    /// As [`Progress::after`].
+    /// See [`Progress::after`].
     pub fn take(&mut self, page: &Document<Page>, now_ms: u64) -> Result<(), DocumentRejection> {
         let progress = self.progress.after(page, now_ms)?;
         for entry in &page.body.links {
@@ -292,12 +293,12 @@ impl Links {
         Ok(())
     }
 
-    /// What is known of a link.
+    /// The state of a link.
     pub fn find(&self, id: &LinkId) -> Option<&State> {
         self.entries.get(id).map(|entry| &entry.state)
     }
 
-    /// Forgets all, to begin anew.
+    /// Removes everything, to read the feed from the start.
     pub fn clear(&mut self) {
         *self = Self::default();
     }

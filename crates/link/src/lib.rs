@@ -1,20 +1,20 @@
-//! Short links: their names, what they say, and how they are answered.
+//! Short links: names, records and responses.
 //!
 //! | module | |
 //! |---|---|
-//! | [`code`], [`domain`] | their names, and the domains they are under |
-//! | [`spelling`], [`punycode`] | which code a path names, and which code somebody may choose |
-//! | [`record`], [`preview`] | a link as Redis and the cold store hold it, and what previews of it show |
-//! | `segment`, `scramble` | which numbers become codes, and in which order (feature `origin`) |
-//! | `target` | where links may lead (feature `origin`) |
-//! | [`agent`] | who clicks: device, system, browser, language |
-//! | [`answer`], [`rule`] | what whoever clicks a link is answered, and other targets for some |
-//! | [`page`], [`site`] | pages in place of a redirect, and what a domain answers beside its links |
-//! | [`password`] | the page that asks for a password |
-//! | [`cache`] | what a gateway remembers of links |
-//! | [`click_buffer`] | clicks as a gateway counts them |
-//! | [`click`] | clicks on their way from gateways to the statistics |
-//! | [`click_tag`] | the name of a click that travels on to an order |
+//! | [`code`], [`domain`] | names of links, and link domains |
+//! | [`spelling`], [`punycode`] | parsing of codes in paths, and custom codes |
+//! | [`record`], [`preview`] | the record of a link in Redis and the cold store, and its preview |
+//! | `segment`, `scramble` | allocation and order of generated codes (feature `origin`) |
+//! | `target` | checks of targets (feature `origin`) |
+//! | [`agent`] | classification of clients: device, system, browser, language |
+//! | [`answer`], [`rule`] | the response to a visit, and targeting rules |
+//! | [`page`], [`site`] | HTML pages, and responses of a domain besides its links |
+//! | [`password`] | the password page |
+//! | [`cache`] | a gateway's link cache |
+//! | [`click_buffer`] | a gateway's buffer of clicks |
+//! | [`click`] | batches of clicks for the statistics |
+//! | [`click_tag`] | signed click IDs |
 //! | [`feed`], [`routes`] | the link feed, for edges; routes between gateways and origin |
 //! | [`engine`] | the engine of its filter: events in, effects out |
 //! | [`redis`] | Redis keys, and typed calls of the scripts in `lua/` |
@@ -26,7 +26,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-/// An enumeration whose variants are words in JSON, in metrics and in SQL.
+/// Defines an enumeration whose variants have labels in JSON, metrics and SQL.
 macro_rules! words {
     (
         $(#[$meta:meta])*
@@ -43,7 +43,7 @@ macro_rules! words {
         }
 
         impl $name {
-            /// All of them.
+            /// All variants.
             pub const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
 
             /// Its label.
@@ -53,7 +53,7 @@ macro_rules! words {
                 }
             }
 
-            /// The one with this label.
+            /// The variant with this label.
             pub fn from_label(word: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|one| one.label() == word)
             }

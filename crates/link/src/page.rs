@@ -1,4 +1,4 @@
-//! The pages that visitors see in place of a redirect, each with a policy of what it may do.
+//! HTML pages for visitors, each with its content security policy.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -7,23 +7,22 @@ use alloc::string::String;
 use super::answer::Reply;
 use super::record::Preview;
 
-/// The script of the page that opens an app: the same for all, so that its hash can be told to browsers.
+/// The script of the page that opens an app. It is constant, so that the policy can contain its hash.
 const APP_SCRIPT: &str = include_str!("page/app.js");
 
-/// How our own pages look.
+/// The style of Weir's own pages.
 const STYLE: &str = include_str!("page/page.css");
 
-/// Nothing may run in the page that opens an app but its script, nothing may dress it but its style, and nothing may be
-/// loaded.
+/// The policy of the page that opens an app: only its own script and style, no external resources.
 const APP_POLICY: &str = "default-src 'none'; script-src 'sha256-bCv0N+l3h64QMjsEfM8QPaITpKkVaVhGRggwoqBTKDY='; \
     style-src 'sha256-cmDhOf701EYGS2HMViG9ayY9HmIQiW9ejmK+z+EJ4sc='; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Of pages without a script, a domain's own among them.
+/// The policy of pages without a script, including a domain's own pages.
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src https: data:; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// What a page says that is shown where no link leads.
+/// The text of a page for a link without a target.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageMessage {
     status: u16,
@@ -49,18 +48,18 @@ pub(crate) const UNAVAILABLE: PageMessage = PageMessage {
     text: "We cannot look up this link right now.",
 };
 
-/// How the page is shown that opens an app.
+/// How the page that opens an app is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageOptions {
-    /// Within another app, which keeps pages from opening apps: it asks the visitor to open it in a browser, and does not
-    /// try by itself.
+    /// In the built-in browser of another app, which cannot open apps. The page asks the visitor to open it in a
+    /// browser, and does not try by itself.
     pub in_app: bool,
-    /// In Chinese, and not in English.
+    /// In Chinese instead of English.
     pub in_chinese: bool,
 }
 
 impl PageMessage {
-    /// As it is sent: in the domain's own words, if it has some.
+    /// The HTTP response, with the domain's own page if it has one.
     pub(crate) fn reply(self, own_page: Option<&str>) -> Reply<'_> {
         let body = own_page.map_or_else(|| self.page().into(), Cow::Borrowed);
         page(self.status, body, PAGE_POLICY)
@@ -73,12 +72,12 @@ impl PageMessage {
     }
 }
 
-/// The page that opens the app at `url`, or leads to `fallback`.
+/// The page that opens the app at `url`, or links to `fallback`.
 pub(crate) fn app(url: &str, fallback: &str, shown: PageOptions) -> Reply<'static> {
     let (url, fallback) = (escaped(url), escaped(fallback));
     let language = if shown.in_chinese { "zh" } else { "en" };
     let [title, hint, open, stay] = app_words(shown);
-    // Within another app the script would only show an error.
+    // In another app's browser, the script would only show an error.
     let script = match shown.in_app {
         true => String::new(),
         false => format!("<script>{APP_SCRIPT}</script>"),
@@ -92,7 +91,7 @@ pub(crate) fn app(url: &str, fallback: &str, shown: PageOptions) -> Reply<'stati
     page(200, body.into(), APP_POLICY)
 }
 
-/// What a program that previews links is shown, in the words of the Open Graph protocol.
+/// The preview for programs, as Open Graph metadata.
 pub(crate) fn preview(preview: &Preview) -> Reply<'static> {
     let title = escaped(&preview.title);
     let mut body = format!(
@@ -113,7 +112,7 @@ pub(crate) fn preview(preview: &Preview) -> Reply<'static> {
     page(200, body.into(), PAGE_POLICY)
 }
 
-/// The title, a hint, and what stands on the links to the app and to the fallback.
+/// The title, a hint, and the labels of the links to the app and to the fallback.
 fn app_words(shown: PageOptions) -> [&'static str; 4] {
     match (shown.in_chinese, shown.in_app) {
         (false, false) => [
@@ -143,7 +142,7 @@ fn app_words(shown: PageOptions) -> [&'static str; 4] {
     }
 }
 
-/// How our own pages begin. The title is not a client's.
+/// The beginning of Weir's own pages. The title must not be client input.
 pub(crate) fn head(language: &str, title: &str) -> String {
     format!(
         "<!doctype html><html lang=\"{language}\"><meta charset=\"utf-8\">\
@@ -167,7 +166,7 @@ pub(crate) fn page<'a>(status: u16, body: Cow<'a, str>, policy: &'static str) ->
     }
 }
 
-/// Text for an attribute in double quotes.
+/// Escapes text for an attribute in double quotes.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {

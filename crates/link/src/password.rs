@@ -1,4 +1,4 @@
-//! The page that asks for a password. It works without a script, and its form goes back to the link's own address.
+//! The password page. It works without a script, and its form posts to the link's own URL.
 
 use alloc::format;
 
@@ -6,18 +6,18 @@ use super::agent::Language;
 use super::answer::Reply;
 use super::page;
 
-/// The longest password, in bytes.
+/// Maximum length of a password, in bytes.
 pub const PASSWORD_LEN_MAX: usize = 128;
 
-/// The name of the form's field.
+/// The name of the form field.
 pub const FIELD: &str = "password";
 
-/// Nothing may run or be loaded. The form is let go anywhere: browsers hold it to where the answer leads, too, and that is not for
-/// this page to say.
+/// The content security policy: no scripts or external resources. Form targets are unrestricted, because browsers apply
+/// that rule to the redirect after the form, too.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'";
 
-/// In which language the page is.
+/// The language of the page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PageLanguage {
     /// English.
@@ -29,24 +29,24 @@ pub enum PageLanguage {
     German,
 }
 
-/// Why the page comes again.
+/// Why the page is shown again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The password is another one.
+    /// The password is wrong.
     Wrong,
-    /// Too many were tried; in so many seconds it may be tried again.
+    /// Too many attempts.
     TooMany {
-        /// How many seconds.
+        /// Seconds until the next attempt.
         wait_s: u64,
     },
-    /// Too many are being looked at; in so many seconds it may be tried again.
+    /// Too many passwords are being checked.
     Busy {
-        /// How many seconds.
+        /// Seconds until the next attempt.
         wait_s: u64,
     },
 }
 
-/// What the page says.
+/// The texts of the page.
 struct Texts {
     tag: &'static str,
     title: &'static str,
@@ -92,7 +92,7 @@ const GERMAN: Texts = Texts {
 };
 
 impl PageLanguage {
-    /// What this client likes best of those that there are.
+    /// The available language that the client prefers.
     pub fn preferred(accept_language: &[u8]) -> Self {
         let language = Language::preferred(accept_language);
         match language
@@ -113,7 +113,7 @@ impl PageLanguage {
         }
     }
 
-    /// The page, with why it comes again.
+    /// The page, with the reason why it is shown again.
     pub fn page(self, refusal: Option<Refusal>) -> Reply<'static> {
         let texts = self.texts();
         let (status, told, wait_s) = match refusal {

@@ -1,10 +1,10 @@
-//! What programs that preview links are shown.
+//! Link previews for programs.
 
 use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest text of a preview, in bytes.
+/// Maximum length of a preview text, in bytes.
 pub const PREVIEW_LEN_MAX: usize = 2_048;
 
 /// What programs that preview links are shown in place of the target's own page.
@@ -22,12 +22,12 @@ pub struct Preview {
 }
 
 impl Preview {
-    /// So many bytes it takes in memory, roughly.
+    /// Approximate size in memory, in bytes.
     pub(crate) fn size(&self) -> usize {
         96 + self.title.len() + self.text.len() + self.image.len()
     }
 
-    /// Whether its texts are no longer than they may be.
+    /// Whether its texts are within the length limit.
     pub(crate) fn is_small(&self) -> bool {
         let texts = [&self.title, &self.text, &self.image];
         texts.iter().all(|text| text.len() <= PREVIEW_LEN_MAX)

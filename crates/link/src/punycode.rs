@@ -1,4 +1,4 @@
-//! Punycode (RFC 3492): letters beyond ASCII, written in ASCII as in host names.
+//! Punycode (RFC 3492): the ASCII form of non-ASCII letters in host names.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ const DAMP: u32 = 700;
 const INITIAL_BIAS: u32 = 72;
 const INITIAL_N: u32 = 128;
 
-/// `text` in ASCII; `None` if numbers overflow, which takes a very long text.
+/// Encodes `text` in ASCII; `None` on overflow, which takes a very long text.
 pub fn encode(text: &str) -> Option<String> {
     let mut out: String = text.chars().filter(char::is_ascii).collect();
     let basic = u32::try_from(out.len()).ok()?;
@@ -39,7 +39,7 @@ pub fn encode(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// The text that [`encode`] turns into `ascii`; `None` if no text gives it.
+/// Decodes `ascii`, the inverse of [`encode`]; `None` if it is invalid.
 pub fn decode(ascii: &str) -> Option<String> {
     let (basic, digits) = ascii.rsplit_once('-').unwrap_or(("", ascii));
     let mut out: Vec<char> = basic.chars().collect();

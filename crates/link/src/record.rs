@@ -1,14 +1,14 @@
-//! A link as Redis and the cold store hold it.
+//! The record of a link in Redis and in the cold store.
 //!
 //! ```text
 //! <life_ms> <max_clicks> <json>
 //! ```
 //!
-//! The two numbers are decimal and stand in front so that `link_read.lua` need not read the JSON. Of a
-//! link that is disabled both are 0: it is neither renewed nor counted, and what they will be again is in
-//! the JSON.
+//! The two numbers are decimal and come first, so that `link_read.lua` need not parse the JSON. Both are 0 for a
+//! disabled link, which is neither renewed nor counted. Its JSON contains their later values.
 //!
-//! Of a link with a password, Redis, gateways and edges have another record than the cold store: see [`Link::for_gateways`].
+//! For a link with a password, the cold store has a different record than Redis, gateways and edges: see
+//! [`Link::for_gateways`].
 
 use alloc::format;
 use alloc::string::String;
@@ -22,107 +22,107 @@ pub use super::rule::{
     COUNTRIES_MAX, Country, PARAMETER_LEN_MAX, PARAMETERS_MAX, Parameter, Platform, Rule,
 };
 
-/// The longest target, in bytes: what browsers and intermediaries are sure to take.
+/// Maximum length of a target, in bytes: browsers and intermediaries support it.
 pub const TARGET_LEN_MAX: usize = 2_048;
 
-/// The longest record, in bytes. Bounds what a gateway keeps of one link.
+/// Maximum length of a record, in bytes. It bounds a gateway's memory per link.
 pub const RECORD_LEN_MAX: usize = 65_536;
 
-/// The most apps of a link.
+/// Maximum apps of a link.
 pub const APPS_MAX: usize = 8;
 
-/// The most rules of a link.
+/// Maximum rules of a link.
 pub const RULES_MAX: usize = 16;
 
-/// The most platforms or languages that one rule names.
+/// Maximum platforms or languages of one rule.
 pub const LISTED_MAX: usize = 16;
 
 /// A link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Where it leads: see [`is_target`].
+    /// The target: see [`is_target`].
     pub target: String,
-    /// The language of what is there, such as `zh-TW`; empty: nobody has said. Clients who like it better than those of
-    /// rules go there.
+    /// The language of the target, such as `zh-TW`; empty: unspecified. Clients that prefer it over the rules'
+    /// languages get the target.
     pub language: String,
-    /// How clients are sent there.
+    /// The redirect status.
     pub status: RedirectStatus,
     /// Whether the query string of the request is appended to the target.
     pub pass_query: bool,
-    /// Whether it is out of use for now.
+    /// Whether it is disabled.
     pub is_disabled: bool,
-    /// From when on it leads nowhere, in milliseconds since the Unix epoch: 0 is never.
+    /// The end time, in milliseconds since the Unix epoch; 0: never.
     pub expires_at_ms: u64,
-    /// 1, and one more with every edit.
+    /// The version: 1, incremented by each edit.
     pub version: u32,
-    /// Apps that are woken in place of a browser, the first that fits.
+    /// Apps to open instead of a browser; the first match wins.
     pub apps: Vec<App>,
-    /// Other targets, the first that fits.
+    /// Alternative targets; the first match wins.
     pub rules: Vec<Rule>,
-    /// How long it lives after its last click, in milliseconds: 0 is for ever.
+    /// Lifetime after the last click, in milliseconds; 0: permanent.
     pub life_ms: u64,
-    /// How many clicks it has: 0 is as many as come.
+    /// The click limit; 0: unlimited.
     pub max_clicks: u64,
-    /// Where those go who come after its end: see [`is_target`]. Empty: to the domain's page.
+    /// The target after the link's end: see [`is_target`]. Empty: the domain's page.
     pub ended_target: String,
-    /// What programs that preview links are shown.
+    /// The preview for programs that show link previews.
     pub preview: Option<Preview>,
-    /// Whether its clicks have names that travel on to where it leads: see [`click_tag`](super::click_tag).
+    /// Whether a signed click ID is added to the target: see [`click_tag`](super::click_tag).
     pub is_tracked: bool,
-    /// What stands in front of it; `None`: anybody may follow it.
+    /// The password; `None`: anyone may follow the link.
     pub guard: Option<PasswordGuard>,
 }
 
-/// What stands in front of a link: who follows it must know a password. Only the origin can tell.
+/// The password of a link. Only the origin can check it.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PasswordGuard(String);
 
 impl PasswordGuard {
-    /// With the hash of a password, as the origin makes it.
+    /// Stores the password's hash, as the origin computes it.
     pub fn new(hash: impl Into<String>) -> Self {
         Self(hash.into())
     }
 
-    /// The hash; `None` in what gateways have.
+    /// The hash; `None` in the record for gateways.
     pub fn hash(&self) -> Option<&str> {
         Some(self.0.as_str()).filter(|hash| !hash.is_empty())
     }
 }
 
 impl fmt::Debug for PasswordGuard {
-    /// Without the hash: it must not reach a log.
+    /// Omits the hash: it must not appear in a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PasswordGuard")
     }
 }
 
-/// An app that a link wakes.
+/// An app that a link opens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct App {
-    /// On which clients.
+    /// The platform.
     #[serde(rename = "p")]
     pub platform: Platform,
-    /// With which address: of a scheme of the app's, or a universal link.
+    /// Its URL: with one of the app's schemes, or a universal link.
     #[serde(rename = "u")]
     pub url: String,
-    /// Where those go who do not have it, if not to the link's target.
+    /// The URL for clients without the app. Default: the link's target.
     #[serde(rename = "f", default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
 }
 
-/// The statuses that redirect a link.
+/// Redirect status of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u16", into = "u16")]
 pub enum RedirectStatus {
-    /// 301: for good; a browser may turn POST into GET.
+    /// 301: permanent; a browser may turn POST into GET.
     MovedPermanently,
-    /// 302: for now; a browser may turn POST into GET.
+    /// 302: temporary; a browser may turn POST into GET.
     #[default]
     Found,
-    /// 307: for now, with the same method.
+    /// 307: temporary, with the same method.
     TemporaryRedirect,
-    /// 308: for good, with the same method.
+    /// 308: permanent, with the same method.
     PermanentRedirect,
 }
 
@@ -140,24 +140,24 @@ impl utoipa::PartialSchema for RedirectStatus {
 #[cfg(feature = "openapi")]
 impl utoipa::ToSchema for RedirectStatus {}
 
-/// A status that redirects no link.
+/// The status is not a redirect status of links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be 301, 302, 307 or 308")]
 pub struct NoRedirect;
 
-/// Bytes that are no record.
+/// Why a record is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// Longer than [`RECORD_LEN_MAX`].
     #[error("is longer than {RECORD_LEN_MAX} bytes")]
     TooLong,
-    /// Not two numbers and a text behind them.
+    /// Does not begin with two numbers and a text.
     #[error("does not start with two numbers")]
     Head,
-    /// Not the JSON that a record has.
+    /// Invalid JSON.
     #[error("invalid link JSON: {0}")]
     Json(String),
-    /// What cannot stand in a `Location` header or is longer than [`TARGET_LEN_MAX`].
+    /// An address is not allowed in a `Location` header, or is longer than [`TARGET_LEN_MAX`].
     #[error("has an invalid target")]
     Target,
     /// More apps, rules, platforms or languages than a link may have.
@@ -165,10 +165,10 @@ pub enum RecordError {
     Parts,
 }
 
-/// The JSON, without what has its default.
+/// The JSON of a record, without default values.
 #[derive(Serialize, Deserialize)]
 struct Body {
-    /// None in what gateways have of a guarded link.
+    /// Empty in the gateways' record of a link with a password.
     #[serde(rename = "t", default, skip_serializing_if = "String::is_empty")]
     target: String,
     #[serde(rename = "l", default, skip_serializing_if = "String::is_empty")]
@@ -195,7 +195,7 @@ struct Body {
     is_tracked: bool,
     #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
     guard: Option<PasswordGuard>,
-    /// Of a disabled link only: what its head has when it is enabled.
+    /// For a disabled link only: the lifetime in the record's head when it is enabled.
     #[serde(rename = "hl", default, skip_serializing_if = "is_default")]
     held_life_ms: u64,
     #[serde(rename = "hm", default, skip_serializing_if = "is_default")]
@@ -215,7 +215,7 @@ fn is_first(version: &u32) -> bool {
 }
 
 impl Link {
-    /// A link to `target` that is as plain as can be: 302, for ever, for as many clicks as come.
+    /// A plain link to `target`: status 302, permanent, without a click limit.
     pub fn to(target: impl Into<String>) -> Self {
         Self {
             target: target.into(),
@@ -236,8 +236,8 @@ impl Link {
         }
     }
 
-    /// The record as Redis, gateways and edges have it. Of a guarded link it has nothing that the password protects: only what is
-    /// needed to know that the origin has to be asked, and until when.
+    /// The record for Redis, gateways and edges. For a link with a password, it omits everything that the password
+    /// protects. It only contains what gateways need to call the origin, and the end time.
     pub fn for_gateways(&self) -> Vec<u8> {
         self.face().encode()
     }
@@ -259,7 +259,7 @@ impl Link {
         }
     }
 
-    /// Whether this is only what gateways have of a guarded link.
+    /// Whether this is the gateways' version of a link with a password.
     pub fn is_face(&self) -> bool {
         self.guard
             .as_ref()
@@ -289,15 +289,15 @@ impl Link {
         };
         let head = format!("{} {} ", shown(self.life_ms), shown(self.max_clicks));
         let mut record = head.into_bytes();
-        // Texts, numbers and lists of these: there is nothing in it that JSON cannot say.
+        // Strings, numbers and lists always serialize.
         record.extend(serde_json::to_vec(&body).unwrap_or_default());
         record
     }
 
-    /// Reads a record.
+    /// Decodes a record.
     ///
     /// # Errors
-    /// When it is none, or leads to what cannot stand in a `Location` header.
+    /// If the record is malformed, or an address is not allowed in a `Location` header.
     pub fn decode(record: &[u8]) -> Result<Self, RecordError> {
         if record.len() > RECORD_LEN_MAX {
             return Err(RecordError::TooLong);
@@ -328,10 +328,10 @@ impl Link {
         Ok(link)
     }
 
-    /// Refuses a link that no record may hold.
+    /// Checks the limits of a record.
     ///
     /// # Errors
-    /// When it has too many parts or an address that is none.
+    /// If it has too many parts, or an invalid address.
     pub fn check(&self) -> Result<(), RecordError> {
         let is_small = self.apps.len() <= APPS_MAX
             && self.rules.len() <= RULES_MAX
@@ -346,7 +346,7 @@ impl Link {
         }
     }
 
-    /// Every address in it.
+    /// Every address in the link.
     pub fn addresses(&self) -> impl Iterator<Item = &str> {
         let apps = self.apps.iter();
         let apps = apps.flat_map(|app| [Some(app.url.as_str()), app.fallback.as_deref()]);
@@ -361,17 +361,17 @@ impl Link {
     }
 }
 
-/// Whether `address` may stand in a `Location` header: 1 to [`TARGET_LEN_MAX`] visible ASCII bytes.
+/// Whether `address` is allowed in a `Location` header: 1 to [`TARGET_LEN_MAX`] visible ASCII bytes.
 pub fn is_target(address: &str) -> bool {
     (1..=TARGET_LEN_MAX).contains(&address.len())
         && address.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// The number in front of the first space, and what stands behind that.
+/// The number before the first space, and the text after it.
 fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let end = bytes.iter().position(|&byte| byte == b' ')?;
     let (digits, rest) = bytes.split_at_checked(end)?;
-    // `parse` takes a sign; Lua's pattern does not.
+    // `parse` accepts a sign; Lua's pattern does not.
     if !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
@@ -380,7 +380,7 @@ fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 impl RedirectStatus {
-    /// All of them.
+    /// All statuses.
     pub const ALL: [Self; 4] = [
         Self::MovedPermanently,
         Self::Found,
@@ -388,7 +388,7 @@ impl RedirectStatus {
         Self::PermanentRedirect,
     ];
 
-    /// The number.
+    /// The status code.
     pub const fn code(self) -> u16 {
         match self {
             Self::MovedPermanently => 301,
@@ -398,7 +398,7 @@ impl RedirectStatus {
         }
     }
 
-    /// Whether clients may remember it.
+    /// Whether clients may cache it.
     pub const fn is_permanent(self) -> bool {
         matches!(self, Self::MovedPermanently | Self::PermanentRedirect)
     }

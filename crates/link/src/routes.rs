@@ -7,22 +7,22 @@ use crate::code::LinkId;
 
 use crate::redis::link_read::Purpose;
 
-/// Where the origin answers a client's request for a short link that passed a gateway; the link's code follows.
+/// The origin's route for client requests for short links that passed a gateway; the link's code follows.
 ///
-/// `prefix_rewrite` in `envoy/shortlink.yaml` has it, too.
+/// `prefix_rewrite` in `envoy/shortlink.yaml` contains it, too.
 pub const LINK_FOLLOW: &str = "/l/";
 
-/// Where the origin tells gateways of a short link that Redis does not know; its domain and code follow. The answer is
-/// a [document](crate::redis::document). No gateway routes clients there.
+/// The origin's route for gateway lookups of short links that are not in Redis; domain and code follow. The response is
+/// a [document](crate::redis::document). Gateways do not route clients to it.
 pub const LINK_RECORD: &str = "/link-records/";
 
-/// The parameter of [`LINK_RECORD`] with the [label](Purpose::label) for why it is asked.
+/// The parameter of [`LINK_RECORD`] with the purpose's [label](Purpose::label).
 const PURPOSE: &str = "for";
 
-/// The parameter of [`LINK_RECORD`] with the click's name.
+/// The parameter of [`LINK_RECORD`] with the click ID.
 const CLICK: &str = "click";
 
-/// The path at which a gateway asks the origin for a link.
+/// The path of a gateway's lookup at the origin.
 pub fn link_record(link: &LinkId, purpose: Purpose) -> String {
     let word = purpose.label();
     let link = link.to_path();
@@ -32,7 +32,7 @@ pub fn link_record(link: &LinkId, purpose: Purpose) -> String {
     }
 }
 
-/// Why a link is asked for, by the query string; `None` if it does not say.
+/// Parses a lookup's purpose from the query string; `None` if it is missing or invalid.
 pub fn link_purpose(query: &str) -> Option<Purpose> {
     let parameter = |name: &str| {
         let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));

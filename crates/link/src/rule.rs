@@ -1,4 +1,4 @@
-//! Other targets for some clients: which of a link's rules a visit gets.
+//! Targeting rules: alternative targets for some visits.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -14,47 +14,47 @@ use super::answer::{QUERY_LEN_MAX, Visit};
 use super::click::client_address;
 use super::record::{LISTED_MAX, Link};
 
-/// The most countries that one rule names.
+/// Maximum countries of one rule.
 pub const COUNTRIES_MAX: usize = 64;
 
-/// The most parameters of a query string that one rule names.
+/// Maximum query parameters of one rule.
 pub const PARAMETERS_MAX: usize = 8;
 
-/// The longest name or value of a parameter, in bytes.
+/// Maximum length of a parameter's name or value, in bytes.
 pub const PARAMETER_LEN_MAX: usize = 128;
 
-/// Points on which visitors stand: a percentage is so many of them.
+/// The number of buckets for visitors; a percentage is a number of buckets.
 const POINTS: u64 = 100;
 
-/// Another target for some clients. What it does not name, it does not ask for.
+/// An alternative target for some clients. Omitted conditions match every client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
-    /// On any of these; none is any.
+    /// Any of these platforms; empty: all.
     #[serde(rename = "p", default, skip_serializing_if = "Vec::is_empty")]
     pub platforms: Vec<Platform>,
-    /// That like any of these languages, such as `zh` or `zh-TW`, better than those of other rules; none is any.
+    /// Any of these languages, such as `zh` or `zh-TW`, preferred over those of other rules; empty: all.
     #[serde(rename = "l", default, skip_serializing_if = "Vec::is_empty")]
     pub languages: Vec<String>,
-    /// In any of these countries; none is any. Clients whose country is not known are in none.
+    /// Any of these countries; empty: all. A client with an unknown country is in none of them.
     #[serde(rename = "c", default, skip_serializing_if = "Vec::is_empty")]
     pub countries: Vec<Country>,
-    /// With all of these in the query string.
+    /// All of these query parameters.
     #[serde(rename = "q", default, skip_serializing_if = "Vec::is_empty")]
     pub query: Vec<Parameter>,
-    /// So many of a hundred visitors who fit; 0 is all of them. Each rule has those behind the rules before it.
+    /// Percentage of matching visitors; 0: all. Each rule takes the buckets after those of the preceding rules.
     #[serde(rename = "w", default, skip_serializing_if = "is_zero")]
     pub percent: u8,
-    /// Where they go.
+    /// The target.
     #[serde(rename = "t")]
     pub target: String,
 }
 
 words! {
-    /// Clients of a kind.
+    /// A kind of client.
     pub enum Platform {
         /// iPhones, iPads and iPods.
         Ios = "ios",
-        /// Android, in whatever device.
+        /// Android devices of all kinds.
         Android = "android",
         /// The browser within WeChat, on any system.
         Wechat = "wechat",
@@ -64,7 +64,7 @@ words! {
         Tablet = "tablet",
         /// Neither phone nor tablet.
         Desktop = "desktop",
-        /// All.
+        /// All clients.
         Any = "any",
     }
 }
@@ -83,23 +83,23 @@ impl utoipa::PartialSchema for Platform {
 #[cfg(feature = "openapi")]
 impl utoipa::ToSchema for Platform {}
 
-/// A parameter of a query string.
+/// A query parameter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parameter {
     /// Its name, decoded.
     #[serde(rename = "n")]
     pub name: String,
-    /// Its value, decoded; `None`: any.
+    /// Its value, decoded; `None`: any value.
     #[serde(rename = "v", default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
 }
 
-/// A country: two capitals, as ISO 3166-1 has them.
+/// A country code: two capital letters (ISO 3166-1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Country([u8; 2]);
 
-/// A text that names no country.
+/// The text is not a country code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is not a two-letter country code such as DE")]
 pub struct NoCountry;
@@ -109,7 +109,7 @@ fn is_zero(percent: &u8) -> bool {
 }
 
 impl Country {
-    /// Reads a country's two letters, in any case. What stands for «unknown» or for no country (`XX`, `T1`) is none.
+    /// Parses a country's two letters, in any case. Codes for «unknown» (`XX`, `T1`) give `None`.
     pub fn read(text: &[u8]) -> Option<Self> {
         match text.trim_ascii() {
             [a, b] if a.is_ascii_alphabetic() && b.is_ascii_alphabetic() => {
@@ -122,7 +122,7 @@ impl Country {
 
     /// Its two letters.
     pub fn as_str(&self) -> &str {
-        // Two letters of ASCII.
+        // Two ASCII letters.
         core::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
@@ -147,9 +147,9 @@ impl From<Country> for String {
     }
 }
 
-/// Where among a hundred a visitor of the link named `link` stands. It hangs on the address (of IPv6 its first 64 bits) and the
-/// `User-Agent`, so that the same visitor gets the same target at every gateway, without a cookie; and on the link, so that it
-/// is not always the same visitors who see what is new.
+/// The bucket, 0 to 99, of a visitor of the link named `link`. It depends on the address (of IPv6, the first 64 bits)
+/// and the `User-Agent`. The same visitor therefore gets the same target at every gateway, without a cookie. It also
+/// depends on the link, so that each test has other visitors.
 pub fn point_of(link: &[u8], address: &[u8], user_agent: &[u8]) -> u8 {
     let hash = match client_address(address) {
         Some(IpAddr::V4(address)) => seeded_hash_of(0, [link, &address.octets()[..], user_agent]),
@@ -163,13 +163,12 @@ pub fn point_of(link: &[u8], address: &[u8], user_agent: &[u8]) -> u8 {
     u8::try_from(hash % POINTS).unwrap_or_default()
 }
 
-/// The first rule of `link` that fits. Of rules that name languages, in a row, it is the one that suits the client best: its
-/// most welcome language, and of several that suit that one, the most exact; none of them, if the target's own language
-/// suits as well.
+/// The first matching rule of `link`. Among consecutive rules with languages, the best match wins: the client's most
+/// preferred language, then the most exact tag. None of them wins if the target's own language matches as well.
 pub(crate) fn rule_for<'a>(link: &'a Link, agent: Agent, visit: &Visit<'_>) -> Option<&'a Rule> {
     let mut best = None;
     let mut best_suits = suits(core::slice::from_ref(&link.language), visit.accept_language);
-    // The points of the rules before.
+    // The buckets of the preceding rules.
     let mut taken = 0_u32;
     for rule in link.rules.iter().filter(|rule| rule.fits(agent, visit)) {
         let suits = suits(&rule.languages, visit.accept_language);
@@ -193,7 +192,8 @@ pub(crate) fn rule_for<'a>(link: &'a Link, agent: Agent, visit: &Visit<'_>) -> O
     best
 }
 
-/// How welcome any of these languages is to a client, in thousandths, and how exactly it suits; (0, 0) if none does.
+/// The best weight of these languages for a client, in thousandths, and how exactly that language matches; (0, 0) if
+/// none does.
 fn suits(languages: &[String], accept_language: &[u8]) -> (u32, usize) {
     let offered = languages.iter();
     let offered = offered.filter_map(|tag| Language::new(tag.as_bytes()));
@@ -206,7 +206,7 @@ fn suits(languages: &[String], accept_language: &[u8]) -> (u32, usize) {
 }
 
 impl Rule {
-    /// Whether it names no more than a rule may.
+    /// Whether it is within the limits of a rule.
     pub(crate) fn is_small(&self) -> bool {
         let is_short = |part: &Parameter| {
             let value = part.value.as_ref().map_or(0, String::len);
@@ -220,7 +220,7 @@ impl Rule {
             && u64::from(self.percent) <= POINTS
     }
 
-    /// So many bytes it takes in memory beside its target, roughly.
+    /// Approximate size in memory besides its target, in bytes.
     pub(crate) fn size(&self) -> usize {
         let length =
             |part: &Parameter| part.name.len() + part.value.as_ref().map_or(0, String::len);
@@ -228,7 +228,7 @@ impl Rule {
         self.languages.len() * 32 + self.countries.len() * 2 + query.sum::<usize>()
     }
 
-    /// Whether it is for such a client, whatever its language and its point.
+    /// Whether it matches the client, without its languages and percentage.
     fn fits(&self, agent: Agent, visit: &Visit<'_>) -> bool {
         let platforms = &self.platforms;
         let has_platform =
@@ -240,7 +240,7 @@ impl Rule {
 }
 
 impl Parameter {
-    /// Whether it is in a query string, anywhere. A string that is too long to be passed on has nothing.
+    /// Whether a query string contains it. A string longer than the limit for passing on contains nothing.
     fn is_in(&self, query: &[u8]) -> bool {
         query.len() <= QUERY_LEN_MAX
             && query.split(|byte| *byte == b'&').any(|pair| {
@@ -254,7 +254,8 @@ impl Parameter {
     }
 }
 
-/// A part of a query string as forms write it: `+` is a space, `%41` is `A`. What is no escape stays as it is.
+/// Decodes a part of a query string as forms encode it: `+` is a space, `%41` is `A`. An invalid escape stays
+/// unchanged.
 fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.iter().any(|byte| matches!(byte, b'+' | b'%')) {
         return Cow::Borrowed(text);
@@ -273,7 +274,7 @@ fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(plain)
 }
 
-/// The byte that two hexadecimal digits stand for, and what comes behind them.
+/// The byte for two hexadecimal digits, and the text after them.
 fn escaped(text: &[u8]) -> Option<(u8, &[u8])> {
     let (digits, behind) = text.split_at_checked(2)?;
     let digit = |byte: u8| {
@@ -409,7 +410,7 @@ mod tests {
         ] {
             assert_eq!(at(point), format!("https://{target}.example/"), "{point}");
         }
-        // More than all: the rest of the last ones is nobody's.
+        // More than 100 percent: the excess of the last rules is unused.
         let link = with_rules(vec![
             share(80, "https://a.example/"),
             share(80, "https://b.example/"),
@@ -457,7 +458,7 @@ mod tests {
         );
         let (one, other) = ("[2001:db8::1]:5", "[2001:db8::2]:5");
         assert_eq!(point("s/a", one, "x"), point("s/a", other, "x"));
-        // A change would send visitors elsewhere in the middle of a test.
+        // A change would switch visitors to other targets during a test.
         assert_eq!(point("s/aZ3k9Qx", "192.0.2.7", "curl/8"), 3);
         for link in ["s/a", "s/b"] {
             let mut counts = [0_u32; 100];

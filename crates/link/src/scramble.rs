@@ -1,10 +1,10 @@
 //! The order in which numbers become codes.
 //!
-//! Numbers are handed out one after the other, so codes in that order could be walked: who has one knows
-//! the next. A [`Scramble`] is a permutation of `0..n` under a secret: numbers stay distinct, so codes
-//! need no check for collisions, and who does not know the secret cannot tell the next one.
+//! Numbers are assigned in sequence, so consecutive codes would be guessable. A [`Scramble`] is a permutation of `0..n`
+//! with a secret key. Numbers stay distinct, so codes need no collision check, and the next code is unpredictable
+//! without the secret.
 //!
-//! How: see [`weir_base::permutation`].
+//! For the algorithm, see [`weir_base::permutation`].
 
 use alloc::string::String;
 
@@ -18,29 +18,29 @@ pub struct Scramble {
     permutation: Permutation,
 }
 
-/// How numbers become codes: as they are, or scrambled.
+/// How numbers become codes: unchanged or scrambled.
 #[derive(Clone, Debug, Default)]
 pub struct Numbering {
     scramble: Option<Scramble>,
 }
 
 impl Scramble {
-    /// The permutations under `secret`.
+    /// The permutations with the key `secret`.
     ///
     /// # Errors
-    /// When the secret is shorter than [`weir_base::key::KEY_LEN_MIN`] bytes.
+    /// If the secret is shorter than [`weir_base::key::KEY_LEN_MIN`] bytes.
     pub fn new(secret: &[u8]) -> Result<Self, KeyError> {
         let key = SigningKey::new("link", secret)?;
         let permutation = Permutation::new(key, Purpose::LinkScramble);
         Ok(Self { permutation })
     }
 
-    /// Where `index` of `0..range` goes; `None` if it is not in it, or the range is too large.
+    /// Maps `index` of `0..range`; `None` if it is out of range, or if the range is too large.
     pub fn scramble(&self, range: u64, index: u64) -> Option<u64> {
         self.permutation.forward(range, index)
     }
 
-    /// Which index of `0..range` went to `number`: takes [`Scramble::scramble`] back.
+    /// The index of `0..range` that maps to `number`: the inverse of [`Scramble::scramble`].
     pub fn unscramble(&self, range: u64, number: u64) -> Option<u64> {
         self.permutation.back(range, number)
     }
@@ -52,15 +52,15 @@ impl Numbering {
         Self::default()
     }
 
-    /// Codes in an order that only the secret tells. It must stay for as long as codes made with it are in
-    /// use: another secret gives numbers that are new codes that are not.
+    /// Codes in a secret order. The secret must not change while its codes are in use: with another secret, new numbers
+    /// map to codes that are taken.
     pub fn scrambled(scramble: Scramble) -> Self {
         let scramble = Some(scramble);
         Self { scramble }
     }
 
-    /// The code of the `index`-th number of `0..range`; `None` if it is not in the range, or the range is
-    /// beyond the length's capacity.
+    /// The code of the `index`-th number of `0..range`; `None` if it is out of range, or if the range exceeds the
+    /// length's capacity.
     pub fn code(&self, length: Length, range: u64, index: u64) -> Option<Code> {
         let number = match &self.scramble {
             Some(scramble) => scramble.scramble(range, index)?,
@@ -69,8 +69,7 @@ impl Numbering {
         Code::generated(length, number)
     }
 
-    /// Which index of `0..range` has this code; `None` if none has: it is not of this length, or beyond
-    /// the range.
+    /// The index of `0..range` with this code; `None` if the code has another length or is out of range.
     pub fn index(&self, length: Length, range: u64, code: &Code) -> Option<u64> {
         let (of, number) = code.number()?;
         if of != length || number >= range {
@@ -82,7 +81,7 @@ impl Numbering {
         }
     }
 
-    /// Tells one numbering from another without telling the secret.
+    /// Identifies the numbering without revealing the secret.
     pub fn fingerprint(&self) -> String {
         let Some(Scramble { permutation }) = &self.scramble else {
             return "plain".into();
@@ -104,7 +103,7 @@ mod tests {
         Scramble::new(&[byte; 32]).unwrap()
     }
 
-    /// Every number is met once, and comes back.
+    /// Each number occurs once, and the inverse restores it.
     fn check_whole(range: u64) {
         let scramble = scramble(7);
         let mut is_met = vec![false; usize::try_from(range).unwrap()];
@@ -152,8 +151,8 @@ mod tests {
         }
     }
 
-    /// The next code cannot be told from this one: differences of neighbours all differ, and the order is
-    /// not kept. A weak round function, or too few rounds, fails it.
+    /// Consecutive codes are unrelated: differences between neighbours are all different, and the order is lost. A weak
+    /// round function, or too few rounds, fails this test.
     #[test]
     fn neighbours_do_not_stay_neighbours() {
         let (range, scramble) = (Length::MIN.capacity(), scramble(1));

@@ -1,15 +1,15 @@
-//! How the numbers of generated codes are parted.
+//! Allocates the numbers of generated codes.
 //!
-//! All origins share one counter a length. Whoever needs numbers raises it by a [`Segment`]'s; where the
-//! counter stands says which numbers these are ([`Plan::segment_at`]). Past the last number the counter
-//! goes on, and the numbers begin again: a new *round*. In it, a segment is handed out again only if
-//! nothing of it is left, see [`SegmentUse`].
+//! All origins share one counter per length. An origin that needs numbers increments it by the length of a [`Segment`];
+//! the counter's previous value determines the numbers ([`Plan::segment_at`]). After the last number, the counter
+//! continues and the numbers start again: a new *round*. In a new round, a segment is reused only if all its links are
+//! gone: see [`SegmentUse`].
 
 use core::ops::Range;
 
 use super::code::Length;
 
-/// How the numbers of one length are parted.
+/// How the numbers of one length are split into segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     length: Length,
@@ -17,20 +17,20 @@ pub struct Plan {
     segment_len: u64,
 }
 
-/// Numbers that were reserved at once, for one origin.
+/// A range of numbers that one origin has reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Segment {
     /// The length of their codes.
     pub length: Length,
-    /// How often all numbers were gone through before.
+    /// The number of completed rounds before it.
     pub round: u64,
-    /// The first.
+    /// The first number.
     pub start: u64,
-    /// How many: at least one.
+    /// The number of numbers: at least one.
     pub len: u64,
 }
 
-/// The most days that [`Plan::days_left`] returns: ten years.
+/// Maximum result of [`Plan::days_left`]: ten years.
 pub const DAYS_LEFT_MAX: u64 = 3_650;
 
 const DAY_MS: u128 = 24 * 60 * 60 * 1000;
@@ -38,51 +38,50 @@ const DAY_MS: u128 = 24 * 60 * 60 * 1000;
 /// How fast the numbers of one length are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberUse {
-    /// How long a link keeps its number, in milliseconds; `None`: permanently.
+    /// Lifetime of a link, in milliseconds; `None`: permanent.
     pub life_ms: Option<u64>,
-    /// How many numbers the counter has passed within that time. Each of them may have a link.
+    /// How many numbers the counter has passed within that lifetime. Each of them may have a link.
     pub in_life: u64,
-    /// How many it has passed within the last day.
+    /// How many numbers it has passed within the last day.
     pub in_day: u64,
 }
 
-/// For how long numbers may be kept from others.
+/// How long numbers stay unavailable to other origins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// How long an origin may hand out the numbers of a segment, from when it reserved it, in milliseconds.
-    /// What it has not used by then is nobody's.
+    /// How long an origin may use the numbers of a segment after reserving it, in milliseconds. Unused numbers are then
+    /// skipped.
     pub hold_ms: u64,
-    /// How long nobody may have a code after a link of that name has ended, in milliseconds. Longer than any
-    /// gateway remembers a link, and than clocks of origins differ.
+    /// How long a code stays unused after its link has ended, in milliseconds. Longer than gateways cache a link, and
+    /// longer than the clock skew between origins.
     pub quarantine_ms: u64,
 }
 
-/// What is known of a segment that was reserved in an earlier round.
+/// The state of a segment that was reserved in an earlier round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentUse {
     /// When it was last reserved, in milliseconds since the Unix epoch.
     pub reserved_at_ms: u64,
-    /// Whether the cold store has a link of it, be it one that has ended: clean-up takes those away when the
-    /// quarantine is over.
+    /// Whether the cold store has a link of it, ended ones included. Cleanup deletes these after the quarantine.
     pub is_in_store: bool,
     /// Whether Redis has a link of it.
     pub is_in_redis: bool,
 }
 
-/// Why a segment is not handed out again.
+/// Why a segment is not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SkipReason {
-    /// Whoever reserved it in an earlier round may be handing it out still.
+    /// An origin that reserved it in an earlier round may still use it.
     InUse,
-    /// There are links of it.
+    /// It has links.
     HasLinks,
 }
 
 impl SkipReason {
-    /// Every reason.
+    /// All reasons.
     pub const ALL: [Self; 2] = [Self::InUse, Self::HasLinks];
 
-    /// The word in metrics.
+    /// The metric label.
     pub const fn label(self) -> &'static str {
         match self {
             Self::InUse => "in_use",
@@ -92,7 +91,7 @@ impl SkipReason {
 }
 
 impl Default for Times {
-    /// A day, and an hour.
+    /// One day, and one hour.
     fn default() -> Self {
         Self {
             hold_ms: 24 * 60 * 60 * 1000,
@@ -102,7 +101,7 @@ impl Default for Times {
 }
 
 impl Plan {
-    /// All codes of `length`: segments of 1,000 numbers of the shortest, of 10,000 of all others.
+    /// All codes of `length`: segments of 1,000 numbers for the shortest length, of 10,000 for the others.
     pub const fn standard(length: Length) -> Self {
         let is_shortest = length.digits() == Length::MIN.digits();
         Self {
@@ -112,8 +111,8 @@ impl Plan {
         }
     }
 
-    /// The first `range` codes of `length`, in segments of `segment_len`. `None` if there are not as many
-    /// codes, or one of the numbers is 0.
+    /// The first `range` codes of `length`, in segments of `segment_len`. `None` if `range` exceeds the capacity, or if
+    /// a number is 0.
     pub fn new(length: Length, range: u64, segment_len: u64) -> Option<Self> {
         let is_sound = (1..=length.capacity()).contains(&range) && segment_len > 0;
         let plan = Self {
@@ -129,32 +128,31 @@ impl Plan {
         self.length
     }
 
-    /// How many codes are handed out in a round.
+    /// The number of codes in a round.
     pub const fn range(&self) -> u64 {
         self.range
     }
 
-    /// By how much the counter is raised for a segment. The last one of a round may have fewer numbers.
+    /// The counter's increment per segment. The last segment of a round may have fewer numbers.
     pub const fn segment_len(&self) -> u64 {
         self.segment_len
     }
 
-    /// How far the counter goes in a round.
+    /// The counter's increment per round.
     fn span(&self) -> u64 {
         let segments = self.range.div_ceil(self.segment_len);
         segments.saturating_mul(self.segment_len).max(1)
     }
 
-    /// The segment that begins where the counter stood before it was raised by [`Plan::segment_len`]. Of a
-    /// counter that stands within a segment, since it was set by hand, the next one: whoever raises such a
-    /// counter by a segment's length gets a whole segment of their own.
+    /// The segment that starts at the counter's previous value `position`. If the counter was set by hand to within a
+    /// segment, this is the next one, so that increments always give whole segments.
     pub fn segment_at(&self, position: u64) -> Segment {
         let span = self.span();
         let aligned = position
             .div_ceil(self.segment_len)
             .saturating_mul(self.segment_len);
         let (round, start) = (aligned / span, aligned % span);
-        // Saturated: so far no counter goes. It may be anywhere, but stays within the range.
+        // Saturated: real counters never reach this value. The result stays within the range.
         let start = start.min(self.range - 1);
         Segment {
             length: self.length,
@@ -178,7 +176,7 @@ impl Plan {
     /// The days until no number is left at the rate of the last day, at most [`DAYS_LEFT_MAX`].
     pub fn days_left(&self, usage: &NumberUse) -> u64 {
         let (in_day, in_life) = (u128::from(usage.in_day), u128::from(usage.in_life));
-        // The numbers that become free each day, and the numbers in use in the long run at the rate of the last day.
+        // The numbers freed per day, and the numbers in use in the long run, at the last day's rate.
         let (freed, in_use) = match usage.life_ms.map(|ms| u128::from(ms.max(1))) {
             Some(life_ms) => (in_life * DAY_MS / life_ms, in_day * life_ms / DAY_MS),
             None => (0, u128::MAX),
@@ -191,7 +189,7 @@ impl Plan {
         u64::try_from(u128::from(left) / net).map_or(DAYS_LEFT_MAX, |days| days.min(DAYS_LEFT_MAX))
     }
 
-    /// Where the counter stands when this segment is the last that was reserved.
+    /// The counter's value if this is the last reserved segment.
     pub fn position_after(&self, segment: &Segment) -> u64 {
         let start = segment.start - segment.start % self.segment_len;
         let before = segment.round.saturating_mul(self.span());
@@ -212,7 +210,7 @@ impl SegmentUse {
     /// Whether the segment may be handed out again.
     ///
     /// # Errors
-    /// Says what is in the way.
+    /// If the segment cannot be reused, with the reason.
     pub fn may_be_reused(&self, times: &Times, now_ms: u64) -> Result<(), SkipReason> {
         let free_from_ms = self
             .reserved_at_ms
@@ -292,7 +290,7 @@ mod tests {
         };
         // 90 million a day for 10 days are 900 million, of 916 million.
         assert_eq!(days_left(10, 900_000_000, 90_000_000), (16_132_832, 3_650));
-        // For 30 days they are too many: 3 million more a day than end.
+        // 30 days are too long: the rate exceeds the freed numbers by 3 million a day.
         assert_eq!(days_left(30, 810_000_000, 30_000_000), (106_132_832, 3_650));
         assert_eq!(days_left(30, 810_000_000, 31_000_000), (106_132_832, 26));
         assert_eq!(days_left(0, 816_132_832, 10_000_000), (100_000_000, 10));
@@ -320,7 +318,7 @@ mod tests {
     }
 
     proptest! {
-        /// Rounds follow each other without a gap, a double number, or a number out of range.
+        /// Rounds follow each other without gaps, duplicates or numbers out of range.
         #[test]
         fn a_round_has_every_number_once(range in 1..500_u64, segment_len in 1..60_u64, first in 0..4_u64) {
             let plan = plan(range, segment_len);
@@ -342,7 +340,7 @@ mod tests {
             prop_assert!(numbers.into_iter().eq(0..range));
         }
 
-        /// A counter that some other tool has set to anything still gives numbers of the range.
+        /// A counter with an arbitrary value still gives numbers within the range.
         #[test]
         fn any_position_gives_a_segment_of_the_range(
             range in 1..500_u64, segment_len in 1..60_u64, position in any::<u64>()
@@ -351,7 +349,7 @@ mod tests {
             prop_assert!(segment.len >= 1 && segment.indexes().end <= range, "{:?}", segment);
         }
 
-        /// A counter that was set by hand to within a segment gives whole ones: no number twice.
+        /// A counter set by hand to within a segment gives whole segments: no duplicates.
         #[test]
         fn segments_begin_where_segments_begin(range in 1..500_u64, len in 1..60_u64, by_hand in 0..9_999_u64) {
             let plan = plan(range, len);

@@ -1,4 +1,4 @@
-//! What a domain answers beside its links: files, its home, and its own pages where no link leads.
+//! Responses of a domain besides its links: files, the home page, and pages for links without a target.
 
 use alloc::borrow::Cow;
 use alloc::string::ToString;
@@ -7,16 +7,16 @@ use super::answer::{InactiveReason, Reply};
 use super::domain::Domain;
 use super::page;
 
-/// For how long files, and where `/` leads, may be cached.
+/// Caching of files and of the redirect of `/`.
 const CACHE_CONTROL: &str = "public, max-age=300";
 
-/// For how long it may be remembered that there is no icon.
+/// Caching of the missing icon.
 const ICON_CACHE_CONTROL: &str = "public, max-age=86400";
 
-/// What `/robots.txt` says unless the domain says otherwise: programs that show previews of links keep to it, too.
+/// The default `/robots.txt`. It allows all crawlers, because programs that show link previews obey it, too.
 const ROBOTS: &str = "User-agent: *\nDisallow:\n";
 
-/// A path of a domain that is no link's.
+/// A path of a domain that is not a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum File {
     /// `apple-app-site-association`.
@@ -27,12 +27,12 @@ pub enum File {
     Home,
     /// `/robots.txt`.
     Robots,
-    /// `/favicon.ico`, for which browsers ask by themselves.
+    /// `/favicon.ico`, which browsers request automatically.
     Icon,
 }
 
 impl File {
-    /// The one at `path`, which has no query string.
+    /// The file at `path`, which has no query string.
     pub fn at(path: &[u8]) -> Option<Self> {
         Some(match path {
             b"/" => Self::Home,
@@ -46,9 +46,9 @@ impl File {
         })
     }
 
-    /// What `domain` answers, if it has it.
+    /// The response of `domain`, if it has this file.
     pub fn reply(self, domain: &Domain) -> Option<Reply<'_>> {
-        // They were read from JSON.
+        // They were parsed from JSON.
         let json = |file: &serde_json::Value| text("application/json", file.to_string().into());
         match self {
             Self::AppleApps => domain.apple_app_site_association.as_ref().map(json),
@@ -97,16 +97,16 @@ pub fn unknown(domain: Option<&Domain>) -> Reply<'_> {
     page::NOT_FOUND.reply(domain.and_then(|domain| domain.not_found_page.as_deref()))
 }
 
-/// The answer to a link that leads nowhere any more.
+/// The response for an inactive link.
 pub(crate) fn ended_reply(domain: &Domain, why: InactiveReason) -> Reply<'_> {
     match &domain.ended_target {
-        // Who takes a link out of use wants nobody led anywhere.
+        // A disabled link redirects nowhere.
         Some(target) if why != InactiveReason::Disabled => redirect_reply(target),
         _ => page::GONE.reply(domain.gone_page.as_deref()),
     }
 }
 
-/// The answer to a link that has ended, where somebody has said where to go now.
+/// The redirect to the `ended_target` of a link.
 pub(crate) fn redirect_reply(target: &str) -> Reply<'_> {
     Reply {
         status: 302,
@@ -119,7 +119,7 @@ pub(crate) fn redirect_reply(target: &str) -> Reply<'_> {
     }
 }
 
-/// The answer where nobody can say where a link leads. In so many seconds it may be asked again.
+/// The response during an outage, with the time until a retry, in seconds.
 pub fn unavailable(domain: &Domain, retry_after_s: u64) -> Reply<'_> {
     let mut reply = page::UNAVAILABLE.reply(domain.unavailable_page.as_deref());
     let retry_after = retry_after_s.to_string();

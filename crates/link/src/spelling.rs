@@ -1,7 +1,8 @@
-//! How the codes of a domain are written: which code a path names, which codes people may choose, and how URLs show them.
+//! The spelling of codes: parsing paths, checking custom codes, and writing URLs.
 //!
-//! A code has one stored form, in ASCII: letters beyond ASCII are [Punycode](crate::punycode) behind `xn--`, segment by segment,
-//! as in host names. So keys, tables, headers and click tags need no other alphabet, and a path has one code or none.
+//! A code has one stored form, in ASCII. Non-ASCII letters are [Punycode](crate::punycode) after `xn--`, segment by
+//! segment, as in host names. Keys, tables, headers and click tags therefore need no other alphabet, and each path
+//! names at most one code.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -15,11 +16,11 @@ use crate::code::Code;
 use crate::code::CodeError;
 use crate::punycode;
 
-/// The longest path that may name a code, in bytes, without its first slash: a letter may have four bytes, each escaped as three
-/// characters.
+/// Maximum length of a path that may name a code, in bytes, without the leading slash: a letter has up to four bytes,
+/// each escaped as three characters.
 const PATH_LEN_MAX: usize = 12 * Code::LEN_MAX + 1;
 
-/// What the stored form of a segment with letters beyond ASCII begins with.
+/// The prefix of the stored form of a segment with non-ASCII letters.
 const PREFIX: &str = "xn--";
 
 /// Options for the codes of a domain. All are off by default.
@@ -46,13 +47,13 @@ fn is_off(option: &bool) -> bool {
 }
 
 impl CodeOptions {
-    /// Whether all are off.
+    /// Whether all options are off.
     pub fn is_plain(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The stored form of the code that a path, without its first slash, names; `None`: it names none. The caller must still
-    /// check the result with [`Code::new`] or [`LinkName::new`](crate::cache::LinkName::new).
+    /// The stored form of the code that a path, without its leading slash, names; `None` if it names none. The caller
+    /// must still check the result with [`Code::new`] or [`LinkName::new`](crate::cache::LinkName::new).
     pub fn read<'a>(&self, path: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         if self.is_plain() {
             return (!path.contains(&b'/')).then_some(path.into());
@@ -77,7 +78,7 @@ impl CodeOptions {
 
     /// The stored form of a text: composed, in lower case if case is ignored, and in ASCII.
     fn stored(&self, text: &str) -> Option<String> {
-        // Each letter has at least one byte in the stored form. Decomposed text has about two characters a letter.
+        // Each letter has at least one byte in the stored form. Decomposed text has about two characters per letter.
         if text.chars().count() > 2 * Code::LEN_MAX {
             return None;
         }
@@ -101,7 +102,7 @@ impl CodeOptions {
         Some(stored)
     }
 
-    /// The code in a URL: letters beyond ASCII are percent-encoded, and browsers show them as letters.
+    /// The code in a URL: non-ASCII letters are percent-encoded, and browsers show them as letters.
     pub fn in_url<'a>(&self, code: &'a Code) -> Cow<'a, str> {
         let code = code.as_str();
         if !self.unicode || !code.contains(PREFIX) {
@@ -131,10 +132,10 @@ impl CodeOptions {
         }
     }
 
-    /// Checks a chosen code, and returns its stored form.
+    /// Checks a custom code, and returns its stored form.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// If the code is invalid.
     #[cfg(feature = "origin")]
     pub fn choose(&self, text: &str) -> Result<Code, CodeError> {
         let named: Vec<Cow<'_, str>> = match self.unicode {
@@ -176,13 +177,13 @@ impl CodeOptions {
     }
 }
 
-/// A segment in its letters, even if it was given in its stored form.
+/// A segment in its original letters, also if it was given in its stored form.
 #[cfg(feature = "origin")]
 fn named(segment: &str) -> Result<Cow<'_, str>, CodeError> {
     if !segment.starts_with(PREFIX) {
         return Ok(segment.into());
     }
-    // Decoding takes time that grows with the square of the length.
+    // Decoding time grows with the square of the length.
     if segment.len() > Code::LEN_MAX {
         return Err(CodeError::TooLong);
     }
@@ -190,7 +191,7 @@ fn named(segment: &str) -> Result<Cow<'_, str>, CodeError> {
     Ok(letters.into())
 }
 
-/// The letters of a segment in its stored form; `None` if it has only ASCII.
+/// The original letters of a segment in its stored form; `None` if it has only ASCII.
 fn letters_of(segment: &str) -> Option<String> {
     let ascii = segment
         .strip_prefix(PREFIX)
@@ -198,7 +199,7 @@ fn letters_of(segment: &str) -> Option<String> {
     punycode::decode(ascii).filter(|letters| !letters.is_ascii())
 }
 
-/// Whether a code is taken by a file of the domain, or could be confused with a path of the API.
+/// Whether a code is reserved for a file of the domain, or resembles a path of the API.
 #[cfg(feature = "origin")]
 fn is_reserved(stored: &str) -> bool {
     const FILES: [&str; 1] = ["apple-app-site-association"];
@@ -210,7 +211,7 @@ fn is_reserved(stored: &str) -> bool {
     }
 }
 
-/// The bytes of a path; `None` if it escapes a character that needs no escape: a path has one spelling.
+/// Decodes a path; `None` if it escapes a character that needs no escape: each path has one spelling.
 fn unescaped(path: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path;

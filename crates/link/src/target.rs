@@ -1,7 +1,7 @@
-//! Where links may lead.
+//! Checks the targets of links.
 //!
-//! A target is read as browsers read it (the WHATWG URL standard), and what is stored is what was read: no
-//! browser sees another host in it than was checked here.
+//! A target is parsed as browsers parse it (the WHATWG URL standard), and the parsed form is stored. Browsers therefore
+//! see the host that was checked.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -18,12 +18,12 @@ use special::is_special;
 
 mod special;
 
-/// A target that links may have.
+/// An accepted target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// As it is stored: ASCII, without spaces.
+    /// The stored URL: ASCII, without spaces.
     pub url: String,
-    /// What people should know of it.
+    /// A warning.
     pub flag: Option<Flag>,
 }
 
@@ -42,44 +42,43 @@ pub enum TargetError {
     /// More bytes than [`TARGET_LEN_MAX`](LEN_MAX), as given or as stored.
     #[error("is longer than {LEN_MAX} bytes")]
     TooLong,
-    /// A control character, a space, or a character that shows nothing or turns the direction of writing.
+    /// A control character, a space, an invisible character, or one that changes the writing direction.
     #[error("has a space, a control or an invisible character at byte {at}")]
     Control {
-        /// Where, counted from 0.
+        /// The position, from 0.
         at: usize,
     },
     /// Browsers read a backslash as a slash, others do not.
     #[error("has a backslash: write %5C")]
     Backslash,
-    /// No URL at all, or none with a host.
+    /// Not a URL, or a URL without a host.
     #[error("is not a URL such as https://example.com/path")]
     NotUrl,
     /// A scheme that this domain does not allow.
     #[error("has the scheme {scheme}, which is not allowed")]
     Scheme {
-        /// In lower case, at most 64 bytes of it.
+        /// In lower case, at most 64 bytes.
         scheme: String,
     },
-    /// `user:password@` before the host: people take it for the host.
+    /// `user:password@` before the host: people mistake it for the host.
     #[error("has a user name before its host")]
     UserInfo,
-    /// It leads to one of these domains itself: a loop, or a chain of links.
+    /// The target is on one of the link domains: a loop or a chain of links.
     #[error("leads to a short link domain")]
     OwnDomain,
-    /// Its host is on the domain's list.
+    /// The host is on the domain's deny list.
     #[error("leads to a denied host")]
     DeniedHost,
-    /// Its host is an address, or a name, of a private network or of the machine itself, and the domain does not allow
-    /// that.
+    /// The host is an address or name of a private network or of the local machine, which the domain does not allow.
     #[error("leads into a private network")]
     Private,
-    /// Its host looks like another one's, and the domain refuses that.
+    /// The host imitates another one, which the domain does not allow.
     #[error("has a host that imitates another one with similar letters")]
     Homograph,
 }
 
 impl TargetError {
-    /// The word in answers and metrics.
+    /// The label in responses and metrics.
     pub const fn label(&self) -> &'static str {
         match self {
             Self::TooLong => "target_too_long",
@@ -96,10 +95,10 @@ impl TargetError {
     }
 }
 
-/// Checks where a link of `domain` is to lead: by http or https, or by an app scheme of the domain's.
+/// Checks a link's target on `domain`: http, https, or one of the domain's app schemes.
 ///
 /// # Errors
-/// Says what is wrong with it.
+/// If the target is not allowed.
 pub fn check(text: &str, domains: &Domains, domain: &Domain) -> Result<Target, TargetError> {
     check_text(text)?;
     let (scheme, rest) = text.split_once(':').ok_or(TargetError::NotUrl)?;
@@ -110,10 +109,10 @@ pub fn check(text: &str, domains: &Domains, domain: &Domain) -> Result<Target, T
     }
 }
 
-/// Checks where a web page is to lead: as [`check`], by http or https only.
+/// Checks the target of a web page: like [`check`], but only http and https.
 ///
 /// # Errors
-/// Says what is wrong with it.
+/// If the target is not allowed.
 pub fn check_page(text: &str, domains: &Domains, domain: &Domain) -> Result<Target, TargetError> {
     check_text(text)?;
     let (scheme, rest) = text.split_once(':').ok_or(TargetError::NotUrl)?;
@@ -123,7 +122,7 @@ pub fn check_page(text: &str, domains: &Domains, domain: &Domain) -> Result<Targ
     }
 }
 
-/// What people should know of where a link leads, by any of its rules and apps, too.
+/// The warning about a link's targets, including those of its rules and apps.
 pub fn flag_of(link: &Link) -> Option<Flag> {
     link.addresses()
         .any(is_imitation)
@@ -165,8 +164,8 @@ fn unknown_scheme(scheme: &str) -> TargetError {
     TargetError::Scheme { scheme }
 }
 
-/// Little is known of the rest, so it stays as it is: it must fit into a header. Of an `intent:` it is known that a phone
-/// without the app goes to `S.browser_fallback_url`.
+/// Checks an app URL. Its format is mostly unknown, so it stays unchanged; it must be valid in a header. An `intent:`
+/// URL opens `S.browser_fallback_url` on phones without the app, so that is checked, too.
 fn check_app(
     text: &str,
     scheme: &str,
@@ -189,7 +188,7 @@ fn check_app(
     Ok(Target { url, flag })
 }
 
-/// The fallback pages that an `intent:` names: there should be one, and Android takes the last.
+/// The fallback pages of an `intent:` URL: there should be one, and Android uses the last.
 fn fallbacks(intent: &str) -> impl Iterator<Item = String> {
     const NAME: &str = "browser_fallback_url=";
     let parts = intent.split([';', '#']);
@@ -199,7 +198,7 @@ fn fallbacks(intent: &str) -> impl Iterator<Item = String> {
         let value = name.strip_prefix(NAME)?;
         let value = part.get(part.len() - value.len()..)?;
         let decoded = percent_decoded(value);
-        // What is no text is no URL, and refused as such.
+        // Invalid UTF-8 is not a URL, and is refused as one.
         Some(String::from_utf8(decoded).unwrap_or_default())
     })
 }
@@ -230,7 +229,7 @@ fn check_web(
     domains: &Domains,
     domain: &Domain,
 ) -> Result<Target, TargetError> {
-    // Browsers forgive a missing or a third slash; whoever reads the text sees something else then.
+    // Browsers accept a missing or a third slash, so the host would differ from what people read.
     let rest = rest.strip_prefix("//").ok_or(TargetError::NotUrl)?;
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if authority.is_empty() {
@@ -257,7 +256,7 @@ fn check_host(
     let name = match host {
         Host::Domain(name) => (*name).to_string(),
         Host::Ipv4(address) => address.to_string(),
-        // ::ffff:10.1.2.3 leads to 10.1.2.3.
+        // ::ffff:10.1.2.3 connects to 10.1.2.3.
         Host::Ipv6(address) => address.to_canonical().to_string(),
     };
     let name = name.trim_end_matches('.');
@@ -278,8 +277,8 @@ fn check_host(
     }
 }
 
-/// Names that stand for the machine itself, or for hosts of a private network (RFC 6761, RFC 6762, RFC 8375, and what
-/// clouds call their metadata).
+/// Names of the local machine or of hosts in a private network (RFC 6761, RFC 6762, RFC 8375, and cloud metadata
+/// services).
 const PRIVATE_NAMES: [&str; 7] = [
     "localhost",
     "local",
@@ -290,8 +289,8 @@ const PRIVATE_NAMES: [&str; 7] = [
     "lan",
 ];
 
-/// Whether nobody outside can mean this host: a name without a dot, a name of a private network, or an address that
-/// is not of the public internet.
+/// Whether the host is not on the public internet: a name without a dot, a name of a private network, or a private
+/// address.
 fn is_private(host: &Host<&str>, name: &str) -> bool {
     match host {
         Host::Domain(_) => {
@@ -310,7 +309,7 @@ fn is_at_or_under(name: &str, denied: &str) -> bool {
     before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }
 
-/// Whether a label of this host, in its ASCII form, is one that people may take for another.
+/// Whether a label of this host, in its ASCII form, imitates another one.
 fn is_homograph(name: &str) -> bool {
     if !name.split('.').any(|label| label.starts_with("xn--")) {
         return false;
@@ -321,7 +320,7 @@ fn is_homograph(name: &str) -> bool {
 
 pub(crate) fn is_label_homograph(label: &str) -> bool {
     if label.is_ascii() {
-        // Such as an xn-- label that no browser shows in letters: it looks like what it is.
+        // For example an xn-- label that browsers do not decode: they show it unchanged.
         return false;
     }
     // UTS #39: one script, or one of East Asia's with Latin.

@@ -1,4 +1,4 @@
-//! A reader's position, kept in a file.
+//! A reader's position, stored in a file.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use crate::folder::replace;
 use crate::{LogError, Position, at};
 
-/// A position that survives the machine. What was handled after the last [`Cursor::store`] is read again, so whoever
-/// handles it must bear that (at least once).
+/// A position that survives a power failure. After a crash, a reader reads the records after the last [`Cursor::store`]
+/// again, so handlers must be idempotent (at-least-once delivery).
 #[derive(Clone, Debug)]
 pub struct Cursor {
     path: PathBuf,
 }
 
 impl Cursor {
-    /// The cursor in the file `path`, whose folder must be there.
+    /// The cursor in the file `path`, whose folder must exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
@@ -24,10 +24,10 @@ impl Cursor {
         &self.path
     }
 
-    /// What was stored last; the beginning if nothing was.
+    /// The last stored position; the beginning if there is none.
     ///
     /// # Errors
-    /// When the file cannot be read, or holds something else: going on from the beginning would handle all again.
+    /// When the file is unreadable or invalid: to restart from the beginning would handle all records again.
     pub fn load(&self) -> Result<Position, LogError> {
         match std::fs::read_to_string(&self.path) {
             Ok(text) => parse(&text).ok_or_else(|| LogError::Cursor(self.path.clone())),
@@ -36,10 +36,10 @@ impl Cursor {
         }
     }
 
-    /// Stores `position`, whole or not at all.
+    /// Stores `position` atomically.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// When the disk reports an error.
     pub fn store(&self, position: Position) -> Result<(), LogError> {
         replace(
             &self.path,

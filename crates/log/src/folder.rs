@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{LogError, at};
 
-/// A folder that this process alone has, until it drops it.
+/// A folder that this process has locked until it drops the value.
 #[derive(Debug)]
 pub(crate) struct Folder {
     pub(crate) path: PathBuf,
@@ -16,7 +16,7 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder if it is not there.
+    /// Creates the folder if it does not exist.
     pub(crate) fn open(path: &Path) -> Result<Self, LogError> {
         std::fs::create_dir_all(path).map_err(at(path))?;
         let lock_path = path.join("lock");
@@ -37,12 +37,12 @@ impl Folder {
         self.path.join(format!("{number:016}.log"))
     }
 
-    /// Where what is no record is kept for people to look at.
+    /// The file for damaged bytes, for manual inspection.
     pub(crate) fn damaged(&self, number: u64) -> PathBuf {
         self.file(number).with_extension("damaged")
     }
 
-    /// The numbers of the files that are there, the first first.
+    /// The numbers of the existing files, in ascending order.
     pub(crate) fn files(&self) -> Result<Vec<u64>, LogError> {
         let number = |name: &OsStr| {
             let digits = name.to_str()?.strip_suffix(".log")?;
@@ -56,7 +56,7 @@ impl Folder {
         Ok(numbers)
     }
 
-    /// A new file; the folder is written, too, so that the file's name survives the machine.
+    /// Creates a file and syncs the folder, so that the file's name survives a power failure.
     pub(crate) fn create(&self, number: u64) -> Result<File, LogError> {
         let path = self.file(number);
         let file = File::create_new(&path).map_err(at(&path))?;
@@ -70,7 +70,7 @@ impl Folder {
     }
 }
 
-/// Writes a small file whole or not at all, and so that it survives the machine.
+/// Replaces a small file atomically and durably.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), LogError> {
     let draft = path.with_extension("new");
     let write = || -> io::Result<()> {
@@ -86,7 +86,7 @@ pub(crate) fn replace(path: &Path, text: &str) -> Result<(), LogError> {
     write().map_err(at(path))
 }
 
-/// 32 hexadecimal digits from the kernel, written once.
+/// 32 random hexadecimal digits from the kernel, written once.
 fn read_or_make_id(folder: &Path) -> Result<String, LogError> {
     let path = folder.join("id");
     match std::fs::read_to_string(&path) {

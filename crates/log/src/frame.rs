@@ -4,26 +4,25 @@
 //! <length of the rest, its highest bit set: 4> <CRC-32 of length and rest: 4> <time, ms: 8> <partition: 2> <payload>
 //! ```
 //!
-//! Without the highest bit there is neither time nor partition, and the sum is that of the rest alone: so records were
-//! written before there were any.
+//! A frame of an older version lacks the highest bit, time and partition; its checksum covers the rest alone.
 
 use crate::NewRecord;
 
-/// The longest payload, in bytes.
+/// The maximum payload size in bytes.
 pub const PAYLOAD_LEN_MAX: usize = 1 << 20;
 
 const HEAD_LEN: usize = 8;
 const STAMP_LEN: usize = 10;
 const IS_STAMPED: u32 = 1 << 31;
 
-/// What stands at the beginning of bytes.
+/// The frame at the start of bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Frame<'a> {
-    /// A record.
+    /// A complete record.
     Whole(Parts<'a>),
-    /// The beginning of a record, so far.
+    /// The beginning of a record.
     Cut,
-    /// Nothing that was ever written.
+    /// Bytes that no writer produced.
     Damaged,
 }
 
@@ -32,18 +31,18 @@ pub(crate) struct Parts<'a> {
     pub(crate) time_ms: u64,
     pub(crate) partition: u16,
     pub(crate) payload: &'a [u8],
-    /// How many bytes it takes, all in all.
+    /// The total length in bytes.
     pub(crate) len: usize,
 }
 
-/// Appends a record. False if it is too long, or empty: then nothing is appended.
+/// Appends a record. Returns `false` and appends nothing if it is too long or empty.
 #[must_use]
 pub(crate) fn write(record: NewRecord<'_>, time_ms: u64, out: &mut Vec<u8>) -> bool {
     let NewRecord { partition, payload } = record;
     if payload.is_empty() || payload.len() > PAYLOAD_LEN_MAX {
         return false;
     }
-    // At most 1 MiB and ten: it fits.
+    // At most 1 MiB and ten bytes, so it fits.
     let len = (STAMP_LEN + payload.len()) as u32 | IS_STAMPED;
     let (time, partition) = (time_ms.to_le_bytes(), partition.to_le_bytes());
     let len = len.to_le_bytes();

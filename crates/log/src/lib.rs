@@ -1,21 +1,20 @@
-//! A log: what was appended is kept, in its order, until all who need it have it.
+//! A persistent log: it stores records in order until all consumers have handled them.
 //!
-//! - [`Log`] appends. Whatever arrives while the disk writes is written together (group commit), so that many appends
-//!   cost hardly more than one. An append returns when its records are as safe as [`Sync`] says.
-//! - [`Reader`] reads from a [`Position`], without ever holding up the writer. Each reader keeps its position where its
-//!   effects are, in one transaction with them, or in a [`Cursor`].
-//! - [`Log::retain`] deletes whole files that nobody needs any more, by age and size.
+//! - [`Log`] appends. Group commit writes concurrent records together, so that many appends cost little more than one.
+//!   An append returns when its records are as durable as [`Sync`] requires.
+//! - [`Reader`] reads from a [`Position`] without blocking the writer. Each reader stores its position in one
+//!   transaction with its effects, or in a [`Cursor`].
+//! - [`Log::retain`] deletes whole released files by age and size.
 //! - [`Log::seek`] finds the position of a time.
 //!
-//! A log is a folder of files, each only ever appended to. After a crash the next process leaves them as they are and
-//! begins a new one; a reader passes over an end that was cut, which was never acknowledged, and keeps it aside.
+//! A log is a folder of append-only files. After a crash the next process leaves existing files unchanged and starts a
+//! new one. A reader skips a truncated end, which was never acknowledged, and saves a copy of it.
 //!
-//! - `kill -9` loses nothing that was acknowledged: what was written is the kernel's.
-//! - A power cut loses nothing with [`Sync::Disk`]; with [`Sync::Os`] it may lose what the system had not written yet, a
-//!   few seconds at most.
-//! - A full disk refuses appends; what was acknowledged stays.
+//! - `kill -9` loses no acknowledged record: written data is in the kernel.
+//! - A power failure loses nothing with [`Sync::Disk`]; with [`Sync::Os`] it may lose the last few seconds.
+//! - A full disk rejects appends; acknowledged records remain.
 //!
-//! One process at a time has a folder: it holds the lock of the file `lock`. The file `id` names the log.
+//! One process at a time can open a folder: it locks the file `lock`. The file `id` contains the log's name.
 
 #![forbid(unsafe_code)]
 
@@ -42,37 +41,37 @@ pub use write::{AppendError, Limits, Log};
 /// When a record counts as written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sync {
-    /// When the operating system has it: it survives the process, not the machine.
+    /// When the operating system has it: it survives a crash of the process, but not of the machine.
     #[default]
     Os,
-    /// When the disk says that it has it: it survives the machine. Records that come together share one wait.
+    /// When the disk has confirmed it: it survives a power failure. Concurrent records share one sync.
     Disk,
 }
 
-/// A place in a log: between two records.
+/// A position in a log, between two records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// The number of the file.
     pub file: u64,
-    /// The bytes of it that lie before.
+    /// The byte offset in the file.
     pub byte: u64,
 }
 
-/// What is appended.
+/// A record to append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewRecord<'a> {
-    /// Whose order counts: records of one partition belong together.
+    /// Its partition: records of one partition belong together.
     pub partition: u16,
-    /// What it is about, at most [`PAYLOAD_LEN_MAX`] bytes.
+    /// The payload, at most [`PAYLOAD_LEN_MAX`] bytes.
     pub payload: &'a [u8],
 }
 
-/// What was read.
+/// A record of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Where it begins.
+    /// The position of its start.
     pub position: Position,
-    /// When it was appended, in milliseconds since the Unix epoch; 0 if nobody knows.
+    /// When it was appended, in milliseconds since the Unix epoch; 0 if unknown.
     pub time_ms: u64,
     /// As [`NewRecord::partition`].
     pub partition: u16,
@@ -80,24 +79,24 @@ pub struct Record {
     pub payload: Vec<u8>,
 }
 
-/// Why there is no log to write to or to read.
+/// Why a log cannot be opened or read.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// Another process has the folder.
+    /// Another process has locked the folder.
     #[error("log folder \"{}\" is in use by another process: give each process its own", .0.display())]
     Taken(PathBuf),
-    /// The folder or a file in it cannot be made or read.
+    /// The folder or a file in it cannot be created or read.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// The file `id` holds something else.
+    /// The file `id` is invalid.
     #[error("\"{}\" is not a log file name", .0.display())]
     Id(PathBuf),
-    /// A cursor's file holds something else.
+    /// A cursor's file is invalid.
     #[error("\"{}\" is not a log position", .0.display())]
     Cursor(PathBuf),
 }

@@ -1,4 +1,4 @@
-//! Reads a log from a position on.
+//! Reads a log from a position.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
@@ -10,10 +10,10 @@ use crate::frame::{self, Frame, Parts};
 use crate::state::LogState;
 use crate::{Log, LogError, Position, Record, at};
 
-/// How many bytes are read at once.
+/// The number of bytes per read.
 const READ_LEN: usize = 1 << 20;
 
-/// Reads a log, one batch after the other.
+/// Reads a log in batches.
 #[derive(Debug)]
 pub struct Reader {
     shared: Arc<LogState>,
@@ -23,17 +23,17 @@ pub struct Reader {
     file: Option<File>,
 }
 
-/// Records that follow each other, and where the next one begins.
+/// Consecutive records, and the position after them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// At most as many as the reader takes at once.
+    /// At most the reader's batch size.
     pub records: Vec<Record>,
-    /// Behind the last one.
+    /// The position after the last record.
     pub next: Position,
 }
 
 impl Reader {
-    /// A reader that begins at `from`, or with the first file there is behind it. It takes at most `batch_max` records
+    /// A reader that starts at `from`, or at the first existing file after it. It returns at most `batch_max` records
     /// at once.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ impl Reader {
     pub fn new(log: &Log, from: Position, batch_max: usize) -> Result<Self, LogError> {
         let shared = log.shared().clone();
         let files = shared.folder.files()?;
-        // Ahead of all files: somebody has emptied the folder, and numbers begin again.
+        // A position beyond all files: the folder was emptied, and numbers start again.
         let is_ahead = files.last().is_none_or(|last| from.file > *last);
         let from = if is_ahead { Position::default() } else { from };
         let first = files.into_iter().find(|file| *file >= from.file);
@@ -58,12 +58,12 @@ impl Reader {
         })
     }
 
-    /// Where the next record begins.
+    /// The position of the next record.
     pub fn position(&self) -> Position {
         self.at
     }
 
-    /// The next records; none if all that is written has been read. Blocks while it reads.
+    /// Reads the next records; none at the end of the log. Blocks.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -75,8 +75,8 @@ impl Reader {
             if !batch.records.is_empty() || is_last {
                 return Ok(batch);
             }
-            // The file is whole, since a later one was begun: whatever is left of it was never acknowledged, or the
-            // disk has lost it.
+            // The file is finished, because a later one exists. Its remaining bytes were never acknowledged, or the
+            // disk has lost them.
             self.end_file(written)?;
         }
     }
@@ -113,7 +113,7 @@ impl Reader {
         }
     }
 
-    /// Reads on, unless there is much already; until there is a whole record, or no more.
+    /// Reads until there is a complete record or the file ends, unless enough bytes are buffered.
     fn fill(&mut self) -> Result<(), LogError> {
         let is_cut = |bytes: &[u8]| matches!(frame::read(bytes), Frame::Cut);
         if self.bytes.len() >= READ_LEN && !is_cut(&self.bytes) {
@@ -140,7 +140,7 @@ impl Reader {
         let path = self.shared.folder.file(self.at.file);
         let mut file = match File::open(&path) {
             Ok(file) => file,
-            // Nobody needs it, and it was deleted.
+            // Retention has deleted it.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(at(&path)(error)),
         };
@@ -150,7 +150,7 @@ impl Reader {
         Ok(())
     }
 
-    /// On to the next file. Bytes at its end that are no record are kept for people to look at.
+    /// Moves to the next file. Copies invalid bytes at the end of the file for manual inspection.
     fn end_file(&mut self, written: Position) -> Result<(), LogError> {
         self.keep_damaged()?;
         let files = self.shared.folder.files()?;
@@ -164,7 +164,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Once, whichever reader comes there first.
+    /// Only the first reader creates the copy.
     fn keep_damaged(&self) -> Result<(), LogError> {
         if self.bytes.is_empty() {
             return Ok(());

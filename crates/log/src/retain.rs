@@ -1,20 +1,20 @@
-//! Deletes what nobody needs.
+//! Deletes released files.
 
 use std::io::ErrorKind;
 
 use crate::{Log, LogError, at};
 
-/// What is kept of that which was [released](Log::release), for those who want to read it again.
+/// How much of the [released](Log::release) data to keep for later reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Files that were written to within so many milliseconds.
+    /// Files written within this many milliseconds.
     pub age_ms: u64,
-    /// The latest files, up to so many bytes together.
+    /// The latest files, up to this many bytes in total.
     pub bytes_max: u64,
 }
 
 impl Retention {
-    /// Nothing is kept.
+    /// Keeps nothing.
     pub const NONE: Self = Self {
         age_ms: 0,
         bytes_max: 0,
@@ -22,8 +22,8 @@ impl Retention {
 }
 
 impl Log {
-    /// Deletes whole files that were released, and that `retention` does not keep: those that are too old, and the oldest
-    /// of those that are too many. What was not released stays, however old and large: a slow reader loses nothing.
+    /// Deletes whole released files that are older than `retention` allows, and the oldest ones beyond its size.
+    /// Unreleased files remain regardless of age and size, so that a slow reader loses nothing.
     ///
     /// # Errors
     /// When a file cannot be deleted.

@@ -2,13 +2,13 @@
 
 use crate::{Log, LogError, Position, Reader};
 
-/// Records that are looked at together.
+/// The number of records per read.
 const BATCH: usize = 1_000;
 
 impl Log {
-    /// Where the first record begins that was appended at `time_ms` or later; the end if there is none. Records follow each
-    /// other as they were appended, so where the clock was set back, a record behind it may be older. Reads at most one
-    /// file; blocks while it does.
+    /// The position of the first record appended at `time_ms` or later; the end if there is none. Records are in append
+    /// order, so after a clock was set back, a later record may have an earlier time. Reads at most one file and
+    /// blocks.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -34,7 +34,7 @@ impl Log {
         }
     }
 
-    /// The first file that was written to at `time_ms` or later.
+    /// The first file written at `time_ms` or later.
     fn first_file_reaching(&self, time_ms: u64) -> u64 {
         let files = self.shared().files();
         let mut numbers = files.iter();

@@ -1,4 +1,4 @@
-//! What the writer, those who append, readers and retention know of each other.
+//! State shared by the writer, appenders, readers and retention.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,14 +14,14 @@ use crate::{Limits, LogError, Position};
 pub(crate) struct LogState {
     pub(crate) folder: Folder,
     pub(crate) limits: Limits,
-    /// Up to where it is written.
+    /// The end of the written data.
     pub(crate) written: watch::Sender<Position>,
-    /// Up to where nobody needs it any more.
+    /// The end of the released data.
     pub(crate) released: watch::Sender<Position>,
     files: Mutex<BTreeMap<u64, FileInfo>>,
 }
 
-/// What is known of a file.
+/// Metadata of a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FileInfo {
     pub(crate) len: u64,
@@ -30,7 +30,7 @@ pub(crate) struct FileInfo {
 }
 
 impl LogState {
-    /// Looks at what an earlier process has left. `start` is where this one begins.
+    /// Reads the files of earlier processes. `start` is the start of this process.
     pub(crate) fn new(folder: Folder, limits: Limits, start: Position) -> Result<Self, LogError> {
         let found = folder.files()?.into_iter();
         let files = found.map(|number| (number, info(&folder.file(number))));
@@ -44,11 +44,11 @@ impl LogState {
     }
 
     pub(crate) fn files(&self) -> MutexGuard<'_, BTreeMap<u64, FileInfo>> {
-        // Each change is one assignment, so a panic elsewhere leaves nothing half done.
+        // Each change is one assignment, so a panic elsewhere leaves the state consistent.
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So many bytes more were written at the end.
+    /// Records a write that ends at `end`.
     pub(crate) fn grew(&self, end: Position, time_ms: u64) {
         let info = FileInfo {
             len: end.byte,
@@ -58,7 +58,7 @@ impl LogState {
         self.written.send_replace(end);
     }
 
-    /// The bytes that lie behind `from`, with what is damaged.
+    /// The number of bytes after `from`, including damaged ones.
     pub(crate) fn bytes_behind(&self, from: Position) -> u64 {
         let files = self.files();
         let len: u64 = files.range(from.file..).map(|(_, info)| info.len).sum();

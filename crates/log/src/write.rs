@@ -1,7 +1,6 @@
 //! Writes the log.
 //!
-//! One thread writes. Others hand it their bytes and wait; whatever arrived in the meantime is written together, with one
-//! wait for the disk.
+//! A single thread writes. Appenders send it their bytes and wait. It writes all queued bytes together, with one sync.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -16,15 +15,15 @@ use crate::folder::Folder;
 use crate::state::LogState;
 use crate::{LogError, NewRecord, Position, Sync, at, frame};
 
-/// The most bytes of one write: what is lost together if the disk refuses it.
+/// The maximum bytes per write: a disk error affects all of them.
 const WRITE_LEN_MAX: usize = 1 << 20;
 
-/// What a log may hold.
+/// Limits of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// After so many bytes a new file is begun: files are deleted whole.
+    /// The size at which a new file starts: retention deletes whole files.
     pub file_len: u64,
-    /// With so many bytes that are not [released](Log::release), nothing more is written.
+    /// The maximum of bytes that are not [released](Log::release); beyond it, appends fail.
     pub waiting_len_max: u64,
 }
 
@@ -38,21 +37,21 @@ impl Default for Limits {
     }
 }
 
-/// Why records were not written, or may not have been.
+/// Why an append failed or has an unknown result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
-    /// Those who read it are too far behind. Nothing was written.
+    /// The consumers are too far behind. Nothing was written.
     #[error("log full: no consumer is advancing")]
     Full,
     /// A record is empty, or longer than [`PAYLOAD_LEN_MAX`](crate::PAYLOAD_LEN_MAX). Nothing was written.
     #[error("record is empty or too long")]
     Length,
-    /// The disk refuses. The records may be written in part.
+    /// The disk reported an error. Part of the records may be written.
     #[error("cannot write the log")]
     Io,
 }
 
-/// A log to write to. Cloning it is cheap; its thread ends with the last clone.
+/// A log for appends. Cloning it is cheap; its thread ends with the last clone.
 #[derive(Clone, Debug)]
 pub struct Log {
     sender: Sender<Append>,
@@ -67,8 +66,8 @@ struct Append {
 }
 
 impl Log {
-    /// Opens the log in `path`, which is made if it is not there, and starts its thread. What an earlier process has left
-    /// stays as it is, for readers: new records go into a new file.
+    /// Opens the log in `path`, creates the folder if necessary, and starts the writer thread. Existing files remain
+    /// unchanged for readers; new records go to a new file.
     ///
     /// # Errors
     /// See [`LogError`].
@@ -96,12 +95,13 @@ impl Log {
         Ok(Self { sender, shared })
     }
 
-    /// The log's name: the same as long as its folder lives.
+    /// The log's name, stable for the lifetime of its folder.
     pub fn id(&self) -> &str {
         &self.shared.folder.id
     }
 
-    /// Appends records, all in one piece; returns where they end, once they are as safe as [`Sync`] says.
+    /// Appends records without records of others between them. Returns their end once they are as durable as [`Sync`]
+    /// requires.
     ///
     /// # Errors
     /// See [`AppendError`].
@@ -129,13 +129,12 @@ impl Log {
         written.await.unwrap_or(Err(AppendError::Io))
     }
 
-    /// Up to where it is written, now and from now on.
+    /// The end of the written data, and its changes.
     pub fn written(&self) -> watch::Receiver<Position> {
         self.shared.written.subscribe()
     }
 
-    /// Says that nobody needs what lies before `position`: it no longer counts as waiting, and
-    /// [`Log::retain`] may delete it.
+    /// Releases all records before `position`: they no longer count as waiting, and [`Log::retain`] may delete them.
     pub fn release(&self, position: Position) {
         self.shared.released.send_if_modified(|released| {
             let moves = position > *released;
@@ -146,27 +145,27 @@ impl Log {
         });
     }
 
-    /// Bytes that were not [released](Log::release) yet.
+    /// The number of bytes that are not [released](Log::release) yet.
     pub fn waiting_bytes(&self) -> u64 {
         let released = *self.shared.released.borrow();
         self.shared.bytes_behind(released)
     }
 
-    /// Bytes that lie behind `position`, with what is damaged.
+    /// The number of bytes after `position`, including damaged ones.
     pub fn bytes_behind(&self, position: Position) -> u64 {
         self.shared.bytes_behind(position)
     }
 
-    /// Whether all that is written was [released](Log::release).
+    /// Whether all written data is [released](Log::release).
     pub fn is_released(&self) -> bool {
         *self.shared.released.borrow() >= *self.shared.written.borrow()
     }
 
-    /// Returns once all that is written by now was [released](Log::release).
+    /// Waits until all currently written data is [released](Log::release).
     pub async fn released(&self) {
         let until = *self.shared.written.borrow();
         let mut released = self.shared.released.subscribe();
-        // Ends only with the log itself.
+        // Fails only when the log ends.
         let _ = released.wait_for(|position| *position >= until).await;
     }
 
@@ -179,10 +178,10 @@ struct Writer {
     shared: Arc<LogState>,
     file: File,
     at: Position,
-    /// The number of the next file; one that was tried is not tried again.
+    /// The number of the next file; a failed attempt uses up its number.
     next_file: u64,
-    /// A write failed, and no new file was begun since. A reader stops at what that write left, so nothing may be
-    /// written behind it.
+    /// A write failed, and no new file was started since. A reader stops at the incomplete write, so no data may follow
+    /// it.
     is_broken: bool,
     sync: Sync,
 }
@@ -202,7 +201,7 @@ impl Writer {
             }
             let written = self.write(&bytes, time_ms);
             for done in waiting.drain(..) {
-                // Who gave up waiting needs no answer.
+                // The caller may have stopped waiting.
                 let _ = done.send(written);
             }
         }
@@ -237,7 +236,7 @@ impl Writer {
         }
     }
 
-    /// If that fails the old file stays, and the next write that needs a file tries again.
+    /// Starts a new file. On failure, the old file stays current, and the next write that needs a file tries again.
     fn begin_file(&mut self, time_ms: u64) {
         let number = self.next_file;
         self.next_file += 1;
@@ -279,7 +278,7 @@ mod tests {
         batch.records.into_iter().map(|r| r.payload).collect()
     }
 
-    /// A disk that was full: a write that left half a record, then a file that could not be begun.
+    /// A full disk: first a partial write, then a failure to create a file.
     #[test]
     fn nothing_is_acknowledged_behind_what_a_failed_write_has_left() {
         let folder = tempfile::tempdir().unwrap();
@@ -297,7 +296,7 @@ mod tests {
             sync: Sync::Os,
         };
         assert_eq!(writer.write(&half, 1), Err(AppendError::Io));
-        // As if there were room again in the old file, and still none for a new one.
+        // The old file has space again, but a new file cannot be created.
         let old = File::options().append(true).open(shared.folder.file(1));
         writer.file = old.unwrap();
         assert_eq!(writer.write(&bytes_of(b"refused"), 1), Err(AppendError::Io));

@@ -1,4 +1,4 @@
-//! A log as those see it who append and read.
+//! The log's behaviour for writers and readers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ const SMALL: Limits = Limits {
     waiting_len_max: 1 << 20,
 };
 
-/// Opens the log, once the thread of the one before it has ended.
+/// Opens the log after the thread of the previous one has ended.
 fn open(dir: &Path) -> Log {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
@@ -238,7 +238,7 @@ fn a_cursor_is_read_back_and_a_broken_one_is_no_beginning() {
 enum Step {
     Append(u16),
     Reopen,
-    /// Cuts so many bytes off what was never acknowledged: half a record that a crash has left.
+    /// Truncates unacknowledged data by this many bytes, as a crash may do.
     Tear(u8),
     ReleaseAll,
 }
@@ -255,7 +255,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever crashes leave behind: what was acknowledged and not released is read, in its order, once.
+    /// After any crash, every acknowledged and unreleased record is read once, in order.
     #[test]
     fn nothing_acknowledged_is_lost(steps in prop::collection::vec(step(), 1..40)) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

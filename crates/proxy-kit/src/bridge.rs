@@ -1,22 +1,22 @@
-//! In which words the bridge answers a call that it has no replies for.
+//! The bridge's error messages.
 //!
-//! A message of a stream to the bridge holds either the replies of a call or one of these beginnings and a reason. It
-//! cannot be taken for replies: a RESP value begins with a byte that names its type, and no version of RESP has a type that
-//! a letter names. The stream is over after such a message.
+//! A message from the bridge contains either the replies of a call, or one of these prefixes and a reason. The two
+//! cannot be confused: a RESP value begins with a type byte, and no version of RESP has a letter as type. After an
+//! error message the stream ends.
 
 use weir_engine::redis::{DefiniteFailure, Reply, UnknownFailure};
 
-/// How the answer to a call begins that the bridge refused: nothing of it was passed on.
+/// The prefix if the bridge refused the call: it sent nothing to Redis.
 pub const REFUSED: &str = "refused: ";
 
-/// How the answer to a call begins whose replies are no good: it may have run.
+/// The prefix if the replies are unusable: the call may have run.
 pub const FAILED: &str = "failed: ";
 
-/// The beginning of the answer to a call if Redis refused the login. Redis' own error follows. The bridge sends the call together
-/// with the login, and a Redis that needs no login may have run it.
+/// The prefix if Redis refused the login. Redis' own error follows. The bridge sends the call together with the login,
+/// and a Redis without authentication may have run it.
 pub const LOGIN: &str = "login: ";
 
-/// What a message of the bridge says.
+/// Reads a message of the bridge.
 pub(crate) fn read_message(message: Vec<u8>) -> Reply {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if message.starts_with(REFUSED.as_bytes()) {

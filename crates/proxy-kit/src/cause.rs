@@ -1,7 +1,7 @@
-//! Why a stream to the bridge was closed: what Envoy says, in words that name what to look at.
+//! Explains why Envoy closed a stream to the bridge.
 
-/// What stands in Envoy's words, and what it means here. Each was seen in Envoy 1.40 by taking one part away; an end-to-end test
-/// does so again.
+/// Texts in Envoy's messages and their likely causes. Each was observed in Envoy 1.40 by removing one component; an
+/// end-to-end test repeats this.
 const CAUSES: [(&str, &str); 4] = [
     (
         "immediate_connect_error",
@@ -21,7 +21,7 @@ const CAUSES: [(&str, &str); 4] = [
     ),
 ];
 
-/// The cause, with the cluster's name. `said` is what Envoy has to say of the stream, if anything.
+/// The cause, with the cluster's name. `said` is Envoy's message for the stream, if any.
 pub(crate) fn of(cluster: &str, said: Option<&str>) -> String {
     let said = said.unwrap_or_default();
     let known = CAUSES.iter().find(|(words, _)| said.contains(words));

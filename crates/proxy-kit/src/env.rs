@@ -1,9 +1,9 @@
-//! The environment that Envoy gives the VM: `vm_config.environment_variables` in its configuration.
+//! The VM's environment: `vm_config.environment_variables` in Envoy's configuration.
 //!
-//! Filters are built for `wasm32-unknown-unknown`, where `std::env` is empty, so this asks the host
-//! itself, by the two WASI functions that every Proxy-Wasm host with environment variables has.
+//! Filters are built for `wasm32-unknown-unknown`, where `std::env` is empty. So this module calls the two WASI
+//! functions that every Proxy-Wasm host with environment variables provides.
 
-/// The value of the variable `name`, if the host gives the VM one.
+/// The value of the variable `name`, if it is set.
 pub fn var(name: &str) -> Option<Vec<u8>> {
     let prefix = [name.as_bytes(), b"="].concat();
     environment()
@@ -33,23 +33,23 @@ mod wasi {
 
     #[link(wasm_import_module = "wasi_snapshot_preview1")]
     unsafe extern "C" {
-        /// Writes how many variables there are, and how many bytes they take together.
+        /// Writes the number of variables and their total size in bytes.
         fn environ_sizes_get(count: *mut usize, size: *mut usize) -> u32;
-        /// Writes a pointer to each variable, and the variables, each ending in a NUL.
+        /// Writes a pointer to each variable, and the variables, each with a terminating NUL.
         fn environ_get(pointers: *mut *mut u8, text: *mut u8) -> u32;
     }
 
     pub(super) fn environment() -> Option<Vec<Vec<u8>>> {
         let (mut count, mut size) = (0, 0);
-        // SAFETY: both pointers are to live, aligned words, which is all that the function writes.
+        // SAFETY: both pointers are to live, aligned words, and the function writes nothing else.
         let told = unsafe { environ_sizes_get(&raw mut count, &raw mut size) };
         if told != SUCCESS {
             return None;
         }
         let mut pointers = vec![std::ptr::null_mut(); count];
         let mut text = vec![0; size];
-        // SAFETY: the buffers have the sizes that the host asked for a moment ago; the environment
-        // of a VM does not change, and nothing else runs in this VM meanwhile.
+        // SAFETY: the buffers have the sizes that the host has just returned; the environment of a VM does not change,
+        // and no other code runs in this VM meanwhile.
         let given = unsafe { environ_get(pointers.as_mut_ptr(), text.as_mut_ptr()) };
         (given == SUCCESS).then(|| text.split(|&byte| byte == 0).map(Vec::from).collect())
     }

@@ -1,4 +1,4 @@
-//! HTTP requests of the engine's own.
+//! The engine's own HTTP requests.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -8,26 +8,26 @@ use proxy_wasm::types::{BufferType, MapType};
 use weir_engine::event::FetchResponse;
 use weir_engine::{Fetch, FetchId};
 
-/// Requests that wait or are under way.
+/// Requests that wait or are pending.
 #[derive(Debug, Default)]
 pub(crate) struct Fetches {
-    /// Only a callback of the root context may send: its response comes to the context that has sent it.
+    /// Only a callback of the root context may send: the host delivers a response to the context that sent the request.
     waiting: VecDeque<(FetchId, Fetch)>,
     under_way: BTreeMap<u32, FetchId>,
 }
 
 impl Fetches {
-    /// Keeps a request until [`Fetches::take_waiting`].
+    /// Stores a request until [`Fetches::take_waiting`].
     pub(crate) fn wait(&mut self, id: FetchId, fetch: Fetch) {
         self.waiting.push_back((id, fetch));
     }
 
-    /// The next request that waits.
+    /// The next waiting request.
     pub(crate) fn take_waiting(&mut self) -> Option<(FetchId, Fetch)> {
         self.waiting.pop_front()
     }
 
-    /// Sends a request from a callback of the root context. Whether it went.
+    /// Sends a request from a callback of the root context. Returns whether the host accepted it.
     pub(crate) fn send(&mut self, id: FetchId, fetch: &Fetch) -> bool {
         let headers = fetch.headers.iter();
         let headers = headers.map(|(name, value)| (*name, value.as_str()));
@@ -41,13 +41,13 @@ impl Fetches {
         sent.is_ok()
     }
 
-    /// The request that the call `token` was, which has ended.
+    /// The request of the ended call `token`.
     pub(crate) fn ended(&mut self, token: u32) -> Option<FetchId> {
         self.under_way.remove(&token)
     }
 }
 
-/// Reads the response, from within the callback that tells of it. The numbers are the callback's.
+/// Reads the response within its callback, with the callback's numbers.
 pub(crate) fn read_response(num_headers: usize, body_size: usize) -> Option<FetchResponse> {
     if num_headers == 0 {
         return None;

@@ -1,4 +1,4 @@
-//! The host's clock, names for this VM, and panics that say where.
+//! The host's clock, names for this VM, and panic messages in the log.
 
 use std::time::UNIX_EPOCH;
 
@@ -11,12 +11,12 @@ pub fn now_ms() -> u64 {
     now_ns() / 1_000_000
 }
 
-/// As [`now_ms`], in nanoseconds: a number that is hard to guess.
+/// Like [`now_ms`], in nanoseconds: a number that is hard to guess.
 pub fn now_ns() -> u64 {
     let now = hostcalls::get_current_time().ok();
     let since = now.and_then(|now| now.duration_since(UNIX_EPOCH).ok());
     since.map_or(0, |since| {
-        // 64 bits last until the year 2554; `as_nanos` has 128, which wasm has to compute by hand.
+        // 64 bits last until the year 2554; `as_nanos` returns 128, which wasm emulates slowly.
         since
             .as_secs()
             .saturating_mul(1_000_000_000)
@@ -24,13 +24,13 @@ pub fn now_ns() -> u64 {
     })
 }
 
-/// What a configuration is taken for that is not there.
+/// The default for a missing configuration.
 pub const NO_CONFIGURATION: &[u8] = b"{}";
 
-/// The plugin's configuration, as it is written; `{}` if there is none.
+/// The plugin's configuration; `{}` if it is missing.
 ///
 /// # Errors
-/// When the host does not give it.
+/// When the host does not return it.
 pub fn configuration() -> Result<Vec<u8>, FieldError> {
     let json = hostcalls::get_buffer(BufferType::PluginConfiguration, 0, usize::MAX);
     let problem = |status| format!("not available from the host: {status:?}");
@@ -39,16 +39,16 @@ pub fn configuration() -> Result<Vec<u8>, FieldError> {
     Ok(json.unwrap_or_else(|| NO_CONFIGURATION.to_vec()))
 }
 
-/// Makes a panic log its message and place: on `wasm32-unknown-unknown` it would end the VM without a word. `filter` is
-/// the filter's name.
+/// Logs the message and location of a panic: on `wasm32-unknown-unknown` it would end the VM silently. `filter` is the
+/// filter's name.
 pub fn log_panics(filter: &'static str) {
     std::panic::set_hook(Box::new(move |info| {
         log::error!("{filter}: panicked, this VM ends: {info}");
     }));
 }
 
-/// A name that no other VM of this process gets, and almost certainly no VM of any other process: a counter in shared
-/// data, and the clock, in case two VMs create the counter at the same moment.
+/// A name that is unique among the VMs of this process, and almost certainly among all processes. It consists of a
+/// counter in shared data and the clock, in case two VMs create the counter at the same moment.
 pub fn unique_name() -> String {
     const KEY: &str = "weir.vm_counter";
     const TRIES: usize = 1_000;

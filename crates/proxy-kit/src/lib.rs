@@ -1,20 +1,20 @@
-//! Runs an engine of Weir as a Proxy-Wasm HTTP filter.
+//! Runs a Weir engine as a Proxy-Wasm HTTP filter.
 //!
-//! A filter names its engine and says how to make it ([`Filter`]); [`filter!`] does the rest. The README has an example; a whole
-//! filter that asks Redis is `docs/examples/api-key` in the repository.
+//! A filter names its engine and its constructor ([`Filter`]); [`filter!`] generates the rest. The README has an
+//! example; `docs/examples/api-key` in the repository is a complete filter with Redis.
 //!
 //! | module | |
 //! |---|---|
-//! | [`filter`](mod@filter) | what a filter is |
+//! | [`filter`](mod@filter) | the definition of a filter |
 //! | [`root`], [`stream`] | the Proxy-Wasm contexts |
-//! | [`worker`] | one VM: its engine, and the one place that applies effects |
-//! | [`link`], `streams` | calls to Redis, on gRPC streams to the bridge that stay open |
-//! | [`fetch`] | HTTP requests of the engine's own |
-//! | [`request`] | the request, read from the host as far as the engine asks |
-//! | [`bridge`] | in which words the bridge says that there are no replies |
-//! | [`env`](mod@env), [`host`], [`metrics`], [`shared`] | secrets, the clock, counters, memory that all workers share |
+//! | [`worker`] | one VM: its engine, and the code that applies effects |
+//! | [`link`], `streams` | calls to Redis, on persistent gRPC streams to the bridge |
+//! | [`fetch`] | the engine's own HTTP requests |
+//! | [`request`] | the request, read lazily from the host |
+//! | [`bridge`] | the bridge's error messages |
+//! | [`env`](mod@env), [`host`], [`metrics`], [`shared`] | secrets, the clock, counters, memory shared by all workers |
 //!
-//! Every host call here is checked: whatever a client sends, no getter insists on UTF-8 and nothing unwraps.
+//! Every host call here is checked: clients may send any bytes, so no getter requires UTF-8 and no code unwraps.
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -1,5 +1,5 @@
-//! Calls to Redis: gRPC streams to the bridge that stay open, each with one call at a time. A call on an open stream costs
-//! Envoy a third less than an HTTP call of its own.
+//! Calls to Redis on persistent gRPC streams to the bridge, each with one call at a time. A call on an open stream
+//! costs Envoy a third less than a separate HTTP call.
 
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{BufferType, Status};
@@ -11,22 +11,22 @@ use crate::cause;
 use crate::said;
 use crate::streams::Streams;
 
-/// The service and the method that the bridge's streams are of. To the bridge they are all one.
+/// The gRPC service and method of the streams. The bridge accepts any.
 const SERVICE: &str = "weir.Redis";
 const METHOD: &str = "Call";
 
-/// The status of gRPC that Envoy gives a stream that found no peer.
+/// The gRPC status that Envoy returns for a stream without a peer.
 const UNAVAILABLE: u32 = 14;
 
-/// The way to Redis of one VM. Its streams belong to the root context, which must be effective for all that sends or
-/// closes.
+/// One VM's connection to Redis. Its streams belong to the root context, which must be effective for every send and
+/// close.
 #[derive(Debug)]
 pub(crate) struct Link {
     cluster: String,
     streams: Streams,
-    /// Whether the last stream could be opened.
+    /// Whether the last attempt to open a stream succeeded.
     can_open: bool,
-    /// Whether Redis has ever answered.
+    /// Whether Redis has ever replied.
     has_answered: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Call<'a> {
     pub(crate) batch: BatchId,
     /// Whole commands.
     pub(crate) body: &'a [u8],
-    /// How long it may take, from `now_ms` on.
+    /// The timeout, from `now_ms` on.
     pub(crate) timeout_ms: u64,
     pub(crate) now_ms: u64,
 }
@@ -52,13 +52,13 @@ impl Link {
         }
     }
 
-    /// Whether a call can go on a stream that is open already.
+    /// Whether an open stream can take a call.
     pub(crate) fn is_ready(&self) -> bool {
         self.streams.is_any_resting()
     }
 
-    /// Sends a call. Whether it went: if not, nothing more is heard of it. It may open a stream only from a callback of the
-    /// root context: a stream belongs to the context whose callback has opened it.
+    /// Sends a call. Returns `false` if it was not sent: then no event follows. Only a callback of the root context may
+    /// open a stream, because a stream belongs to the context that opened it.
     pub(crate) fn send(&mut self, call: &Call<'_>, may_open: bool) -> bool {
         let sent = match self.send_on_resting(call.body) {
             None if may_open => {
@@ -75,19 +75,18 @@ impl Link {
         sent.is_some()
     }
 
-    /// Sends on a stream that rests, if there is one that takes it. One that is gone is forgotten with its callback.
+    /// Sends on an idle stream, if one accepts the message. The callback of a closed stream removes it.
     fn send_on_resting(&mut self, body: &[u8]) -> Option<u32> {
         std::iter::from_fn(|| self.streams.take()).find(|&stream| is_sent(stream, body))
     }
 
-    /// A message of `size` bytes has come on a stream, in whose callback this is: which call it answers, if that is
-    /// still waited for.
+    /// Handles a message of `size` bytes in the callback of `stream`. Returns the pending call that it answers, if any.
     pub(crate) fn arrived(&mut self, stream: u32, size: usize) -> Option<(BatchId, Reply)> {
         let batch = self.streams.end(stream)?;
         let message = hostcalls::get_buffer(BufferType::GrpcReceiveBuffer, 0, size);
         let reply = read_message(message.ok().flatten().unwrap_or_default());
         match &reply {
-            // Perhaps this Redis is no longer the one to ask, after a failover: the next call takes a new connection.
+            // After a failover, this Redis may no longer be the primary: the next call takes a new connection.
             Ok(replies) if is_error(replies) => self.streams.wear_out(stream),
             Ok(_) => self.streams.rest(stream),
             // The bridge ends the stream.
@@ -96,7 +95,8 @@ impl Link {
         Some((batch, reply))
     }
 
-    /// A stream was closed by the other side with this status, and this is its callback: what its call has come to, if it had one.
+    /// Handles the callback of a stream that the peer has closed with this status. Returns the outcome of its call, if
+    /// it had one.
     pub(crate) fn closed(&mut self, stream: u32, status: u32) -> Option<(BatchId, Reply)> {
         let batch = self.streams.remove(stream)?;
         Some((
@@ -105,9 +105,9 @@ impl Link {
         ))
     }
 
-    /// Why a stream was closed. Only in its callback does the host know.
+    /// Why a stream was closed. The host provides it only in the stream's callback.
     fn cause(&self, status: u32) -> String {
-        // Only of this status are the words Envoy's own. Others might be a server's, in whatever bytes.
+        // Only this status carries Envoy's own message. Others may come from a server, with arbitrary bytes.
         let said = match status {
             UNAVAILABLE => hostcalls::get_grpc_status().ok(),
             _ => None,
@@ -115,9 +115,9 @@ impl Link {
         cause::of(&self.cluster, said.and_then(|(_, text)| text).as_deref())
     }
 
-    /// Says, once in a process, that Redis has answered `filter`.
+    /// Logs, once per process, that Redis has replied to `filter`.
     pub(crate) fn tell_that_it_answers(&mut self, filter: &str) {
-        // The host is asked once in each VM, and not with each reply.
+        // Each VM checks the shared data once, not with each reply.
         let was_told = std::mem::replace(&mut self.has_answered, true);
         let cluster = &self.cluster;
         if !was_told && said::is_new(&format!("{filter}.answers.{cluster}")) {
@@ -125,7 +125,7 @@ impl Link {
         }
     }
 
-    /// Says once, until a call goes again, that none can be made.
+    /// Logs once, until a call succeeds again, that no stream can be opened.
     fn note_open(&mut self, opened: Result<u32, Status>) -> Option<u32> {
         let was_open = std::mem::replace(&mut self.can_open, opened.is_ok());
         if let Err(status) = opened
@@ -140,19 +140,19 @@ impl Link {
         opened.ok()
     }
 
-    /// A call whose time is over at `now_ms`, and what it has come to. There may be more. No stream's callback may be
-    /// running.
+    /// A call that has timed out at `now_ms`, and its outcome. There may be more. Must not run within a stream's
+    /// callback.
     pub(crate) fn expired(&mut self, now_ms: u64) -> Option<(BatchId, Reply)> {
         let (stream, batch) = self.streams.expire(now_ms)?;
-        // Whatever still comes on it belongs to nobody. The bridge closes it from its side.
+        // Later messages on this stream are dropped. The bridge closes it from its side.
         let _ = hostcalls::close_grpc_stream(stream);
         Some((batch, Err(UnknownFailure::Timeout.into())))
     }
 
-    /// Closes streams that are no longer of use at `now_ms`. Where [`Link::expired`] may be called.
+    /// Closes streams that are no longer needed at `now_ms`. The conditions of [`Link::expired`] apply.
     pub(crate) fn close_idle(&mut self, now_ms: u64) {
         for stream in self.streams.idle(now_ms) {
-            // It fails only if there is none.
+            // It fails only if there is no such stream.
             let _ = hostcalls::close_grpc_stream(stream);
         }
     }
@@ -162,8 +162,7 @@ fn is_sent(stream: u32, body: &[u8]) -> bool {
     hostcalls::send_grpc_stream_message(stream, Some(body), false).is_ok()
 }
 
-/// Whether replies begin with an error that says something of the Redis that has said it, and not just that it does not
-/// know a script yet.
+/// Whether replies begin with an error of the Redis server, other than an unknown script.
 fn is_error(replies: &[u8]) -> bool {
     replies
         .strip_prefix(b"-")

@@ -1,10 +1,10 @@
-//! An answer to the client, by the host. The SDK has this call only with headers that it serializes each time, and it panics
-//! where the host refuses.
+//! Sends an answer to the client. The SDK's version of this call serializes the headers each time, and panics if the
+//! host refuses.
 
 use weir_engine::Answer;
 
-/// Answers the request of the effective context's stream. Whether the host took it: it does not if the stream has gone or
-/// was answered already.
+/// Answers the request of the effective context's stream. Returns whether the host accepted it: it does not if the
+/// stream has ended or was already answered.
 pub fn send(answer: &Answer) -> bool {
     local::send(
         answer.status,
@@ -20,12 +20,12 @@ pub fn send(answer: &Answer) -> bool {
 mod local {
     /// The ABI's "no error".
     const OK: u32 = 0;
-    /// The ABI's "this is no gRPC".
+    /// The ABI's value for "not gRPC".
     const NO_GRPC_STATUS: i32 = -1;
 
     #[link(wasm_import_module = "env")]
     unsafe extern "C" {
-        /// Copies all that it is given before it returns.
+        /// Copies all arguments before it returns.
         fn proxy_send_local_response(
             status: u32,
             details: *const u8,
@@ -45,7 +45,7 @@ mod local {
         grpc_status: Option<u8>,
         details: &[u8],
     ) -> bool {
-        // SAFETY: each pointer is to as many bytes as are said.
+        // SAFETY: each pointer is to as many bytes as its length argument says.
         let sent = unsafe {
             proxy_send_local_response(
                 status.into(),
@@ -64,7 +64,7 @@ mod local {
 
 #[cfg(not(target_arch = "wasm32"))]
 mod local {
-    /// Without a host there is nobody to answer.
+    /// There is no host outside WebAssembly.
     pub(super) fn send(
         _status: u16,
         _headers: &[u8],

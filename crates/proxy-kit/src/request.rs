@@ -1,4 +1,4 @@
-//! The request and the end of a stream, read from the host as far as the engine asks.
+//! The request and the end of a stream, read lazily from the host.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -16,14 +16,15 @@ pub struct HostRequest {
 }
 
 impl Request for HostRequest {
-    /// One host call, however many headers are looked at.
+    /// One host call, for any number of headers.
     fn headers(&self) -> &Headers {
         let read = || Headers::from_bytes(imports::request_headers().unwrap_or_default());
         self.headers.get_or_init(read)
     }
 
-    /// A host call for this one header, unless all headers were read. Envoy's map of headers gives the first of several
-    /// values, and a client must not choose which one counts; its property gives all of them. No pseudo-header comes twice.
+    /// A host call for this one header, unless all headers were read. Envoy's header map returns only the first of
+    /// several values, so a client could choose the effective one; Envoy's property returns all. Pseudo-headers never
+    /// repeat.
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         if self.headers.get().is_some() {
             return self.headers().get(name);
@@ -47,7 +48,7 @@ impl Request for HostRequest {
     }
 
     fn route_name(&self) -> Option<Vec<u8>> {
-        // Its place in Envoy's older attributes, and the one that documents name now.
+        // The name in Envoy's older attributes, and the documented one.
         let at = |path| hostcalls::get_property(path).ok().flatten();
         at(vec!["route_name"]).or_else(|| at(vec!["xds", "route_name"]))
     }
@@ -69,23 +70,22 @@ impl StreamEnd for HostEnd {
     }
 }
 
-/// Calls of the host that the SDK has only with a copy of every name and value, or of every part of a path, and that panic
-/// there where there is nothing.
+/// Host calls for which the SDK copies every name and value, or every part of a path, and panics on a missing value.
 #[cfg(target_arch = "wasm32")]
 #[allow(unsafe_code)] // Imported functions: there is no safe way to call an import.
 mod imports {
     /// The ABI's "no error".
     const OK: u32 = 0;
-    /// The ABI's number of the request's headers.
+    /// The ABI's number of the request header map.
     const REQUEST_HEADERS: u32 = 0;
-    /// The path of the property that has the request's headers; a header's name follows.
+    /// The prefix of the property path of a request header; the header's name follows.
     const HEADERS: &[u8] = b"request\0headers\0";
-    /// What a path may have to need no memory of its own. Names of headers are shorter.
+    /// The maximum length of a path on the stack. Header names are shorter.
     const PATH_LEN_MAX: usize = 96;
 
     #[link(wasm_import_module = "env")]
     unsafe extern "C" {
-        /// Allocates memory by the module's own `malloc`, and writes where it is and how much.
+        /// Allocates memory with the module's own `malloc`, and writes its address and size.
         fn proxy_get_header_map_pairs(map: u32, data: *mut *mut u8, size: *mut usize) -> u32;
         /// Likewise.
         fn proxy_get_property(
@@ -98,7 +98,7 @@ mod imports {
 
     pub(super) fn request_headers() -> Option<Vec<u8>> {
         let (mut data, mut size) = (std::ptr::null_mut(), 0);
-        // SAFETY: both pointers are to live, aligned words, which is all that the function writes.
+        // SAFETY: both pointers are to live, aligned words, and the function writes nothing else.
         let status =
             unsafe { proxy_get_header_map_pairs(REQUEST_HEADERS, &raw mut data, &raw mut size) };
         // SAFETY: the function has just written both.
@@ -116,15 +116,15 @@ mod imports {
         place.copy_from_slice(name.as_bytes());
         let path_len = HEADERS.len() + name.len();
         let (mut data, mut size) = (std::ptr::null_mut(), 0);
-        // SAFETY: the path has as many bytes, which are only read; both other pointers are to live, aligned words, which is all
-        // that the function writes.
+        // SAFETY: the path has that many bytes, which the function only reads; both other pointers are to live, aligned
+        // words, and the function writes nothing else.
         let status =
             unsafe { proxy_get_property(path.as_ptr(), path_len, &raw mut data, &raw mut size) };
         // SAFETY: the function has just written both.
         unsafe { taken(status, data, size) }
     }
 
-    /// What the host has given, if it has given anything. It allocates nothing for nothing.
+    /// Takes the host's data, if any. Allocates nothing for an empty value.
     ///
     /// # Safety
     /// The host must have written both `data` and `size`, or neither.
@@ -135,8 +135,8 @@ mod imports {
         if data.is_null() {
             return Some(Vec::new());
         }
-        // SAFETY: the SDK's `malloc` gave the memory: that of a vector of bytes with this capacity, all
-        // written by the host. Nobody else has it.
+        // SAFETY: the SDK's `malloc` allocated the memory as a byte vector of this capacity, and the host wrote all of
+        // it. No other owner exists.
         Some(unsafe { Vec::from_raw_parts(data, size, size) })
     }
 }

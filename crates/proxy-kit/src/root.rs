@@ -21,17 +21,17 @@ use crate::worker::Worker;
 /// The root context.
 pub struct Root<F: Filter> {
     id: u32,
-    /// From a good configuration on.
+    /// Set after a valid configuration.
     worker: Option<Rc<RefCell<Worker<F::Engine>>>>,
-    /// How far apart ticks are now: none before the first stream.
+    /// The current tick interval: none before the first stream.
     tick: Option<Duration>,
-    /// Whether there has been a stream: a VM ticks only once it serves. The VM of Envoy's main thread gets no streams and
-    /// cannot reach internal listeners, so each of its polls would count as a failed connection.
+    /// Whether there has been a stream: a VM ticks only once it serves. The VM of Envoy's main thread has no streams
+    /// and cannot reach internal listeners, so each of its polls would count as a failed connection.
     is_serving: Cell<bool>,
 }
 
 impl<F: Filter> Root<F> {
-    /// The root context `id`, not configured yet.
+    /// The root context `id` without a configuration.
     pub fn new(id: u32) -> Self {
         Self {
             id,
@@ -41,7 +41,7 @@ impl<F: Filter> Root<F> {
         }
     }
 
-    /// Runs `act` on the worker. Another context may be effective afterwards, until the callback's end.
+    /// Runs `act` on the worker. The effective context may change until the callback's end.
     fn with_worker(&mut self, act: impl FnOnce(&mut Worker<F::Engine>)) {
         if let Some(worker) = &self.worker {
             act(&mut worker.borrow_mut());
@@ -50,7 +50,7 @@ impl<F: Filter> Root<F> {
     }
 
     fn make_effective(&self) {
-        // It is this callback's own context, so it cannot be gone.
+        // The callback's own context always exists.
         let _ = hostcalls::set_effective_context(self.id);
     }
 
@@ -79,7 +79,7 @@ impl<F: Filter> Root<F> {
     }
 }
 
-/// Says, once in a process for each configuration, what has started.
+/// Logs the start, once per process and configuration.
 fn log_start<F: Filter>(json: &[u8], configured: &ConfiguredEngine<F::Engine>) {
     let name = F::Engine::NAME;
     if !said::is_new(&format!("{name}.configured.{}", stable_hash(json))) {
@@ -118,7 +118,7 @@ impl<F: Filter> RootContext for Root<F> {
     }
 
     fn on_tick(&mut self) {
-        // A wake-up may have been lost, and deadlines pass while nothing wakes.
+        // Handles lost wake-ups and deadlines.
         self.with_worker(Worker::turn);
         self.make_effective();
         self.with_worker(Worker::tidy);
@@ -138,7 +138,7 @@ impl<F: Filter> RootContext for Root<F> {
 
     fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
         let worker = self.worker.as_ref()?;
-        // The wake-up starts the ticks. If the host refuses it, the next stream tries again.
+        // The wake-up starts the ticks. If the host rejects it, the next stream tries again.
         if !self.is_serving.get() {
             self.is_serving.set(worker.borrow().wake());
         }

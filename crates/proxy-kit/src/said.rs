@@ -1,11 +1,11 @@
-//! What is said once in a process, though each worker has a VM of its own and all of them know it.
+//! Log lines that appear once per process, although each worker has a VM of its own.
 
 use weir_base::shared_data::{MISSING, SharedData};
 
 use crate::shared::HostData;
 
-/// Whether nobody has said this yet. VMs are configured one after the other, so only what two workers notice at the same moment
-/// may be said twice.
+/// Whether no VM has logged this yet. VMs are configured one after the other, so only simultaneous events on two
+/// workers may be logged twice.
 pub(crate) fn is_new(what: &str) -> bool {
     let key = format!("weir.said.{what}");
     match HostData.get(&key) {

@@ -1,4 +1,4 @@
-//! Envoy's shared data: memory that all VMs of one process with one `vm_id` share.
+//! Envoy's shared data: memory shared by all VMs of a process with the same `vm_id`.
 
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::Status;
@@ -20,12 +20,12 @@ impl SharedData for HostData {
 
     fn set(&self, key: &str, value: &[u8], version: u32) -> bool {
         let written = hostcalls::set_shared_data(key, Some(value), Some(version));
-        // Any other failure would be one at the next try too: it counts as written.
+        // Any other failure would recur at the next try: it counts as written.
         written != Err(Status::CasMismatch)
     }
 }
 
-/// What Envoy gives for an engine to be made.
+/// Envoy as the host of engines.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProxyHost;
 
@@ -44,7 +44,7 @@ impl Host for ProxyHost {
         unique_name()
     }
 
-    /// The clock in nanoseconds, which those who ask do not know.
+    /// The clock in nanoseconds, which clients do not know.
     fn unguessable(&self) -> u64 {
         now_ns()
     }

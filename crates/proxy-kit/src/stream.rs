@@ -10,19 +10,19 @@ use weir_engine::Engine;
 
 use crate::worker::{Flow, Worker};
 
-/// One HTTP stream: it only passes callbacks on.
+/// One HTTP stream: forwards callbacks to the worker.
 ///
-/// Bodies come only to filters that name `proxy_on_request_body` and `proxy_on_request_trailers` among their callbacks, and
-/// from Envoy only with `allow_on_headers_stop_iteration`: without it a request that is held back at its head gets no
-/// further callback. Such a filter must read the body of each request that it holds back.
+/// Only filters with `proxy_on_request_body` and `proxy_on_request_trailers` among their callbacks receive bodies, and
+/// from Envoy only with `allow_on_headers_stop_iteration`. Without it a request that is paused at its head gets no
+/// further callback. Such a filter must read the body of each request that it pauses.
 pub(crate) struct Stream<E: Engine> {
     id: u32,
     worker: Rc<RefCell<Worker<E>>>,
-    /// Whether the engine is to be told of its end.
+    /// Whether the engine needs the stream's end.
     is_open: bool,
-    /// The engine waits for the body, of at most so many bytes.
+    /// The maximum body size in bytes, while the engine waits for the body.
     reads: Option<usize>,
-    /// What a part of the request that the engine did not ask for does: as the one before it.
+    /// The action for parts of the request that the engine did not request: the same as for the previous part.
     action: Action,
 }
 
@@ -48,7 +48,7 @@ impl<E: Engine> Stream<E> {
         action
     }
 
-    /// Gives the engine the body that it waits for.
+    /// Passes the requested body to the engine.
     fn deliver(&mut self, body: Option<&[u8]>) -> Action {
         self.reads = None;
         let flow = self.worker.borrow_mut().on_body(self.id, body);
@@ -57,7 +57,7 @@ impl<E: Engine> Stream<E> {
 
     fn deliver_buffered(&mut self, bytes_max: usize) -> Action {
         let buffer = BufferType::HttpRequestBody;
-        // One byte more than is wanted tells whether there are more.
+        // One byte more than the maximum shows whether the body is too long.
         let most = bytes_max.saturating_add(1);
         let body = hostcalls::get_buffer(buffer, 0, most).ok().flatten();
         let body = body.unwrap_or_default();

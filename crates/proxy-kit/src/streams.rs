@@ -1,23 +1,23 @@
-//! Which streams to the bridge are open, and which of them have a call.
+//! The open streams to the bridge and their calls.
 
 use std::collections::BTreeMap;
 
 use weir_engine::BatchId;
 
-/// A stream that rested for so long is closed, at the latest after twice as long. Each keeps a connection to Redis, and
-/// firewalls forget connections that are silent for some minutes.
+/// A stream that was idle for this long is closed, at the latest after twice this time. Each holds a connection to
+/// Redis, and firewalls drop connections that are idle for some minutes.
 const REST_MS_MAX: u64 = 30_000;
 
-/// The streams of one VM. Each has one call at most: so a reply is always that call's, and a call that is given up
-/// takes nothing with it but its own stream.
+/// The streams of one VM. Each has at most one call: so a reply always belongs to that call, and a timed-out call
+/// affects only its own stream.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
-    /// Open, and without a call. The first that had one stands first.
+    /// Open and idle, the longest idle first.
     resting: Vec<u32>,
-    /// How many of these, from the first on, have rested since the last look at them.
+    /// How many of these, from the first on, have been idle since the last check.
     unused: usize,
     looked_at_ms: u64,
-    /// Not to be used again, and not closed yet.
+    /// Not to be reused, and not closed yet.
     worn_out: Vec<u32>,
     busy: BTreeMap<u32, Call>,
 }
@@ -30,19 +30,19 @@ struct Call {
 }
 
 impl Streams {
-    /// An open stream without a call: the last that had one.
+    /// Takes the most recently used idle stream.
     pub(crate) fn take(&mut self) -> Option<u32> {
         let stream = self.resting.pop();
         self.unused = self.unused.min(self.resting.len());
         stream
     }
 
-    /// Whether there is an open stream without a call.
+    /// Whether there is an idle stream.
     pub(crate) fn is_any_resting(&self) -> bool {
         !self.resting.is_empty()
     }
 
-    /// The call `batch` has begun on the stream.
+    /// Starts the call `batch` on the stream.
     pub(crate) fn begin(&mut self, stream: u32, batch: BatchId, timeout_ms: u64, now_ms: u64) {
         let call = Call {
             batch,
@@ -52,22 +52,22 @@ impl Streams {
         self.busy.insert(stream, call);
     }
 
-    /// The stream's call has ended: which one, if it had one.
+    /// Ends the stream's call and returns it, if any.
     pub(crate) fn end(&mut self, stream: u32) -> Option<BatchId> {
         self.busy.remove(&stream).map(|call| call.batch)
     }
 
-    /// The stream can take another call.
+    /// Marks the stream as idle.
     pub(crate) fn rest(&mut self, stream: u32) {
         self.resting.push(stream);
     }
 
-    /// The stream is to take no other call, but be closed by the next [`Streams::idle`].
+    /// Retires the stream: the next [`Streams::idle`] closes it.
     pub(crate) fn wear_out(&mut self, stream: u32) {
         self.worn_out.push(stream);
     }
 
-    /// The stream is gone. Its call, if it had one.
+    /// Removes a closed stream and returns its call, if any.
     pub(crate) fn remove(&mut self, stream: u32) -> Option<BatchId> {
         if let Some(index) = self.resting.iter().position(|&resting| resting == stream) {
             self.resting.remove(index);
@@ -77,7 +77,7 @@ impl Streams {
         self.end(stream)
     }
 
-    /// Forgets the streams that are to be closed at `now_ms`, since they are worn out or have rested for long.
+    /// Removes and returns the streams to close at `now_ms`: retired ones and those idle for too long.
     pub(crate) fn idle(&mut self, now_ms: u64) -> Vec<u32> {
         let mut idle = std::mem::take(&mut self.worn_out);
         if now_ms.abs_diff(self.looked_at_ms) >= REST_MS_MAX {
@@ -88,8 +88,8 @@ impl Streams {
         idle
     }
 
-    /// Ends a call whose time is over, if there is one, and forgets its stream. A clock that was set forwards or back by
-    /// more than a call may take ends it, too: its outcome is unknown, which is safe.
+    /// Ends a call that has timed out, if any, and removes its stream. If the clock jumps by more than the timeout,
+    /// calls end, too: their outcome is unknown, which is safe.
     pub(crate) fn expire(&mut self, now_ms: u64) -> Option<(u32, BatchId)> {
         let is_over = |call: &Call| now_ms.abs_diff(call.since_ms) >= call.timeout_ms;
         let mut busy = self.busy.iter();

@@ -1,4 +1,4 @@
-//! One VM: its engine, and the one place that applies effects.
+//! One VM: its engine, and the code that applies effects.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,52 +19,52 @@ use crate::metrics::HostMetrics;
 use crate::reply;
 use crate::request::{HostEnd, HostRequest};
 
-/// The tick period of an engine that needs no ticks: each tick reports counters to the host.
+/// The tick interval of an engine without ticks: each tick reports counters to the host.
 const FLUSH_PERIOD: Duration = Duration::from_secs(1);
 
-/// All that one VM has. Shared by its root context and its streams.
+/// The state of one VM, shared by its root context and its streams.
 pub(crate) struct Worker<E> {
     root_id: u32,
     engine: E,
     effects: Effects,
-    /// The effects that are being applied: memory that is used again.
+    /// The effects being applied, in reused memory.
     applying: Vec<Effect>,
-    /// One for each Redis.
+    /// One link per Redis.
     links: Vec<Link>,
     fetches: Fetches,
     wake_queue: u32,
     metrics: HostMetrics,
 }
 
-/// One callback, and what has come of it.
+/// One callback and its results.
 struct Callback {
-    /// The context that the callback is of.
+    /// The callback's context.
     context: u32,
     is_root: bool,
-    /// The context that host calls are for now.
+    /// The effective context of host calls.
     effective: u32,
-    /// What became of the request of this callback's own stream.
+    /// The decision on the request of this callback's own stream.
     flow: Flow,
-    /// A stream for which an effect failed: the rest of its effects are left out.
+    /// A stream for which an effect failed: its remaining effects are skipped.
     undelivered: Option<StreamId>,
-    /// What the engine is to be told when all effects were applied.
+    /// Events for the engine after all effects are applied.
     feedback: VecDeque<Feedback>,
 }
 
-/// The outcome of a request when its event was handled.
+/// The state of a request after its event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     /// It waits.
     Waits,
-    /// It waits for its body, of at most so many bytes.
+    /// It waits for its body, of at most this many bytes.
     Reads { bytes_max: usize },
-    /// It goes on. `is_over`: the engine has no more to do with it.
+    /// It continues. `is_over`: the engine is finished with it.
     GoesOn { is_over: bool },
-    /// It was answered: the engine has no more to do with it.
+    /// It was answered: the engine is finished with it.
     Answered,
 }
 
-/// What came of an effect.
+/// The result of an effect.
 enum Feedback {
     NotSent(BatchId),
     Deferred(BatchId),
@@ -87,8 +87,8 @@ impl Callback {
         }
     }
 
-    /// Makes `context` the one that host calls are for. `false` if it has gone: what is done then would be done to another
-    /// one.
+    /// Makes `context` effective for host calls. Returns `false` if it no longer exists: host calls would then affect
+    /// another context.
     fn enter(&mut self, context: u32) -> bool {
         if self.effective == context {
             return true;
@@ -107,7 +107,7 @@ impl Callback {
 
 impl<E: Engine> Worker<E> {
     /// # Errors
-    /// When the host gives no queue.
+    /// When the host does not create a queue.
     pub(crate) fn new(configured: ConfiguredEngine<E>, root_id: u32) -> Result<Self, FieldError> {
         // A shared queue wakes the last VM that registered its name: each VM needs a name of its own.
         let name = format!("weir.wake.{}.{root_id}", unique_name());
@@ -133,7 +133,7 @@ impl<E: Engine> Worker<E> {
         Ok(worker)
     }
 
-    /// How far apart ticks should be.
+    /// The interval between ticks.
     pub(crate) fn tick_period(&self) -> Duration {
         let period = self.engine.tick_ms();
         period.map_or(FLUSH_PERIOD, Duration::from_millis)
@@ -141,7 +141,7 @@ impl<E: Engine> Worker<E> {
 
     // --- callbacks of streams
 
-    /// The request's headers have come.
+    /// Handles the request's headers.
     pub(crate) fn on_request(&mut self, stream: StreamId) -> Flow {
         let request = HostRequest::default();
         let event = Event::Request {
@@ -151,7 +151,7 @@ impl<E: Engine> Worker<E> {
         self.run(event, Callback::of(stream, false))
     }
 
-    /// The request's body is there; `None` if it is longer than the engine wants.
+    /// Handles the request's body; `None` if it is too long.
     pub(crate) fn on_body(&mut self, stream: StreamId, body: Option<&[u8]>) -> Flow {
         let event = Event::Body {
             stream,
@@ -161,12 +161,12 @@ impl<E: Engine> Worker<E> {
         self.run(event, Callback::of(stream, false))
     }
 
-    /// The response's headers have come.
+    /// Handles the response's headers.
     pub(crate) fn on_response(&mut self, stream: StreamId) {
         self.run(Event::Response { stream }, Callback::of(stream, false));
     }
 
-    /// The stream has ended.
+    /// Handles the stream's end.
     pub(crate) fn on_closed(&mut self, stream: StreamId) {
         let event = Event::Closed {
             stream,
@@ -177,18 +177,18 @@ impl<E: Engine> Worker<E> {
 
     // --- callbacks of the root context
 
-    /// Whether a queue-ready callback for `queue` is a wake-up of this VM; takes it off the queue.
+    /// Whether a queue-ready callback for `queue` is a wake-up of this VM; removes it from the queue.
     pub(crate) fn take_wakeup(&self, queue: u32) -> bool {
         if queue != self.wake_queue {
             return false;
         }
-        // Each wake-up has put one empty value there, and has a callback of its own.
+        // Each wake-up has queued one empty value, and has a callback of its own.
         let _ = hostcalls::dequeue_shared_queue(queue);
         true
     }
 
-    /// Does what is due. Calls whose time is over come first, one in a callback: more may complete with it than may be
-    /// answered in one.
+    /// Handles a tick or a wake-up. It ends timed-out calls first, one per callback: one call may complete as many
+    /// requests as one callback can answer.
     pub(crate) fn turn(&mut self) {
         let now_ms = now_ms();
         let mut links = self.links.iter_mut();
@@ -201,8 +201,7 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    /// Closes streams to the bridge that are no longer of use, and tells the host what was counted. The root context is
-    /// effective.
+    /// Closes unneeded streams to the bridge, and reports counts to the host. The root context is effective.
     pub(crate) fn tidy(&mut self) {
         for link in &mut self.links {
             link.close_idle(now_ms());
@@ -210,7 +209,7 @@ impl<E: Engine> Worker<E> {
         self.metrics.flush(self.engine.metrics());
     }
 
-    /// A message of `size` bytes has come on a stream to the bridge.
+    /// Handles a message of `size` bytes on a stream to the bridge.
     pub(crate) fn on_message(&mut self, token: u32, size: usize) {
         let mut links = self.links.iter_mut();
         let found = links.find_map(|link| {
@@ -225,9 +224,9 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    /// A stream to the bridge was closed.
+    /// Handles a closed stream to the bridge.
     pub(crate) fn on_stream_closed(&mut self, token: u32, status: u32) {
-        // Until then Envoy keeps the stream in its books. It fails only if there is nothing in them.
+        // Envoy keeps the stream until this call. It fails only if there is no such stream.
         let _ = hostcalls::cancel_grpc_stream(token);
         let mut links = self.links.iter_mut();
         if let Some((batch, reply)) = links.find_map(|link| link.closed(token, status)) {
@@ -235,7 +234,7 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    /// The response to an HTTP request has come, with so many headers and bytes.
+    /// Handles the response to an HTTP request, with its numbers of headers and bytes.
     pub(crate) fn on_http_response(&mut self, token: u32, headers: usize, body: usize) {
         if let Some(fetch) = self.fetches.ended(token) {
             self.run_root(Event::FetchDone {
@@ -264,7 +263,7 @@ impl<E: Engine> Worker<E> {
 
     // --- events and effects
 
-    /// Gives the engine an event, and does what it wants. What became of the request of the callback's stream.
+    /// Passes an event to the engine and applies its effects. Returns the state of the callback's own request.
     fn run(&mut self, event: Event<'_>, mut callback: Callback) -> Flow {
         self.engine.handle(event, &mut self.effects);
         self.apply_all(&mut callback);
@@ -276,7 +275,7 @@ impl<E: Engine> Worker<E> {
     }
 
     fn apply_all(&mut self, callback: &mut Callback) {
-        // Most streams end without any.
+        // Most streams end without effects.
         if self.effects.as_slice().is_empty() {
             return;
         }
@@ -339,9 +338,9 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    /// Asks the host to call the root context soon; returns whether the host accepted.
+    /// Requests a callback of the root context; returns whether the host accepted.
     pub(crate) fn wake(&self) -> bool {
-        // If it fails, the next tick does what the wake-up would have done.
+        // If it fails, the next tick does the work.
         let woken = hostcalls::enqueue_shared_queue(self.wake_queue, None);
         if let Err(status) = woken {
             let name = E::NAME;
@@ -389,7 +388,7 @@ fn apply_to_stream(
     let done = match effect {
         Effect::Respond { answer, .. } => return respond(stream, answer, callback),
         Effect::RemoveRequestHeader { name, .. } => hostcalls::remove_map_value(request, name),
-        // Envoy looks through all headers to set one, and not to add one.
+        // To set a header, Envoy searches all headers; to add one, it does not.
         Effect::AddRequestHeader { name, value, .. } => {
             hostcalls::add_map_value(request, name, value)
         }
@@ -426,7 +425,8 @@ fn respond(stream: StreamId, answer: &Answer, callback: &mut Callback) -> Result
     Ok(())
 }
 
-/// Sends a call. Whether it went. Streams to the bridge belong to the root context, and only its callbacks may open one.
+/// Sends a call and returns whether it was sent. Streams to the bridge belong to the root context, and only its
+/// callbacks may open one.
 fn send(
     link: Option<&mut Link>,
     root_id: u32,

@@ -1,4 +1,4 @@
-//! A filter's configuration, read and checked, and an engine made of it.
+//! Reads and checks a filter's configuration, and builds the engine.
 //!
 //! ```
 //! use weir_registry::{FITMENT, engines};
@@ -18,25 +18,25 @@ use weir_engine::{EarlyDecision, Effects, Engine, Event, Metrics, Request};
 
 use crate::{EVENTS, FITMENT, Filter, GATE, LIMITER, LINKS, ROOM};
 
-/// A filter's configuration as it is written, of whatever type. A check of one filter's own settings gets that type back:
+/// A filter's configuration of any type. To check one filter's own settings, downcast it:
 /// `(settings as &dyn Any).downcast_ref()`.
 pub trait Settings: Any {
-    /// Each Redis that it asks: the name by which the configuration calls it, and how it is asked.
+    /// The filter's Redis connections: the cluster name in the configuration, and the connection's settings.
     fn redis(&self) -> Vec<(&str, &RedisConfig)>;
 }
 
-/// A filter's engine, by the type of its configuration.
+/// Connects a configuration type to its filter's engine.
 trait EngineRegistration: DeserializeOwned + Clone + 'static {
-    /// Its filter.
+    /// The filter.
     const FILTER: &'static Filter;
 
-    /// Refuses what the engine refuses. `sees_responses`: whether the host shows responses to it.
+    /// Checks the configuration as the engine does. `sees_responses`: whether the host passes responses to the engine.
     fn check(self, sees_responses: bool, environment: Environment<'_>) -> Result<(), FieldError>;
 
     /// As [`Settings::redis`].
     fn redis(&self) -> Vec<(&str, &RedisConfig)>;
 
-    /// Makes the engine of a configuration.
+    /// Builds the engine.
     fn make<H: AnyHost>(
         json: &[u8],
         host: &H,
@@ -55,12 +55,12 @@ impl<C: EngineRegistration> Settings for C {
     }
 }
 
-/// A host whose engines any thread may run.
+/// A host whose engines may run on any thread.
 pub trait AnyHost: Host<Data: Send + Sync + 'static> {}
 
 impl<H: Host<Data: Send + Sync + 'static>> AnyHost for H {}
 
-/// An engine of any filter, which any thread may run.
+/// An engine of any filter that may run on any thread.
 pub trait AnyEngine: Send {
     /// As [`Engine::NAME`].
     fn name(&self) -> &'static str;
@@ -100,13 +100,13 @@ impl<E: Engine + Send> AnyEngine for E {
     }
 }
 
-/// An engine of any filter, and what it needs of its host.
+/// An engine of any filter with its host requirements.
 pub type AnyConfigured = ConfiguredEngine<Box<dyn AnyEngine>>;
 
 type Read = fn(&[u8], bool, Environment<'_>) -> Result<Box<dyn Settings>, FieldError>;
 type Make<H> = fn(&[u8], &H, bool) -> Result<AnyConfigured, FieldError>;
 
-/// The list of engines, by the types of their configurations.
+/// Defines the list of engines by their configuration types.
 macro_rules! engines {
     ($($config:ty),+ $(,)?) => {
         static READERS: &[(&Filter, Read)] = &[$((<$config>::FILTER, read_as::<$config>)),+];
@@ -200,7 +200,7 @@ impl EngineRegistration for weir_event::engine::config::Config {
         weir_event::engine::configure(json, host).map(any)
     }
 
-    /// The limiter is in it.
+    /// Includes the limiter's metrics.
     fn later_metrics() -> Metrics {
         weir_limit::engine::metrics_of_any_rule()
     }
@@ -240,11 +240,11 @@ impl EngineRegistration for weir_room::engine::config::Config {
     }
 }
 
-/// Reads and checks a filter's configuration. `sees_responses`: whether the host shows responses to the engine; `environment`
-/// has the secrets.
+/// Reads and checks a filter's configuration. `sees_responses`: whether the host passes responses to the engine;
+/// `environment` contains the secrets.
 ///
 /// # Errors
-/// When the engine refuses the configuration.
+/// When the engine rejects the configuration.
 pub fn read(
     filter: &Filter,
     json: &[u8],
@@ -254,10 +254,10 @@ pub fn read(
     found(READERS, filter)?(json, sees_responses, environment)
 }
 
-/// Makes a filter's engine of its configuration. `sees_responses`: whether the host shows responses to the engine.
+/// Builds a filter's engine from its configuration. `sees_responses`: whether the host passes responses to the engine.
 ///
 /// # Errors
-/// When the engine refuses the configuration.
+/// When the engine rejects the configuration.
 pub fn make<H: AnyHost>(
     filter: &Filter,
     json: &[u8],
@@ -267,8 +267,7 @@ pub fn make<H: AnyHost>(
     found(&makers::<H>(), filter)?(json, host, sees_responses)
 }
 
-/// What a filter's engine may count later, besides what it counts from its start: a host that can define metrics only at the
-/// start needs their labels.
+/// Metrics that an engine may add after its start. A host that can define metrics only at startup needs their labels.
 pub fn later_metrics(filter: &Filter) -> Metrics {
     found(LATER_METRICS, filter).map_or_else(|_| Metrics::new(), |metrics| metrics())
 }

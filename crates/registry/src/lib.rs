@@ -1,8 +1,8 @@
 //! The list of Weir's HTTP filters.
 //!
-//! Everything that works on all filters iterates over [`FILTERS`]: the native module, the doctor, the test stack, the page of
-//! settings and the conformance suite. The feature `engines` adds [`engines`]: a configuration read and checked, an engine made
-//! of it on any host. `CONTRIBUTING.md` says how to add a filter.
+//! Everything that works on all filters iterates over [`FILTERS`]: the native module, the doctor, the test stack, the
+//! settings reference and the conformance suite. The feature `engines` adds [`engines`], which checks configurations
+//! and builds engines for any host. `CONTRIBUTING.md` describes how to add a filter.
 //!
 //! ```
 //! use weir_registry::{Filter, LIMITER};
@@ -17,39 +17,39 @@
 #[cfg(feature = "engines")]
 pub mod engines;
 
-/// One HTTP filter: what a host or a tool must know before it reads a configuration.
+/// One HTTP filter: facts that hosts and tools need before they read a configuration.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Filter {
     /// Its folder below `filters/`, its module without `.wasm`, its root id, and its engine's name.
     pub name: &'static str,
     /// Its name in Envoy's configuration, and the native module's `filter_name`.
     pub envoy_name: &'static str,
-    /// The folder of its engine's crate below `crates/`.
+    /// The folder of its engine's crate in `crates/`.
     pub crate_folder: &'static str,
-    /// The file below `envoy/` that shows it alone.
+    /// The file in `envoy/` that shows the filter alone.
     pub envoy_file: &'static str,
     /// The labels of its metrics.
     pub labels: &'static [&'static str],
-    /// The label that comes before the others in each metric's name, if there is such a label.
+    /// The label that precedes the others in each metric's name, if any.
     pub outer_label: Option<&'static str>,
-    /// The module that has the callback for responses, if the engine changes any. A native filter always has that callback.
+    /// The module with the callback for responses, if the engine changes any. A native filter always has that callback.
     pub responses_module: Option<&'static str>,
     /// Whether it reads bodies: its module has that callback, and Envoy needs `allow_on_headers_stop_iteration`.
     pub reads_bodies: bool,
-    /// What it needs of Redis.
+    /// How it uses Redis.
     pub redis: RedisUse,
     /// Whether one call to Redis touches keys of several slots, so that the engine must know whether Redis is a cluster.
     pub spans_slots: bool,
-    /// Whether requests that it lets pass must reach a certain route, so that the routes are worth a check.
+    /// Whether forwarded requests must reach a certain route, so that the doctor checks the routes.
     pub needs_routes: bool,
 }
 
-/// What a filter needs of Redis.
+/// How a filter uses Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedisUse {
-    /// It always asks Redis, for what the origin writes there.
+    /// It always reads Redis, for data that the origin writes.
     Shared,
-    /// It asks Redis if its configuration says so, and may have a Redis of its own.
+    /// It uses Redis only if configured, and may have a separate Redis.
     Configured,
 }
 
@@ -143,11 +143,11 @@ pub const ROOM: Filter = Filter {
     needs_routes: true,
 };
 
-/// All of them, in the order of the manual.
+/// All filters, in the order of the manual.
 pub static FILTERS: &[Filter] = &[GATE, LIMITER, LINKS, EVENTS, FITMENT, ROOM];
 
 impl Filter {
-    /// The filter whose module this is, of whatever variant: `seckill-gate`, `ratelimit-headers`.
+    /// The filter of a module of any variant: `seckill-gate`, `ratelimit-headers`.
     pub fn of_module(module: &str) -> Option<&'static Self> {
         let mut all = FILTERS.iter();
         all.find(|filter| filter.name == module || filter.responses_module == Some(module))
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use std::path::{Path, PathBuf};
 
-    /// Begins what a manifest says of its module.
+    /// The section of a manifest that describes its module.
     const METADATA: &str = "[package.metadata.weir]";
 
     fn workspace() -> PathBuf {
@@ -181,7 +181,7 @@ mod tests {
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"))
     }
 
-    /// The callbacks that a module has, by its filter's manifest: its own, and those of a variant.
+    /// The callbacks of a module from its filter's manifest: its own and those of a variant.
     fn has_callback(filter: &Filter, module: &str, callback: &str) -> bool {
         let manifest = text(&format!("filters/{}/Cargo.toml", filter.name));
         let metadata = manifest.split_once(METADATA).unwrap().1;
@@ -199,7 +199,7 @@ mod tests {
     fn each_filter_below_filters_is_listed() {
         let folders = std::fs::read_dir(workspace().join("filters")).unwrap();
         let names = folders.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        // The bridge is a network filter; a folder without callbacks is none.
+        // The bridge is a network filter; a folder without callbacks contains no filter.
         let is_http = |name: &String| {
             name != "redis-bridge" && text(&format!("filters/{name}/Cargo.toml")).contains(METADATA)
         };

@@ -1,9 +1,9 @@
-//! The order of those who were there before the opening.
+//! The random order of visitors who arrive before the opening.
 //!
-//! Until a room opens, places are lobby numbers in the order of arrival, which count for nothing: at the opening a keyed
-//! permutation of all of them is the order. Gateways compute it themselves; Redis only keeps which places were drawn and
-//! the seed. The seed is made before anybody knows how many will come, and its digest ([`Seed::commitment`]) can be
-//! published before the opening: afterwards everybody can check that nothing was changed.
+//! Until a room opens, positions are pre-queue numbers in the order of arrival. At the opening, a keyed permutation of
+//! all of them gives the order. Gateways compute it themselves; Redis only stores the drawn range and the seed. The
+//! seed exists before anyone can know how many visitors will come. Its digest ([`Seed::commitment`]) can be published
+//! before the opening, so that anyone can later verify the draw.
 
 use alloc::format;
 use alloc::string::String;
@@ -14,11 +14,11 @@ use weir_base::permutation::Permutation;
 
 use crate::RoomName;
 
-/// What the order is made of.
+/// The key of the permutation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Seed([u8; TAG_LEN]);
 
-/// It stays out of logs until it is published.
+/// Redacted: the seed must not appear in logs before it is published.
 impl core::fmt::Debug for Seed {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Seed").finish_non_exhaustive()
@@ -26,36 +26,36 @@ impl core::fmt::Debug for Seed {
 }
 
 impl Seed {
-    /// The seed that a gateway offers for an opening: who has the same first key offers the same one.
+    /// The seed that a gateway proposes for an opening. Gateways with the same first key propose the same seed.
     pub fn offer(ring: &KeyRing, room: &RoomName, opens_at_ms: u64) -> Self {
         let message = format!("seed\n{room}\n{opens_at_ms}");
         Self(ring.signer().tag(Purpose::RoomDraw, message.as_bytes()))
     }
 
-    /// The seed with these bytes.
+    /// The seed from these bytes.
     pub const fn from_bytes(bytes: [u8; TAG_LEN]) -> Self {
         Self(bytes)
     }
 
-    /// In hexadecimal digits.
+    /// The seed in hexadecimal.
     pub fn to_hex(self) -> String {
         hex::encode(self.0)
     }
 
-    /// Reads what [`Seed::to_hex`] writes.
+    /// Parses the output of [`Seed::to_hex`].
     pub fn from_hex(text: &[u8]) -> Option<Self> {
         let mut bytes = [0; TAG_LEN];
         hex::decode_to_slice(text, &mut bytes).ok()?;
         Some(Self(bytes))
     }
 
-    /// The SHA-256 of the seed's hexadecimal digits, in hexadecimal digits: `printf %s <seed> | sha256sum`.
+    /// The SHA-256 of the seed's hexadecimal text, in hexadecimal: `printf %s <seed> | sha256sum`.
     pub fn commitment(self) -> String {
         hex::encode(Sha256::digest(self.to_hex()))
     }
 }
 
-/// A draw that was made: of the places `base + 1` to `drawn`.
+/// A draw of the positions `base + 1` to `drawn`.
 #[derive(Clone, Debug)]
 pub struct Draw {
     base: u64,
@@ -64,9 +64,9 @@ pub struct Draw {
 }
 
 impl Draw {
-    /// The draw with this seed; `None` if nobody was drawn.
+    /// The draw with this seed; `None` if the range is empty.
     pub fn new(base: u64, drawn: u64, seed: Seed) -> Option<Self> {
-        // A key of the length of the hash is never refused.
+        // A key with the length of the hash is always accepted.
         let key = SigningKey::new("draw", &seed.0).ok()?;
         (base < drawn).then(|| Self {
             base,
@@ -75,14 +75,14 @@ impl Draw {
         })
     }
 
-    /// Where in the queue the visitor with this place stands: a number as [`crate::RoomState::head`] counts.
+    /// The visitor's position after the draw, on the scale of [`crate::RoomState::head`].
     pub fn order(&self, place: u64) -> u64 {
         let index = place.checked_sub(self.base + 1);
         let order = index.and_then(|index| self.permutation.forward(self.drawn - self.base, index));
         order.map_or(place, |order| self.base + 1 + order)
     }
 
-    /// Whose turn it is at `order`: takes [`Draw::order`] back.
+    /// The original position for `order`: the inverse of [`Draw::order`].
     pub fn place(&self, order: u64) -> u64 {
         let index = order.checked_sub(self.base + 1);
         let place = index.and_then(|index| self.permutation.back(self.drawn - self.base, index));
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn coming_early_to_the_lobby_helps_nobody() {
-        // Over 400 draws, the first of a hundred stands in the first half as often as in the second.
+        // Over 400 draws, the first of a hundred lands in the first half as often as in the second.
         let first_half = (0..200_u8).map(|byte| draw(0, 100, byte).order(1));
         let count = first_half.filter(|order| *order <= 50).count();
         assert!((70..=130).contains(&count), "{count}");

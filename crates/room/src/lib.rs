@@ -1,22 +1,22 @@
-//! The decisions of waiting rooms.
+//! Decisions of waiting rooms, as pure functions.
 //!
-//! Facts come in as arguments, decisions go out as values. There is no host call, clock, I/O or randomness here: time is
-//! an argument (`now_ms`, milliseconds since the Unix epoch).
+//! Facts are arguments, decisions are return values. There are no host calls, clocks, I/O or randomness: time is an
+//! argument (`now_ms`, milliseconds since the Unix epoch).
 //!
-//! A place in a queue is a number that Redis gives out, in a pass that the gateway signs. How far the queue has been
-//! called is one more number, which all gateways read once a second. So a position is a subtraction, and nobody who asks
-//! for it costs Redis anything.
+//! Redis assigns queue positions, and gateways sign them into queue tokens. How far the queue has been called is one
+//! more number, which all gateways read once a second. A visitor's position is therefore a subtraction, without a call
+//! to Redis.
 //!
 //! | module | |
 //! |---|---|
-//! | [`name`] | which names rooms may have |
-//! | [`visitor`] | who one visitor is |
-//! | [`pass`] | the signed pass: a place in the queue, or a session inside |
-//! | [`setting`] | what operators set: mode, pace, visitors at once, opening |
-//! | [`state`] | what Redis tells of a room, and what others tell Redis after it lost it |
-//! | [`draw`] | the order of those who were there before the opening |
-//! | [`pace`] | how fast the queue moves, and what wait to expect |
-//! | `model` | what the scripts do, in Rust (feature `model`) |
+//! | [`name`] | room names |
+//! | [`visitor`] | visitor IDs |
+//! | [`pass`] | the queue token: a signed queue position or session |
+//! | [`setting`] | operators' settings: mode, admission rate, active sessions, opening |
+//! | [`state`] | a room's state in Redis, and its recovery after data loss |
+//! | [`draw`] | the random order of visitors who arrive before the opening |
+//! | [`pace`] | how fast the queue moves, and the expected wait |
+//! | `model` | a Rust model of the scripts (feature `model`) |
 //! | [`engine`] | the engine of its filter: events in, effects out |
 //! | [`redis`] | Redis keys, and typed calls of the scripts in `lua/` |
 
@@ -45,5 +45,5 @@ pub use setting::{Mode, Setting};
 pub use state::{Renewal, RoomState, Snapshot, Terms};
 pub use visitor::Visitor;
 
-/// No number of a room is greater: Lua's numbers are exact up to it.
+/// Maximum number in a room's state: Lua represents integers exactly up to it.
 pub const NUMBER_MAX: u64 = 1 << 53;

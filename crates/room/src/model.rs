@@ -1,4 +1,5 @@
-//! What the scripts do, in Rust: `room_state.lua`, `room_tick.lua` and `room_ask.lua` are compared with it on a real Redis.
+//! A Rust model of `room_state.lua`, `room_tick.lua` and `room_ask.lua`. Tests compare it with the scripts on a real
+//! Redis.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -10,41 +11,41 @@ use crate::state::{
 };
 use crate::visitor::Visitor;
 
-/// A visitor who asks.
+/// A visitor's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VisitorRequest {
-    /// Who.
+    /// The visitor.
     pub visitor: Visitor,
-    /// The place in the visitor's pass; 0 for none.
+    /// The position in the visitor's token; 0 for none.
     pub place: u64,
-    /// The same, in the order after a draw.
+    /// The position after a draw.
     pub order: u64,
-    /// When the visitor came.
+    /// When the visitor arrived, in milliseconds since the Unix epoch.
     pub joined_ms: u64,
-    /// The hash of the address; `None` if addresses do not count.
+    /// The hash of the address; `None` without a limit per address.
     pub address: Option<[u8; 8]>,
 }
 
-/// Places that were called in one go.
+/// Positions called in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Window {
     at_ms: u64,
-    /// The last of them.
+    /// The last one.
     to: u64,
-    /// How many were not taken up.
+    /// How many of them have not been claimed.
     left: u64,
 }
 
-/// A called visitor who asked and found no room.
+/// A called visitor who waits for capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct CapacityWait {
-    /// The place, in the order after a draw.
+    /// The position after a draw.
     order: u64,
-    /// When the visitor loses it unless it asks again, by the claim clock.
+    /// When the visitor loses it without a new request, by the claim clock.
     ends_ms: u64,
 }
 
-/// A room in Redis. All numbers but those of visitors and addresses are in one value.
+/// A room in Redis. One value contains all its numbers, except those of visitors and addresses.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     state: Option<State>,
@@ -53,9 +54,9 @@ pub struct Model {
     places: BTreeMap<Visitor, i64>,
     holds: BTreeMap<Visitor, CapacityWait>,
     addresses: BTreeMap<[u8; 8], (u64, u64)>,
-    /// How many entered, by how long they waited.
+    /// Entries by waiting time.
     pub waits: [u64; WAITS],
-    /// How many entered in each slot.
+    /// Entries per time slot.
     entries: BTreeMap<u64, u64>,
 }
 
@@ -72,27 +73,27 @@ struct State {
     entered: u64,
     missed: u64,
     windows: Vec<Window>,
-    /// Called places up to this one have passed on, unless a hold keeps them. `seen.floor` stays below all holds.
+    /// Called positions up to this one have expired, unless a hold keeps them. `seen.floor` stays below all holds.
     lapsed: u64,
-    /// Windows and holds end by this clock. It follows the time, but counts at most a quarter of `claim` from one call to
-    /// the next, and stands still before an opening.
+    /// The clock for windows and holds. It follows the time, but advances by at most a quarter of `claim` per call, and
+    /// stops before an opening.
     clock_ms: u64,
 }
 
-/// What a call brings.
+/// The context of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct CallContext {
-    /// The terms.
+    /// The fixed parameters.
     pub terms: Terms,
-    /// The setting, for when Redis has none.
+    /// The settings, in case Redis has none.
     pub setting: Setting,
-    /// What the caller knows.
+    /// The caller's state of the room.
     pub seen: RoomState,
-    /// The time in Redis at which this was asked, as far as the caller knows; 0 if it does not.
+    /// When the call was made, by the clock of Redis as the caller estimates it; 0 if unknown.
     pub asked_ms: u64,
 }
 
-/// One call on its way.
+/// One call in progress.
 struct RunningCall<'a> {
     model: &'a mut Model,
     state: State,
@@ -103,32 +104,32 @@ struct RunningCall<'a> {
 }
 
 impl Model {
-    /// Redis has lost all of it.
+    /// Redis loses all data.
     pub fn lose(&mut self) {
         *self = Self::default();
     }
 
-    /// Redis has lost the room's numbers, and not the others.
+    /// Redis loses the room's numbers only.
     pub fn lose_state(&mut self) {
         self.state = None;
     }
 
-    /// Redis has lost who is inside.
+    /// Redis loses the active sessions.
     pub fn lose_inside(&mut self) {
         self.inside.clear();
     }
 
-    /// Redis has lost who has which place.
+    /// Redis loses the visitors' positions.
     pub fn lose_places(&mut self) {
         self.places.clear();
     }
 
-    /// Redis has lost the visitors who wait for room.
+    /// Redis loses the visitors who wait for capacity.
     pub fn lose_holds(&mut self) {
         self.holds.clear();
     }
 
-    /// For simulations of a mistake: no visitor waits for room.
+    /// Drops all holds, to simulate a defect.
     pub fn forget_holds(&mut self) {
         self.holds.clear();
         if let Some(state) = &mut self.state {
@@ -136,7 +137,7 @@ impl Model {
         }
     }
 
-    /// `room_set.lua`. Whether the setting is newer than the one that was there.
+    /// `room_set.lua`. Returns whether the settings are newer than the stored ones.
     pub fn set(&mut self, setting: Setting) -> bool {
         let is_newer = self.setting.is_none_or(|old| old.version < setting.version);
         if is_newer {
@@ -145,7 +146,7 @@ impl Model {
         is_newer
     }
 
-    /// `room_tick.lua`: time passes, and these visitors inside were there.
+    /// `room_tick.lua`: advances the time and renews these sessions.
     pub fn tick(&mut self, now_ms: u64, brought: &CallContext, renewed: &[Renewal]) -> Snapshot {
         let mut turn = RunningCall::begin(self, now_ms, brought);
         for renewal in renewed {
@@ -155,7 +156,7 @@ impl Model {
         turn.end()
     }
 
-    /// `room_ask.lua`: these visitors ask for places or entry, in this order.
+    /// `room_ask.lua`: these visitors request positions or admission, in this order.
     pub fn ask(
         &mut self,
         now_ms: u64,
@@ -178,14 +179,14 @@ impl Model {
         (turn.end(), told)
     }
 
-    /// How many entered in the last minute, as `room_look.lua` returns.
+    /// Entries in the last minute, as `room_look.lua` returns them.
     pub fn entered_last_minute(&self, now_ms: u64) -> u64 {
         let slot = now_ms / SLOT_MS;
         let recent = self.entries.range((slot + 1).saturating_sub(SLOTS)..=slot);
         recent.map(|(_, count)| count).sum()
     }
 
-    /// How many are inside, as far as Redis knows.
+    /// Active sessions in Redis.
     pub fn inside(&self) -> usize {
         self.inside.len()
     }
@@ -227,7 +228,7 @@ impl<'a> RunningCall<'a> {
         turn
     }
 
-    /// Redis has lost the holds: their visitors get another claim.
+    /// Redis has lost the holds: their visitors get another claim period.
     fn recover_holds(&mut self) {
         let state = &mut self.state;
         if self.model.holds.is_empty() && state.seen.floor < state.lapsed {
@@ -271,7 +272,7 @@ impl<'a> RunningCall<'a> {
         self.terms.claim_ms / 32
     }
 
-    /// How many visitors with places between these wait for room.
+    /// The number of visitors with positions in this range who wait for capacity.
     fn holding(&self, first: u64, last: u64) -> u64 {
         let holds = self.model.holds.values();
         holds
@@ -279,7 +280,7 @@ impl<'a> RunningCall<'a> {
             .count() as u64
     }
 
-    /// Places that were called and not taken up pass on.
+    /// Expires positions that were called and not claimed.
     fn lapse(&mut self) {
         let (clock_ms, lapsed) = (self.state.clock_ms, self.state.lapsed);
         self.model.holds.retain(|_, hold| {
@@ -310,7 +311,8 @@ impl<'a> RunningCall<'a> {
         self.state.seen.floor = self.state.seen.floor.max(floor);
     }
 
-    /// A new opening counts when all of the last draw have passed; it draws all that wait. One before the last draw was then.
+    /// Prepares a new opening. It takes effect after all visitors of the last draw have passed, and draws all who wait.
+    /// An opening before the last draw is already done.
     fn prepare_opening(&mut self, seen: &RoomState) {
         let state = &mut self.state;
         if let Some(opening) = state.seen.next_opening(self.setting.opens_at_ms) {
@@ -333,7 +335,7 @@ impl<'a> RunningCall<'a> {
 
     fn accrue(&mut self) {
         let state = &mut self.state;
-        // No pace needs longer for one entry.
+        // No rate needs longer for one entry.
         let elapsed_ms = self.now_ms.saturating_sub(state.credit_ms).min(ENTRY_COST);
         let cap = ENTRY_COST.max(self.setting.per_minute * 2_000);
         state.credit = (state.credit + elapsed_ms * self.setting.per_minute).min(cap);
@@ -368,7 +370,7 @@ impl<'a> RunningCall<'a> {
             return;
         }
         match renewal.entered_at {
-            // Only the number of these was known, not who they are.
+            // Only their number was known, not their IDs.
             None => self.state.ghosts = self.state.ghosts.saturating_sub(1),
             Some(0) => self.count_entry(),
             Some(order) => {
@@ -378,7 +380,7 @@ impl<'a> RunningCall<'a> {
         }
     }
 
-    /// Calls whom pace and room allow.
+    /// Calls the positions that rate and capacity allow.
     fn call(&mut self) {
         let is_held = self.is_settling() || self.is_lobby() || !self.setting.mode.calls();
         let mut count = self.state.seen.seq - self.state.seen.head;
@@ -427,7 +429,7 @@ impl<'a> RunningCall<'a> {
         let hold = self.model.holds.get(&ask.visitor);
         let is_held = hold.is_some_and(|hold| hold.order == ask.order);
         if (ask.order <= self.state.lapsed && !is_held) || is_used {
-            // Asked twice: the first answer may have been lost.
+            // A repeated request: the first reply may have been lost.
             let is_same = i64::try_from(ask.place) == Ok(known);
             return self.give(ask, if is_same { 0 } else { known });
         }
@@ -442,8 +444,8 @@ impl<'a> RunningCall<'a> {
         (Status::Inside, ask.place)
     }
 
-    /// Whether there is room for a called place, and for all visitors who were called earlier. Visitors of the same window who
-    /// have not asked yet do not count.
+    /// Whether there is capacity for a called position and for all visitors who were called earlier. Visitors of the
+    /// same window without a request do not count.
     fn has_room(&self, order: u64) -> bool {
         if self.setting.active_max == 0 {
             return true;
@@ -461,7 +463,7 @@ impl<'a> RunningCall<'a> {
         self.setting.active_max.saturating_sub(self.inside()) > ahead
     }
 
-    /// Keeps the place of a called visitor for whom there is no room, for another claim.
+    /// Keeps the position of a called visitor without capacity for another claim period.
     fn hold(&mut self, ask: &VisitorRequest) {
         let hold = CapacityWait {
             order: ask.order,
@@ -476,7 +478,7 @@ impl<'a> RunningCall<'a> {
             let to = self.state.windows.get(at).map_or(0, |window| window.to);
             let holding = self.holding(last + 1, to);
             if let Some(window) = self.state.windows.get_mut(at).filter(|_| to >= ask.order) {
-                // After a loss nobody knows how many were called.
+                // After data loss, the number of called positions is unknown.
                 window.left = window.left.max(holding);
                 return;
             }
@@ -484,7 +486,7 @@ impl<'a> RunningCall<'a> {
         }
     }
 
-    /// Whether a place may still be called or taken up.
+    /// Whether a position may still be called or claimed.
     fn is_open(&self, place: u64) -> bool {
         let RoomState { base, drawn, .. } = self.state.seen;
         let lapsed = self.state.lapsed;
@@ -535,7 +537,7 @@ impl<'a> RunningCall<'a> {
         is_free
     }
 
-    /// A called visitor enters: the place counts no longer.
+    /// A called visitor enters, which uses up the position.
     fn take_up(&mut self, visitor: Visitor, order: u64) {
         let used = i64::try_from(order).unwrap_or(i64::MAX);
         self.model.places.insert(visitor, -used);

@@ -1,24 +1,24 @@
-//! Which names rooms may have.
+//! Room names.
 
 use alloc::string::String;
 use core::fmt;
 
-/// The most bytes of a name.
+/// Maximum bytes of a name.
 pub const LEN_MAX: usize = 48;
 
-/// A room's name: 1 to [`LEN_MAX`] of `a-z 0-9 -`. It stands in keys, cookies, paths and metrics.
+/// A room's name: 1 to [`LEN_MAX`] of `a-z 0-9 -`. Keys, cookies, paths and metrics contain it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RoomName(String);
 
 impl RoomName {
-    /// The name, if it is one.
+    /// The name; `None` if it is invalid.
     pub fn new(name: &str) -> Option<Self> {
         let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
         let is_good = (1..=LEN_MAX).contains(&name.len()) && name.bytes().all(allowed);
         is_good.then(|| Self(name.into()))
     }
 
-    /// As text.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,27 +1,27 @@
-//! How fast the queue moves, and what wait to expect.
+//! How fast the queue moves, and the expected wait.
 
 use alloc::collections::VecDeque;
 
-/// How far the past goes that counts, in milliseconds.
+/// Length of the measured past, in milliseconds.
 const WINDOW_MS: u64 = 60_000;
 
-/// How far apart samples are at least, in milliseconds: so many as fit into the window are remembered.
+/// Minimum interval between samples, in milliseconds. It bounds their number.
 const SAMPLE_MS: u64 = 1_000;
 
-/// With less of a past than this, in milliseconds, nothing is said by it.
+/// Minimum length of the measured past for an estimate, in milliseconds.
 const PAST_MS_MIN: u64 = 5_000;
 
-/// How far the queue had been called, in the last minute.
+/// How far the queue had been called over the last minute.
 #[derive(Clone, Debug, Default)]
 pub struct Pace {
     samples: VecDeque<(u64, u64)>,
 }
 
 impl Pace {
-    /// At `now_ms` the queue had been called up to `head`.
+    /// Records that the queue had been called up to `head` at `now_ms`.
     pub fn note(&mut self, now_ms: u64, head: u64) {
         match self.samples.back() {
-            // A clock that was set back, or a queue that has begun anew: what was before tells nothing.
+            // A clock that was set back, or a restarted queue, makes earlier samples meaningless.
             Some((at_ms, before)) if now_ms < *at_ms || head < *before => self.samples.clear(),
             Some((at_ms, _)) if now_ms - at_ms < SAMPLE_MS => return,
             _ => {}
@@ -34,8 +34,8 @@ impl Pace {
         }
     }
 
-    /// How long `ahead` entries may take, in milliseconds: at the measured pace, or at the one that is set, in entries a
-    /// minute, while nothing is measured. `None` if nobody can tell.
+    /// The expected time for `ahead` entries, in milliseconds: at the measured rate, or else at the configured one, in
+    /// entries per minute. `None` without either.
     pub fn wait_ms(&self, ahead: u64, per_minute: u64) -> Option<u64> {
         let (elapsed_ms, called) = self.measured().unwrap_or((60_000, per_minute));
         let wait_ms = u128::from(ahead) * u128::from(elapsed_ms);
@@ -60,7 +60,7 @@ mod tests {
         assert_eq!(pace.wait_ms(100, 0), None);
         assert_eq!(pace.wait_ms(100, 60), Some(100_000), "as it is set");
         for second in 0..200 {
-            // Two a second, and then ten.
+            // Two per second, and then ten.
             let head = if second < 100 {
                 2 * second
             } else {

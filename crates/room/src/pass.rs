@@ -1,4 +1,4 @@
-//! The pass: a place in a queue or a session inside, signed, which the visitor brings with each request.
+//! The queue token: a signed queue position or session, which the visitor sends with each request.
 //!
 //! ```text
 //! <key id>.<payload>.<tag>
@@ -6,8 +6,8 @@
 //! tag:      HMAC-SHA256 of "weir-room-pass\n" and the payload's text, in base64url
 //! ```
 //!
-//! No gateway keeps a pass: whichever one is asked checks it with the ring of keys that all have. It also carries what
-//! Redis may lose: a place shows how many were given out, and `head` how far the queue had been called.
+//! Gateways do not store tokens. Each gateway verifies them with the shared keys. A token also carries state that Redis
+//! may lose: its position shows how many were assigned, and `head` how far the queue had been called.
 
 use alloc::format;
 use alloc::string::String;
@@ -19,52 +19,52 @@ use weir_base::key::{KeyRing, Purpose};
 
 use crate::{NUMBER_MAX, RoomName, Visitor};
 
-/// The most bytes of a pass that is read at all. The longest one minted has 388: a key's id of 64 bytes, a payload of 142
-/// and a tag of 32 before they are encoded, and two dots.
+/// Maximum length of a token, in bytes; longer ones are not parsed. The longest minted one has 388: a key ID of 64
+/// bytes, a payload of 142 and a tag of 32 before encoding, and two dots.
 pub const LEN_MAX: usize = 512;
 
 const VERSION: &str = "v1";
 
-/// What a visitor has.
+/// The content of a queue token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
-    /// Who it is.
+    /// The visitor.
     pub visitor: Visitor,
-    /// When the visitor first came, in milliseconds since the Unix epoch.
+    /// When the visitor first arrived, in milliseconds since the Unix epoch.
     pub joined_ms: u64,
-    /// The place that Redis gave: from 1 on; 0 if none is known.
+    /// The position that Redis assigned, from 1; 0 if none is known.
     pub place: u64,
-    /// How far the queue had been called when the pass was signed.
+    /// How far the queue had been called when the token was signed.
     pub head: u64,
-    /// Until when the visitor is inside, in milliseconds since the Unix epoch; 0 for who waits.
+    /// The end of the session, in milliseconds since the Unix epoch; 0 while waiting.
     pub until_ms: u64,
 }
 
-/// Why a pass does not count. Who brings such a pass is a newcomer; metrics tell the reasons apart.
+/// Why a token is refused. Its visitor counts as new; metrics distinguish the reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PassError {
     /// More than [`LEN_MAX`] bytes.
     #[error("the queue token is longer than {LEN_MAX} bytes")]
     TooLong,
-    /// Not three parts of base64url, or a payload that is never minted.
+    /// Not three parts of base64url, or an invalid payload.
     #[error("the queue token is malformed")]
     Malformed,
-    /// It names a key that the ring does not hold.
+    /// It names an unknown key.
     #[error("the queue token is signed with an unknown key")]
     UnknownKey,
-    /// The tag is not the payload's.
+    /// The signature does not match the payload.
     #[error("the queue token's signature is wrong")]
     BadSignature,
     /// It is for another room.
     #[error("the queue token is for another room")]
     OtherRoom,
-    /// It is older than passes may get.
+    /// It is older than the lifetime of tokens.
     #[error("the queue token has expired")]
     Expired,
 }
 
 impl PassError {
-    /// Every reason.
+    /// All reasons.
     pub const ALL: [Self; 6] = [
         Self::TooLong,
         Self::Malformed,
@@ -74,7 +74,7 @@ impl PassError {
         Self::Expired,
     ];
 
-    /// The word in metrics.
+    /// The metric label.
     pub const fn label(self) -> &'static str {
         match self {
             Self::TooLong => "too_long",
@@ -88,7 +88,7 @@ impl PassError {
 }
 
 impl Pass {
-    /// The pass of a newcomer.
+    /// The token of a new visitor.
     pub fn newcomer(visitor: Visitor, now_ms: u64) -> Self {
         Self {
             visitor,
@@ -99,12 +99,12 @@ impl Pass {
         }
     }
 
-    /// Whether the visitor is inside.
+    /// Whether the visitor has an active session.
     pub fn is_inside(&self, now_ms: u64) -> bool {
         now_ms < self.until_ms
     }
 
-    /// The pass as the visitor brings it, signed with the ring's first key.
+    /// The encoded token, signed with the ring's first key.
     pub fn mint(&self, ring: &KeyRing, room: &RoomName) -> String {
         let Self {
             joined_ms,
@@ -121,12 +121,11 @@ impl Pass {
         [key.id(), ".", &payload, ".", &tag].concat()
     }
 
-    /// Reads what a visitor brings to `room`. `life_ms`: how old a pass of who waits may get; a session has its own end,
-    /// and who comes after that is a newcomer with the same name.
+    /// Parses a token for `room`. `life_ms` is the lifetime of a waiting visitor's token. A session has its own end;
+    /// after it, the visitor counts as new with the same ID.
     ///
     /// # Errors
-    /// When the pass does not count. Nothing of the payload is looked at before its tag counts, and tags are compared in
-    /// constant time.
+    /// If the token is refused. The payload is parsed only after its tag has been verified, in constant time.
     pub fn read(
         ring: &KeyRing,
         room: &RoomName,
@@ -147,7 +146,7 @@ impl Pass {
     }
 }
 
-/// The payload of a pass that one of the ring's keys has signed.
+/// The payload of a token signed with one of the ring's keys.
 fn open(ring: &KeyRing, text: &[u8]) -> Result<Vec<u8>, PassError> {
     if text.len() > LEN_MAX {
         return Err(PassError::TooLong);
@@ -230,7 +229,7 @@ mod tests {
         Pass::read(&ring, &room("shop"), text.as_bytes(), now_ms, LIFE_MS)
     }
 
-    /// The format, once and for all: gateways of two versions serve the same visitors for a while.
+    /// The format is fixed: gateways of two versions serve the same visitors during an upgrade.
     #[test]
     fn a_pass_is_written_as_it_always_was() {
         let text = waiting().mint(&ring(&[("k1", 7)]), &room("shop"));

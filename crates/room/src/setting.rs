@@ -1,4 +1,4 @@
-//! What operators set.
+//! Settings that operators change at runtime.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Every mode, in the order of their numbers in Redis, from 0 on.
+    /// All modes, in the order of their numbers in Redis, from 0.
     pub const ALL: [Self; 5] = [
         Self::Open,
         Self::Paused,
@@ -39,7 +39,7 @@ impl Mode {
         Self::ALL.get(usize::try_from(number).ok()?).copied()
     }
 
-    /// The word in JSON and SQL.
+    /// The label in JSON and SQL.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -50,46 +50,46 @@ impl Mode {
         }
     }
 
-    /// The mode with this word.
+    /// The mode with this label.
     pub fn from_label(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.label() == word)
     }
 
-    /// Whether places are called.
+    /// Whether the queue moves.
     pub const fn calls(self) -> bool {
         matches!(self, Self::Open | Self::Draining)
     }
 
-    /// Whether newcomers get places.
+    /// Whether new visitors get positions.
     pub const fn takes_newcomers(self) -> bool {
         matches!(self, Self::Open | Self::Paused)
     }
 }
 
-/// The greatest pace, in entries a minute.
+/// Maximum admission rate, in entries per minute.
 pub const PER_MINUTE_MAX: u64 = 10_000_000;
 
-/// The most visitors at once.
+/// Maximum limit of active sessions.
 pub const ACTIVE_MAX: u64 = 10_000_000;
 
-/// What operators set for a room.
+/// The settings of a room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Setting {
-    /// Grows with each change; 0 for what stands in the gateway's configuration.
+    /// Increases with each change; 0 for the gateway's configuration.
     pub version: u64,
-    /// What the room does.
+    /// The room's mode.
     pub mode: Mode,
-    /// Entries a minute, over all gateways; 0 for as many as come.
+    /// Entries per minute over all gateways; 0: unlimited.
     pub per_minute: u64,
-    /// Visitors inside at once, over all gateways; 0 for as many as come.
+    /// Active sessions over all gateways; 0: unlimited.
     pub active_max: u64,
-    /// Before this time, in milliseconds since the Unix epoch, nobody is called, and those who are there then are drawn; 0 for no
-    /// such time.
+    /// The opening, in milliseconds since the Unix epoch; 0 for none. Nobody enters before it, and it orders the
+    /// visitors who wait at random.
     pub opens_at_ms: u64,
 }
 
 impl Setting {
-    /// The numbers in the order in which scripts take them.
+    /// The numbers in the order of the scripts' ARGV.
     pub fn numbers(&self) -> [u64; 5] {
         [
             self.version,
@@ -100,7 +100,7 @@ impl Setting {
         ]
     }
 
-    /// Reads [`Setting::numbers`].
+    /// Parses [`Setting::numbers`].
     pub fn from_numbers(numbers: [u64; 5]) -> Option<Self> {
         let [version, mode, per_minute, active_max, opens_at_ms] = numbers;
         Some(Self {

@@ -1,32 +1,32 @@
-//! What Redis tells of a room, and what others tell Redis after it lost it.
+//! The state of a room as Redis reports it, and as callers restore it after data loss.
 //!
-//! Every script call brings what its caller has heard ([`RoomState`]), and Redis never goes below that. So when Redis has lost
-//! a room, gateways, the origin and visitors' passes put it back.
+//! Every script call contains the caller's state ([`RoomState`]), and Redis never goes below it. Gateways, the origin
+//! and visitors' tokens therefore restore a lost room.
 
 use crate::draw::{Draw, Seed};
 use crate::setting::Setting;
 use crate::visitor::Visitor;
 
-/// What does not change while a room is in use: it stands in the configuration of gateways and origin.
+/// The fixed parameters of a room, from the configuration of gateways and origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// How long a session lives that is not used, in milliseconds.
+    /// Lifetime of an idle session, in milliseconds.
     pub session_ms: u64,
-    /// How long a called place waits to be taken up, in milliseconds; then it passes on.
+    /// Time to claim a called position, in milliseconds; then it expires.
     pub claim_ms: u64,
-    /// The most who wait at once; 0 for as many as come.
+    /// Maximum waiting visitors; 0: unlimited.
     pub queue_max: u64,
-    /// The most places that one address may take in a window; 0 for as many as it likes.
+    /// Maximum positions per address and window; 0: unlimited.
     pub address_max: u64,
-    /// How long that window is, in milliseconds.
+    /// Length of that window, in milliseconds.
     pub address_ms: u64,
-    /// How long a visitor's place is remembered after the last one was given nearby, in milliseconds: not less than passes
-    /// live.
+    /// How long a visitor's position is stored after the last one was assigned in its bucket, in milliseconds: at least
+    /// the lifetime of tokens.
     pub life_ms: u64,
 }
 
 impl Terms {
-    /// The numbers in the order in which scripts take them.
+    /// The numbers in the order of the scripts' ARGV.
     pub fn numbers(&self) -> [u64; 6] {
         [
             self.session_ms,
@@ -39,82 +39,82 @@ impl Terms {
     }
 }
 
-/// After Redis had nothing of a room, for so long, in milliseconds, nobody gets a place and nobody is called: until all
-/// gateways have told what they know, two polls of each.
+/// Pause after Redis has lost a room, in milliseconds. No positions are assigned or called until all gateways have
+/// reported their state, in two polls each.
 pub const SETTLE_MS: u64 = 2_000;
 
-/// How much longer Redis keeps a session than the visitor's pass says, in milliseconds: renewals come late.
+/// How much longer Redis keeps a session than the visitor's token, in milliseconds, because renewals arrive late.
 pub const GRACE_MS: u64 = 5_000;
 
-/// A question that Redis answers only after this many milliseconds gives no new place: Redis stood still, and the visitor has
-/// had another answer meanwhile.
+/// Maximum age of a call that assigns a new position, in milliseconds. After a longer stall of Redis, the visitor
+/// already has another answer.
 pub const LATE_MS: u64 = 2_000;
 
-/// What one entry costs of the pace, which grows by entries a minute in each millisecond.
+/// The credit that one entry costs. The credit grows by the entries per minute in each millisecond.
 pub const ENTRY_COST: u64 = 60_000;
 
-/// The length of a slot of time in which entries are counted, in milliseconds.
+/// Length of a slot in which entries are counted, in milliseconds.
 pub const SLOT_MS: u64 = 5_000;
 
-/// How many slots Redis keeps: a minute in all.
+/// The number of slots that Redis keeps: one minute in total.
 pub const SLOTS: u64 = 12;
 
-/// What somebody has heard of a room.
+/// A caller's state of a room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoomState {
-    /// The last place given.
+    /// The last assigned position.
     pub seq: u64,
     /// How far the queue has been called.
     pub head: u64,
-    /// Up to where called places have passed on.
+    /// Called positions up to this one have expired.
     pub floor: u64,
-    /// How many are inside.
+    /// Active sessions.
     pub inside: u64,
-    /// The opening whose draw was made, in milliseconds since the Unix epoch; 0 for none.
+    /// The opening of the last draw, in milliseconds since the Unix epoch; 0 for none.
     pub drew: u64,
-    /// The draw is of the places behind this one,
+    /// The draw covers the positions after this one.
     pub base: u64,
-    /// up to this one.
+    /// The last position of the draw.
     pub drawn: u64,
-    /// The opening that the seed is for; 0 for none.
+    /// The opening of the seed; 0 for none.
     pub seed_of: u64,
     /// The seed.
     pub seed: Option<Seed>,
-    /// How many called places have not been taken up yet.
+    /// Called positions that are not claimed yet.
     pub called: u64,
 }
 
-/// What Redis tells of a room.
+/// The state of a room in Redis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// What everybody should know.
+    /// The shared state.
     pub seen: RoomState,
-    /// Whether Redis had lost the room and waits to hear of it.
+    /// Whether Redis had lost the room and waits for the gateways' state.
     pub is_settling: bool,
-    /// Whether nobody is called before the opening.
+    /// Whether the room is in its pre-queue phase.
     pub is_lobby: bool,
-    /// What is in force.
+    /// The settings in force.
     pub setting: Setting,
-    /// The opening that the lobby is for; 0 for none.
+    /// The opening of the pre-queue; 0 for none.
     pub opening: u64,
-    /// How many places were given since Redis has the room.
+    /// Positions assigned since Redis has the room.
     pub joined: u64,
-    /// How many entered since then.
+    /// Entries since then.
     pub entered: u64,
-    /// How many called places passed on since then.
+    /// Called positions that have expired since then.
     pub missed: u64,
-    /// The time in Redis, in milliseconds since the Unix epoch.
+    /// The time of Redis, in milliseconds since the Unix epoch.
     pub now_ms: u64,
 }
 
 impl RoomState {
-    /// The draw that was made, if anybody was drawn.
+    /// The last draw, if there was one.
     pub fn draw(&self) -> Option<Draw> {
         let seed = self.seed.filter(|_| self.seed_of == self.drew)?;
         Draw::new(self.base, self.drawn, seed)
     }
 
-    /// The opening that counts if `opens_at_ms` is set; 0 for none. `None`: some of the last draw have not passed yet.
+    /// The effective opening if `opens_at_ms` is set; 0 for none. `None`: visitors of the last draw are still waiting.
     pub fn next_opening(&self, opens_at_ms: u64) -> Option<u64> {
         let is_over = self.floor >= self.drawn;
         is_over.then_some(match opens_at_ms {
@@ -123,7 +123,7 @@ impl RoomState {
         })
     }
 
-    /// Takes over what Redis has told last: its seed counts, even if it is for an earlier opening than the known one.
+    /// Applies the latest state from Redis. Its seed replaces the known one, even if it is for an earlier opening.
     pub fn apply_latest(&mut self, latest: &Self) {
         self.merge(latest);
         if latest.seed.is_some() {
@@ -131,8 +131,7 @@ impl RoomState {
         }
     }
 
-    /// Takes over what somebody else has heard. Numbers never fall, except `inside` and `called`, which are taken over as they
-    /// are.
+    /// Merges another caller's state. Numbers never decrease, except `inside` and `called`, which are copied.
     pub fn merge(&mut self, other: &Self) {
         self.seq = self.seq.max(other.seq);
         self.head = self.head.max(other.head);
@@ -147,13 +146,13 @@ impl RoomState {
     }
 }
 
-/// A visitor whose session lives on.
+/// A session to renew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Renewal {
     /// The visitor.
     pub visitor: Visitor,
-    /// The place, in the order after a draw, at which a gateway has let the visitor in on its own; 0 without a place. `None` if
-    /// Redis knows the session.
+    /// The position after a draw at which a gateway admitted the visitor on its own; 0 without a position. `None` if
+    /// Redis has the session.
     pub entered_at: Option<u64>,
 }
 
@@ -166,27 +165,27 @@ impl From<Visitor> for Renewal {
     }
 }
 
-/// The answer to a visitor who asks for a place or for entry.
+/// The result of a visitor's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
-    /// Waits at the place.
+    /// The visitor waits at the position.
     Waiting,
-    /// Is inside.
+    /// The visitor has an active session.
     Inside,
-    /// Was called, but there is no room at the moment: keeps the place and asks again.
+    /// The visitor was called and waits for capacity. The position is kept.
     Hold,
-    /// Gets a place as soon as Redis knows where the queue was.
+    /// The visitor gets a position after Redis has restored the queue's state.
     Settling,
-    /// Turned away: too many wait.
+    /// Refused: the queue is full.
     Full,
-    /// Turned away: the address has taken enough places.
+    /// Refused: the address has reached its limit of positions.
     Address,
-    /// Turned away: nobody gets a place.
+    /// Refused: the room assigns no positions.
     Closed,
 }
 
 impl Status {
-    /// Every status, in the order of their numbers in replies, from 0 on.
+    /// All statuses, in the order of their numbers in replies, from 0.
     pub const ALL: [Self; 7] = [
         Self::Waiting,
         Self::Inside,
@@ -203,16 +202,16 @@ impl Status {
     }
 }
 
-/// In how many classes waits are counted.
+/// The number of classes of waiting times.
 pub const WAITS: usize = 13;
 
-/// The longest waits of each class but the last, in milliseconds.
+/// The upper bounds of all classes except the last, in milliseconds.
 pub const WAITS_MS: [u64; WAITS - 1] = [
     1_000, 5_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_200_000, 1_800_000,
     3_600_000, 7_200_000,
 ];
 
-/// The class of a wait.
+/// The class of a waiting time.
 pub fn wait_class(wait_ms: u64) -> usize {
     WAITS_MS
         .iter()
@@ -220,8 +219,8 @@ pub fn wait_class(wait_ms: u64) -> usize {
         .count()
 }
 
-/// How long it took those who entered, as classes tell: the longest wait, in milliseconds, of the class with the entry at
-/// `percent` in it. `None` if nobody entered, or if that class has no end.
+/// The waiting time at `percent` of the entries, in milliseconds: the upper bound of its class. `None` without entries,
+/// or if that class has no bound.
 pub fn wait_percentile(classes: &[u64; WAITS], percent: u64) -> Option<u64> {
     let total: u64 = classes.iter().sum();
     let rank = (total * percent).div_ceil(100).max(1);

@@ -1,16 +1,16 @@
-//! Who one visitor is.
+//! Visitor IDs.
 
 use alloc::string::String;
 
 use sha2::{Digest, Sha256};
 use weir_base::key::{Purpose, SigningKey};
 
-/// A visitor: 64 bits of a hash. Of a million, two are taken for one with a probability of 3 in a hundred million.
+/// A visitor: 64 bits of a hash. Among a million visitors, a collision has a probability of 3 in a hundred million.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Visitor([u8; 8]);
 
 impl Visitor {
-    /// The visitor who is signed in as `user`. The hash has no key: gateways agree on it also while keys are changed.
+    /// The visitor who is signed in as `user`. The hash has no key, so that gateways agree on it during a key rotation.
     pub fn of_user(user: &[u8]) -> Self {
         let digest = Sha256::new()
             .chain_update(b"weir-room-visitor\n")
@@ -19,18 +19,17 @@ impl Visitor {
         Self(first_8(&digest))
     }
 
-    /// A visitor that nobody knows yet. `unique`: what no other visitor was made of. Nobody without the key guesses another
-    /// one's.
+    /// A new visitor. `unique` must differ between visitors. The ID cannot be guessed without the key.
     pub fn new(key: &SigningKey, unique: &str) -> Self {
         Self(first_8(&key.tag(Purpose::RoomVisitor, unique.as_bytes())))
     }
 
-    /// The visitor with these bytes.
+    /// The visitor from these bytes.
     pub const fn from_bytes(bytes: [u8; 8]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes, as Redis has them.
+    /// The bytes as stored in Redis.
     pub const fn as_bytes(&self) -> &[u8; 8] {
         &self.0
     }
@@ -40,7 +39,7 @@ impl Visitor {
         hex::encode(self.0)
     }
 
-    /// Reads what [`Visitor::to_hex`] writes.
+    /// Parses the output of [`Visitor::to_hex`].
     pub fn from_hex(text: &[u8]) -> Option<Self> {
         let mut bytes = [0; 8];
         hex::decode_to_slice(text, &mut bytes).ok()?;
@@ -48,7 +47,7 @@ impl Visitor {
         is_lower.then_some(Self(bytes))
     }
 
-    /// Which of `count` buckets the visitor is in; `count` is at most 65,536.
+    /// The visitor's bucket among `count`; `count` is at most 65,536.
     pub fn bucket(self, count: u32) -> u32 {
         let [a, b, ..] = self.0;
         u32::from(u16::from_be_bytes([a, b])) % count.max(1)

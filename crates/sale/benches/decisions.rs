@@ -1,4 +1,4 @@
-//! What the decisions of one request take: `cargo bench -p weir-sale`.
+//! Measures the decisions on one request: `cargo bench -p weir-sale`.
 #![allow(clippy::unwrap_used)]
 #![allow(missing_docs)] // criterion's macros make functions without
 

@@ -1,4 +1,4 @@
-//! The admission chain, from cheap to dear.
+//! The admission chain, from cheap to expensive checks.
 
 use crate::ledger::{Checks, ClaimReply, DELIVERIES_MAX, OpenClaim};
 use crate::sale::{Band, Phase, Sale, SaleState};
@@ -7,18 +7,18 @@ use crate::sold_out::SoldOutMemory;
 use crate::verdict::Verdict;
 use weir_base::id::UserId;
 
-/// What to do with a request.
+/// The next step for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Answer at once, without Redis.
+    /// Reject it, without Redis.
     Reject(Rejection),
-    /// No unit is left in Redis: see [`without_units`].
+    /// Redis has no units: see [`without_units`].
     Empty,
-    /// Ask the user's home shard for a claim.
+    /// Request a claim on the user's home shard.
     Claim {
         /// The home shard.
         shard: u32,
-        /// What the shard must look at besides.
+        /// Additional checks in the shard.
         checks: Checks,
     },
 }
@@ -26,9 +26,9 @@ pub enum Admission {
 /// The gateway's own answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// The answer's verdict: one that has a status.
+    /// The verdict: one with a status.
     pub verdict: Verdict,
-    /// After how many milliseconds it makes sense to try again, if it does.
+    /// Milliseconds until a retry can succeed, if it can.
     pub retry_after_ms: Option<u64>,
 }
 
@@ -41,10 +41,10 @@ impl From<Verdict> for Rejection {
     }
 }
 
-/// Decides on one request to buy from `sale`, for which the switch `switch` counts (see
-/// [`crate::sale::Catalogue::switch_of`]): switches, window, sold-out memory, then the claim.
+/// Decides on one order request for `sale`, under the effective switch (see [`crate::sale::Catalogue::switch_of`]):
+/// switches, window, sold-out memory, then the claim.
 ///
-/// [`SaleState::Shadow`] is decided like [`SaleState::Open`]: what follows from it is the caller's.
+/// [`SaleState::Shadow`] is decided like [`SaleState::Open`]; the caller handles the difference.
 pub fn admit(
     switch: SaleState,
     sale: &Sale,
@@ -63,10 +63,10 @@ pub fn admit(
     Admission::Claim { shard, checks }
 }
 
-/// Decides on one request that names its attempt by a key, as [`admit`] does on one that does not.
+/// Like [`admit`], for a request with an idempotency key.
 ///
-/// It may be an attempt whose answer was lost, of which only Redis knows. So neither the memory of a sale without units
-/// nor the sale's end keeps it from the shard; after the end nobody gets a new claim.
+/// It may be a retry whose first answer was lost, and only Redis knows that attempt. So neither the sold-out memory nor
+/// the sale's end rejects it; after the end the shard grants no new claim.
 pub fn admit_attempt(switch: SaleState, sale: &Sale, user: &UserId, now_ms: u64) -> Admission {
     let checks = match check_open(switch, sale, now_ms) {
         Ok(()) => checks(switch, sale),
@@ -80,11 +80,11 @@ pub fn admit_attempt(switch: SaleState, sale: &Sale, user: &UserId, now_ms: u64)
     Admission::Claim { shard, checks }
 }
 
-/// Decides on one request for an order token of `sale`: as [`admit`], but a sale that drains gives
-/// none, and nothing is claimed. `if_empty` is what is said if no unit is left: see [`without_units`].
+/// Decides on one request for an order token of `sale`, like [`admit`]. A draining sale issues no tokens, and nothing
+/// is claimed. `if_empty` is the verdict without units: see [`without_units`].
 ///
 /// # Errors
-/// The answer instead of a token.
+/// The rejection.
 pub fn admit_to_checkout(
     switch: SaleState,
     sale: &Sale,
@@ -101,7 +101,7 @@ pub fn admit_to_checkout(
     }
 }
 
-/// Switches, window, and whether the stock is there.
+/// Checks switches, window, and whether the stock is loaded.
 pub(crate) fn check_open(switch: SaleState, sale: &Sale, now_ms: u64) -> Result<(), Rejection> {
     if switch == SaleState::Closed {
         return Err(Verdict::Closed.into());
@@ -123,8 +123,8 @@ pub(crate) fn check_open(switch: SaleState, sale: &Sale, now_ms: u64) -> Result<
     }
 }
 
-/// What somebody is told whom no unit is left for in Redis. It is final only if SQL has none either: until then a claim
-/// may come back, and Redis may have lost data that is being put back.
+/// The verdict when Redis has no units. It is final only if SQL has none either: otherwise claims may expire, or data
+/// that Redis lost may be under repair.
 pub fn without_units(sale: &Sale) -> Verdict {
     match sale.band {
         Band::None => Verdict::SoldOut,
@@ -140,33 +140,32 @@ fn checks(switch: SaleState, sale: &Sale) -> Checks {
     }
 }
 
-/// What a shard's reply means for the request that asked.
+/// The decision that follows from a shard's reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conclusion {
-    /// Pass the request on to the origin with a ticket for this claim.
+    /// Forward the request to the origin with a ticket for this claim.
     Pass {
         /// Whether the claim is new.
         verdict: Verdict,
         /// The claim.
         held: OpenClaim,
     },
-    /// Wait until it is known whether other shards have units to move here, then ask again.
+    /// Wait for a rebalance from other shards, then claim again.
     Rebalance,
-    /// Answer at once.
+    /// Reject the request.
     Reject {
-        /// The answer's verdict: one that has a status.
+        /// The verdict: one with a status.
         verdict: Verdict,
-        /// The generation of the claim that became the user's last order, if the answer can tell.
+        /// The generation of the claim that became the user's last order, if known.
         ordered: Option<u64>,
     },
 }
 
-/// How often one request waits for a rebalance. After the second it is told to come back.
+/// How often one request waits for a rebalance. After that the client must retry.
 pub const REBALANCES_MAX: u8 = 2;
 
-/// Concludes from a shard's reply on a request that has waited for `rebalances`. If a probe has found the sale without a unit
-/// anywhere, `if_empty` is what it is told: see [`without_units`]. What the reply says of the shard is for
-/// [`SoldOutMemory::learn`] first.
+/// Decides from a shard's reply to a request that has waited for `rebalances`. `if_empty` is the verdict if a probe has
+/// found no units on any shard: see [`without_units`]. Pass the reply to [`SoldOutMemory::learn`] first.
 pub fn conclude(reply: ClaimReply, if_empty: Option<Verdict>, rebalances: u8) -> Conclusion {
     let reject = |verdict| Conclusion::Reject {
         verdict,
@@ -181,7 +180,7 @@ pub fn conclude(reply: ClaimReply, if_empty: Option<Verdict>, rebalances: u8) ->
             verdict: Verdict::GrantedAgain,
             held,
         },
-        // The origin knows the order by its claim, and answers it again.
+        // The origin finds the order by its claim, and returns it again.
         ClaimReply::Ordered {
             generation,
             quantity,
@@ -204,7 +203,7 @@ pub fn conclude(reply: ClaimReply, if_empty: Option<Verdict>, rebalances: u8) ->
             None if rebalances < REBALANCES_MAX => Conclusion::Rebalance,
             None => reject(Verdict::AllReserved),
         },
-        // Not warmed yet, or lost: it is not known that nothing is left.
+        // Not loaded yet, or lost: units may remain.
         ClaimReply::Cold => reject(Verdict::Unavailable),
         ClaimReply::Blocked => reject(Verdict::Blocked),
         ClaimReply::NotReserved => reject(Verdict::NotReserved),

@@ -1,15 +1,16 @@
-//! The proof of work that a sale may want before it gives an order token: whoever asks must have computed a little for it.
+//! The proof of work that a sale may require before it issues an order token.
 //!
 //! ```text
 //! challenge:        <key id>.<payload>.<tag>
 //! payload:          v1;<sale>;<expires_at_ms>;<bits>;<user>, in base64url without padding
 //! tag:              HMAC-SHA256 of "weir-challenge\n" and the payload's text, in base64url
-//! x-weir-solution:  <challenge>:<counter>, a decimal number such that the SHA-256 of this whole text begins with that many zero bits
+//! x-weir-solution:  <challenge>:<counter>, a decimal number; the SHA-256 of this whole text begins with <bits> zero bits
 //! ```
 //!
-//! No gateway keeps a challenge: whichever one is asked checks it with the ring of keys that all have. Nobody can compute ahead,
-//! as nobody can guess the tag. A user who asks twice in one millisecond gets the same challenge twice: both lead to one token. Which token
-//! a solution leads to is noted in Redis by its [name](AcceptedSolution::name), see `challenge_spend` of `weir-scripts`.
+//! Gateways store no challenges: each verifies them with the shared key ring. Clients cannot compute solutions in
+//! advance, because the tag is unpredictable. A user who requests two challenges in one millisecond gets the same one,
+//! and both lead to one token. Redis records the token of a solution by its [name](AcceptedSolution::name), see
+//! `challenge_spend` of `weir-scripts`.
 
 use alloc::format;
 use alloc::string::String;
@@ -21,43 +22,43 @@ use weir_base::key::{KeyRing, Purpose};
 
 use crate::token::{self, TokenError};
 
-/// The fewest bits that a sale may want: 256 hashes, which nobody notices.
+/// The minimum difficulty: 256 hashes, which users do not notice.
 pub const BITS_MIN: u8 = 8;
 
-/// The most bits that a sale may want: 67 million hashes, half a minute in a good browser and several in a poor one.
+/// The maximum difficulty: 67 million hashes, half a minute on fast clients and several minutes on slow ones.
 pub const BITS_MAX: u8 = 26;
 
-/// For how long a challenge counts, in milliseconds: two minutes.
+/// The validity of a challenge, in milliseconds: two minutes.
 pub const VALID_MS: u64 = 120_000;
 
-/// How far another gateway's clock may be ahead of this one's, in milliseconds.
+/// The maximum clock difference between gateways, in milliseconds.
 pub const SKEW_MS: u64 = 2_000;
 
-/// The most digits of a counter: as many as 64 bits have.
+/// The maximum number of digits in a counter: 64 bits.
 const DIGITS_MAX: usize = 20;
 
-/// The most bytes of a solution that is read at all: a challenge is as long as a token at most.
+/// The maximum length of a solution in bytes: a challenge is at most as long as a token.
 pub const LEN_MAX: usize = token::LEN_MAX + 1 + DIGITS_MAX;
 
-/// The bytes of a solution's name.
+/// The length of a solution's name in bytes.
 pub const NAME_LEN: usize = 16;
 
 const VERSION: &str = "v1";
 
-/// What a sale wants of whoever asks for an order token.
+/// The challenge that a sale requires for an order token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Challenge {
-    /// That their machine has computed for it.
+    /// A proof of work.
     ProofOfWork {
-        /// How many zero bits a solution's hash must begin with. One more is twice the work.
+        /// The number of leading zero bits in a solution's hash. One more doubles the work.
         bits: u8,
     },
-    /// That the provider whom the gateway knows takes them for a person.
+    /// A CAPTCHA of the gateway's provider.
     Captcha {},
 }
 
-/// Its schema. Generators of clients want a name for each form.
+/// The OpenAPI schema. Client generators need a name for each variant.
 #[cfg(feature = "openapi")]
 mod schema {
     use alloc::borrow::Cow;
@@ -108,7 +109,7 @@ mod schema {
 }
 
 impl Challenge {
-    /// Whether gateways can ask so.
+    /// Whether gateways support these values.
     pub fn is_valid(self) -> bool {
         match self {
             Self::ProofOfWork { bits } => (BITS_MIN..=BITS_MAX).contains(&bits),
@@ -117,37 +118,37 @@ impl Challenge {
     }
 }
 
-/// Why a solution does not count. Clients get a new challenge whatever it is, metrics tell them apart.
+/// Why a solution is invalid. Clients get a new challenge in every case; metrics distinguish the reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum SolutionError {
     /// It is too long, or not a challenge and a counter.
     #[error("the solution is malformed")]
     Malformed,
-    /// None of the ring's keys has signed the challenge.
+    /// No key of the ring has signed the challenge.
     #[error("the challenge is not from this gateway")]
     Forged,
-    /// The challenge was another user's.
+    /// The challenge belongs to another user.
     #[error("the challenge is for another user")]
     ForeignUser,
-    /// The challenge was for another sale.
+    /// The challenge belongs to another sale.
     #[error("the challenge is for another sale")]
     OtherSale,
-    /// The challenge ends later than one can that was made by now.
+    /// The challenge expires later than any that exists by now.
     #[error("the challenge is dated in the future")]
     FutureDated,
-    /// The challenge counts no longer.
+    /// The challenge has expired.
     #[error("the challenge has expired")]
     Expired,
-    /// The sale wants more bits by now.
+    /// The sale now requires more bits.
     #[error("the challenge is too easy")]
     TooEasy,
-    /// The hash does not begin with as many zero bits.
+    /// The hash has too few leading zero bits.
     #[error("the challenge is not solved")]
     Unsolved,
 }
 
 impl SolutionError {
-    /// Every reason, in the order in which they are looked for.
+    /// Every reason, in the order of the checks.
     pub const ALL: [Self; 8] = [
         Self::Malformed,
         Self::Forged,
@@ -159,7 +160,7 @@ impl SolutionError {
         Self::Unsolved,
     ];
 
-    /// The word in metrics.
+    /// The label in metrics.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Malformed => "malformed",
@@ -183,24 +184,24 @@ impl From<TokenError> for SolutionError {
     }
 }
 
-/// A solution that counts.
+/// A valid solution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AcceptedSolution {
-    /// The same for every solution of one challenge, and for no other.
+    /// Identifies the challenge: the same for all its solutions.
     pub name: [u8; NAME_LEN],
-    /// Until when the challenge counts.
+    /// When the challenge expires.
     pub expires_at_ms: u64,
 }
 
-/// A challenge of `bits` bits for `user`, who wants a token of `sale`, signed with the ring's first key.
+/// A challenge of `bits` bits for `user` and `sale`, signed with the ring's first key.
 pub fn ask(ring: &KeyRing, sale: &SaleId, user: &UserId, bits: u8, now_ms: u64) -> String {
     let expires_at_ms = now_ms.saturating_add(VALID_MS);
     let payload = format!("{VERSION};{sale};{expires_at_ms};{bits};{user}");
     token::seal(ring, Purpose::Challenge, &payload)
 }
 
-/// Whether `solution`, the header's bytes, lets `user` have a token of `sale`, which wants `bits` bits, at `now_ms`. Nothing of the
-/// payload is looked at before its tag counts.
+/// Checks `solution`, the header's bytes, for `user` and `sale`, which requires `bits` bits. The tag is verified before
+/// the payload is read.
 ///
 /// # Errors
 /// The first reason against it, in the order of [`SolutionError::ALL`].
@@ -244,7 +245,7 @@ pub fn check(
     })
 }
 
-/// The challenge of a solution that is well formed.
+/// The challenge in a well-formed solution.
 fn challenge_of(solution: &[u8]) -> Option<&[u8]> {
     if solution.len() > LEN_MAX {
         return None;
@@ -256,7 +257,7 @@ fn challenge_of(solution: &[u8]) -> Option<&[u8]> {
     is_counter.then_some(challenge)
 }
 
-/// A payload's sale, end, bits and user. The user stands last, as a user's name may hold a `;`.
+/// A payload's sale, expiry, bits and user. The user is the last field, because a user's name may contain a `;`.
 fn parse(payload: &[u8]) -> Option<(&[u8], u64, u8, &[u8])> {
     let mut fields = payload.splitn(5, |&byte| byte == b';');
     if fields.next()? != VERSION.as_bytes() {
@@ -269,14 +270,14 @@ fn parse(payload: &[u8]) -> Option<(&[u8], u64, u8, &[u8])> {
     Some((sale, expires_at_ms, bits, fields.next()?))
 }
 
-/// With how many zero bits a hash begins.
+/// The number of leading zero bits of a hash.
 fn zero_bits(hash: &[u8]) -> u32 {
     let zero_bytes = hash.iter().take_while(|&&byte| byte == 0).count();
     let next = hash.get(zero_bytes).map_or(0, |byte| byte.leading_zeros());
     u32::try_from(zero_bytes).map_or(0, |bytes| bytes * 8 + next)
 }
 
-/// The first solution of `challenge`: what a browser does, for tests.
+/// Finds the first solution of `challenge`, like a browser. For tests.
 #[cfg(any(test, feature = "model"))]
 pub fn solve(challenge: &str, bits: u8) -> String {
     let solutions = (0_u64..).map(|counter| format!("{challenge}:{counter}"));
@@ -370,7 +371,7 @@ mod tests {
             let solution = solve(&forged, BITS_MIN);
             assert_eq!(check_at(&solution, NOW_MS), Err(SolutionError::Forged));
         }
-        // A token is no challenge though the same key has signed it.
+        // A token is not a challenge, although the same key has signed it.
         let token = token::mint(&ring(&[("k1", 7)]), &sale, &user, NOW_MS);
         let solution = solve(&token, BITS_MIN);
         assert_eq!(check_at(&solution, NOW_MS), Err(SolutionError::Forged));
@@ -474,7 +475,7 @@ mod tests {
             let was = core::mem::replace(&mut changed[at], byte);
             let found = check_as(&changed, ("s", "alice;x"), BITS_MIN, NOW_MS);
             let colon = solution.rfind(':').unwrap();
-            // Another counter may be a solution, too.
+            // Another counter may also be a solution.
             prop_assert!(was == byte || found.is_err() || at > colon, "{}", solution.to_owned());
         }
     }

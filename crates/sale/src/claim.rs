@@ -1,11 +1,11 @@
-//! The claim ticket: what a granted request carries to the origin, signed by the gateway.
+//! The claim ticket: the gateway's signed message to the origin about a granted request.
 //!
 //! ```text
 //! x-weir-claim:           v1;<sale>;<shard>;<generation>;<quantity>;<deadline_ms>;<user>
 //! x-weir-claim-signature: <key id>;<HMAC-SHA256 of the claim header's bytes, in hex>
 //! ```
 //!
-//! The user stands last because a user's name may hold a `;`.
+//! The user is the last field because a user's name may contain a `;`.
 
 use alloc::format;
 use alloc::string::String;
@@ -14,41 +14,41 @@ use core::fmt;
 use weir_base::id::{SaleId, UserId};
 use weir_base::key::SignatureError;
 
-/// One user's hold on units of stock.
+/// A user's claim on units of stock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
     /// The sale.
     pub sale: SaleId,
     /// The user's home shard, where the claim is recorded.
     pub shard: u32,
-    /// Tells this claim from every other claim of the shard, earlier or later.
+    /// Identifies the claim among all claims of the shard, earlier or later.
     pub generation: u64,
-    /// How many units are held: at least 1.
+    /// The number of claimed units: at least 1.
     pub quantity: u32,
-    /// When the hold may be taken back, in milliseconds since the Unix epoch.
+    /// When the claim may be released, in milliseconds since the Unix epoch.
     pub deadline_ms: u64,
-    /// Who holds them.
+    /// The user.
     pub user: UserId,
 }
 
-/// A claim's name in SQL, and the order's number if it becomes one:
-/// `<sale>.<shard>.<generation>`, unique since a generation is unique within its shard.
+/// A claim's id in SQL, and the number of its order: `<sale>.<shard>.<generation>`, unique because a generation is
+/// unique within its shard.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClaimId(String);
 
-/// Why a ticket was refused.
+/// Why a ticket is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TicketError {
-    /// The claim header is not of the form above.
+    /// The claim header does not have the documented form.
     #[error("the claim is malformed")]
     Malformed,
-    /// The signature header is not of the form above.
+    /// The signature header does not have the documented form.
     #[error("the claim's signature is malformed")]
     SignatureMalformed,
-    /// The signature was made with a key of another id.
+    /// The ring has no key with this id.
     #[error("the claim is signed with an unknown key")]
     UnknownKey,
-    /// The signature is not this claim's.
+    /// The signature does not match the claim.
     #[error("the claim's signature is wrong")]
     WrongSignature,
 }
@@ -66,10 +66,11 @@ impl From<SignatureError> for TicketError {
 impl Ticket {
     const VERSION: &str = "v1";
 
-    /// The most bytes of a header without the names: the version, two numbers of 32 bits and two of 64, and six semicolons.
+    /// The maximum length of a header without the names: the version, two 32-bit and two 64-bit numbers, and six
+    /// semicolons.
     const NUMBERS_LEN_MAX: usize = Self::VERSION.len() + 2 * 10 + 2 * 20 + 6;
 
-    /// The claim's name.
+    /// The claim's id.
     pub fn claim_id(&self) -> ClaimId {
         ClaimId::new(&self.sale, self.shard, self.generation)
     }
@@ -88,7 +89,7 @@ impl Ticket {
             text.push_str(itoa::Buffer::new().format(number));
             text.push(';');
         };
-        // `concat` of the parts costs four times as much.
+        // `concat` costs four times as much.
         let mut text = String::with_capacity(
             Self::NUMBERS_LEN_MAX + sale.as_str().len() + user.as_str().len(),
         );
@@ -104,10 +105,10 @@ impl Ticket {
         text
     }
 
-    /// Reads a claim header whose signature has been checked.
+    /// Decodes a claim header after its signature was verified.
     ///
     /// # Errors
-    /// [`TicketError::Malformed`] for whatever [`Ticket::encode`] does not write.
+    /// [`TicketError::Malformed`] for any text that [`Ticket::encode`] does not write.
     pub fn decode(claim: &str) -> Result<Self, TicketError> {
         Self::parse(claim).ok_or(TicketError::Malformed)
     }
@@ -125,18 +126,18 @@ impl Ticket {
             deadline_ms: fields.next()?.parse().ok()?,
             user: UserId::new(fields.next()?).ok()?,
         };
-        // One spelling for each ticket: no `+3`, no `007`.
+        // Each ticket has one spelling: no `+3`, no `007`.
         (ticket.quantity > 0 && ticket.encode() == claim).then_some(ticket)
     }
 }
 
 impl ClaimId {
-    /// The name of the claim of this generation.
+    /// The id of the claim with this generation.
     pub fn new(sale: &SaleId, shard: u32, generation: u64) -> Self {
         Self(format!("{sale}.{shard}.{generation}"))
     }
 
-    /// The name as text.
+    /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

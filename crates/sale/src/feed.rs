@@ -1,7 +1,7 @@
-//! The sold-out feed: the catalogue of sales, as gateways have it.
+//! The sold-out feed: the gateways' catalogue of sales, for edges.
 //!
-//! A sale of which SQL has nothing left is *sold out*: [`SaleList::sold_out`]. Units may come back, so the list counts for a few
-//! seconds only. An edge without one that counts refuses nobody: it sends all on to a gateway.
+//! A sale without units in SQL is *sold out*: [`SaleList::sold_out`]. Units may come back, so the list is valid for a
+//! few seconds only. An edge without a valid list refuses no request and forwards all of them to a gateway.
 
 use alloc::string::String;
 
@@ -11,21 +11,21 @@ use serde::{Deserialize, Serialize};
 use weir_base::feed::DocumentRejection;
 use weir_base::feed::document::{Content, Document, check_time, is_current};
 
-/// For how long a list counts unless the origin is told otherwise, in milliseconds.
+/// The default validity of a list, in milliseconds.
 pub const FRESH_MS: u64 = 5_000;
 
-/// The most that it may be.
+/// The maximum validity of a list, in milliseconds.
 pub const FRESH_MS_MAX: u64 = 60_000;
 
-/// What edges know of sales.
+/// The edges' data on sales.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SaleList {
-    /// For how long it counts, in milliseconds.
+    /// The validity of the list, in milliseconds.
     pub fresh_ms: u64,
     /// The sales.
     pub catalogue: Catalogue,
-    /// If the stock of all of them stands in objects of an edge: what the keys of its shards begin with. An edge that sells from
-    /// objects goes by it.
+    /// The key prefix of shards, if the stock of all sales is in Durable Objects of an edge. Such an edge sells from
+    /// these objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stock_in_objects: Option<String>,
 }
@@ -35,22 +35,22 @@ impl Content for SaleList {
 }
 
 impl SaleList {
-    /// The sales of which nothing is left.
+    /// The sales without units.
     pub fn sold_out(&self) -> impl Iterator<Item = &Sale> {
         let sales = self.catalogue.sales.iter();
         sales.filter(|sale| sale.band == Band::None)
     }
 }
 
-/// The list that an edge goes by.
+/// The edge's current list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SaleListCache(Option<Document<SaleList>>);
 
 impl SaleListCache {
-    /// Takes a list that is later than the one that is known.
+    /// Stores a list that is newer than the current one.
     ///
     /// # Errors
-    /// When it is not, or is from the future: what is known stays.
+    /// When it is older or from the future: the current list remains.
     pub fn take(&mut self, list: Document<SaleList>, now_ms: u64) -> Result<(), DocumentRejection> {
         check_time(list.at_ms, now_ms)?;
         let order = |list: &Document<SaleList>| (list.body.catalogue.version, list.at_ms);
@@ -63,7 +63,7 @@ impl SaleListCache {
         Ok(())
     }
 
-    /// The list, as long as it counts.
+    /// The list while it is valid.
     pub fn current(&self, now_ms: u64) -> Option<&SaleList> {
         let list = self.0.as_ref()?;
         let fresh_ms = list.body.fresh_ms.min(FRESH_MS_MAX);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     proptest! {
-        /// In whatever order lists come, and however often: an edge never goes back.
+        /// Lists in any order, with repetitions, never replace a newer list by an older one.
         #[test]
         fn nothing_goes_back(lists in prop::collection::vec((0_u64..5, 0_u64..5), 0..30)) {
             let mut known = SaleListCache::default();

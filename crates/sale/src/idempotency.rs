@@ -1,7 +1,7 @@
-//! The key by which a client names an attempt to buy, so that trying again never buys twice.
+//! The idempotency key of a purchase attempt, which makes retries safe.
 //!
-//! It is the value of the request header `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header): a string in
-//! quotes, or, as many clients write it, the same without them.
+//! It is the value of the request header `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header): a quoted
+//! string, or, as many clients send it, the same without quotes.
 
 use alloc::string::String;
 use core::fmt;
@@ -10,23 +10,23 @@ use serde::{Deserialize, Serialize};
 use weir_base::hash::stable_hash;
 use weir_base::id::{IdError, check};
 
-/// A key: 1 to [`IdempotencyKey::LEN_MAX`] letters, digits and `-_.~:+/=@`, which is room for UUIDs, ULIDs and Base64.
+/// A key: 1 to [`IdempotencyKey::LEN_MAX`] letters, digits and `-_.~:+/=@`, enough for UUIDs, ULIDs and Base64.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IdempotencyKey(String);
 
-/// A key as Redis knows it, beside its user: a hash, so that a long key costs no more than a short one. Two keys of one
-/// user that have one tag are taken for one key; nobody else is concerned.
+/// The key's hash, which Redis stores with the user, so that a long key costs no more than a short one. If two keys of
+/// one user have equal tags, they count as one key; other users are not affected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AttemptTag(u64);
 
 impl IdempotencyKey {
-    /// The most bytes in a key, without quotes.
+    /// The maximum length of a key in bytes, without quotes.
     pub const LEN_MAX: usize = 128;
 
     /// Reads the header's value.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// See [`IdError`].
     pub fn read(value: &[u8]) -> Result<Self, IdError> {
         let value = value.trim_ascii();
         let unquoted = value
@@ -41,14 +41,14 @@ impl IdempotencyKey {
         &self.0
     }
 
-    /// The key as Redis knows it.
+    /// The key's tag in Redis.
     pub fn tag(&self) -> AttemptTag {
         AttemptTag(stable_hash(self.0.as_bytes()))
     }
 }
 
 impl AttemptTag {
-    /// Reads what [`fmt::Display`] writes.
+    /// Parses the output of [`fmt::Display`].
     pub fn from_hex(digits: &str) -> Option<Self> {
         u64::from_str_radix(digits, 16).ok().map(Self)
     }

@@ -1,12 +1,12 @@
-//! The signed user: who a request without a claim comes from, as the gateway tells the origin.
+//! The signed user: the gateway's message to the origin about the user of a request without a claim.
 //!
 //! ```text
 //! x-weir-user:           v1;<issued_at_ms>;<user>
 //! x-weir-user-signature: <key id>;<HMAC-SHA256 of "weir-user\n" and the user header's bytes, in hex>
 //! ```
 //!
-//! It says who the user is, not what the request may do: within [`AGE_MS_MAX`] it counts for any
-//! request of that user, so it may travel only where nobody listens, from gateway to origin.
+//! It identifies the user but authorises no particular request: within [`AGE_MS_MAX`] it is valid for any request of
+//! that user. So send it only over a private connection from gateway to origin.
 
 use alloc::format;
 use alloc::string::String;
@@ -14,16 +14,16 @@ use alloc::string::String;
 use weir_base::id::UserId;
 use weir_base::key::{KeyRing, Purpose, SignatureError};
 
-/// How long a signed user counts: as long as a request may take to the origin, and no more.
+/// The validity of a signed user: the maximum time of a request to the origin.
 pub const AGE_MS_MAX: u64 = 60_000;
 
-/// How far the gateway's clock may be ahead of the origin's: as far as behind it, so that a buyer whose gateway grants can
-/// also pay.
+/// How far the gateway's clock may be ahead of the origin's: the same as behind it. So a buyer with a claim from that
+/// gateway can also pay.
 pub const SKEW_MS_MAX: u64 = 60_000;
 
 const VERSION: &str = "v1";
 
-/// The two headers that name a user.
+/// The two headers with the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedUser {
     /// The value of [`weir_base::headers::USER`].
@@ -32,25 +32,25 @@ pub struct SignedUser {
     pub signature: String,
 }
 
-/// Why a user header was refused.
+/// Why a user header is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
-    /// The user header is not of the form above.
+    /// The user header does not have the documented form.
     #[error("the user is malformed")]
     Malformed,
-    /// The signature header is not of the form above.
+    /// The signature header does not have the documented form.
     #[error("the user's signature is malformed")]
     SignatureMalformed,
-    /// The signature was made with a key of another id.
+    /// The ring has no key with this id.
     #[error("the user is signed with an unknown key")]
     UnknownKey,
-    /// The signature is not this user's.
+    /// The signature does not match the user.
     #[error("the user's signature is wrong")]
     WrongSignature,
     /// It was signed more than [`AGE_MS_MAX`] ago.
     #[error("the user was signed too long ago")]
     Expired,
-    /// It was signed more than [`SKEW_MS_MAX`] from now.
+    /// Its time is more than [`SKEW_MS_MAX`] in the future.
     #[error("the user was signed in the future")]
     FutureDated,
 }
@@ -65,17 +65,17 @@ impl From<SignatureError> for IdentityError {
     }
 }
 
-/// The headers that tell the origin that a request of `now_ms` comes from `user`.
+/// The headers for a request of `user` at `now_ms`.
 pub fn sign(ring: &KeyRing, user: &UserId, now_ms: u64) -> SignedUser {
     let value = format!("{VERSION};{now_ms};{user}");
     let signature = ring.sign_for(Purpose::User, &value);
     SignedUser { value, signature }
 }
 
-/// Reads the two headers' bytes. Nothing of the user is looked at before the signature counts.
+/// Verifies the two headers. The signature is verified before the user is read.
 ///
 /// # Errors
-/// Says what is wrong: the form, the key, the signature or the age.
+/// When the form, the key, the signature or the age is invalid.
 pub fn verify(
     ring: &KeyRing,
     value: &[u8],
@@ -103,7 +103,7 @@ fn parse(value: &str) -> Option<(u64, UserId)> {
     }
     let issued_at_ms = fields.next()?.parse().ok()?;
     let user = UserId::new(fields.next()?).ok()?;
-    // One spelling for each: no `+3`, no `007`.
+    // Each value has one spelling: no `+3`, no `007`.
     (format!("{VERSION};{issued_at_ms};{user}") == value).then_some((issued_at_ms, user))
 }
 
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(unknown, Err(IdentityError::UnknownKey));
         let no_signature = check(&alice.value, "");
         assert_eq!(no_signature, Err(IdentityError::SignatureMalformed));
-        // A claim's signature, over the very same bytes, does not count.
+        // A claim's signature over the same bytes is not valid.
         let as_claim = ring(&[("k1", 7)]).sign(&alice.value);
         let as_claim = check(&alice.value, &as_claim);
         assert_eq!(as_claim, Err(IdentityError::WrongSignature));

@@ -1,28 +1,27 @@
-//! The decisions of flash sales.
+//! The domain logic of flash sales.
 //!
-//! Facts come in as arguments, decisions go out as values. There is no host call, clock, I/O or
-//! randomness here: time is an argument (`now_ms`, milliseconds since the Unix epoch), and what
-//! should happen next is a returned value that the caller carries out. `#![no_std]` holds the
-//! crate to that.
+//! Inputs are arguments and decisions are return values. The caller carries out the returned next step. There is no
+//! host call, clock, I/O or randomness: time is an argument (`now_ms`, milliseconds since the Unix epoch). `#![no_std]`
+//! enforces this.
 //!
-//! | module | decides |
+//! | module | content |
 //! |---|---|
-//! | [`sale`] | what gateways know of a sale, and whether its window is open |
-//! | [`shard`] | where a user is at home, how stock is spread |
-//! | [`sold_out`] | what a gateway remembers of empty shards |
+//! | [`sale`] | the gateways' catalogue of sales, and their time windows |
+//! | [`shard`] | users' home shards, and the distribution of stock |
+//! | [`sold_out`] | a gateway's memory of empty shards |
 //! | [`admission`] | the chain: reject at once, or claim on a shard |
-//! | [`status`] | what a sale looks like to those who wait for it |
-//! | [`verdict`] | the words and statuses that users see |
-//! | [`message`] | what people are told, by code and language |
-//! | [`claim`] | the signed ticket that a granted request carries to the origin |
-//! | [`identity`] | the signed user of a request that carries no claim |
-//! | [`token`] | the order token that the checkout gives and the order brings |
-//! | [`challenge`] | the proof of work that a checkout may want first |
-//! | [`ledger`] | the words of the claim protocol; with the feature `model`, the model that the Lua is checked against |
-//! | [`mark`] | whether SQL has lost commits that Redis was told of |
-//! | [`rebalance`] | how stock comes to a shard that has none while others have some |
-//! | [`repair`] | whether the books add up, and what would make them |
-//! | [`feed`] | the sold-out feed, for edges |
+//! | [`status`] | the public status of a sale |
+//! | [`verdict`] | the verdicts' labels and HTTP statuses |
+//! | [`message`] | messages for users, by code and language |
+//! | [`claim`] | the signed ticket of a granted request |
+//! | [`identity`] | the signed user of a request without a claim |
+//! | [`token`] | the order token, issued at the checkout and required by the order |
+//! | [`challenge`] | the proof of work before a checkout |
+//! | [`ledger`] | the types of the claim protocol; with the feature `model`, the model for tests of the Lua |
+//! | [`mark`] | detects commits that SQL has lost |
+//! | [`rebalance`] | transfers stock to an empty shard |
+//! | [`repair`] | checks the stock balance and computes repairs |
+//! | [`feed`] | the sold-out feed for edges |
 //! | [`engine`] | the engine of its filter: events in, effects out |
 //! | [`redis`] | Redis keys, and typed calls of the scripts in `lua/` |
 

@@ -1,15 +1,15 @@
-//! The mark: how many changes of orders a shard was told of after SQL had committed them.
+//! The mark: the number of order changes that a shard has applied after their commit in SQL.
 //!
-//! Making an order is one change, ending it is another. The origin tells the shard of a change after the commit and
-//! before it answers, and the script that follows the order counts it. SQL counts the same changes in the transactions that make them.
+//! Creating an order is one change, ending it is another. The origin sends the change to the shard after the commit and
+//! before its response, and the script for the change counts it. SQL counts the same changes in their transactions.
 //!
-//! Redis learns of a change after SQL, and may lose it. So the marks of a sale never exceed SQL's count, unless SQL has lost
-//! commits: it failed over to a replica that was behind, or it was restored from a copy. New orders raise both numbers by one,
-//! so the difference stays until an operator decides about the lost orders.
+//! Redis receives a change after SQL, and may lose it. So the marks of a sale never exceed SQL's count, unless SQL has
+//! lost commits after a failover to a lagging replica or a restore from a backup. New orders raise both numbers by one,
+//! so the difference remains until an operator decides about the lost orders.
 
 use crate::ledger::Audit;
 
-/// How many changes orders have been through, given how many of them stand and how many have ended.
+/// The number of changes of orders, by the numbers of existing and ended ones.
 ///
 /// ```
 /// // Two orders were made, and one of them was cancelled.
@@ -19,14 +19,14 @@ pub fn changes(standing: u64, ended: u64) -> u64 {
     standing.saturating_add(ended.saturating_mul(2))
 }
 
-/// How many changes SQL has lost, if Redis was read before SQL: `in_sql` is SQL's count for the whole sale.
+/// The number of changes that SQL has lost, if Redis was read before SQL. `in_sql` is SQL's count for the whole sale.
 pub fn changes_lost(shards: &[Audit], in_sql: u64) -> u64 {
     let marks = shards.iter().map(|seen| seen.mark);
     marks.sum::<u64>().saturating_sub(in_sql)
 }
 
-/// Whether a shard's mark can be raised to SQL's count, where both were read at one instant and hold the same orders. Redis has lost
-/// calls or data then, and a mark that is too low would hide as many lost commits.
+/// Whether to raise a shard's mark to SQL's count, where both were read at one instant and contain the same orders.
+/// Redis has then lost calls or data, and a low mark would hide the same number of lost commits.
 pub fn is_behind(seen: &Audit, in_sql: u64) -> bool {
     seen.stock.is_some() && seen.open == 0 && seen.mark < in_sql
 }
@@ -40,12 +40,12 @@ mod tests {
     use proptest::prelude::*;
     use weir_base::id::UserId;
 
-    /// What happens to the orders of one shard, in SQL and then in Redis.
+    /// A change of an order of one shard, in SQL and then in Redis.
     #[derive(Clone, Copy, Debug)]
     enum Step {
-        /// A user's claim becomes an order, and Redis is told so many times.
+        /// A user's claim becomes an order; Redis receives the change `told` times.
         Order { user: u8, told: u8 },
-        /// A user's order ends, and Redis is told so many times, at least once.
+        /// A user's order ends; Redis receives the change `told` times, at least once.
         End { user: u8, told: u8 },
     }
 
@@ -57,11 +57,11 @@ mod tests {
         ]
     }
 
-    /// SQL, as far as counts go, and a shard that follows it.
+    /// SQL's counts, and a shard that follows it.
     #[derive(Clone, Default)]
     struct SqlAndShard {
         shard: ShardLedger,
-        /// The order of each user that stands.
+        /// Each user's existing order.
         standing: Vec<(UserId, u64)>,
         ended: u64,
     }
@@ -134,7 +134,7 @@ mod tests {
             }
             let (mark, in_sql) = (both.shard.audit().mark, both.in_sql());
             prop_assert!(mark <= in_sql);
-            // SQL is the copy from here on, and new orders come to both.
+            // From here on, the backup is in use, and new orders reach both.
             for step in after {
                 both.run(step);
             }

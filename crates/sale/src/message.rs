@@ -1,7 +1,7 @@
-//! What people are told, by code and language: one table for gateways and the origin. Codes are for programs, and the same
-//! in every language.
+//! Messages for users, by code and language: one table for gateways and the origin. Codes are for programs, and
+//! independent of the language.
 //!
-//! A gateway has the sentences of verdicts alone, so that its filter does not carry the others.
+//! A gateway uses only the messages of verdicts, so that its filter does not include the others.
 
 use weir_base::language::Language;
 
@@ -11,7 +11,7 @@ use crate::verdict::Verdict;
 pub type Sentence = [&'static str; 3];
 
 impl Verdict {
-    /// One sentence for the person at the other end.
+    /// One sentence for the user.
     pub const fn message(self, language: Language) -> &'static str {
         let [english, chinese, german] = self.sentence();
         match language {
@@ -159,7 +159,7 @@ impl Verdict {
     }
 }
 
-/// What the origin says beyond verdicts on the routes of buyers. In English it says more than this where there is more to say.
+/// The origin's further messages on buyer routes. In English the origin adds details where available.
 const OF_ORIGIN: &[(&str, Sentence)] = &[
     (
         "barred",
@@ -403,7 +403,7 @@ const OF_ORIGIN: &[(&str, Sentence)] = &[
     ),
 ];
 
-/// The sentence that goes with a code, if there is one.
+/// The message of a code, if there is one.
 pub fn message(code: &str, language: Language) -> Option<&'static str> {
     if let Some(verdict) = Verdict::ALL.into_iter().find(|v| v.label() == code) {
         return Some(verdict.message(language));

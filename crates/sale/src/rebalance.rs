@@ -1,95 +1,95 @@
-//! How stock comes to a shard that has none while others have some.
+//! Transfers stock to an empty shard from shards with units.
 //!
 //! ```text
 //! probe ─▶ lend (the richest shard) ─▶ deposit (here) ─▶ settle_transfer (there)
 //! ```
 //!
-//! Each step may be lost, and each may be done twice: what stays behind is an open transfer, which
-//! the next lend from that shard to this one finds again, or else the origin's reconciler.
+//! Each step may be lost or repeated. An interrupted rebalance leaves an open transfer, which the next lend from that
+//! shard to this one continues, or else the origin's reconciler.
 
 use alloc::vec::Vec;
 
 use crate::ledger::{DepositReply, LendReply, ShardProbe, Transfer};
 
-/// How often a rebalance looks for units before it gives up: others may be quicker.
+/// The maximum number of attempts to get units: concurrent requests may take them first.
 const LENDS_MAX: u32 = 3;
 
 /// One shard's rebalance.
 #[derive(Clone, Debug)]
 pub struct Rebalance {
     to_shard: u32,
-    /// Units that somebody who waits wants at once.
+    /// The number of units that a waiting request needs at once.
     wanted: u32,
     lends: u32,
 }
 
-/// What is to be asked of Redis next.
+/// The next call to Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RebalanceCall {
-    /// All shards of the sale, at a glance.
+    /// Probe all shards of the sale.
     Probe,
-    /// Units of this shard, for the one that is rebalanced.
+    /// Transfer units out of this shard.
     Lend {
-        /// The lender.
+        /// The source shard.
         from_shard: u32,
-        /// At least so many, if it has them.
+        /// The minimum number of units, if available.
         units: u64,
     },
-    /// To put lent units on the shard that is rebalanced.
+    /// Transfer units in to the rebalanced shard.
     Deposit {
-        /// The lender.
+        /// The source shard.
         from_shard: u32,
-        /// What it has lent.
+        /// The transfer.
         transfer: Transfer,
     },
-    /// Of the lender to forget a transfer that has arrived. Nobody waits for the answer.
+    /// Finish an arrived transfer at the source shard. No request waits for the reply.
     SettleTransfer {
-        /// The lender.
+        /// The source shard.
         from_shard: u32,
         /// The transfer's id.
         id: u64,
     },
 }
 
-/// What Redis has answered.
+/// A reply from Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RebalanceEvent {
-    /// The shards, in their order.
+    /// The probes of all shards, in order.
     Probe(Vec<ShardProbe>),
-    /// To a lend from this shard.
+    /// The reply to a lend from this shard.
     Lend(u32, LendReply),
-    /// To a deposit of what this shard has lent.
+    /// The reply to a deposit of this shard's transfer.
     Deposit(u32, Transfer, DepositReply),
-    /// No answer, or none of use.
+    /// No usable reply.
     Nothing,
 }
 
-/// How a rebalance goes on.
+/// The next step of a rebalance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RebalanceStep {
-    /// RebalanceCall this, and come back with the answer.
+    /// Make this call, and return the reply.
     Call(RebalanceCall),
-    /// It has ended. Then this is still to be asked, if anything is.
+    /// It has ended, possibly with a last call.
     Done(End, Option<RebalanceCall>),
 }
 
-/// How a rebalance has ended.
+/// The result of a rebalance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The shard has units, or had when it was last looked at.
+    /// The shard has units, or had some at the last probe.
     Filled,
-    /// No shard has any, and none are on the way.
+    /// No shard has units, and no transfer is open.
     SoldOut,
-    /// All shards together have fewer than are wanted at once, and none are on the way.
+    /// All shards together have fewer units than requested, and no transfer is open.
     TooFew,
-    /// Units are on the way between other shards.
+    /// Units are in transfers between other shards.
     Moving,
-    /// It is not known where units are.
+    /// The location of units is unknown.
     Unknown,
 }
 
 impl Rebalance {
-    /// A rebalance of `to_shard` for somebody who wants so many units at once, and what it asks first.
+    /// Starts a rebalance of `to_shard` for a request of `wanted` units. Returns its first call.
     pub fn start(to_shard: u32, wanted: u32) -> (Self, RebalanceCall) {
         let rebalance = Self {
             to_shard,
@@ -99,17 +99,17 @@ impl Rebalance {
         (rebalance, RebalanceCall::Probe)
     }
 
-    /// The shard that is rebalanced.
+    /// The rebalanced shard.
     pub fn to_shard(&self) -> u32 {
         self.to_shard
     }
 
-    /// How many units are wanted at once.
+    /// The number of units that the request needs.
     pub fn wanted(&self) -> u32 {
         self.wanted
     }
 
-    /// Goes on with what Redis has answered.
+    /// Continues after a reply from Redis.
     pub fn on_event(&mut self, event: &RebalanceEvent) -> RebalanceStep {
         match event {
             RebalanceEvent::Probe(shards) => self.look_around(shards),
@@ -138,7 +138,7 @@ impl Rebalance {
         }
         let richest = others().max_by_key(|(_, shard)| stock(shard));
         let rich = richest.filter(|(_, shard)| stock(shard) > 0);
-        // What a shard without stock has open may be for us, left by a gateway that died.
+        // A shard without stock may have an open transfer to us, from a gateway that crashed.
         let lender = rich.or_else(|| others().find(|(_, shard)| shard.moving > 0));
         let is_moving = shards.iter().any(|shard| shard.moving > 0);
         let is_cold = shards.iter().any(|shard| shard.stock.is_none());
@@ -165,7 +165,7 @@ impl Rebalance {
                 from_shard,
                 transfer,
             }),
-            // Others were quicker, or what it has open is not for us.
+            // Another request was faster, or the open transfer has another target.
             LendReply::Nothing => RebalanceStep::Call(RebalanceCall::Probe),
             LendReply::Cold => RebalanceStep::Done(End::Unknown, None),
         }
@@ -251,7 +251,7 @@ mod tests {
     }
 
     proptest! {
-        /// Two rebalances bring together what is wanted, as often as a request waits, if two shards have it between them.
+        /// With two rebalances, the maximum for one request, the wanted units come together if two shards have enough.
         #[test]
         fn what_two_shards_have_is_brought_together(here in 0..6_u64, there in 0..6_u64, wanted in 1..9_u32) {
             let mut shards = [here, there].map(|units| {
@@ -287,7 +287,7 @@ mod tests {
         panic!("it never ends");
     }
 
-    /// Runs a rebalance against the model; the step at which the gateway dies is `dies_at`.
+    /// Runs a rebalance against the model; the gateway crashes at the step `dies_at`.
     fn run(shards: &mut [ShardLedger], to_shard: u32, wanted: u32, dies_at: usize) -> Option<End> {
         let (mut rebalance, mut ask) = Rebalance::start(to_shard, wanted);
         for _ in 0..dies_at {
@@ -329,8 +329,8 @@ mod tests {
     }
 
     proptest! {
-        /// Gateways that die at any step of their rebalances lose no unit, and one that lives finds
-        /// whatever is left for it.
+        /// Gateways that crash at any step of their rebalances lose no unit, and a later rebalance finds all remaining
+        /// units.
         #[test]
         fn rebalances_lose_and_make_nothing_wherever_they_end(
             units in prop::collection::vec(0..6_u64, 2..5),

@@ -1,7 +1,7 @@
-//! Whether a sale's books add up, and what would make them.
+//! Checks a sale's stock balance and computes repairs.
 //!
-//! Nothing but a loss of data makes them wrong. SQL is the truth: what it has not sold must be in
-//! Redis, in stock, on the way, or in open claims.
+//! Only a loss of data causes a drift. SQL is authoritative: all units that it has not sold must be in Redis, as stock,
+//! in transfers or in open claims.
 
 use alloc::vec::Vec;
 
@@ -11,20 +11,20 @@ use crate::shard::spread_stock;
 /// The terms of `Σ stock + transfers + claims + orders = total`, summed over all shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// Units left on shards.
+    /// Stock on shards.
     pub stock: i64,
-    /// Units on their way between shards.
+    /// Units in transfers between shards.
     pub moving: u64,
     /// Units in open claims.
     pub held: u64,
-    /// Units that SQL has taken from the stock for orders.
+    /// Units that SQL has deducted for orders.
     pub ordered: u64,
-    /// Units to sell, as far as Redis knows: see [`total_in_redis`].
+    /// The total in Redis: see [`total_in_redis`].
     pub total: u64,
 }
 
-/// The total that Redis must add up to, where SQL has `total` and perhaps a change of the stock that is `open`: not every
-/// shard has heard of it. Its `units` are those that SQL's total counts already: all of a top-up, none of a withdrawal.
+/// The expected total in Redis, by SQL's `total` and an `open` stock change that not all shards have applied. Its
+/// `units` are those that SQL's total already includes: all of an addition, none of a withdrawal.
 pub fn total_in_redis(total: u64, open: Option<StockChange>, shards: &[Audit]) -> u64 {
     let Some(open) = open else { return total };
     let has_heard = |shard: &&Audit| shard.change.number == open.number;
@@ -33,12 +33,12 @@ pub fn total_in_redis(total: u64, open: Option<StockChange>, shards: &[Audit]) -
     total.saturating_add_signed(units - open.units)
 }
 
-/// How many units each shard is to give of a withdrawal: of what is free, in proportion, so that none runs empty before
-/// the others. Fewer than `wanted` if fewer are free.
+/// Each shard's part of a withdrawal: in proportion to its free units, so that no shard runs empty before the others.
+/// Fewer than `wanted` if fewer are free.
 pub fn withdrawal(shards: &[Audit], wanted: u64) -> Vec<u64> {
     let free: Vec<u64> = shards.iter().map(free_units).collect();
     let all: u64 = free.iter().sum();
-    // Where orders deduct at payment, one shard may owe what another has.
+    // If orders are deducted at payment, one shard's stock may be negative while another has units.
     let owed = shards.iter().filter_map(|shard| shard.stock);
     let owed: u64 = owed.map(|stock| stock.min(0).unsigned_abs()).sum();
     let wanted = wanted.min(all.saturating_sub(owed));
@@ -60,8 +60,8 @@ fn free_units(shard: &Audit) -> u64 {
 }
 
 impl Terms {
-    /// The terms of a sale, of which SQL has sold `ordered` of `total` units. `None` as long as a
-    /// shard is cold: what it held is not known.
+    /// The terms of a sale, if SQL has sold `ordered` of `total` units. `None` while a shard is cold, because its
+    /// contents are unknown.
     pub fn new(shards: &[Audit], ordered: u64, total: u64) -> Option<Self> {
         let stock = shards
             .iter()
@@ -80,8 +80,7 @@ impl Terms {
         })
     }
 
-    /// By how much the left side is larger than the right: units that are there and should not be.
-    /// Below 0: units that are missing.
+    /// The excess of the left side over the right. Negative: missing units.
     pub fn drift(&self) -> i64 {
         let signed = |units: u64| i64::try_from(units).unwrap_or(i64::MAX);
         let taken = signed(self.moving + self.held + self.ordered);
@@ -89,8 +88,8 @@ impl Terms {
     }
 }
 
-/// What each shard's stock is to be changed by, so that a drift goes: missing units are spread evenly;
-/// units too many are taken where there are most. Shards that stay as they are are left out.
+/// The change of each shard's stock that removes a drift: missing units are distributed evenly; excess units are taken
+/// from the largest stocks. Unchanged shards are omitted.
 pub fn repairs(shards: &[Audit], drift: i64) -> Vec<(u32, i64)> {
     let changes = match u64::try_from(drift) {
         Ok(too_many) => take(shards, too_many),
@@ -191,9 +190,9 @@ mod tests {
         let shards = [heard(7, 3), heard(6, 9), heard(7, 2)];
         let open = |units| Some(StockChange { number: 7, units });
         assert_eq!(total_in_redis(20, None, &shards), 20);
-        // A top-up of 10: 5 of them are there.
+        // A top-up of 10, of which 5 have arrived.
         assert_eq!(total_in_redis(20, open(10), &shards), 15);
-        // A withdrawal, of which 4 are taken.
+        // A withdrawal, of which 4 units are taken.
         let shards = [heard(7, -4), heard(0, 0)];
         assert_eq!(total_in_redis(20, open(0), &shards), 16);
     }

@@ -1,4 +1,4 @@
-//! What gateways know of sales: the catalogue, which the origin publishes and gateways poll.
+//! The catalogue of sales, which the origin publishes and gateways poll.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,45 +10,46 @@ use weir_base::key::{KEYS_MAX, KeyRing, SigningKey};
 
 use crate::challenge::{BITS_MAX, BITS_MIN, Challenge};
 
-/// The most shards that one sale's stock is spread over. Bounds what a gateway remembers and
-/// polls for a sale; 64 shards of one Redis core each are far beyond one sale's need.
+/// The maximum number of shards of a sale. It bounds a gateway's memory and polls per sale. One sale never needs 64
+/// shards with one Redis core each.
 pub const SHARDS_MAX: u32 = 64;
 
-/// The most sales in one catalogue. Bounds a gateway's memory and the time of one poll.
+/// The maximum number of sales in one catalogue. It bounds a gateway's memory and the time of one poll.
 pub const SALES_MAX: usize = 1_000;
 
-/// The most units that one user may have of one sale. Bounds a user's record on a shard.
+/// The maximum number of units per user in one sale. It bounds a user's record on a shard.
 pub const USER_CAP_MAX: u32 = 1_000;
 
-/// All that gateways need to know, published by the origin under one Redis key as JSON.
+/// The gateways' data on all sales, which the origin publishes in one Redis key as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Catalogue {
-    /// Grows with each change, so that nobody goes back to an earlier one: not if Redis does, nor if an origin is late.
+    /// Grows with each change, so that gateways never return to an earlier version after a loss in Redis or a delayed
+    /// write of an origin.
     #[serde(default)]
     pub version: u64,
-    /// The operator's switch of all sales together; see [`Catalogue::switch_of`].
+    /// The operator's switch for all sales; see [`Catalogue::switch_of`].
     #[serde(default)]
     pub switch: SaleState,
-    /// The keys by which the origin knows claims; see [`Catalogue::knows`]. Empty if it does not say.
+    /// The keys that the origin accepts for claims; see [`Catalogue::knows`]. Empty if the origin does not list them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claim_keys: Vec<ClaimKey>,
-    /// The sales that may be asked for now or soon, in any order.
+    /// The current and upcoming sales, in any order.
     pub sales: Vec<Sale>,
 }
 
-/// A key, told without its secret: by its id, and by what [`SigningKey::fingerprint`] gives.
+/// The public identity of a key: its id and its [`SigningKey::fingerprint`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClaimKey {
-    /// The key's name, which stands in each signature.
+    /// The key's id, which is part of each signature.
     pub id: String,
-    /// The same for all who have its secret.
+    /// Equal for keys with the same secret.
     pub fingerprint: String,
 }
 
 impl ClaimKey {
-    /// How `key` is told.
+    /// The public identity of `key`.
     pub fn from_key(key: &SigningKey) -> Self {
         Self {
             id: key.id().into(),
@@ -56,7 +57,7 @@ impl ClaimKey {
         }
     }
 
-    /// How the keys of `ring` are told.
+    /// The public identities of the keys in `ring`.
     pub fn all(ring: &KeyRing) -> Vec<Self> {
         let keys = ring.fingerprints().into_iter();
         keys.map(|(id, fingerprint)| Self {
@@ -67,7 +68,7 @@ impl ClaimKey {
     }
 }
 
-/// One sale as gateways see it.
+/// One sale for gateways.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sale {
@@ -75,39 +76,39 @@ pub struct Sale {
     pub id: SaleId,
     /// Start time, in milliseconds since the Unix epoch.
     pub starts_at_ms: u64,
-    /// First instant at which claims are taken no more, in milliseconds since the Unix epoch.
+    /// End time (exclusive), in milliseconds since the Unix epoch.
     pub ends_at_ms: u64,
-    /// Over how many shards the stock is spread: 1 to [`SHARDS_MAX`].
+    /// The number of shards: 1 to [`SHARDS_MAX`].
     pub shards: u32,
-    /// The most units one user may have, orders and open claim together: 1 to [`USER_CAP_MAX`].
+    /// The maximum number of units per user, in orders and an open claim together: 1 to [`USER_CAP_MAX`].
     pub user_cap: u32,
     /// This sale's switch.
     pub state: SaleState,
-    /// Whether only who has reserved may buy.
+    /// Whether buyers need a reservation.
     #[serde(default)]
     pub reservation: bool,
-    /// Whether only who brings an order token may buy, see [`weir_base::headers::ORDER_TOKEN`].
+    /// Whether orders need an order token, see [`weir_base::headers::ORDER_TOKEN`].
     #[serde(default)]
     pub token: bool,
-    /// What whoever wants an order token must do first. Left out if nothing: older gateways know no such field.
+    /// The challenge before an order token. Omitted if none: older gateways do not have this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub challenge: Option<Challenge>,
-    /// What is left out for now.
+    /// Disabled checks.
     #[serde(default)]
     pub degrade: Degrade,
-    /// The SKU that it sells. Left out if it has none: older gateways refuse a catalogue with this field.
+    /// The SKU of the sale. Omitted if none: older gateways reject a catalogue with this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sku: Option<String>,
-    /// Whether its stock is not in Redis yet: nobody gets a claim. Left out if it is there: older gateways refuse a catalogue
-    /// with this field.
+    /// Whether its stock is not loaded in Redis yet: no claims are possible. Omitted if false: older gateways reject a
+    /// catalogue with this field.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub cold: bool,
-    /// How much SQL had left, roughly, when the catalogue was published. Gateways answer `sold_out` only if it is
-    /// [`Band::None`]; apart from that it is for people.
+    /// The approximate stock in SQL at the time of publication. Gateways return `sold_out` only for [`Band::None`]; the
+    /// other values are for display.
     #[serde(default)]
     pub band: Band,
-    /// Whether SQL has lost orders of it: then it takes no claims until an operator has decided about them. Left out if not:
-    /// older gateways refuse a catalogue with this field.
+    /// Whether SQL has lost orders of the sale: then it takes no claims until an operator has decided about them.
+    /// Omitted if false: older gateways reject a catalogue with this field.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub paused: bool,
 }
@@ -171,7 +172,7 @@ impl SaleState {
     /// Every state, from the mildest to the strictest.
     pub const ALL: [Self; 4] = [Self::Open, Self::Shadow, Self::Drain, Self::Closed];
 
-    /// The word in JSON.
+    /// The label in JSON.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -198,7 +199,7 @@ impl Band {
         Self::Low
     }
 
-    /// The word in JSON.
+    /// The label in JSON.
     pub const fn label(self) -> &'static str {
         match self {
             Self::High => "high",
@@ -210,10 +211,10 @@ impl Band {
     }
 }
 
-/// Where an instant lies relative to a sale's window.
+/// The position of an instant relative to a sale's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Before the start, with the milliseconds still to wait.
+    /// Before the start.
     NotStarted {
         /// Milliseconds until the start: at least 1.
         wait_ms: u64,
@@ -224,7 +225,7 @@ pub enum Phase {
     Ended,
 }
 
-/// Why a catalogue was refused.
+/// Why a catalogue is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueError {
     /// More sales than [`SALES_MAX`].
@@ -239,7 +240,7 @@ pub enum CatalogueError {
     /// A sale's per-user cap is 0 or above [`USER_CAP_MAX`].
     #[error("sale {0}: user_cap must be 1 to {USER_CAP_MAX}")]
     UserCap(SaleId),
-    /// A sale's challenge is one that gateways cannot set.
+    /// A sale's challenge has values that gateways do not support.
     #[error("sale {0}: challenge.proof_of_work.bits must be {BITS_MIN} to {BITS_MAX}")]
     Challenge(SaleId),
     /// A sale ends before it starts.
@@ -248,7 +249,7 @@ pub enum CatalogueError {
 }
 
 impl Sale {
-    /// Where `now_ms` lies relative to the window.
+    /// The position of `now_ms` relative to the window.
     pub fn phase(&self, now_ms: u64) -> Phase {
         if now_ms < self.starts_at_ms {
             let wait_ms = self.starts_at_ms - now_ms;
@@ -260,7 +261,7 @@ impl Sale {
         Phase::Ended
     }
 
-    /// All that is wrong with it.
+    /// All errors of the sale.
     pub fn errors(&self) -> impl Iterator<Item = CatalogueError> {
         let has_shards = (1..=SHARDS_MAX).contains(&self.shards);
         let has_cap = (1..=USER_CAP_MAX).contains(&self.user_cap);
@@ -280,11 +281,11 @@ impl Sale {
 }
 
 impl Catalogue {
-    /// Checks what the types cannot say, and sorts the sales so that [`Catalogue::find`] is fast.
-    /// Of two entries with one id the first stays.
+    /// Validates the catalogue, and sorts the sales so that [`Catalogue::find`] is fast. Of two entries with one id,
+    /// the first remains.
     ///
     /// # Errors
-    /// Says which sale is wrong and how.
+    /// Names the invalid sale and the error.
     pub fn checked(mut self) -> Result<Self, CatalogueError> {
         if self.sales.len() > SALES_MAX {
             return Err(CatalogueError::TooManySales(self.sales.len()));
@@ -300,17 +301,17 @@ impl Catalogue {
         Ok(self)
     }
 
-    /// The switch that counts for `sale`: the stricter of its own and the global one.
+    /// The effective switch of `sale`: the stricter of its own and the global one.
     pub fn switch_of(&self, sale: &Sale) -> SaleState {
         self.switch.max(sale.state)
     }
 
-    /// Whether the origin knows claims that are signed with `key`. An origin that does not say which it knows may know any.
+    /// Whether the origin accepts claims signed with `key`. True if the origin does not list its keys.
     pub fn knows(&self, key: &ClaimKey) -> bool {
         self.claim_keys.is_empty() || self.claim_keys.contains(key)
     }
 
-    /// The sale named `id`, in a catalogue that was [`Catalogue::checked`].
+    /// The sale named `id`, in a catalogue from [`Catalogue::checked`].
     pub fn find(&self, id: &[u8]) -> Option<&Sale> {
         let index = self
             .sales

@@ -1,33 +1,33 @@
-//! Where a user is at home, and how stock is spread over shards.
+//! Users' home shards, and the distribution of stock over shards.
 
 use alloc::vec::Vec;
 
 use weir_base::hash::stable_hash;
 use weir_base::id::UserId;
 
-/// The shard at which all that is known of `user` lives: `hash(user) mod shards`.
+/// The shard with all data of `user`: `hash(user) mod shards`.
 ///
-/// The origin and every gateway must agree on it for as long as a sale runs, so the hash is fixed:
-/// [`stable_hash`]. `shards` of 0 counts as 1.
+/// The origin and every gateway must compute the same value throughout a sale, so the hash is fixed: [`stable_hash`].
+/// `shards` of 0 counts as 1.
 pub fn home_shard(user: &UserId, shards: u32) -> u32 {
     let hash = stable_hash(user.as_str().as_bytes());
     // The remainder is below `shards`, so it fits.
     (hash % u64::from(shards.max(1))) as u32
 }
 
-/// Over how many values the users of one shard are spread in its sets of reserved and of blocked
-/// users, so that a sale with a million of them has no large value in Redis.
+/// The number of buckets over which a shard's reserved and blocked users are distributed. So a sale with a million of
+/// them has no large value in Redis.
 pub const BUCKETS: u32 = 256;
 
-/// In which of its home shard's buckets `user` is: below [`BUCKETS`]. Independent of the shard, as it
-/// is made of other bits of the hash.
+/// The bucket of `user` in its home shard: below [`BUCKETS`]. It uses other bits of the hash, so it is independent of
+/// the shard.
 pub fn bucket(user: &UserId) -> u32 {
     let hash = stable_hash(user.as_str().as_bytes());
     ((hash >> 40) % u64::from(BUCKETS)) as u32
 }
 
-/// Spreads `units` evenly over `shards`: the first shards get the odd units (10 on 4: 3, 3, 2, 2).
-/// `shards` of 0 counts as 1.
+/// Distributes `units` evenly over `shards`: the first shards get the remainder (10 on 4: 3, 3, 2, 2). `shards` of 0
+/// counts as 1.
 pub fn spread_stock(units: u64, shards: u32) -> Vec<u64> {
     let shards = u64::from(shards.max(1));
     let (each, odd) = (units / shards, units % shards);
@@ -44,7 +44,7 @@ mod tests {
         UserId::new(name).unwrap()
     }
 
-    /// Changing the hash would lose every claim of a running sale: these may never change.
+    /// Another hash would lose every claim of a running sale, so these values must never change.
     #[test]
     fn home_shards_are_fixed_for_ever() {
         let homes: Vec<u32> = (0..8)
@@ -53,7 +53,7 @@ mod tests {
         assert_eq!(homes, [2, 1, 3, 0, 2, 3, 2, 3]);
     }
 
-    /// Redis would no longer find who has reserved, nor who is blocked: these may never change, either.
+    /// With other values, Redis would not find reserved and blocked users, so these must never change, either.
     #[test]
     fn buckets_are_fixed_for_ever() {
         let buckets: Vec<u32> = (0..8)

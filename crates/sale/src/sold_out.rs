@@ -1,4 +1,4 @@
-//! What a gateway remembers of sales without units, so that sold out costs nothing.
+//! A gateway's memory of sales without units, so that rejections for sold-out sales need no Redis.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -7,44 +7,41 @@ use crate::ledger::{ClaimReply, ShardProbe};
 use crate::sale::Catalogue;
 use weir_base::id::SaleId;
 
-/// The sales of which a probe has found no unit on any shard and none on the way, each with its
-/// shards as they were then.
+/// The sales for which a probe found no unit on any shard and no open transfer, each with its shards at that time.
 ///
-/// A shard's epoch becomes another one in the same script that gives units to it, and in the one that takes the last, so
-/// a memory whose epochs are still the shards' epochs is right, also of a Redis that has lost its last writes; one of
-/// which any epoch has moved is dropped. Holding epochs per shard, not per sale, is what makes raising them atomic: a
-/// script touches one slot.
+/// A shard's epoch changes in the script that adds units, and in the one that takes the last unit. So a memory is right
+/// while its epochs equal the shards' epochs, even if Redis has lost its last writes; it is dropped when any epoch
+/// changes. Epochs exist per shard, not per sale, because a script can change them atomically only within one slot.
 ///
-/// That rests on epochs that never repeat, and so on Redis' clock. Lest a gateway be wrong for good, a memory ends after
-/// [`POLLS_MAX`] polls, and the next request finds out anew.
+/// This requires that epochs never repeat, which depends on Redis' clock. To prevent a permanent error, a memory ends
+/// after [`POLLS_MAX`] polls, and the next request probes again.
 ///
-/// Memory is bounded by what the catalogue holds: [`SoldOutMemory::retain`] after each poll.
+/// The catalogue bounds the memory: call [`SoldOutMemory::retain`] after each poll.
 #[derive(Clone, Debug, Default)]
 pub struct SoldOutMemory {
     empty: BTreeMap<SaleId, Memory>,
 }
 
-/// After so many polls a sale's shards are looked at anew: every 10 s, where one is made every 250 ms.
+/// The number of polls after which a sale's shards are probed again: every 10 s at the default interval of 250 ms.
 pub const POLLS_MAX: u32 = 40;
 
-/// What is remembered of a sale.
+/// The memory of a sale.
 #[derive(Clone, Debug)]
 struct Memory {
     shards: Vec<EmptyShard>,
     polls_left: u32,
 }
 
-/// A shard without units, as it was seen last.
+/// The last known state of a shard without units.
 #[derive(Clone, Copy, Debug)]
 struct EmptyShard {
     epoch: i64,
-    /// Whether no claim on it is open.
+    /// Whether it has no open claims.
     is_quiet: bool,
 }
 
 impl SoldOutMemory {
-    /// Learns from a probe of all shards of a sale. Returns whether it found no unit anywhere and
-    /// none on the way.
+    /// Stores a probe of all shards of a sale. Returns whether it found no unit and no open transfer.
     pub fn learn_probe(&mut self, sale: &SaleId, shards: &[ShardProbe]) -> bool {
         let is_empty =
             |shard: &ShardProbe| shard.stock.is_some_and(|s| s <= 0) && shard.moving == 0;
@@ -64,8 +61,8 @@ impl SoldOutMemory {
         true
     }
 
-    /// Learns from a shard's reply to a claim: whether it is still as it was, and whether claims on
-    /// it are open.
+    /// Updates the memory from a shard's reply to a claim: whether the shard is unchanged, and whether it has open
+    /// claims.
     pub fn learn(&mut self, sale: &SaleId, shard: u32, reply: &ClaimReply) {
         let ClaimReply::Empty { epoch, open_claims } = *reply else {
             return;
@@ -81,20 +78,20 @@ impl SoldOutMemory {
         }
     }
 
-    /// The sales of which nothing is left in Redis.
+    /// The sales without units in Redis.
     pub fn sales(&self) -> impl Iterator<Item = &SaleId> {
         self.empty.keys()
     }
 
-    /// Whether a probe has found that nothing is left of `sale`, and no epoch has moved since.
+    /// Whether a probe has found no unit of `sale`, and no epoch has changed since.
     pub fn is_empty(&self, sale: &SaleId) -> bool {
         self.empty.contains_key(sale)
     }
 
-    /// Whether users at home on `shard` can be told without Redis that it has no units for them.
+    /// Whether the gateway may reject users of the home shard `shard` without Redis.
     ///
-    /// They cannot while claims on their shard are open: a user who holds one and lost the answer
-    /// comes back for it, and must not be refused from a memory that knows nothing of users.
+    /// It may not while the shard has open claims: a user with a claim whose answer was lost may retry, and the memory
+    /// does not know users.
     pub fn is_empty_for(&self, sale: &SaleId, shard: u32) -> bool {
         self.empty_shard(sale, shard)
             .is_some_and(|seen| seen.is_quiet)
@@ -104,7 +101,7 @@ impl SoldOutMemory {
         self.empty.get(sale)?.shards.get(shard as usize)
     }
 
-    /// A poll has come back: memories grow older by it.
+    /// Ages the memories after a poll.
     pub fn age(&mut self) {
         self.empty.retain(|_, memory| {
             memory.polls_left = memory.polls_left.saturating_sub(1);
@@ -112,15 +109,15 @@ impl SoldOutMemory {
         });
     }
 
-    /// The shards whose epochs a poll must look at.
+    /// The shards whose epochs a poll must read.
     pub fn watched(&self) -> impl Iterator<Item = (&SaleId, u32)> {
         self.empty
             .iter()
             .flat_map(|(sale, memory)| (0..).zip(&memory.shards).map(move |(n, _)| (sale, n)))
     }
 
-    /// Takes note of a shard's present epoch: another than the remembered one means that units
-    /// came since, so the memory of its sale goes.
+    /// Compares a shard's current epoch with the stored one. A different epoch means that units were added, so the
+    /// sale's memory is dropped.
     pub fn observe_epoch(&mut self, sale: &SaleId, shard: u32, epoch: i64) {
         let has_moved = self
             .empty_shard(sale, shard)
@@ -130,7 +127,7 @@ impl SoldOutMemory {
         }
     }
 
-    /// Forgets all that the catalogue does not hold, or holds otherwise.
+    /// Removes sales that the catalogue does not contain or that have changed.
     pub fn retain(&mut self, catalogue: &Catalogue) {
         self.empty.retain(|id, memory| {
             let sale = catalogue.find(id.as_str().as_bytes());

@@ -1,11 +1,11 @@
-//! What a sale looks like to those who wait for it: its state, its times, and roughly what is left.
+//! The public status of a sale: its state, its times, and its approximate stock.
 
 use serde::Serialize;
 
 use crate::sale::{Band, Phase, Sale, SaleState};
 use weir_base::id::SaleId;
 
-/// A sale as the gateway shows it to anybody.
+/// A sale's public status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SaleStatus<'a> {
     /// The sale's id.
@@ -14,15 +14,15 @@ pub struct SaleStatus<'a> {
     pub state: Stage,
     /// Start time, in milliseconds since the Unix epoch.
     pub starts_at_ms: u64,
-    /// First instant at which claims are taken no more, in milliseconds since the Unix epoch.
+    /// End time (exclusive), in milliseconds since the Unix epoch.
     pub ends_at_ms: u64,
-    /// The gateway's time, for countdowns: clients' clocks are off.
+    /// The gateway's time, for countdowns, because clients' clocks may be wrong.
     pub now_ms: u64,
     /// Approximate stock level.
     pub remaining: Band,
-    /// Whether only who has reserved may buy.
+    /// Whether buyers need a reservation.
     pub reservation: bool,
-    /// Whether an order token is needed.
+    /// Whether orders need an order token.
     pub token: bool,
 }
 
@@ -48,7 +48,7 @@ pub enum Stage {
 }
 
 impl<'a> SaleStatus<'a> {
-    /// The status of `sale`, for which the switch `switch` counts.
+    /// The status of `sale` under the effective `switch`.
     pub fn new(switch: SaleState, sale: &'a Sale, now_ms: u64) -> SaleStatus<'a> {
         let is_sold_out = sale.band == Band::None;
         SaleStatus {

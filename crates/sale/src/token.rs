@@ -1,4 +1,4 @@
-//! The order token: leave to order, which the checkout page fetches from the gateway.
+//! The order token: permission to order, which the checkout page requests from the gateway.
 //!
 //! ```text
 //! x-weir-order-token: <key id>.<payload>.<tag>
@@ -6,11 +6,9 @@
 //! tag:                HMAC-SHA256 of "weir-order-token\n" and the payload's text, in base64url
 //! ```
 //!
-//! No gateway keeps a token: whichever one is asked checks it with the ring of keys that all have.
-//! It counts for one user and one sale, not before it has a least age (a person takes longer from
-//! the checkout to the order than a script does), and not for ever. It may be used more than once:
-//! what a user may buy is the claim's business, and a token that one lost answer used up would
-//! turn people away.
+//! Gateways store no tokens: each verifies them with the shared key ring. A token is valid for one user and one sale,
+//! from a minimum to a maximum age. The minimum age stops scripts, which reach the order faster than people. It may be
+//! used more than once: the claim enforces the user's cap, and a single-use token would be lost with a lost answer.
 
 use alloc::format;
 use alloc::string::String;
@@ -22,31 +20,32 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use weir_base::id::{SaleId, UserId};
 use weir_base::key::{KeyRing, Purpose};
 
-/// The most bytes of a token that is read at all. The longest one minted has 399: a key's id of 64
-/// bytes, a payload of 217 and a tag of 32 before they are encoded, and two dots.
+/// The maximum length of a token in bytes. The longest minted token has 399: before encoding, a key's id of 64 bytes, a
+/// payload of 217 and a tag of 32, and two dots.
 pub const LEN_MAX: usize = 512;
 
 const VERSION: &str = "v1";
 
-/// Why a token does not count. Clients get one answer for all of them except [`TokenError::TooYoung`]; metrics tell them apart.
+/// Why a token is invalid. Clients get one answer for all reasons except [`TokenError::TooYoung`]; metrics distinguish
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum TokenError {
-    /// There is none.
+    /// The request has no token.
     #[error("the token is missing")]
     Missing,
-    /// It has more than [`LEN_MAX`] bytes. Looked at before all else: no length costs time.
+    /// It has more than [`LEN_MAX`] bytes. Checked first, to bound the cost.
     #[error("the token is longer than {LEN_MAX} bytes")]
     TooLong,
-    /// It has not three parts with dots between them, or a payload that is never minted.
+    /// It does not consist of three parts separated by dots, or its payload is malformed.
     #[error("the token is malformed")]
     Malformed,
-    /// Its payload or tag is not base64url without padding, in its one canonical spelling.
+    /// Its payload or tag is not canonical base64url without padding.
     #[error("the token is not base64url")]
     NotBase64,
-    /// It names a key that the ring does not hold.
+    /// The ring has no key with this id.
     #[error("the token is signed with an unknown key")]
     UnknownKey,
-    /// The tag is not the payload's, or was cut.
+    /// The tag does not match the payload, or is truncated.
     #[error("the token's signature is wrong")]
     BadSignature,
     /// It was minted for another user.
@@ -61,13 +60,13 @@ pub enum TokenError {
     /// It was minted more than [`Ages::max_ms`] ago.
     #[error("the token has expired")]
     Expired,
-    /// It was minted more than [`Ages::skew_ms`] from now.
+    /// Its time is more than [`Ages::skew_ms`] in the future.
     #[error("the token is dated in the future")]
     FutureDated,
 }
 
 impl TokenError {
-    /// Every reason, in the order in which they are looked for.
+    /// Every reason, in the order of the checks.
     pub const ALL: [Self; 11] = [
         Self::Missing,
         Self::TooLong,
@@ -82,7 +81,7 @@ impl TokenError {
         Self::Expired,
     ];
 
-    /// The word in metrics.
+    /// The label in metrics.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Missing => "missing",
@@ -100,20 +99,20 @@ impl TokenError {
     }
 }
 
-/// How old a token must be, and may be.
+/// The minimum and maximum age of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ages {
-    /// The least age, in milliseconds.
+    /// The minimum age in milliseconds.
     pub min_ms: u64,
-    /// The greatest age, in milliseconds.
+    /// The maximum age in milliseconds.
     pub max_ms: u64,
-    /// How far another gateway's clock may be ahead of this one's, in milliseconds. A token from that
-    /// near a future has the age 0: it is too young, and not called forged.
+    /// The maximum clock difference between gateways, in milliseconds. A token from this near future has the age 0: it
+    /// is too young, not invalid.
     pub skew_ms: u64,
 }
 
 impl Default for Ages {
-    /// At least 1 s, at most 10 min, clocks at most 2 s apart.
+    /// Age 1 s to 10 min, clock difference at most 2 s.
     fn default() -> Self {
         Self {
             min_ms: 1_000,
@@ -139,7 +138,7 @@ impl Ages {
     }
 }
 
-/// A token for `user` to order in `sale`, minted at `now_ms` with the ring's first key.
+/// A token for `user` and `sale`, minted at `now_ms` with the ring's first key.
 pub fn mint(ring: &KeyRing, sale: &SaleId, user: &UserId, now_ms: u64) -> String {
     let payload = format!("{VERSION};{sale};{now_ms};{user}");
     seal(ring, Purpose::OrderToken, &payload)
@@ -153,8 +152,8 @@ pub(crate) fn seal(ring: &KeyRing, purpose: Purpose, payload: &str) -> String {
     format!("{}.{payload}.{tag}", key.id())
 }
 
-/// Whether `token`, the header's bytes or none, lets `user` order in `sale` at `now_ms`. Nothing of
-/// the payload is looked at before its tag counts, and tags are compared in constant time.
+/// Checks `token`, the header's bytes or none, for `user` and `sale` at `now_ms`. The tag is verified in constant time
+/// before the payload is read.
 ///
 /// # Errors
 /// The first reason against it, in the order of [`TokenError::ALL`].
@@ -177,7 +176,7 @@ pub fn check(
     ages.check(issued_at_ms, now_ms)
 }
 
-/// After how many milliseconds a token that [`check`] found too young is old enough. It does not check the signature again.
+/// Milliseconds until a token that [`check`] found too young is valid. It does not verify the signature again.
 pub fn usable_in_ms(token: &[u8], ages: Ages, now_ms: u64) -> Option<u64> {
     let (_, payload, _) = split(token)?;
     let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
@@ -186,7 +185,7 @@ pub fn usable_in_ms(token: &[u8], ages: Ages, now_ms: u64) -> Option<u64> {
     Some(usable_at_ms.saturating_sub(now_ms))
 }
 
-/// The payload of what one of the ring's keys has [sealed](seal) for this purpose.
+/// The payload of a token that one of the ring's keys has [sealed](seal) for this purpose.
 pub(crate) fn open(ring: &KeyRing, purpose: Purpose, token: &[u8]) -> Result<Vec<u8>, TokenError> {
     if token.is_empty() {
         return Err(TokenError::Missing);
@@ -219,7 +218,7 @@ fn split(token: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     }
 }
 
-/// A payload's sale, time of issue and user. The user stands last, as a user's name may hold a `;`.
+/// A payload's sale, time of issue and user. The user is the last field, because a user's name may contain a `;`.
 fn parse(payload: &[u8]) -> Option<(&[u8], u64, &[u8])> {
     let mut fields = payload.splitn(4, |&byte| byte == b';');
     if fields.next()? != VERSION.as_bytes() {
@@ -254,7 +253,7 @@ mod tests {
         mint(&ring(&[("k1", 7)]), &sale, &user, NOW_MS)
     }
 
-    /// What a gateway of keys `k1` and `k2` says of a token.
+    /// Checks a token with a gateway that has the keys `k1` and `k2`.
     fn check_as(token: &[u8], sale: &str, user: &str, now_ms: u64) -> Result<(), TokenError> {
         let (sale, user) = names(sale, user);
         let ring = ring(&[("k2", 8), ("k1", 7)]);
@@ -265,7 +264,7 @@ mod tests {
         check_as(token, "s", "alice;x", NOW_MS + 1_000)
     }
 
-    /// A token of any payload and key, well signed.
+    /// A correctly signed token with any payload and key.
     fn forged(payload: &str, key_id: &str, byte: u8) -> String {
         let ring = ring(&[(key_id, byte)]);
         let tag = ring.signer().tag(Purpose::OrderToken, payload.as_bytes());
@@ -273,7 +272,7 @@ mod tests {
         format!("{key_id}.{payload}.{tag}")
     }
 
-    /// The format, once and for all: gateways of two versions serve the same users for a while.
+    /// The format must never change: during an upgrade, gateways of two versions serve the same users.
     #[test]
     fn a_token_is_written_as_it_always_was() {
         let token = minted();

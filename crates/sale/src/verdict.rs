@@ -1,15 +1,15 @@
-//! The gateway's answers: their words and statuses, each defined here once. Their sentences are in [`message`](crate::message).
+//! The gateway's verdicts with their labels and statuses. Their messages are in [`message`](crate::message).
 
-/// The gateway's answer to one request, as users and metrics see it.
+/// The gateway's decision on one request, for users and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
-    /// The user holds a claim: the request went on to the origin.
+    /// The user has a claim: the request continued to the origin.
     Granted,
-    /// The user held a claim already: the request went on to the origin with that same claim.
+    /// The user had this claim already: the request continued to the origin with it.
     GrantedAgain,
-    /// The path names a sale that the catalogue does not hold.
+    /// The catalogue does not contain the sale in the path.
     UnknownSale,
-    /// There is no user name in the request, or one that is not well formed.
+    /// The user is missing or invalid.
     InvalidUser,
     /// The sale has not started.
     NotStarted,
@@ -17,49 +17,48 @@ pub enum Verdict {
     Ended,
     /// An operator closed the sale.
     Closed,
-    /// The sale takes no new claims, and the user holds none.
+    /// The sale takes no new claims, and the user has none.
     Draining,
-    /// The configured page, instead of any decision.
+    /// The configured page instead of a decision.
     StaticPage,
-    /// SQL has lost orders of the sale, and no operator has decided about them yet.
+    /// SQL has lost orders of the sale, and an operator must decide about them.
     Paused,
     /// No unit is left for this user.
     SoldOut,
-    /// There is no order token in the request, or one that does not count.
+    /// The order token is missing or invalid.
     InvalidToken,
-    /// The order token is good, and too young: a person takes longer from the checkout to the order.
+    /// The order token is valid but too young: people are slower from the checkout to the order.
     TokenTooYoung,
-    /// Whoever asks for an order token must solve the sale's challenge first.
+    /// The sale requires a challenge before an order token.
     ChallengeRequired,
-    /// The request's idempotency key is not well formed.
+    /// The idempotency key is invalid.
     InvalidIdempotencyKey,
-    /// The request does not say well how many units it wants.
+    /// The requested quantity is invalid.
     InvalidQuantity,
-    /// Another attempt of the user to buy is not decided yet. Safe to retry.
+    /// Another purchase attempt of the user is pending. Safe to retry.
     InProgress,
-    /// The user or the address asks more often than allowed.
+    /// The user or the address exceeds a rate limit.
     RateLimited,
-    /// The risk check or an operator has blocked the user, or the user let holds expire unpaid.
+    /// The risk check or an operator has blocked the user, or the user let claims expire unpaid.
     Blocked,
-    /// The user has no reservation, and only who has may buy.
+    /// The sale requires a reservation, which the user does not have.
     NotReserved,
-    /// The user has as many units as one user may have.
+    /// The user has reached the cap.
     CapReached,
-    /// A normal order for a SKU that a sale sells: the buyer has to order there.
+    /// A normal order for a sale's SKU: the buyer must order in the sale.
     SkuInSale,
-    /// Units are left, but fewer than the request wants.
+    /// Fewer units are left than the request wants.
     TooFew,
-    /// No unit is free, but one may be again: others hold them, they are moving between shards, or data that Redis lost is
-    /// being rebuilt. Safe to retry.
+    /// No unit is free now, but one may become free: units are in claims or in transfers, or lost Redis data is being
+    /// rebuilt. Safe to retry.
     AllReserved,
-    /// The gateway has too much to do and gave up on this request before it touched the stock.
+    /// The gateway is overloaded and has rejected this request before it touched the stock.
     Overloaded,
-    /// The gateway could not find out: nothing is known, or the outcome is unknown. Safe to retry.
+    /// The state or the outcome is unknown. Safe to retry.
     Unavailable,
-    /// The origin does not know the key with which this gateway signs: a claim would tie a unit up and never become an
-    /// order.
+    /// The origin does not accept this gateway's signing key: a claim would block a unit and never become an order.
     Misconfigured,
-    /// An order token: the checkout's good answer.
+    /// The checkout's response with an order token.
     TokenMinted,
 }
 
@@ -96,7 +95,7 @@ impl Verdict {
         Self::TokenMinted,
     ];
 
-    /// The word in `x-weir-verdict`, in the JSON answer's `error` and in metrics.
+    /// The value of `x-weir-verdict`, of the JSON answer's `error` and of the metric label.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Granted => "granted",
@@ -130,8 +129,7 @@ impl Verdict {
         }
     }
 
-    /// The HTTP status of the gateway's own answer. The granted verdicts have none: the origin
-    /// answers.
+    /// The HTTP status of the gateway's own answer; `None` for granted verdicts, because the origin answers.
     pub const fn status(self) -> Option<u16> {
         match self {
             Self::Granted | Self::GrantedAgain => None,
@@ -163,7 +161,7 @@ impl Verdict {
         }
     }
 
-    /// Whether a retry, after a while, may fare better though nothing says when.
+    /// Whether a later retry may succeed, although no time is known.
     pub const fn may_be_retried(self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! The gate without wasm and without Envoy: events in, effects out.
+//! Tests of the gate without WebAssembly and Envoy: events in, effects out.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // it is a test
 
@@ -37,7 +37,7 @@ fn granted_request_carries_signed_claim_and_verdict() {
     assert_eq!(bench.outcome(1), Some(Outcome::WentOn));
 }
 
-/// Whether it is refused at once, by what Redis says or at the checkout.
+/// Refused at once, by Redis' reply, or at the checkout.
 #[test]
 fn refusal_uses_preferred_language_and_keeps_its_code() {
     let mut bench = Bench::with(
@@ -77,7 +77,7 @@ fn refusal_uses_preferred_language_and_keeps_its_code() {
     assert_eq!(told(&bench, 3).1, "Diesen Verkauf gibt es nicht.");
     bench.request(4, "GET", "/sales/none", &chinese);
     assert_eq!(told(&bench, 4).1, "该活动不存在");
-    // Who asks for none of them hears what everybody has heard.
+    // The default language for all others.
     for (stream, language) in [(5, "fr"), (6, "en-GB"), (7, "")] {
         bench.request(stream, "POST", "/sales/none/orders", &as_alice(language));
         let (_, message, language) = told(&bench, stream);
@@ -186,7 +186,7 @@ fn a_user_who_is_named_twice_or_not_at_all_is_nobody() {
     }
 }
 
-/// What Redis said long ago is not what is: units may have come back meanwhile.
+/// An old reply of Redis may be outdated: units may have come back.
 #[test]
 fn gateway_without_recent_news_reports_nothing_sold_out() {
     let mut bench = Bench::open();
@@ -242,7 +242,7 @@ fn normal_order_of_what_a_sale_sells_is_sent_to_the_sale() {
     assert_eq!(bench.outcome(3), Some(Outcome::WentOn));
 }
 
-/// Two seconds, or four polls where these take longer.
+/// Two seconds, or four polls if these take longer.
 #[test]
 fn what_a_poll_has_found_counts_for_a_few_polls() {
     for (more, current_ms) in [("", 2_000), (r#", "poll_interval_ms": 700"#, 2_800)] {
@@ -369,7 +369,7 @@ fn a_sale_behind_a_page_answers_with_it() {
 const CHECKOUT: &str = r#", "checkout_routes": [{ "path": "/sales/{sale}/checkout" }],
     "token": { "keys": [{ "secret": { "env": "S" } }], "min_age_ms": 2000, "max_age_ms": 5000 }"#;
 
-/// A gate of a sale that wants order tokens.
+/// A gate whose sale requires order tokens.
 fn of_a_sale_with_tokens(more: &str) -> Bench {
     let mut bench = Bench::with(more);
     bench.catalogue = bench
@@ -476,7 +476,7 @@ fn token_sale_without_keys_sells_nothing_and_logs_why() {
     assert_eq!(Bench::open().warnings, 0, "it wants none");
 }
 
-/// The catalogue of an origin that knows these keys.
+/// The catalogue of an origin that accepts these keys.
 fn knowing(keys: &[(&str, &str)]) -> String {
     let keys = keys
         .iter()
@@ -512,7 +512,7 @@ fn gate_with_key_unknown_to_origin_grants_nothing_and_logs_why() {
     assert!(!refuses(&[("k1", &own)], 0));
     assert!(refuses(&[("k1", strange)], 1));
     assert!(refuses(&[("k2", &own)], 1), "said once");
-    // While the secret changes, the origin knows both.
+    // During a rotation, the origin accepts both.
     assert!(!refuses(&[("k2", strange), ("k1", &own)], 1));
     assert!(refuses(&[("k2", strange)], 2));
 }
@@ -618,7 +618,7 @@ fn what_sql_answers_is_limited_by_itself() {
         Some(Outcome::WentOn),
         "buying is counted apart"
     );
-    // Nobody in particular: the address counts.
+    // Various users: the address limit applies.
     for stream in 100..2_079 {
         bench.request(stream, "GET", "/orders/s.0.1", &[]);
         assert_eq!(bench.outcome(stream), Some(Outcome::WentOn));
@@ -630,7 +630,8 @@ fn what_sql_answers_is_limited_by_itself() {
 }
 
 proptest! {
-    /// However users and addresses mix: what was refused has charged nobody, so as many pass as both limits allow.
+    /// For every mix of users and addresses: refused requests charge no limit, so the number of passed ones is what
+    /// both limits allow.
     #[test]
     fn a_request_is_charged_to_user_and_address_or_to_neither(
         requests in prop::collection::vec((0..4_usize, 0..2_usize), 0..80),
@@ -676,7 +677,7 @@ fn a_claim_that_could_not_be_delivered_goes_back() {
     assert_eq!(bench.handed_back, 1, "once");
 }
 
-/// C1: an origin's HTTP server refuses what it cannot read, and no handler ever hears of the claim.
+/// C1: an origin's HTTP server rejects a request that it cannot parse, and no handler receives the claim.
 #[test]
 fn a_claim_that_the_origin_refuses_goes_back() {
     let handed_back = |status| {
@@ -691,7 +692,7 @@ fn a_claim_that_the_origin_refuses_goes_back() {
     for refused in [400, 409, 413, 414, 431] {
         assert_eq!(handed_back(Some(refused)), 1, "{refused}");
     }
-    // What failed or took too long may have become an order.
+    // After a failure or a timeout, the request may have become an order.
     for unknown in [200, 201, 302, 408, 500, 502, 503, 504] {
         assert_eq!(handed_back(Some(unknown)), 0, "{unknown}");
     }
@@ -769,7 +770,7 @@ fn origin_failures_open_the_breaker_and_release_grants() {
     bench.buy(0, "u0");
     bench.run(Reply::Granted);
     for stream in 1..2_000 {
-        // It asks for its claim before the one before it fails.
+        // It requests its claim before the previous request fails.
         bench.buy(stream, &format!("u{stream}"));
         bench.send();
         match bench.outcome(stream - 1) {
@@ -786,7 +787,7 @@ fn origin_failures_open_the_breaker_and_release_grants() {
     );
 }
 
-/// While all is well, one status in eight is looked at; from the first failure on, each is.
+/// Without failures, the breaker records one status in eight; from the first failure on, each.
 #[test]
 fn the_origins_breaker_opens_at_half_of_what_it_has_seen() {
     let mut bench = Bench::open();
@@ -805,7 +806,7 @@ fn the_origins_breaker_opens_at_half_of_what_it_has_seen() {
     assert_eq!(bench.counted("origin_breaker_total.state.open"), 1);
 }
 
-/// A gate with a sale of two shards, and a user who is at home on the first, which is empty.
+/// A gate with a sale of two shards, and a user whose home shard is the first, which is empty.
 fn of_two_shards(stocks: [i64; 2]) -> (Bench, String) {
     let mut bench = Bench::open();
     bench.catalogue = bench.catalogue.replace("\"shards\":1", "\"shards\":2");
@@ -833,7 +834,7 @@ fn empty_shard_borrows_a_unit_for_its_buyer() {
     assert_eq!(bench.counted("requests_total.verdict.granted"), 1);
 }
 
-/// Others may be faster each time.
+/// Other requests may be faster each time.
 #[test]
 fn who_finds_an_empty_shard_again_and_again_is_answered() {
     let (mut bench, user) = of_two_shards([0, 9]);
@@ -875,7 +876,7 @@ fn with_all_sales_in_shadow_one_that_nobody_knows_goes_on() {
     }
 }
 
-/// Envoy has a worker that serves nobody, whose log would warn for ever.
+/// Envoy has a worker without requests, which would otherwise log warnings forever.
 #[test]
 fn a_gate_that_serves_nobody_looks_seldom_and_says_nothing() {
     let mut bench = Bench::new();
@@ -912,11 +913,11 @@ fn a_poll_that_cannot_be_sent_is_told_once_requests_come() {
     assert_eq!(bench.warnings, 1);
 }
 
-/// It never left the gateway: asking again harms nobody, and Redis has more to do than it can.
+/// It never left the gateway, so a retry is safe, and Redis is overloaded.
 #[test]
 fn request_past_its_deadline_before_sending_gets_overloaded() {
     let mut bench = Bench::open();
-    // It waits for the one before, which Redis does not answer.
+    // It waits for the previous call, which Redis does not answer.
     bench.buy(0, "bob");
     bench.send();
     bench.buy(1, "alice");
@@ -938,7 +939,7 @@ fn who_may_try_again_is_told_when() {
     bench.buy(1, "alice");
     bench.run(Reply::Lost);
     assert_eq!(told(&bench, 1).as_deref(), Some("7"));
-    // Answers are kept: one with another time is another one.
+    // Answers are cached; one with another waiting time is a different answer.
     for (stream, wait) in [(2, "10"), (3, "6"), (4, "2")] {
         bench.buy(stream, "alice");
         assert_eq!(bench.answer(stream).0, 429);
@@ -981,8 +982,8 @@ fn any_step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever happens in whatever order: no stream is answered twice, every one that stays is answered, every claim that
-    /// was granted to somebody either went on or goes back, and nothing is remembered of streams that have ended.
+    /// In every order of events, every open stream is answered exactly once, and every granted claim is either
+    /// forwarded or released. The gate tracks no ended stream.
     #[test]
     fn each_request_has_one_outcome_and_each_claim_one_place(
         steps in prop::collection::vec(any_step(), 0..120),

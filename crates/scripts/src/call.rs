@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 use sha1::{Digest, Sha1};
 use weir_base::resp::{Arguments, encode_parts};
 
-/// A script: its name, for logs and metrics, and its Lua.
+/// A script: its name, for logs and metrics, and its Lua source.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Script {
-    /// The name of its file without the ending.
+    /// The file name without the extension.
     pub name: &'static str,
     /// The Lua text.
     pub source: &'static str,
@@ -18,16 +18,16 @@ pub struct Script {
 /// One call of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// What to run.
+    /// The script.
     pub script: &'static Script,
-    /// KEYS: at least one, since redis_proxy routes by the first.
+    /// KEYS: at least one, because redis_proxy routes by the first.
     pub keys: Arguments,
     /// ARGV.
     pub args: Arguments,
 }
 
 impl Script {
-    /// The SHA-1 digest of the source in lower-case hex, by which EVALSHA names a script.
+    /// The SHA-1 digest of the source in lower-case hexadecimal, for EVALSHA.
     pub fn sha1_hex(&self) -> String {
         hex::encode(Sha1::digest(self.source))
     }
@@ -44,7 +44,7 @@ impl Call {
         self.encode(b"EVALSHA", sha1_hex.as_bytes(), out);
     }
 
-    /// Appends `EVAL <source> …` to `out`: for when Redis does not know the script.
+    /// Appends `EVAL <source> …` to `out`, for a Redis that has not loaded the script.
     pub fn encode_eval(&self, out: &mut Vec<u8>) {
         self.encode(b"EVAL", self.script.source.as_bytes(), out);
     }
@@ -56,7 +56,7 @@ impl Call {
     }
 }
 
-/// A number as Redis takes it.
+/// A number in the decimal format of Redis.
 pub fn decimal(number: impl Into<u64>) -> Vec<u8> {
     itoa::Buffer::new().format(number.into()).into()
 }

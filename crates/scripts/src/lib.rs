@@ -1,15 +1,15 @@
-//! What typed calls of Redis scripts are made of.
+//! Building blocks for typed calls of Redis scripts.
 //!
-//! A domain's scripts, keys and replies are in its crate (`weir_sale::redis`, …), beside its decisions. Filters and origin call
-//! them through it, so that neither spells a key, counts an argument or reads a reply by itself.
+//! A domain's scripts, keys and replies are in its crate (`weir_sale::redis`, …), next to its decisions. Filters and
+//! origin share these, so that keys, arguments and replies are defined once.
 //!
-//! - [`Script`], [`Call`]: a script, and one call of it, ready to be sent with EVALSHA or EVAL.
-//! - [`reply`]: reading replies. [`refusal`]: why Redis refuses, and what that proves.
+//! - [`Script`], [`Call`]: a script, and one call of it, encoded with EVALSHA or EVAL.
+//! - [`reply`]: parsers of replies. [`refusal`]: why Redis refuses, and whether the refusal is definite.
 //! - [`scripts!`]: a table of small scripts: script, call and parser of each.
-//! - [`keys`]: every key that Weir has in Redis, and the keys that no domain owns.
-//! - [`permissions`]: the commands that users of Redis' access control lists need.
-//! - [`tally`]: what gateways have decided, counted by the minute.
-//! - [`write_check`]: whether Redis takes writes.
+//! - [`keys`]: the key prefix, and the keys that belong to no domain.
+//! - [`permissions`]: the commands that users in Redis' access control lists need.
+//! - [`tally`]: decision counts of gateways, by the minute.
+//! - [`write_check`]: whether Redis accepts writes.
 
 #![no_std]
 #![forbid(unsafe_code)]

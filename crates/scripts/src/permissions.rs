@@ -1,4 +1,4 @@
-//! The commands that Weir needs, for users of Redis' access control lists.
+//! The commands that Weir needs, for users in Redis' access control lists.
 
 use alloc::format;
 use alloc::string::String;
@@ -9,9 +9,9 @@ use weir_base::resp::Arguments;
 use crate::reply::Value;
 use crate::{Call, ReplyError, Script, write_check};
 
-/// What gateways send, and what the scripts of both sides run: each command with arguments, `KEY` for a key.
+/// Commands that gateways send, and that the scripts of both sides run: each with arguments, and `KEY` for a key.
 ///
-/// The arguments matter: Redis 7.0 crashes if `redis.acl_check_cmd` has fewer of them than the command takes.
+/// The arguments are required: Redis 7.0 crashes if `redis.acl_check_cmd` gets fewer of them than the command takes.
 pub const SHARED: [&str; 50] = [
     "decr KEY",
     "del KEY",
@@ -65,7 +65,7 @@ pub const SHARED: [&str; 50] = [
     "zscore KEY m",
 ];
 
-/// What the origin sends in addition.
+/// Additional commands that the origin sends.
 pub const ORIGIN: [&str; 13] = [
     "config get maxmemory",
     "hscan KEY 0",
@@ -82,10 +82,10 @@ pub const ORIGIN: [&str; 13] = [
     "xreadgroup GROUP g c STREAMS KEY 0",
 ];
 
-/// Commands whose second word names what they do.
+/// Commands with subcommands.
 const CONTAINERS: [&str; 3] = ["config", "xgroup", "xinfo"];
 
-/// The name of a command as rules have it, such as `get` or `config|get`.
+/// The command's name in ACL rules, such as `get` or `config|get`.
 pub fn name(command: &str) -> String {
     let mut words = command.split(' ');
     let first = words.next().unwrap_or_default();
@@ -95,13 +95,13 @@ pub fn name(command: &str) -> String {
     }
 }
 
-/// `acl_check.lua`: which commands the user may not run.
+/// `acl_check.lua`: returns the commands that the user may not run.
 pub static SCRIPT: Script = Script {
     name: "acl_check",
     source: include_str!("../lua/acl_check.lua"),
 };
 
-/// The call that asks about these commands, and about keys with this prefix.
+/// The call that checks these commands on keys with this prefix.
 pub fn call<'a>(prefix: &str, commands: impl IntoIterator<Item = &'a str>) -> Call {
     let mut args = Arguments::default();
     for command in commands {
@@ -115,10 +115,10 @@ pub fn call<'a>(prefix: &str, commands: impl IntoIterator<Item = &'a str>) -> Ca
     }
 }
 
-/// Reads the reply: the commands that the user may not run.
+/// Parses the reply: the commands that the user may not run.
 ///
 /// # Errors
-/// When the reply is not one of the script's.
+/// If the reply is not from this script.
 pub fn parse(value: &Value) -> Result<Vec<String>, ReplyError> {
     let other = || ReplyError {
         script: SCRIPT.name,
@@ -133,7 +133,7 @@ pub fn parse(value: &Value) -> Result<Vec<String>, ReplyError> {
     commands.iter().map(text).collect()
 }
 
-/// The rules of `ACL SETUSER` that allow these commands, on keys with this prefix and on no others.
+/// The `ACL SETUSER` rules that allow these commands, only on keys with this prefix.
 pub fn rules<'a>(prefix: &str, commands: impl IntoIterator<Item = &'a str>) -> String {
     let mut rules = format!("resetkeys ~{prefix}:* resetchannels -@all");
     for command in commands {

@@ -1,6 +1,6 @@
-//! Why Redis refuses a command, and whether a refusal proves that nothing has run.
+//! Refusals of Redis, and whether a refusal proves that nothing has run.
 //!
-//! # Which form of reply proves it
+//! # Definite refusals by form
 //!
 //! ```text
 //! OOM command not allowed when used memory > 'maxmemory'.
@@ -8,20 +8,20 @@
 //! ERR Error running script (call to f_9282…270a): @user_script:1: … -OOM command not allowed …
 //! ```
 //!
-//! 1. An error that names no script comes from before the command: Redis checks login, permissions, slots, memory and
-//!    its role first, and then runs EVALSHA or refuses it whole. It is definite, whatever its kind.
-//! 2. Since version 7, Redis puts `script: <digest>, on @user_script:<line>.` behind an error of a script that has begun.
-//!    Weir's scripts declare no flags (`#!lua`), so Redis starts them on a replica or when it is full, and refuses
-//!    their first write. `READONLY`, `OOM`, `MISCONF` and `NOREPLICAS` are definite in this form, too: Redis checks them
-//!    only as long as the script has written nothing (`SCRIPT_WRITE_DIRTY` in `script.c`), and lets a script that has
-//!    written come to its end. Every other kind may come after a write: a user who may call `HSET` and not `SET` gets
-//!    the error of `SET` when `HSET` has run.
+//! 1. An error without a script name occurs before the command. Redis checks login, permissions, slots, memory and its
+//!    role first, and then runs EVALSHA or refuses it as a whole. It is definite, whatever its kind.
+//! 2. Since version 7, Redis appends `script: <digest>, on @user_script:<line>.` to an error of a script that has
+//!    started. Weir's scripts declare no flags (`#!lua`), so Redis starts them on a replica or when its memory is full,
+//!    and refuses their first write. `READONLY`, `OOM`, `MISCONF` and `NOREPLICAS` are definite in this form, too:
+//!    Redis checks them only until the script has written (`SCRIPT_WRITE_DIRTY` in `script.c`), and lets a script that
+//!    has written finish. Every other kind may occur after a write: a user who may call `HSET` but not `SET` gets the
+//!    error of `SET` after `HSET` has run.
 //! 3. The form of versions before 7 proves nothing.
 //!
-//! A script that catches an error with `pcall` and returns it makes form 1 out of form 2. Weir's scripts do not.
-//! `crates/scripts/tests/refusals.rs` shows all of this on a real Redis.
+//! A script that catches an error with `pcall` and returns it turns form 2 into form 1. Weir's scripts do not.
+//! `crates/scripts/tests/refusals.rs` tests all of this on a real Redis.
 
-/// Why Redis refuses a command.
+/// The kind of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefusalKind {
     /// The server is a replica.
@@ -36,7 +36,7 @@ pub enum RefusalKind {
     NoPassword,
     /// The server loads its data.
     Loading,
-    /// The server cannot save, and takes no writes.
+    /// The server cannot save to disk, and accepts no writes.
     CannotSave,
     /// Too few replicas are connected.
     NoReplicas,
@@ -44,7 +44,7 @@ pub enum RefusalKind {
     ClusterDown,
     /// A replica has lost its primary.
     PrimaryDown,
-    /// The script is not known, though it was spelled out before.
+    /// The script is unknown, even after EVAL.
     UnknownScript,
     /// A script blocks the server.
     Busy,
@@ -56,17 +56,17 @@ pub enum RefusalKind {
     NoServer,
 }
 
-/// As Redis 7.0 refuses a command within a script.
+/// The form in which Redis 7.0 refuses a command within a script.
 const NO_PERMISSION_IN_SCRIPT: &str = "ERR The user executing the script can't";
 
-/// How errors of each kind begin. A beginning ends at a space, or with the error.
+/// The prefixes of errors by kind. A prefix ends at a space, or with the error.
 const BEGINNINGS: [(&str, RefusalKind); 20] = [
     ("READONLY", RefusalKind::ReadOnly),
     ("OOM", RefusalKind::OutOfMemory),
     ("NOPERM", RefusalKind::NoPermission),
     (NO_PERMISSION_IN_SCRIPT, RefusalKind::NoPermission),
     ("WRONGPASS", RefusalKind::WrongPassword),
-    // A password where Redis has none.
+    // A password for a Redis without one.
     ("ERR AUTH", RefusalKind::WrongPassword),
     ("NOAUTH", RefusalKind::NoPassword),
     ("LOADING", RefusalKind::Loading),
@@ -88,14 +88,14 @@ const BEGINNINGS: [(&str, RefusalKind); 20] = [
     ("no upstream host", RefusalKind::NoServer),
 ];
 
-/// Behind an error of a script that has begun, since Redis 7.
+/// The suffix of errors from a script that has started, since Redis 7.
 const IN_SCRIPT: &str = " script: ";
 
-/// What errors of scripts begin with before Redis 7.
+/// The prefix of script errors before Redis 7.
 const OLD_IN_SCRIPT: &str = "ERR Error running script";
 
 impl RefusalKind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 15] = [
         Self::ReadOnly,
         Self::OutOfMemory,
@@ -160,7 +160,7 @@ impl RefusalKind {
         }
     }
 
-    /// What an operator does about it.
+    /// The remedy for operators.
     pub const fn remedy(self) -> &'static str {
         match self {
             Self::ReadOnly => "this Redis is a replica; use the address of the primary",
@@ -189,7 +189,7 @@ impl RefusalKind {
         }
     }
 
-    /// Whether it usually passes without an operator.
+    /// Whether it usually resolves without an operator.
     pub const fn is_passing(self) -> bool {
         matches!(
             self,

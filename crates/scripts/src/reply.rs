@@ -1,8 +1,8 @@
-//! Reading replies.
+//! Parsers of replies.
 
 pub use weir_base::resp::Value;
 
-/// A reply that is not what the script returns: another script's, another version's, or damaged.
+/// The reply is not from this script: another script's, another version's, or damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unexpected reply of the script {script}")]
 pub struct ReplyError {
@@ -31,13 +31,13 @@ pub fn unsigned<N: TryFrom<i64>>(value: &Value) -> Option<N> {
     N::try_from(integer(value)?).ok()
 }
 
-/// What a script replies.
+/// A type that a script replies with.
 pub trait FromReply: Sized {
-    /// The reply; `None` for a value that the script never returns.
+    /// Parses the reply; `None` for a value that the script never returns.
     fn from_reply(value: &Value) -> Option<Self>;
 }
 
-/// 1 for done, 0 for nothing to do.
+/// 1 for done, 0 for no change.
 impl FromReply for bool {
     fn from_reply(value: &Value) -> Option<Self> {
         match value {
@@ -48,27 +48,27 @@ impl FromReply for bool {
     }
 }
 
-/// How many.
+/// A count.
 impl FromReply for usize {
     fn from_reply(value: &Value) -> Option<Self> {
         unsigned(value)
     }
 }
 
-/// Reads the reply of a script.
+/// Parses the reply of a script.
 ///
 /// # Errors
-/// When the reply is not one of the script's.
+/// If the reply is not from this script.
 pub fn read<T: FromReply>(value: &Value, script: &'static crate::Script) -> Result<T, ReplyError> {
     T::from_reply(value).ok_or(ReplyError {
         script: script.name,
     })
 }
 
-/// Reads the reply of a script that says 1 for done and 0 for nothing to do.
+/// Parses the reply of a script that returns 1 for done and 0 for no change.
 ///
 /// # Errors
-/// When the reply is not one of the script's.
+/// If the reply is not from this script.
 pub fn flag(value: &Value, script: &'static crate::Script) -> Result<bool, ReplyError> {
     read(value, script)
 }
@@ -81,20 +81,20 @@ pub fn text(value: &Value) -> Option<&[u8]> {
     }
 }
 
-/// Reads a number as scripts write it.
+/// Parses a number in the scripts' format.
 pub fn digits(text: &[u8]) -> Option<u64> {
     let mut text = Numbers(text);
     let number = text.number()?;
     text.take().is_none().then_some(number)
 }
 
-/// A text with numbers in it as scripts write them: digits, and no zero before others. Each byte is read once.
+/// Text that contains numbers in the scripts' format: digits without leading zeros. Each byte is read once.
 pub struct Numbers<'a>(pub &'a [u8]);
 
 impl Numbers<'_> {
-    /// Takes the number that comes next.
+    /// Takes the next number.
     pub fn number(&mut self) -> Option<u64> {
-        // So many never overflow, and Lua's numbers have fewer.
+        // 19 digits never overflow, and Lua's integers have fewer.
         const LEN_MAX: usize = 19;
         let (mut number, mut len) = (0, 0);
         while let Some(byte) = self.0.get(len).filter(|byte| byte.is_ascii_digit()) {
@@ -109,7 +109,7 @@ impl Numbers<'_> {
         (len > 0 && !is_padded).then_some(number)
     }
 
-    /// Takes the byte that comes next.
+    /// Takes the next byte.
     pub fn take(&mut self) -> Option<u8> {
         let (&byte, rest) = self.0.split_first()?;
         self.0 = rest;

@@ -1,8 +1,8 @@
-//! Scripts whose call is a list of words and whose reply is one value, as rows of a table.
+//! Defines scripts with a list of words as call and one value as reply, as rows of a table.
 
-/// Defines a module for each row, with the `SCRIPT`, the typed `call` of it and the parser of its reply. Names of the module around it
-/// are in scope. The keys and the words are arrays, or [`Arguments`](weir_base::resp::Arguments); the reply is a
-/// [`FromReply`](crate::reply::FromReply).
+/// Defines a module for each row, with the `SCRIPT`, its typed `call` and the parser of its reply. Names of the
+/// surrounding module are in scope. Keys and words are arrays or [`Arguments`](weir_base::resp::Arguments); the reply
+/// is a [`FromReply`](crate::reply::FromReply).
 ///
 /// ```
 /// use weir_scripts::call::decimal;
@@ -47,10 +47,10 @@ macro_rules! scripts {
                 }
             }
 
-            /// Reads the reply.
+            /// Parses the reply.
             ///
             /// # Errors
-            /// When the reply is not one of the script's.
+            /// If the reply is not from this script.
             pub fn parse(
                 value: &$crate::reply::Value,
             ) -> Result<$reply, $crate::ReplyError> {

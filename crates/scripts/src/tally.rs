@@ -1,6 +1,6 @@
-//! `tally.lua`: what gateways have decided, counted by the minute, for operators to look at.
+//! `tally.lua`: decision counts of gateways, by the minute, for operators.
 //!
-//! These are no books: a call whose reply is lost is not made again, and who dies takes up to some seconds of counts along.
+//! The counts are approximate: a call without a reply is not repeated, and a crash loses some seconds of counts.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,21 +15,21 @@ pub static SCRIPT: Script = Script {
     source: include_str!("../lua/tally.lua"),
 };
 
-/// How long a minute's counts are kept, in seconds.
+/// Retention of a minute's counts, in seconds.
 pub const KEPT_S: u64 = 3_600;
 
-/// The most names of one minute.
+/// Maximum names of one minute.
 pub const NAMES_MAX: u64 = 4_096;
 
-/// The most names of one call: Lua's stack has room for some thousands of arguments.
+/// Maximum names of one call: Lua's stack holds a few thousand arguments.
 pub const CALL_NAMES_MAX: usize = 1_000;
 
-/// What is counted. Names are made of words, of which only the last may come from a client.
+/// The subject of the counts. Names consist of words, of which only the last may come from a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// Requests by `what, rule` and by `what, rule, key`: what a rule has done, and to whom.
+    /// Requests by `what, rule` and by `what, rule, key`: decisions of a rule, in total and by key.
     Limits,
-    /// Requests by `decided` or `shadow`, the verdict's word, and the sale's id.
+    /// Requests by `decided` or `shadow`, the verdict's label, and the sale's id.
     Sales,
 }
 
@@ -42,10 +42,10 @@ impl Subject {
     }
 }
 
-/// Between the words of a name.
+/// The separator between the words of a name.
 const BETWEEN: char = '\n';
 
-/// The name made of these words.
+/// The name from these words.
 pub fn name(words: &[&str]) -> String {
     let mut name = String::new();
     for (at, word) in words.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! `write_check.lua`: whether Redis takes writes. One call needs the connection, the login, the permissions, the role, the
-//! memory and the disk that every other script needs.
+//! `write_check.lua`: checks that Redis accepts writes. The call needs the connection, the login, the permissions, the
+//! role, the memory and the disk like every other script.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ pub static SCRIPT: Script = Script {
     source: include_str!("../lua/write_check.lua"),
 };
 
-/// How long the key is kept, in milliseconds.
+/// Lifetime of the key, in milliseconds.
 const KEPT_MS: u64 = 10_000;
 
 /// The key that it writes.
@@ -22,7 +22,7 @@ pub fn key(prefix: &str) -> Vec<u8> {
     format!("{prefix}:write-check").into_bytes()
 }
 
-/// The call. Its reply matters only if it is an error.
+/// The call. Only an error in its reply matters.
 pub fn call(prefix: &str) -> Call {
     let mut args = Arguments::default();
     args.push_decimal(KEPT_MS);

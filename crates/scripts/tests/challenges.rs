@@ -31,7 +31,7 @@ fn first_use_of_a_solution_decides_when_its_token_was_issued() {
         spend(&mut redis, &[of(1, 1_700_000_000_001)]),
         [1_700_000_000_000]
     );
-    // In one call, too, and whoever's clock is behind.
+    // Also in one call, and with a clock that is behind.
     let many = [of(2, 7), of(1, 5), of(2, 6), of(3, u64::MAX)];
     assert_eq!(
         spend(&mut redis, &many),

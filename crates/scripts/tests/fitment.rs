@@ -1,4 +1,5 @@
-//! Vehicle fitment in Redis against a model: the same steps on both, every reply compared; and what it takes of Redis.
+//! Compares vehicle fitment in Redis with a model: the same steps on both, and every reply compared. Also measures
+//! memory.
 
 mod costs;
 mod vehicles;
@@ -23,10 +24,10 @@ use weir_fitment::redis::{
 use weir_fitment::{Cluster, Offset, Placement, Plan, Shape, Sku, Spu};
 use weir_scripts::Call;
 
-/// Segments that the seed's plan writes.
+/// The number of segments for the plan with bitmaps.
 const SEGMENTS: u32 = 3;
 
-/// SKUs of the tests: one looks like a key of the others.
+/// SKUs of the tests; one looks like a key of another.
 const SKUS: [&str; 4] = ["100012043978", "a", "a:0", "0:a"];
 
 fn sku(index: usize) -> Sku {
@@ -170,7 +171,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// All SKUs, what is verified of them, and vehicles of every segment.
+    /// Checks queries for all SKUs and vehicles of every segment, and the audit.
     fn check(&mut self) {
         let skus = SKUS.map(|name| Sku::new(name).unwrap());
         for vehicles in [[1, 7, 50_000, 50_001, 150_000], [2, 100_000, 3, 9, 8]] {
@@ -203,7 +204,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Few, or so many that they are bitmaps.
+/// Few offsets, or enough for bitmaps.
 fn offsets() -> impl Strategy<Value = Vec<u32>> {
     let few = prop::collection::btree_set(number(), 0..6);
     let many = (number(), 505..530_u32, number()).prop_map(|(first, count, other)| {
@@ -330,12 +331,12 @@ fn a_key_that_is_lost_reads_as_unknown() {
     pair.lose(&LostKey::Set(sparse.clone()));
     pair.lose(&LostKey::Bitmap(dense.clone(), 0));
     assert_eq!(pair.query(&[offset(7)], &skus), [StoredAnswer::Lost; 2]);
-    // What is not lost still answers, and a segment that has nothing.
+    // Other keys still answer, and so does an empty segment.
     assert_eq!(
         pair.query(&[offset(50_001), offset(120_000)], &skus[1..]),
         [StoredAnswer::Known(1)]
     );
-    // An increment does not take what is lost for empty.
+    // An increment does not treat a lost key as empty.
     assert_eq!(
         pair.add(&sparse, [1, 2], &[offset(9)], &[]),
         ChangeOutcome::NeedsWhole
@@ -344,7 +345,7 @@ fn a_key_that_is_lost_reads_as_unknown() {
         pair.add(&dense, [1, 2], &[offset(9)], &[]),
         ChangeOutcome::NeedsWhole
     );
-    // The same version again mends it.
+    // Writing the same version again repairs it.
     assert!(pair.put(&sparse, 1, false, &[offset(7)]));
     assert_eq!(
         pair.query(&[offset(7)], &skus[..1]),

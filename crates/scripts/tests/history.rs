@@ -1,4 +1,4 @@
-//! Browse history in Redis against a model: the same steps on both, every reply and the list compared.
+//! Compares browse history in Redis with a model: the same steps on both, every reply and the list compared.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,13 +24,13 @@ use weir_history::{
 
 const ACTIVE_MS: u64 = HOT_MS + DAY_MS;
 
-/// For a list that has none.
+/// The generation for a list without one.
 const GENERATION: NewGeneration<'_> = NewGeneration {
     name: "g1",
     life_ms: 50_000,
 };
 
-/// Views of the smaller lists, so that few steps fill one.
+/// Maximum views of the smaller lists, so that few steps fill one.
 const FEW: usize = 4;
 
 /// One owner's list in Redis and in the model.
@@ -41,7 +41,7 @@ struct Pair<'a> {
     active: Vec<u8>,
     max: usize,
     model: Hot,
-    /// What the server is called until it ends.
+    /// The run ID of the server.
     run: String,
 }
 
@@ -76,7 +76,7 @@ fn all(pairs: &[(u8, u64)]) -> Vec<ViewedProduct> {
     pairs.iter().map(seen).collect()
 }
 
-/// An owner that no other test has.
+/// An owner that no other test uses.
 fn new_owner() -> Owner {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     Owner::guest(&format!("v{}", NEXT.fetch_add(1, Ordering::Relaxed))).unwrap()
@@ -218,12 +218,13 @@ impl<'a> Pair<'a> {
         self.model = Hot::default();
         self.model.restart(&self.run);
         if was_active {
-            // The day's set is a key of its own.
+            // The day's set is a separate key.
             self.model.set_active();
         }
     }
 
-    /// The list, and how long its keys live: none ends before the marker, or what was removed would come back.
+    /// Compares the list and the lifetimes of its keys: none expires before the marker, otherwise removed views would
+    /// return.
     fn check(&mut self) {
         let key = self.keys.views();
         let views = self.redis.command(&[b"ZRANGE", &key, b"0", b"-1", b"REV"]);
@@ -244,7 +245,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// What a server is called until it ends, as scripts see it.
+/// The run ID of a server, as scripts read it.
 fn run_of(redis: &mut Redis) -> String {
     let Value::Bulk(text) = redis.command(&[b"INFO", b"server"]) else {
         panic!("no INFO");
@@ -301,7 +302,7 @@ fn redis_and_the_model_agree_on_random_steps() {
     run.unwrap();
 }
 
-/// What a log delivers: each view at least once, in any order, around one deletion.
+/// A log delivers each view at least once, in any order, here around one deletion.
 #[test]
 fn redelivery_and_reordering_change_nothing() {
     let server = Server::start();
@@ -321,7 +322,7 @@ fn redelivery_and_reordering_change_nothing() {
             .iter()
             .filter_map(|index| views.get(*index).map(seen))
             .collect();
-        // The latter half first.
+        // The second half first.
         let (early, late) = views.split_at(views.len() / 2);
         deliveries.extend(all(late));
         deliveries.extend(all(early));
@@ -351,7 +352,7 @@ fn what_was_cleared_or_deleted_does_not_come_back_by_a_fill() {
     pair.view(&all(&[(1, 10), (2, 20), (3, 30)]));
     pair.delete(&all(&[(3, 30)]), 0);
     pair.clear(10);
-    // An older state of the database, and a cold list from before.
+    // An older state of the database, and an older cold list.
     let cold = all(&[(3, 30), (2, 20), (1, 10), (5, 11)]);
     pair.read("g1");
     pair.fill(Some("g1"), &Removals::default(), Some(&cold));
@@ -391,7 +392,7 @@ fn a_list_has_the_latest_200_and_lives_for_four_days() {
     assert!((1..=HOT_MS as i64).contains(&left_ms), "{left_ms}");
 }
 
-/// Between the database and Redis: what was removed meanwhile, Redis has lost.
+/// Redis lost removals that were made between the reads of database and Redis.
 #[test]
 fn data_read_for_a_lost_list_does_not_count_as_loaded() {
     let server = Server::start();
@@ -412,7 +413,7 @@ fn data_read_for_a_lost_list_does_not_count_as_loaded() {
     assert_eq!(pair.read("g3").loaded, LoadedLists::Removals);
 }
 
-/// What a Redis says that came from a file, or from a master: its lists may lack the latest removals.
+/// After a restart from a file or a promotion, lists may lack the latest removals.
 #[test]
 fn list_loaded_by_another_process_is_reloaded_without_counts() {
     let server = Server::start();
@@ -424,7 +425,7 @@ fn list_loaded_by_another_process_is_reloaded_without_counts() {
     pair.count("p");
     pair.put_count("p", 2);
     assert_eq!(pair.read("g2").loaded, LoadedLists::All);
-    // As another process has left it.
+    // The marker of another process.
     let (marker, other) = (pair.keys.marker(), b"0 a 00000000.g1");
     pair.redis.command(&[b"SET", &marker, other, b"KEEPTTL"]);
     let name = GENERATION.name;
@@ -438,7 +439,7 @@ fn list_loaded_by_another_process_is_reloaded_without_counts() {
     assert_eq!(list.loaded, LoadedLists::Nothing);
     assert_eq!(list.generation, format!("{}.{name}", pair.run));
     assert_eq!(list.views, all(&[(2, 20), (1, 10)]));
-    // What was read for the list of the other process is not taken for this one's.
+    // Data that was read for the other process's list is not accepted for this one.
     pair.redis.command(&[b"SET", &marker, other, b"KEEPTTL"]);
     let current = format!("{}.{name}", pair.run);
     let none = Removals::default();
@@ -448,7 +449,7 @@ fn list_loaded_by_another_process_is_reloaded_without_counts() {
     println!("Redis' time of a read: {:.1} µs", read_us(&mut pair));
 }
 
-/// Of a list of four, by itself.
+/// The time of reading a list of four views, in microseconds.
 fn read_us(pair: &mut Pair<'_>) -> f64 {
     const READS: u64 = 2_000;
     let call = history_read::call(&pair.keys, GENERATION, None);
@@ -460,7 +461,8 @@ fn read_us(pair: &mut Pair<'_>) -> f64 {
     (commands(pair.redis)[1] - before) as f64 / READS as f64
 }
 
-/// A mark moves on, and back, by who knows of it; who comes from behind it has lost what lies between.
+/// The mark moves only for a caller that has its position; a mark before the caller's position proves that Redis lost
+/// data.
 #[test]
 fn a_mark_tells_what_redis_has_lost() {
     let server = Server::start();
@@ -508,7 +510,7 @@ fn integer(value: Value) -> i64 {
     }
 }
 
-/// The figures of the design: at most 25 bytes of Redis a view, and one command.
+/// The design goals: at most 25 bytes of Redis memory per view, and one command.
 #[test]
 fn a_view_takes_at_most_25_bytes_of_redis_and_one_call() {
     let server = Server::start();
@@ -542,7 +544,7 @@ fn a_view_takes_at_most_25_bytes_of_redis_and_one_call() {
     assert!(bytes <= 25 * 200, "{bytes}");
 }
 
-/// How often EVALSHA was called, and the microseconds that it took.
+/// The number of EVALSHA calls and their time, in microseconds.
 fn commands(redis: &mut Redis) -> [u64; 2] {
     let Value::Bulk(text) = redis.command(&[b"INFO", b"commandstats"]) else {
         panic!("no statistics");

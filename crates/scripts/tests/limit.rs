@@ -1,5 +1,5 @@
-//! Rate limits in Redis against the model, which is [`weir_limit`]: the same histories on both,
-//! every answer compared, and when each key expires.
+//! Compares rate limits in Redis with the model, which is [`weir_limit`]: the same histories on both, every answer and
+//! every key's expiry compared.
 
 mod history;
 mod pair;
@@ -26,8 +26,8 @@ fn what_is_asked_steadily_goes_as_in_the_model() {
     histories_go_as_in_the_model(steady(), 192);
 }
 
-/// The backlog of a low limit with many requests, under one with a long period and a high rate: the product of
-/// requests and period is beyond what a double holds exactly, and one tick more is a millisecond more.
+/// The backlog of a low limit with many requests, converted to one with a long period and a high rate. The product of
+/// requests and period exceeds the exact range of doubles, and one more tick is one more millisecond.
 #[test]
 fn a_backlog_of_another_period_is_exact() {
     let server = Server::start();
@@ -50,7 +50,7 @@ fn a_backlog_of_another_period_is_exact() {
     }
 }
 
-/// A log that has more lines than it may, as its period was made longer; some had been taken back.
+/// A log with too many lines after its period was extended; some requests had been taken back.
 #[test]
 fn lines_that_must_be_shared_are_as_in_the_model() {
     let server = Server::start();
@@ -113,7 +113,7 @@ fn a_request_is_charged_by_all_its_limits_or_by_none() {
     }
 }
 
-/// Else two rules' asks of one key, each of which may pass by itself, would be charged beyond the limit.
+/// Otherwise requests of two rules for one key, each within the limit, would together exceed it.
 #[test]
 fn asks_of_one_key_in_one_request_count_together() {
     let server = Server::start();
@@ -214,7 +214,7 @@ fn a_clock_that_goes_back_a_little_gives_nobody_a_second_burst() {
     let mut pair = Pair::new(&server);
     for algorithm in ALGORITHMS {
         let (key, three) = (new_key(), quota(algorithm, 3, 10_000, 3));
-        // A window's edge lies between this moment and the next.
+        // A window ends between this moment and the next.
         pair.set_clock(NOW_MS);
         assert_eq!(pair.burst(&key, three, 9), 3, "{algorithm:?}");
         for back_ms in [1, SET_BACK_MS_MAX, 0] {
@@ -257,7 +257,7 @@ fn requests_in_flight_that_have_ended_make_place_for_others() {
     assert_eq!(pair.take_back(&[unknown]), 0);
 }
 
-/// On Redis' own clock.
+/// With Redis' own clock.
 #[test]
 fn a_refusals_wait_is_long_enough_and_then_redis_forgets() {
     let server = Server::start();

@@ -50,7 +50,7 @@ fn visitors_count_once_an_hour_and_once_a_day() {
         add(&mut redis, 24, &hashes(0..30), &hashes(0..10)),
         expected
     );
-    // The next hour of the same day, half of them new.
+    // The next hour of the same day; half of them are new.
     let second = add(&mut redis, 25, &hashes(20..40), &hashes(5..15));
     let expected = UniqueCounts {
         hour_visitors: 20,
@@ -59,7 +59,7 @@ fn visitors_count_once_an_hour_and_once_a_day() {
         day_addresses: 15,
     };
     assert_eq!(second, expected);
-    // The next day knows nobody.
+    // The next day starts empty.
     assert_eq!(add(&mut redis, 48, &[], &hashes(0..1)).day_addresses, 1);
 }
 

@@ -1,7 +1,8 @@
-//! Short links in Redis against a model, and against what an object of an edge holds: the same histories on all, every reply compared.
+//! Compares short links in Redis with a model and with an object of an edge: the same histories on all, every reply
+//! compared.
 //!
-//! Redis' clock cannot be set. So lives are of days, what a test lets pass are whole hours, and the seconds
-//! that the test itself takes are rounded away.
+//! Redis' clock cannot be set. Lifetimes are therefore days, tests advance by whole hours, and rounding removes the
+//! test's own seconds.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,17 +21,17 @@ use weir_link::redis::{link_back, link_clicks, link_read};
 use weir_scripts::Call;
 
 const HOUR_MS: u64 = 3_600_000;
-/// Never a whole number of hours of a life of days: a test that takes a millisecond must not change what is renewed.
+/// Not a whole number of hours in a lifetime of days: a test's milliseconds must not change what is renewed.
 const RENEW_PERMILLE: u32 = 101;
 
-/// Keys that no other test has.
+/// Keys that no other test uses.
 fn new_keys() -> LinkKeys {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     LinkKeys::new("links", &format!("s/code-{number}").parse().unwrap())
 }
 
-/// A link as the model has it. Times are hours.
+/// A link in the model. Times are in hours.
 #[derive(Clone, Debug)]
 struct Model {
     link: Link,
@@ -40,16 +41,16 @@ struct Model {
     marks: BTreeMap<ClickId, ClickMark>,
 }
 
-/// What is known of a click.
+/// The state of a click.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClickMark {
-    /// It was used; so many were left before it.
+    /// It was used, with this number of clicks left before it.
     Used(u64),
-    /// It was given back.
+    /// It was returned.
     Back,
 }
 
-/// A click's name.
+/// A click ID.
 fn click(sequence: u64) -> ClickId {
     ClickId {
         counter: 1,
@@ -126,7 +127,7 @@ struct Pair<'a> {
     object: Object,
 }
 
-/// A link as an object holds it. Its clock can be set.
+/// A link in an object. Its clock can be set.
 struct Object {
     key: Vec<u8>,
     link: weir_edge::shard::Link,
@@ -146,7 +147,7 @@ impl Object {
         let commands = [LinkCommand::from_redis(words, &self.key).unwrap()];
         let before = self.link.clone();
         let done = self.link.run(&commands, self.now_ms);
-        // What is no change is not written down.
+        // A command without a change is not logged.
         if !done.is_change {
             let mut again = before;
             again.run(&commands, self.now_ms);
@@ -155,7 +156,7 @@ impl Object {
         weir_base::resp::decode(&done.replies).unwrap().0
     }
 
-    /// Marks are kept for as long as the test: those in Redis end by a clock that nobody sets.
+    /// Runs a call. Markers outlive the test: those in Redis expire by its own clock.
     fn run(&mut self, call: &Call) -> Value {
         let (count, kept) = (call.keys.len().to_string(), "9000000000000000");
         let mut words: Vec<&[u8]> = vec![b"EVAL", call.script.source.as_bytes(), count.as_bytes()];
@@ -176,7 +177,7 @@ enum Step {
     Pass { hours: u64 },
 }
 
-/// As whole hours: what a test takes is far below half of one.
+/// In whole hours: a test takes much less than half an hour.
 fn rounded(left_ms: u64) -> u64 {
     (left_ms + HOUR_MS / 2) / HOUR_MS * HOUR_MS
 }
@@ -226,12 +227,12 @@ impl Pair<'_> {
         let in_object = link_back::parse(&self.object.run(&call)).unwrap();
         assert_eq!(in_object, was_used, "in the object");
         let marked = self.model.as_mut().map(|model| model.give_back(click));
-        // Of a link that has ended, Redis still has the marks.
+        // Redis still has the markers of an expired link.
         assert!(marked.is_none_or(|expected| was_used == expected));
         self.check_clicks();
     }
 
-    /// What counts clicks ends with its link.
+    /// The counter expires with its link.
     fn check_clicks(&mut self) {
         let key = self.keys.clicks();
         let used = self.redis.command(&[b"GET", &key]);
@@ -246,7 +247,7 @@ impl Pair<'_> {
         assert_eq!(left, expected.and_then(|model| model.used_left));
     }
 
-    /// Lets time pass: each key has that much less left.
+    /// Advances the time by shortening each key's lifetime.
     fn pass(&mut self, hours: u64) {
         for key in [self.keys.record(), self.keys.clicks()] {
             let Value::Integer(left) = self.redis.command(&[b"PTTL", &key]) else {
@@ -374,12 +375,12 @@ fn click_is_charged_once_per_read_and_not_after_return() {
     // The first reply is lost, and the click is read again.
     assert_eq!([left(&mut redis, 1), left(&mut redis, 1)], [1, 1]);
     assert_eq!(left(&mut redis, 2), 0);
-    // It led nowhere.
+    // The click was not redirected.
     assert_eq!([back(&mut redis, 1), back(&mut redis, 1)], [true, false]);
-    // A read that was on its way all the time uses none.
+    // A delayed read of it uses none.
     assert_eq!(left(&mut redis, 1), 1);
     assert_eq!([left(&mut redis, 3), left(&mut redis, 4)], [1, 0]);
-    // One that is given back before it arrives uses none either.
+    // A click that is returned before it arrives uses none either.
     assert!(!back(&mut redis, 5));
     assert!(back(&mut redis, 3));
     assert_eq!(left(&mut redis, 5), 1);

@@ -1,5 +1,5 @@
-//! The Lua against the model: the same operations on a real Redis and on [`ShardLedger`], every
-//! reply compared, and the books looked at after each.
+//! Compares the Lua with the model: the same operations on a real Redis and on [`ShardLedger`], every reply compared,
+//! and the stock balance checked after each.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -25,7 +25,7 @@ use weir_scripts::{Call, Script, tally};
 
 const TTL_MS: u64 = 500;
 
-/// The scripts of each crate that has some, by its folder.
+/// The scripts of each crate, by folder.
 const DOMAINS: [(&str, &[&Script]); 7] = [
     ("fitment", weir_fitment::redis::SCRIPTS),
     ("history", weir_history::redis::SCRIPTS),
@@ -41,13 +41,13 @@ struct Pair {
     redis: Redis,
     keys: ShardKeys,
     model: ShardLedger,
-    /// The same in an object, as long as nothing is lost: only Redis loses anything.
+    /// The same in an object, until Redis loses data: objects lose none.
     shard: Option<Shard>,
     now_us: u64,
 }
 
 impl Pair {
-    /// A cold shard that no other test has.
+    /// A cold shard that no other test uses.
     fn cold(server: &Server) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("sale-{}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -75,7 +75,7 @@ impl Pair {
         self.now_us = now_us;
     }
 
-    /// Redis' reply, which the shard in an object gives, too.
+    /// The reply of Redis; the object must give the same.
     fn run(&mut self, call: &Call) -> Value {
         let reply = self.redis.run(call);
         let (keys, args) = (
@@ -101,7 +101,7 @@ impl Pair {
         if let Some(shard) = &mut self.shard {
             let stock = self.keys.stock();
             let command = ShardCommand::from_redis(words, prefix_of(&stock).unwrap()).unwrap();
-            // How many of them were new, only Redis tells.
+            // Only Redis reports how many of them were new.
             let said = value_of(&shard.run(&[command], self.now_us).replies);
             assert!(
                 said == reply || matches!(said, Value::Integer(_)),
@@ -118,7 +118,7 @@ impl Pair {
         warmed
     }
 
-    /// One batch of claims, of attempts without keys.
+    /// One batch of claims, without attempt keys.
     fn claim(&mut self, users: &[UserId], terms: ClaimTerms) -> Vec<ClaimReply> {
         self.claim_for(users, &vec![None; users.len()], terms)
     }
@@ -186,7 +186,7 @@ impl Pair {
         assert_eq!(settled, self.model.settle_transfer(to_shard, id));
     }
 
-    /// Adds or takes units, as an audit of `age` changes ago would have it.
+    /// Adds or removes units, with the audit of `age` changes ago.
     fn restock(&mut self, units: i64, age: u64) {
         let mut seen = self.model.audit();
         seen.version = seen.version.saturating_sub(age);
@@ -196,7 +196,7 @@ impl Pair {
         assert_eq!(restocked, expected);
     }
 
-    /// Sets the mark, as an audit of `age` changes ago would have it.
+    /// Sets the mark, with the audit of `age` changes ago.
     fn raise_mark(&mut self, mark: u64, age: u64) {
         let mut seen = self.model.audit();
         seen.version = seen.version.saturating_sub(age);
@@ -219,14 +219,14 @@ impl Pair {
         assert_eq!(due, self.model.overdue(GRACE_MS, limit as usize));
     }
 
-    /// Redis forgets a key that makes the shard cold.
+    /// Redis loses a key, which makes the shard cold.
     fn lose(&mut self) {
         self.redis.command(&[b"DEL", &self.keys.stock()]);
         self.model.lose_stock();
         self.shard = None;
     }
 
-    /// Redis forgets a key of those that do not make the shard cold.
+    /// Redis loses a key, which does not make the shard cold.
     fn evict(&mut self, key: EvictedKey) {
         let name = match key {
             EvictedKey::Claims => self.keys.claims(),
@@ -238,7 +238,7 @@ impl Pair {
         self.shard = None;
     }
 
-    /// Each open claim gets its deadline again, and the sums are what `age` changes ago they should have been.
+    /// Restores the deadline of each open claim, and sets the sums of `age` changes ago.
     fn recount(&mut self, age: u64) {
         let claimed = self.model.claimed();
         let claimed: Vec<_> = claimed
@@ -270,7 +270,7 @@ impl Pair {
         }
     }
 
-    /// Writes orders as an audit has or has not seen them, in place of the user's.
+    /// Replaces a user's orders, whether the audit has seen them or not.
     fn correct(&mut self, user: &UserId, is_seen: bool, count: u64) {
         let seen = self.model.orders_of(user).filter(|_| is_seen);
         let (seen, orders) = (seen.unwrap_or_default(), orders_from(1, count));
@@ -279,7 +279,7 @@ impl Pair {
         assert_eq!(corrected, self.model.correct(user, &seen, &orders));
     }
 
-    /// Somebody begins to rebuild the shard.
+    /// Starts a rebuild of the shard.
     fn wipe(&mut self, token: &str) {
         const LEASE_MS: u64 = 200;
         let reply = self.run(&wipe::call(&self.keys, token, LEASE_MS));
@@ -329,7 +329,7 @@ impl Pair {
         assert_eq!(replies, expected);
     }
 
-    /// Both have the same books.
+    /// Compares the stock balances.
     fn check_books(&mut self) {
         let reply = self.run(&audit::call(&self.keys));
         let books = audit::parse(&reply).unwrap();
@@ -359,7 +359,7 @@ fn value_of(reply: &[u8]) -> Value {
     weir_base::resp::decode(reply).unwrap().0
 }
 
-/// Redis' hashes have no order.
+/// Sorts replies of Redis' unordered hashes.
 fn in_order(value: Value) -> Value {
     let Value::Array(mut values) = value else {
         return value;
@@ -374,7 +374,7 @@ fn in_order(value: Value) -> Value {
     Value::Array(values)
 }
 
-/// Orders of these generations, each deducted otherwise than the one before it.
+/// Orders of these generations, each with another deduction than the previous one.
 fn orders_from(generation: u64, count: u64) -> Vec<OrderEntry> {
     let order = |n| OrderEntry {
         generation: generation + n,
@@ -412,12 +412,12 @@ fn tag(key: u8) -> AttemptTag {
 enum ModelOperation {
     Claim {
         users: Vec<u8>,
-        /// By which key each names its attempt, if it does.
+        /// The attempt key of each request, if any.
         attempts: Vec<Option<u8>>,
         quantity: u32,
         checks: Checks,
     },
-    /// Settles the last claim of a user, or one that never was; so for the next two.
+    /// Settles the last claim of a user, or one that never existed; likewise the next two.
     Settle(u8, u64, Deduction),
     Charge(u8, u64),
     Cancel(u8, u64),
@@ -428,20 +428,20 @@ enum ModelOperation {
     },
     Mark(u8, UserMark),
     Lend(u32, u64),
-    /// From this shard, this id.
+    /// From this shard, this transfer.
     Deposit(u32, Transfer),
     /// To this shard, the last transfer's id or another.
     SettleTransfer(u32, u64),
     Restock(i64, u64),
     RaiseMark(u64, u64),
-    /// The change of this number, or one before it.
+    /// The change with this number, or an earlier one.
     Change(StockChange),
     Overdue(u32),
     Correct(u8, bool, u64),
     Lose,
     Evict(EvictedKey),
     Recount(u64),
-    /// One of two who may rebuild.
+    /// One of two rebuilders.
     Wipe(u8),
     Restore(u8, Vec<u8>),
     Warm(u64, Option<u8>),
@@ -515,13 +515,13 @@ fn evicted_key() -> impl Strategy<Value = EvictedKey> {
     ]
 }
 
-/// Who may rebuild.
+/// The tokens of the two rebuilders.
 const TOKENS: [&str; 2] = ["one", "other"];
 
-/// When a history begins.
+/// The start time of a history, in microseconds since the Unix epoch.
 const START_US: u64 = 1_700_000_000_000_000;
 
-/// What a history has learnt: the last generation that each user was told, the last transfer, the time.
+/// The state of a history: the last generation of each user, the last transfer, the time.
 struct Story {
     user_cap: u32,
     now_us: u64,
@@ -622,7 +622,7 @@ fn lua_and_model_answer_alike() {
         prop::collection::vec(any_op(), 1..40),
         1..4_u32,
         any::<bool>(),
-        // Behind bytes each call costs the digests of all scripts: some histories are enough.
+        // Each call needs the digests of all scripts, so only some histories use bytes.
         prop::bool::weighted(0.1),
     );
     let outcome =
@@ -703,7 +703,7 @@ fn stock_change_applies_once_and_takes_only_free_units() {
         pair.claim(&[user(1)], terms(1, 1))[..],
         [ClaimReply::Granted(_)]
     ));
-    // Of real clocks' size, as the origin numbers them.
+    // The size of real clock values, as the origin numbers them.
     let first = 1_700_000_000_000;
     assert_eq!(pair.change(change(first, -9)), StockChanged::Done(-2));
     assert_eq!(pair.change(change(first, -9)), StockChanged::Done(-2));
@@ -778,7 +778,7 @@ fn one_call_makes_of_each_shard_the_checks_that_it_asks_for() {
             ..terms(1, 1)
         },
         users: vec![&blocked, &reserved],
-        // Of every other shard: what is asked for of one does not move what is asked for of the next.
+        // For every other shard only: requests for one shard must not affect the next.
         attempts: vec![(shard % 2 == 0).then(|| tag(1))],
     };
     let groups: Vec<_> = (0..).zip(asked).map(group).collect();
@@ -815,8 +815,8 @@ fn one_call_makes_of_each_shard_the_checks_that_it_asks_for() {
     );
 }
 
-/// Two shards of ten units, of which the second's key `damaged` is of another type: the units that each has
-/// after a claim on each, which fails.
+/// Two shards of ten units; the second's key `damaged` has another type. Returns the units of each after a failed claim
+/// on both.
 fn units_after_a_claim_on(damaged: impl Fn(&ShardKeys) -> Vec<u8>) -> [Value; 2] {
     let server = Server::start();
     let mut redis = server.connect();
@@ -885,7 +885,7 @@ fn a_full_batch_of_one_user_takes_one_unit() {
     assert_eq!(pair.model.audit().stock, Some(9));
 }
 
-/// Redis names a script by this digest: a wrong one would turn every EVALSHA into an EVAL.
+/// Redis identifies a script by this digest: a wrong one would turn every EVALSHA into an EVAL.
 #[test]
 fn redis_gives_each_script_the_digest_that_we_do() {
     let server = Server::start();
@@ -903,7 +903,7 @@ fn redis_gives_each_script_the_digest_that_we_do() {
 
 #[test]
 fn every_script_file_is_listed() {
-    // Not scripts of engines: what stands before some of them, and what the doctor asks.
+    // Not scripts of engines: shared source, and the doctor's script.
     let preludes = [
         "acl_check.lua",
         "write_check.lua",

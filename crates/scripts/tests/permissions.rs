@@ -1,4 +1,4 @@
-//! The rules of access control lists in `docs/redis.md`: they have every command that there is, and no other.
+//! The access control rules in `docs/redis.md` contain exactly the required commands.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use weir_scripts::permissions::{self, ORIGIN, SHARED};
 
 const DOCUMENTED: &str = include_str!("../../../docs/redis.md");
 
-/// What engines send, and both sides to run scripts.
+/// Commands that engines send, and that both sides need to run scripts.
 const SENT: [&str; 8] = [
     "eval",
     "evalsha",
@@ -25,7 +25,7 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The words in lower case that stand behind `start` and before `"` or `'`, in all files of this ending.
+/// The lower-case words between `start` and `"` or `'`, in all files with this extension.
 fn words(folder: &Path, ending: &str, start: &str, to: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -85,7 +85,7 @@ fn documented_rules_are_these() {
     }
 }
 
-/// Redis 7.0 crashes if it is asked about a command with too few arguments.
+/// Redis 7.0 crashes if it checks a command with too few arguments.
 #[test]
 fn each_command_has_the_arguments_that_redis_wants() {
     let server = Server::start();

@@ -1,13 +1,12 @@
 //! The whole claim protocol under faults: shards, gateways, SQL and reconciler, with steps in any order.
 //!
-//! Every party is a process that takes one step at a time: a call of a script, or a transaction of SQL.
-//! Between any two steps others may run, and the process may die; a reply may be lost; a call may be
-//! delivered twice, or long after its caller has gone; Redis may lose its last writes. After each
-//! step the invariants are looked at; at the end all that is left over is tidied up as the origin's
-//! reconciler does, and then exactly what there was must be sold.
+//! Every party is a process of single steps: a call of a script, or an SQL transaction. Between any two steps, others
+//! may run, and the process may crash. A reply may be lost. A call may arrive twice, or long after its caller has gone.
+//! Redis may lose its last writes. The test checks the invariants after each step. At the end it repairs the remaining
+//! state like the origin's reconciler; then exactly the initial stock must be sold.
 //!
-//! The same histories run on the model alone, thousands of them, and on a real Redis with the real
-//! Lua, where every reply must be the model's.
+//! The same histories run thousands of times on the model alone, and on a real Redis with the real Lua, whose replies
+//! must equal the model's.
 
 mod parties;
 mod shards;
@@ -62,11 +61,11 @@ fn histories(losses: bool) -> impl Strategy<Value = (Setting, Vec<Fault>)> {
     (any_setting(), prop::collection::vec(fault, 1..120))
 }
 
-/// Runs `cases` histories; a failure names its seed, and the smallest history that fails.
+/// Runs `cases` histories; a failure prints its seed and the smallest failing history.
 fn run(cases: u32, losses: bool, mut world: impl FnMut(Setting) -> World) {
     let config = ProptestConfig {
         cases,
-        // The failure itself is printed; a file of seeds is not kept.
+        // The failure itself is printed; no file of seeds is written.
         failure_persistence: None,
         ..ProptestConfig::default()
     };

@@ -1,4 +1,4 @@
-//! What a real Redis says when it refuses, and what has run by then: see `weir_scripts::refusal`.
+//! Refusals of a real Redis, and what has run by then: see `weir_scripts::refusal`.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ const FIRST_WRITE: &[u8] = b"redis.call('GET', KEYS[1]) redis.call('SET', KEYS[1
 const TWO_WRITES: &[u8] =
     b"redis.call('HSET', KEYS[1], 'a', '1') redis.call('SET', KEYS[2], '1') return 1";
 
-/// Redis may free memory though it is full.
+/// Redis allows deletes when its memory is full.
 const DELETES_FIRST: &[u8] = b"redis.call('DEL', KEYS[1]) redis.call('SET', KEYS[2], '1') return 1";
 
 fn eval(redis: &mut Redis, script: &[u8]) -> Value {
@@ -66,7 +66,7 @@ fn full_redis_refuses_before_anything_is_written() {
     let mut redis = server.connect();
     set(&mut redis, b"maxmemory", b"1");
     assert_refuses_before_writes(&mut redis, RefusalKind::OutOfMemory);
-    // A script that has written comes to its end.
+    // A script that has written finishes.
     assert_eq!(eval(&mut redis, DELETES_FIRST), Value::Integer(1));
     assert_eq!(redis.command(&[b"EXISTS", b"b"]), Value::Integer(1));
 }
@@ -194,7 +194,7 @@ fn blocked_redis_refuses_before_it_starts_a_command() {
     assert!(matches!(blocked.join().unwrap(), Value::Error(_)));
 }
 
-/// A script that caught an error and returned it would make a refusal look as if it came from before the script.
+/// A script that catches an error and returns it would make a refusal look as if it occurred before the script.
 #[test]
 fn scripts_declare_no_flags_and_catch_no_errors() {
     let crates = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");

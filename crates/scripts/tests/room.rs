@@ -1,4 +1,5 @@
-//! Waiting rooms in Redis against a model: the same steps on both, every reply compared; and what must hold of any history.
+//! Compares waiting rooms in Redis with a model: the same steps on both, every reply compared. Also checks invariants
+//! of all histories.
 
 mod costs;
 mod holds;
@@ -44,18 +45,18 @@ fn name() -> RoomName {
     RoomName::new(&format!("r{}", NEXT.fetch_add(1, Ordering::Relaxed))).unwrap()
 }
 
-/// One room in Redis and in the model, gateways that know of it, and what visitors have in their passes.
+/// One room in Redis and in the model, with gateways and visitors' tokens.
 struct Pair<'a> {
     redis: &'a mut Redis,
     keys: RoomKeys,
     model: Model,
     now_ms: u64,
     terms: Terms,
-    /// What gateways fall back to.
+    /// The settings in the gateways' configuration.
     setting: Setting,
     seen: [RoomState; GATEWAYS],
     passes: BTreeMap<u8, u64>,
-    /// Redis answers so long after it was asked.
+    /// The delay of Redis' replies, in milliseconds.
     late_ms: u64,
     last: Snapshot,
 }
@@ -83,7 +84,7 @@ impl<'a> Pair<'a> {
         self.redis.set_clock_us(self.now_ms * 1_000);
     }
 
-    /// What the gateway brings: its seed is for the opening that it knows of.
+    /// The gateway's context of a call: its seed is for the opening that the gateway has read.
     fn brought(&self, gateway: usize) -> CallContext {
         let mut seen = self.seen[gateway];
         let setting = match self.last.setting.version {
@@ -164,7 +165,7 @@ impl<'a> Pair<'a> {
         who: &[(u8, bool)],
     ) -> Vec<(Status, u64)> {
         let mut brought = self.brought(gateway);
-        // A gateway learns from passes, too.
+        // Gateways also learn from tokens.
         let shown = asks.iter().map(|ask| ask.place).max().unwrap_or(0);
         brought.seen.seq = brought.seen.seq.max(shown);
         let reply = self.redis.run(&room_ask::call(&self.keys, &brought, asks));
@@ -228,7 +229,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Time passes, and gateways look at the room.
+    /// Advances the time while gateways poll.
     fn idle(&mut self, ms: u64, renewed: &[u8]) -> Snapshot {
         let end_ms = self.now_ms + ms;
         while self.now_ms < end_ms {
@@ -238,7 +239,7 @@ impl<'a> Pair<'a> {
         self.last
     }
 
-    /// The room is in use: its first two seconds are over.
+    /// A room in use: its first two seconds are over.
     fn settled(mut self) -> Self {
         self.tick(0, &[]);
         self.wait(SETTLE_MS);
@@ -276,7 +277,7 @@ fn open(per_minute: u64, active_max: u64) -> Setting {
     }
 }
 
-/// Whoever comes first is called first, over all gateways, and no more are inside than allowed.
+/// First come, first served over all gateways, within the limit of active sessions.
 #[test]
 fn first_come_first_served_and_never_more_inside_than_allowed() {
     let server = Server::start();
@@ -290,7 +291,7 @@ fn first_come_first_served_and_never_more_inside_than_allowed() {
     }
     assert_eq!(entered, [0, 1, 2], "there was room for three");
     for _ in 0..6 {
-        // Everybody asks, in any order; those who are inside leave.
+        // All visitors send requests in any order; active sessions end.
         pair.wait(SESSION_MS + 5_000);
         pair.tick(0, &[]);
         for number in (3..10)
@@ -325,7 +326,7 @@ fn the_pace_is_kept_whoever_ticks() {
         pair.wait(100);
         pair.tick(step % GATEWAYS, &[]);
     }
-    // Two a second for ten seconds.
+    // Two per second for ten seconds.
     assert_eq!(pair.last.seen.head - before, 20);
 }
 
@@ -355,7 +356,7 @@ fn unused_position_passes_on_and_double_exchange_is_one_session() {
     let told = pair.ask(2, &[(2, false), (2, false)]);
     assert_eq!(told, [(Status::Inside, 3), (Status::Inside, 3)]);
     assert_eq!(pair.last.seen.inside, 1);
-    // Who comes too late stands at the end.
+    // A late visitor moves to the end.
     assert_eq!(pair.ask(0, &[(1, false)]), [(Status::Waiting, 5)]);
 }
 
@@ -387,7 +388,7 @@ fn positions_are_restored_after_loss_and_none_is_given_twice() {
         assert!(given.insert(place), "{place} twice");
     }
     let head = pair.last.seen.head;
-    // One gateway saw the last place only. Redis loses all, and another one, which knows less, is the first to notice.
+    // Only one gateway has seen the last position. Redis loses everything, and a gateway with older state calls first.
     pair.lose(0);
     pair.seen[0] = RoomState::default();
     assert_eq!(pair.ask(0, &[(100, false)]), [(Status::Settling, 0)]);
@@ -399,7 +400,7 @@ fn positions_are_restored_after_loss_and_none_is_given_twice() {
     let (status, place) = pair.ask(0, &[(100, false)])[0];
     assert_eq!(status, Status::Waiting);
     assert!(given.insert(place), "{place} twice");
-    // A place that was called before the loss can still be taken up.
+    // A position that was called before the loss can still be claimed.
     pair.wait(1_000);
     let head = pair.tick(1, &[]).seen.head;
     assert!(head > 1);
@@ -430,7 +431,7 @@ fn after_a_loss_those_inside_count_until_they_are_heard_of() {
         (4, 4),
         "three and a ghost"
     );
-    // The fourth has left: nobody hears of it, so it counts until its session would have ended.
+    // The fourth has left without notice, so the session counts until it expires.
     pair.wait(SESSION_MS / 2);
     pair.tick(0, &[0, 1, 2]);
     pair.wait(SESSION_MS / 2 + 5_000 - SETTLE_MS);
@@ -463,7 +464,7 @@ fn early_visitors_are_drawn_and_late_ones_queue_behind() {
     let draw = snapshot.seen.draw().unwrap();
     pair.tick(0, &[]);
     assert_eq!(pair.ask(0, &[(50, false)])[0].1, 21);
-    // In the order of the draw they enter.
+    // They enter in the order of the draw.
     for order in 1..=snapshot.seen.head {
         let number = u8::try_from(draw.place(order) - 1).unwrap();
         assert_eq!(
@@ -505,7 +506,7 @@ fn advanced_opening_draws_at_once_and_is_not_drawn_again() {
     assert!(!drawn.is_lobby);
     assert_eq!((drawn.seen.drew, drawn.seen.drawn), (NOW_MS + 5_000, 6));
     pair.idle(2 * terms().claim_ms, &[]);
-    // An opening in the past is over.
+    // An opening in the past has no effect.
     pair.set(opens_in(2, 1_000));
     pair.ask(0, &[(7, false), (8, false)]);
     for gateway in [0, 1, 0] {

@@ -1,4 +1,4 @@
-//! Counts for operators, on a real Redis and on a model.
+//! Decision counts on a real Redis and on a model.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,12 +10,12 @@ use weir_base::resp::Value;
 use weir_scripts::keys;
 use weir_scripts::tally::{self, KEPT_S, NAMES_MAX, Subject};
 
-/// What a minute's hash holds.
+/// The content of a minute's hash.
 #[derive(Default)]
 struct Model(BTreeMap<String, u64>);
 
 impl Model {
-    /// How many names found no room.
+    /// Adds counts. Returns how many names did not fit.
     fn add(&mut self, counts: &[(String, u64)]) -> i64 {
         let mut left_out = 0;
         for (name, count) in counts {

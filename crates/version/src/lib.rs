@@ -1,4 +1,4 @@
-//! What a build of Weir calls itself: the one place for all programs.
+//! Version, commit and compiler of a Weir build, for all programs.
 
 #![forbid(unsafe_code)]
 #![no_std]
@@ -6,14 +6,14 @@
 /// The version of the workspace, such as `0.1.0`.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The commit that a release is of, in 12 digits; `unreleased` of any other build. `WEIR_COMMIT` sets it for a build outside of
+/// The commit of a release build, in 12 digits; `unreleased` for other builds. `WEIR_COMMIT` sets it for builds without
 /// git.
 pub const COMMIT: &str = env!("WEIR_BUILD_COMMIT");
 
-/// What has compiled it, such as `rustc 1.95.0 (59807616e 2026-04-14)`.
+/// The compiler, such as `rustc 1.95.0 (59807616e 2026-04-14)`.
 pub const COMPILER: &str = env!("WEIR_BUILD_COMPILER");
 
-/// What `--version` says: all three.
+/// The text of `--version`: version, commit and compiler.
 pub const LONG: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     " (commit ",

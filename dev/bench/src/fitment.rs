@@ -1,5 +1,5 @@
-//! `cargo xtask bench fitment`: how fast relations are imported into SQL and written to Redis, what they take there, and what
-//! 1,000 pairs take of Redis' time, beside the plan of the seed document.
+//! `cargo xtask bench fitment`: import rates into SQL and Redis, memory in Redis, and the Redis time of 1,000 pairs,
+//! compared with the plan of the seed document.
 
 use super::keyspace::used;
 use anyhow::{Context, Result, ensure};
@@ -21,11 +21,11 @@ use weir_stack::report::Console;
 use weir_stack::{DataDir, Secrets, ports, tools};
 use weir_tasks::up::Stop;
 
-/// SKUs and vehicles of a question.
+/// SKUs and vehicles per query.
 const ASKED_SKUS: u32 = 200;
 const ASKED_VEHICLES: u32 = 5;
 
-/// How often the question is asked, after some that do not count.
+/// Repetitions of the query, after a warm-up.
 const ROUNDS: u32 = 2_000;
 
 #[derive(Debug, clap::Args)]
@@ -51,23 +51,23 @@ pub(crate) struct Arguments {
     report: Option<PathBuf>,
 }
 
-/// What was measured.
+/// The results.
 #[derive(Debug, Clone, Serialize)]
 struct FitmentFigures {
     relations: u64,
-    /// By the clock, and by the processor time that the importing process took.
+    /// Relations per second of elapsed time, and per second of the importing process's CPU time.
     sql_per_s: f64,
     sql_per_cpu_s: f64,
     sql_bytes_a_relation: f64,
     redis_per_s: f64,
-    /// By the processor time of the origin, and by that of Redis.
+    /// Relations per second of the origin's CPU time, and of Redis' CPU time.
     redis_per_origin_cpu_s: f64,
     redis_per_redis_cpu_s: f64,
     redis_bytes_a_sku: f64,
     queries: Vec<Query>,
 }
 
-/// 1,000 pairs, by one plan.
+/// A query of 1,000 pairs, with one plan.
 #[derive(Debug, Clone, Serialize)]
 struct Query {
     plan: &'static str,
@@ -119,7 +119,7 @@ async fn measure(arguments: &Arguments, binary: &Path) -> Result<FitmentFigures>
     );
     let tool = tools::Redis::find_or_get(&mut Console)?;
     let options = RedisOptions {
-        // What makes a relation durable is SQL.
+        // SQL makes relations durable.
         durable: false,
         ..RedisOptions::durable(ports::free()?, &data.path, &data.path.join("redis.log"))
     };
@@ -194,7 +194,7 @@ fn sku_number(number: u32) -> u64 {
     100_012_043_000 + u64::from(number)
 }
 
-/// Vehicles that are spread evenly, others for each SKU.
+/// Evenly spread vehicles, different for each SKU.
 fn relation_lines(arguments: &Arguments) -> String {
     let count = arguments.fits.min(arguments.vehicles);
     let step = arguments.vehicles / count;
@@ -214,7 +214,7 @@ fn relation_lines(arguments: &Arguments) -> String {
     text
 }
 
-/// How long an import took, by the clock and in processor time.
+/// Imports relations. Returns the elapsed time and the CPU time.
 fn import(
     binary: &Path,
     database: &Path,
@@ -236,17 +236,17 @@ fn import(
     Ok((start.elapsed().as_secs_f64(), children_s() - before))
 }
 
-/// Processor time of children that have ended.
+/// The CPU time of ended children, in seconds.
 fn children_s() -> f64 {
     processor_ticks("/proc/self/stat", 16) / 100.0
 }
 
-/// User and system time from a `stat` of Linux, in ticks of 10 ms: fields `from` and the next one.
+/// User and system time from a Linux `stat` file, in ticks of 10 ms: field `from` and the next one.
 fn processor_ticks(path: impl AsRef<Path>, from: usize) -> f64 {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let behind_name = text.rsplit(')').next().unwrap_or_default();
     let fields: Vec<&str> = behind_name.split_whitespace().collect();
-    // The first field behind the name is the third.
+    // The first field after the name is the third.
     let field = |number: usize| {
         fields
             .get(number - 3)
@@ -255,7 +255,7 @@ fn processor_ticks(path: impl AsRef<Path>, from: usize) -> f64 {
     field(from).unwrap_or(0.0) + field(from + 1).unwrap_or(0.0)
 }
 
-/// Processor time of Redis, since its statistics were reset at its start.
+/// The CPU time of Redis since it started, when its statistics are reset.
 async fn processor_s(redis: &mut MultiplexedConnection) -> Result<f64> {
     let text: String = redis::cmd("INFO").arg("cpu").query_async(redis).await?;
     let of = |name: &str| {
@@ -266,7 +266,8 @@ async fn processor_s(redis: &mut MultiplexedConnection) -> Result<f64> {
     Ok(of("used_cpu_user:") + of("used_cpu_sys:"))
 }
 
-/// Starts an origin whose Redis is empty, and waits until all is there: seconds by the clock, and of the origin.
+/// Starts an origin with an empty Redis, and waits until everything is published. Returns elapsed seconds and the
+/// origin's CPU seconds.
 async fn publish(
     binary: &Path,
     data: &DataDir,
@@ -287,7 +288,7 @@ async fn publish(
         key_prefix: DEFAULT_PREFIX.to_owned(),
         risk_rules: None,
         links: None,
-        // Nobody pays here.
+        // No payments occur.
         provider_port: 9,
         flags: vec![
             "--fitment".to_owned(),
@@ -307,7 +308,7 @@ async fn publish(
             line.and_then(|line| line.trim().parse::<u64>().ok())
                 .unwrap_or(0)
         };
-        // A rebuild writes each once, and so do the changes that wait: what is written twice counts once here.
+        // A rebuild writes each SKU once, and so do the pending changes: a SKU written twice counts once here.
         let published = number("weir_origin_fitment_skus_published_total ");
         if published >= 2 * u64::from(skus) {
             break;
@@ -325,11 +326,11 @@ async fn publish(
         .context("the origin has no process")?;
     let origin_s = processor_ticks(format!("/proc/{pid}/stat"), 14) / 100.0;
     origin.process().stop();
-    // Both wrote all of it.
+    // Both runs wrote everything.
     Ok([clock_s / 2.0, origin_s / 2.0])
 }
 
-/// The question, by both plans and by the seed's own script without sentinels.
+/// The query with both plans, and with the seed document's script without sentinels.
 async fn queries(redis: &mut MultiplexedConnection) -> Result<Vec<Query>> {
     const VEHICLES: u32 = 400_000;
     let mut all = Vec::new();
@@ -380,7 +381,8 @@ async fn queries(redis: &mut MultiplexedConnection) -> Result<Vec<Query>> {
     Ok(all)
 }
 
-/// As the seed document shows it: a script call a vehicle, a GETBIT a SKU, no sentinel, so that what is lost reads as "does not".
+/// As in the seed document: one script call per vehicle, one GETBIT per SKU, no sentinel, so that lost data reads as
+/// "does not fit".
 async fn seed(redis: &mut MultiplexedConnection, fits: u32) -> Result<Query> {
     static SCRIPT: weir_scripts::Script = weir_scripts::Script {
         name: "seed",
@@ -438,7 +440,7 @@ async fn send(redis: &mut MultiplexedConnection, call: &Call) -> Result<()> {
     Ok(())
 }
 
-/// Redis' own time for all of the calls, in microseconds.
+/// The Redis time of all calls, in microseconds.
 async fn timed(redis: &mut MultiplexedConnection, calls: &[Call]) -> Result<f64> {
     for call in calls {
         send(redis, call).await?;

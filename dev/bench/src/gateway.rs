@@ -1,18 +1,18 @@
-//! How much memory the gateway takes.
+//! The gateway's memory.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 use weir_stack::Stack;
 
-/// What Envoy's own allocator has given out.
+/// The statistic of memory allocated by Envoy's allocator.
 const ALLOCATED: &str = "server.memory_allocated";
 
 /// The gateway's memory at one time, in bytes.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Memory {
-    /// Resident, by the kernel: all of it, the filters' VMs and their compiled code included.
+    /// Resident memory as the kernel reports it, including the filters' VMs and their compiled code.
     pub(super) resident: u64,
-    /// Given out by Envoy's allocator: without the VMs' memory, which V8 maps by itself.
+    /// Allocated by Envoy's allocator, without the VMs' memory, which V8 maps directly.
     pub(super) allocated: u64,
 }
 
@@ -32,7 +32,7 @@ pub(super) fn resident(pid: u32) -> Result<u64> {
     resident_in(&status).with_context(|| format!("no VmRSS in {file}"))
 }
 
-/// From a line like `VmRSS:      123456 kB`, where a kB is 1024 bytes.
+/// Parses a line like `VmRSS:      123456 kB`, where a kB is 1024 bytes.
 fn resident_in(status: &str) -> Option<u64> {
     let line = status
         .lines()

@@ -1,4 +1,4 @@
-//! What Redis holds: how much memory in all, how many keys, and the largest of them.
+//! The contents of Redis: total memory, number of keys, and the largest keys.
 
 use anyhow::{Context, Result};
 use redis::aio::MultiplexedConnection;
@@ -6,14 +6,14 @@ use serde::Serialize;
 use weir_sale::redis::keys::ShardKeys;
 use weir_sale::shard::BUCKETS;
 
-/// Keys that one step of the scan looks at, and commands in one pipeline.
+/// Keys per scan step, and commands per pipeline.
 const STEP: usize = 1_000;
 
-/// All keys of one Weir.
+/// All keys of one Weir deployment.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Keyspace {
     pub(super) keys: u64,
-    /// The sum over all keys, with their values and what Redis adds to each.
+    /// The total size of all keys, including values and overhead.
     pub(super) bytes: u64,
     pub(super) largest: Key,
 }
@@ -22,12 +22,12 @@ pub(super) struct Keyspace {
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Key {
     pub(super) name: String,
-    /// By MEMORY USAGE, every element counted.
+    /// The result of MEMORY USAGE with all elements counted.
     pub(super) bytes: u64,
 }
 
 impl Keyspace {
-    /// Looks at every key that starts with `prefix`.
+    /// Measures every key with this `prefix`.
     pub(super) async fn scan(redis: &mut MultiplexedConnection, prefix: &str) -> Result<Self> {
         let mut found = Self::default();
         let mut cursor = 0_u64;
@@ -51,7 +51,7 @@ impl Keyspace {
         }
         let mut usage = redis::pipe();
         for name in &names {
-            // All elements: with samples the size of a large value would be a guess.
+            // Counts all elements: samples would only estimate the size of a large value.
             let command = usage.cmd("MEMORY").arg("USAGE").arg(name);
             command.arg("SAMPLES").arg(0);
         }
@@ -69,7 +69,7 @@ impl Keyspace {
     }
 }
 
-/// How many users Redis has of one sale.
+/// The number of users of one sale in Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct ListedUsers {
     pub(super) reserved: u64,
@@ -106,7 +106,7 @@ async fn members(
     Ok(count)
 }
 
-/// All memory that Redis' allocator has given out, in bytes: keys, values, and what it needs itself.
+/// The memory that Redis' allocator has allocated, in bytes: keys, values, and Redis' own needs.
 pub(super) async fn used(redis: &mut MultiplexedConnection) -> Result<u64> {
     let mut info = redis::cmd("INFO");
     let info: String = info.arg("memory").query_async(redis).await?;

@@ -1,4 +1,4 @@
-//! `cargo xtask bench links`: how fast short links are made in batches, and what they take in Redis.
+//! `cargo xtask bench links`: the rate of batch link creation, and the memory of links in Redis.
 
 use super::keyspace::{Keyspace, used};
 use anyhow::{Context, Result, ensure};
@@ -15,7 +15,7 @@ use weir_stack::report::Console;
 use weir_stack::{DataDir, Secrets, ports, tools};
 use weir_tasks::up::Stop;
 
-/// Links of one request while Redis is filled.
+/// Links per request while Redis is filled.
 const BATCH: u64 = 1_000;
 
 #[derive(Debug, clap::Args)]
@@ -29,14 +29,14 @@ pub(crate) struct Arguments {
     report: Option<PathBuf>,
 }
 
-/// What a number of links takes in Redis.
+/// The Redis memory of a number of links.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct LinkMemory {
     links: u64,
     per_s: f64,
-    /// Of all that Redis' allocator has given out, a link's share.
+    /// Bytes per link of the memory that Redis' allocator has allocated.
     bytes_by_info: f64,
-    /// By MEMORY USAGE, which counts a key and its value, and not the tables around them.
+    /// Bytes per link by MEMORY USAGE, which counts a key and its value without the surrounding tables.
     bytes_by_usage: f64,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Everything that runs, with the newest first: it ends first, too.
+/// All running processes, newest first, which is also the stop order.
 struct LinkBench {
     origin: Origin,
     redis: RedisServer,
@@ -69,7 +69,7 @@ async fn start(binary: &Path) -> Result<LinkBench> {
     let data = DataDir::open(None)?;
     let tool = tools::Redis::find_or_get(&mut Console)?;
     let options = RedisOptions {
-        // What makes a link durable is the origin's log.
+        // The origin's log makes links durable.
         durable: false,
         ..RedisOptions::durable(ports::free()?, &data.path, &data.path.join("redis.log"))
     };
@@ -91,7 +91,7 @@ async fn start(binary: &Path) -> Result<LinkBench> {
         key_prefix: DEFAULT_PREFIX.to_owned(),
         risk_rules: None,
         links: Some(domains),
-        // Nobody pays here.
+        // No payments occur.
         provider_port: 9,
         flags: vec![],
         secrets,
@@ -112,7 +112,7 @@ async fn measure(links: u64, binary: &Path) -> Result<LinkMemory> {
     Ok(filled)
 }
 
-/// The cold store has all that was made.
+/// Waits until the cold store has all created links.
 async fn wait_until_drained(running: &LinkBench) -> Result<()> {
     let url = format!("{}/metrics", running.origin.admin_url());
     let start = Instant::now();
@@ -136,7 +136,7 @@ async fn wait_until_drained(running: &LinkBench) -> Result<()> {
     }
 }
 
-/// Fills the empty Redis: what it then needs more, it needs for the links.
+/// Fills the empty Redis. The additional memory is that of the links.
 async fn fill(running: &mut LinkBench, links: u64) -> Result<LinkMemory> {
     let mut redis = running.redis.connection().await?;
     let before = used(&mut redis).await?;
@@ -173,7 +173,7 @@ async fn fill(running: &mut LinkBench, links: u64) -> Result<LinkMemory> {
     Ok(filled)
 }
 
-/// With a target of 100 bytes.
+/// A link with a target of 100 bytes.
 fn link(n: u64) -> serde_json::Value {
     let path = format!("https://shop.example.com/campaigns/spring/{n:010}/");
     json!({"target": format!("{path:x<100}")})

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: the comparison with others, and single measurements beside it.
+//! `cargo xtask bench`: the comparison with peers, and separate measurements.
 
 #![allow(clippy::indexing_slicing)]
 
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     match run(Arguments::parse()) {
         Ok(code) => code,
         Err(error) => {
-            // Not Debug, whose backtrace would bury the sentence that says what to do.
+            // Not Debug: its backtrace would hide the instruction in the message.
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
 
-    /// clap finds most mistakes in a definition only when it runs.
+    /// clap detects most definition errors only at run time.
     #[test]
     fn the_command_line_is_well_defined() {
         Arguments::command().debug_assert();

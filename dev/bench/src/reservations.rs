@@ -1,7 +1,7 @@
-//! A very large number of reservations, written straight into the origin's SQLite file.
+//! A very large number of reservations, written directly into the origin's SQLite file.
 //!
-//! Not through the origin: it takes one reservation a request, as users make them, each in a
-//! transaction that waits for the disk.
+//! The origin accepts one reservation per request, each in a transaction that waits for the disk, which would take too
+//! long.
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -10,13 +10,13 @@ use sqlx::{ConnectOptions, Connection};
 use std::path::Path;
 use std::time::Duration;
 
-/// Rows of one transaction: the origin waits 2 s for the file's lock, so each stays far below.
+/// Rows per transaction. The origin waits 2 s for the file's lock, so each transaction must be much shorter.
 const BATCH: u32 = 20_000;
 
-/// How long we wait for the origin's own transactions.
+/// The maximum wait for the origin's own transactions.
 const BUSY_LIMIT: Duration = Duration::from_secs(30);
 
-/// As the risk check leaves them, so that the origin does not begin to score them now.
+/// The state after the risk check, so that the origin does not score the reservations.
 const RESERVE: &str = "
     WITH RECURSIVE numbers(n) AS (SELECT ? UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < ?)
     INSERT INTO reservations (user_id, sale_id, at_ms, risk_state, score)
@@ -27,12 +27,12 @@ const BLOCK: &str = "
     INSERT INTO blocked_users (user_id, sale_id, at_ms, reason)
     SELECT printf('user-%08d', n), ?, ?, 'risk' FROM numbers";
 
-/// The name of a user; the same as in the statements.
+/// The name of user `n`, as in the statements.
 pub(super) fn user(n: u32) -> String {
     format!("user-{n:08}")
 }
 
-/// Users 0 to `reserved` (not included) reserve for `sale`; the first `blocked` of them are blocked.
+/// Reserves for users 0 to `reserved` (exclusive) of `sale`; the first `blocked` of them are blocked.
 pub(super) async fn write(
     database: &Path,
     sale: &str,

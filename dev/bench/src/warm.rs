@@ -1,4 +1,4 @@
-//! `cargo xtask bench warm`: many sales open at once, one of them with very many reserved users.
+//! `cargo xtask bench warm`: many open sales, one of them with very many reservations.
 
 mod report;
 
@@ -22,7 +22,7 @@ use weir_stack::sale::{sale_json, verdict};
 use weir_stack::tools::Options;
 use weir_tasks::up::{self, Stop, UnnamedPorts};
 
-/// Units of each sale: more than the buyers here.
+/// Units per sale: more than the buyers.
 const STOCK: u64 = 1_000;
 
 /// Users of each kind who try to buy from the large sale.
@@ -95,11 +95,11 @@ impl Arguments {
     }
 }
 
-/// What to measure.
+/// The parameters of a run.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
     users: u32,
-    /// The first so many of the users.
+    /// The number of blocked users; they are the first ones.
     blocked: u32,
     sales: u32,
     shards: u32,
@@ -126,7 +126,7 @@ async fn measure(stack: &mut Stack, plan: Plan, say: &mut dyn Reporter) -> Resul
         stack.make_sale(sale, STOCK, 1).await?;
     }
     if let Some(last) = others.last() {
-        // The catalogue goes out whole: who knows the last one knows all.
+        // The catalogue is published whole: a worker that has the last sale has all.
         stack.wait_until_known(last).await?;
     }
     let all_but_the_large_sale = Memory::read(stack).await?;
@@ -175,8 +175,7 @@ async fn measure(stack: &mut Stack, plan: Plan, say: &mut dyn Reporter) -> Resul
     })
 }
 
-/// A name of its own for every run, so that a kept --data folder takes one after another; and when it
-/// began.
+/// A unique name per run, so that a kept --data folder supports several runs, and the start time.
 fn run_name() -> Result<(String, u64)> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let now_ms = u64::try_from(now.as_millis())?;
@@ -189,19 +188,19 @@ fn shards_of(stack: &Stack, sale: &str, shards: u32) -> Result<Vec<ShardKeys>> {
     Ok((0..shards).map(keys).collect())
 }
 
-/// Answers by the buyers' kind and the gate's verdict.
+/// Answers by kind of buyer and the gate's verdict.
 type Verdicts = BTreeMap<Buyer, BTreeMap<String, u64>>;
 
-/// Who buys.
+/// Kinds of buyers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Buyer {
-    /// Has reserved for the large sale.
+    /// Reserved for the large sale.
     Reserved,
-    /// Has reserved for it, and is blocked.
+    /// Reserved for the large sale, and blocked.
     Blocked,
-    /// Has not reserved for it.
+    /// Without a reservation for the large sale.
     Stranger,
-    /// Buys from one of the other sales.
+    /// Buys from another sale.
     Elsewhere,
 }
 
@@ -222,7 +221,7 @@ impl Buyer {
         }
     }
 
-    /// The gate's right answer.
+    /// The expected verdict of the gate.
     fn verdict(self) -> &'static str {
         match self {
             Self::Reserved | Self::Elsewhere => "granted",
@@ -231,7 +230,7 @@ impl Buyer {
         }
     }
 
-    /// How many of them come.
+    /// The number of buyers of this kind.
     fn count(self, plan: &Plan) -> u32 {
         match self {
             Self::Reserved => BUYERS.min(plan.users - plan.blocked),
@@ -241,7 +240,7 @@ impl Buyer {
         }
     }
 
-    /// The `n`th of them: spread over all that there are.
+    /// The name of the `n`th buyer, evenly spread over all users.
     fn name(self, n: u32, plan: &Plan) -> String {
         let spread = |all: u32| u64::from(all) * u64::from(n) / u64::from(self.count(plan));
         match self {
@@ -303,7 +302,7 @@ mod tests {
             blocked: 50,
         };
         assert_eq!(report.listed, listed);
-        // 5,000 users in 2 · 256 sets: some ten in each, so nothing comes near a list of all.
+        // 5,000 users in 2 · 256 sets: about ten in each, so no value approaches the size of a full list.
         let (all, largest) = (report.keyspace.bytes, &report.keyspace.largest);
         assert!(largest.bytes * 20 < all, "{largest:?} of {all}");
         assert!(report.redis_after > report.redis_before);

@@ -1,4 +1,4 @@
-//! What is compiled for a release.
+//! Compiled parts of a release.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,24 +14,24 @@ use weir_stack::{command, origin};
 
 use crate::folder::Folder;
 
-/// Where the origin is in a release.
+/// The path of the origin in a release.
 pub const ORIGIN: &str = "bin/weir-origin";
 
 const QUICK: Duration = Duration::from_secs(30);
 
-/// A filter as it is shipped.
+/// A shipped filter.
 #[derive(Debug)]
 pub struct Filter {
-    /// As in the file's name, without `.wasm`.
+    /// The file name without `.wasm`.
     pub name: String,
     /// The module.
     pub bytes: Vec<u8>,
 }
 
-/// The filters, stripped: without the names of functions.
+/// The filters, stripped of function names.
 ///
 /// # Errors
-/// When they cannot be built.
+/// The filters cannot be built.
 pub fn filters() -> Result<Vec<Filter>> {
     let toolchain = WasmToolchain::find_or_get(&mut Console)?;
     let built = wasm::build_filters(&toolchain, Messages::Show)?;
@@ -54,17 +54,17 @@ fn strip(wasm: &[u8]) -> Result<Vec<u8>> {
     Ok(config.parse(wasm)?.emit_wasm())
 }
 
-/// How origin and native module are compiled.
+/// The build of origin and native module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Build {
     /// For operators.
     Shipped,
-    /// For a check of everything else: the origin as tests run it, which is not static, and no native module.
+    /// For quick checks: the origin's test build, which is not static, and no native module.
     Fast,
 }
 
 impl Build {
-    /// The fast one, or the one that is shipped.
+    /// `Fast` if `is_fast`, else `Shipped`.
     pub fn of(is_fast: bool) -> Self {
         match is_fast {
             true => Self::Fast,
@@ -72,10 +72,10 @@ impl Build {
         }
     }
 
-    /// The origin: for operators, one static binary.
+    /// Builds the origin: for operators, one static binary.
     ///
     /// # Errors
-    /// When it cannot be built, or is not static.
+    /// It cannot be built, or is not static.
     pub fn origin(self) -> Result<PathBuf> {
         if self == Self::Fast {
             return origin::ensure_built();
@@ -85,10 +85,10 @@ impl Build {
         Ok(binary)
     }
 
-    /// The native module, if it is part of this build.
+    /// Builds the native module, if it is part of this build.
     ///
     /// # Errors
-    /// When it cannot be built.
+    /// It cannot be built.
     pub fn native(self) -> Result<Option<PathBuf>> {
         match self {
             Self::Shipped => Host::NativeRelease.library().map(Some),
@@ -97,7 +97,7 @@ impl Build {
     }
 }
 
-/// A binary that asks for no other: it runs where there is nothing but a kernel.
+/// Checks that a binary needs no shared libraries, so that it runs on a bare kernel.
 fn check_static(binary: &Path) -> Result<()> {
     let mut readelf = Command::new("readelf");
     readelf.args(["--program-headers", "--dynamic", "--wide"]);
@@ -110,10 +110,10 @@ fn check_static(binary: &Path) -> Result<()> {
     Ok(())
 }
 
-/// `--version` says version, commit and compiler; a build that is shipped has a commit.
+/// Checks that `--version` prints version, commit and compiler. A shipped build must have a commit.
 ///
 /// # Errors
-/// When it says something else.
+/// The output differs.
 pub fn check_version(folder: &Folder, build: Build) -> Result<()> {
     let mut version = Command::new(folder.at(ORIGIN));
     let said = command::succeed(version.arg("--version").env_clear(), QUICK)?;

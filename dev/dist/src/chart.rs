@@ -1,5 +1,5 @@
-//! The Helm chart: what is in `dev/dist/files/helm`, and the release's own Envoy file as it must be in a cluster; and what helm and
-//! the schemas of Kubernetes say of it.
+//! The Helm chart: the files in `dev/dist/files/helm`, and the release's Envoy file adapted to a cluster. Checks both
+//! with helm and the Kubernetes schemas.
 
 use anyhow::{Context, Result, ensure};
 use weir_stack::report::Reporter;
@@ -9,7 +9,7 @@ use crate::folder::Folder;
 
 const CHART: &str = "helm/weir";
 
-/// In the Envoy file stands this machine; in a cluster, templates of the chart.
+/// Replacements in the Envoy file: addresses of this machine become chart templates.
 const IN_A_CLUSTER: [(&str, &str); 4] = [
     ("target/weir/", "/weir/filters/"),
     (
@@ -26,10 +26,10 @@ const IN_A_CLUSTER: [(&str, &str); 4] = [
     ),
 ];
 
-/// Writes the chart's Envoy file. Its other files are copied with all of `dev/dist/files`.
+/// Writes the chart's Envoy file. The other files are copied with all of `dev/dist/files`.
 ///
 /// # Errors
-/// When it is not as the chart expects.
+/// The Envoy file lacks an expected text.
 pub fn write(folder: &Folder) -> Result<()> {
     let path = folder.at("envoy/all.yaml");
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -40,7 +40,7 @@ pub fn write(folder: &Folder) -> Result<()> {
 }
 
 fn in_a_cluster(text: &str) -> Result<String> {
-    // What Envoy replaces stands in no braces of two; a template's would be read as one.
+    // Envoy's own placeholders must not use double braces, which helm would read as templates.
     ensure!(
         !text.contains("{{"),
         "envoy/all.yaml contains {{{{, which Helm parses as a template"
@@ -56,20 +56,20 @@ fn in_a_cluster(text: &str) -> Result<String> {
     Ok(text)
 }
 
-/// The oldest Kubernetes that the chart is for, as its `Chart.yaml` says, and the newest that the schemas know.
+/// The oldest Kubernetes version of the chart, as in its `Chart.yaml`, and the newest that the schemas cover.
 const KUBERNETES: [&str; 2] = ["1.27", "1.37"];
 
-/// What people set: nothing; what is their own; several origins.
+/// Typical values: defaults, custom ones, several origins.
 const VALUES: [&str; 3] = [
     "",
     "existingSecret=own,redis.host=redis.example,origin.storageClass=fast",
     "origin.replicas=2,origin.databaseUrlSecret=database",
 ];
 
-/// What no chart is rendered of: SQLite is one file.
+/// Values that must fail to render: SQLite is a single file.
 const WRONG: (&str, &str) = ("origin.replicas=2", "needs origin.databaseUrlSecret");
 
-/// What looks at charts.
+/// Tools that check charts.
 #[derive(Debug)]
 pub struct Tools {
     helm: Helm,
@@ -77,10 +77,10 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// helm, and what has the schemas of Kubernetes in it.
+    /// Finds or gets helm and the Kubernetes schemas.
     ///
     /// # Errors
-    /// When one is not there, and cannot be had.
+    /// A tool is missing and cannot be installed.
     pub fn find_or_get(reporter: &mut dyn Reporter) -> Result<Self> {
         Ok(Self {
             helm: Helm::find_or_get(reporter)?,
@@ -88,11 +88,11 @@ impl Tools {
         })
     }
 
-    /// Lints the chart, renders it with different values, and checks what comes out against the schemas of Kubernetes. Says what
-    /// was done.
+    /// Lints the chart, renders it with different values, and validates the output against the Kubernetes schemas.
+    /// Returns a summary.
     ///
     /// # Errors
-    /// With what is wrong.
+    /// A check failed, with its message.
     pub fn check(&self, folder: &Folder) -> Result<String> {
         let chart = folder.at(CHART).display().to_string();
         self.helm
@@ -122,10 +122,10 @@ impl Tools {
         ))
     }
 
-    /// The manifests of a release called `shop`, with these values, as `--set` takes them.
+    /// Renders the manifests of a release called `shop` with these `--set` values.
     ///
     /// # Errors
-    /// What helm says against it.
+    /// helm fails, with its message.
     pub fn render(&self, folder: &Folder, kubernetes: &str, values: &str) -> Result<String> {
         let chart = folder.at(CHART).display().to_string();
         let rendered = self.helm.run(&[

@@ -1,7 +1,7 @@
-//! The first five minutes of somebody who has this folder, Envoy and Redis, and nothing else: the steps of the release's README,
-//! in an empty folder, without a PATH and without variables. What is sent is read from the README itself.
+//! A user's first five minutes with only this folder, Envoy and Redis. Runs the steps of the release's README in an
+//! empty folder, without PATH and environment variables. Requests are read from the README itself.
 //!
-//! Only ports differ from what it says: those may be taken here.
+//! Only ports differ, because the default ones may be in use.
 
 #![expect(
     clippy::indexing_slicing,
@@ -32,30 +32,30 @@ use crate::folder::Folder;
 
 const INIT_LIMIT: Duration = Duration::from_secs(30);
 const READY_LIMIT: Duration = Duration::from_secs(60);
-/// For what every worker must hear of.
+/// The time limit for a change to reach every worker.
 const KNOWN_LIMIT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// More than a user's burst of 40, at 20 a second, however slow this machine is.
+/// More than a user's burst of 40, at 20 per second, even on a slow machine.
 const REQUESTS_MAX: u32 = 2_000;
 
 const LINK_HOST: &str = "link.localhost:10000";
 
-/// Names and values of an environment.
+/// Environment variables.
 pub type Variables = Vec<(String, String)>;
 
-/// What is started: of a folder that `init` has written, or of a chart.
+/// The parts to start, from a folder that `init` wrote or from a chart.
 #[derive(Debug)]
 pub struct Parts {
     /// Envoy's configuration.
     pub envoy: String,
-    /// All that Envoy's environment has.
+    /// Envoy's complete environment.
     pub gateway: Variables,
-    /// All that the origin's environment has, but where it listens and where Redis is.
+    /// The origin's complete environment, except its listen addresses and the Redis URL.
     pub origin: Variables,
 }
 
-/// Everything that runs.
+/// All running processes.
 struct SetUp {
     gateway: String,
     admin: String,
@@ -65,10 +65,10 @@ struct SetUp {
     _redis: RedisServer,
 }
 
-/// Does what the README says, in this Envoy, and asks the filters that it does not tell of.
+/// Runs the README's steps with this Envoy, and sends requests to the filters that it does not cover.
 ///
 /// # Errors
-/// Says which step failed, and what was answered.
+/// Names the failed step and the response.
 pub async fn check(folder: &Folder, envoy: &tools::Envoy) -> Result<()> {
     folder.check_sums()?;
     let readme = Readme::read(folder)?;
@@ -77,10 +77,10 @@ pub async fn check(folder: &Folder, envoy: &tools::Envoy) -> Result<()> {
     run(folder, &parts, &temp.path().join("shop"), envoy).await
 }
 
-/// Starts these parts in a folder, and does the same.
+/// Starts these parts in a folder, and runs the same steps.
 ///
 /// # Errors
-/// Says which step failed, and what was answered.
+/// Names the failed step and the response.
 pub async fn run(folder: &Folder, parts: &Parts, dir: &Path, envoy: &tools::Envoy) -> Result<()> {
     let readme = Readme::read(folder)?;
     let set_up = start(folder, parts, dir, envoy).await?;
@@ -92,7 +92,7 @@ pub async fn run(folder: &Folder, parts: &Parts, dir: &Path, envoy: &tools::Envo
     fitment(&set_up).await.context("fitment")
 }
 
-/// What the release's README tells people to type.
+/// The commands in the release's README.
 struct Readme {
     init: Vec<String>,
     link: Value,
@@ -112,7 +112,7 @@ impl Readme {
         };
         let link = after("admin /links '")?.trim_end_matches('\'');
         let sale = after("admin /sales \"")?.trim_end_matches('"');
-        // What the shell makes of it.
+        // The text after shell expansion.
         let sale = sale
             .replace("\\\"", "\"")
             .replace("${now}", &now.to_string())
@@ -185,7 +185,7 @@ async fn start(folder: &Folder, parts: &Parts, dir: &Path, envoy: &tools::Envoy)
     })
 }
 
-/// A process with these variables and no others.
+/// A process with exactly these environment variables.
 fn alone(
     name: &str,
     dir: &Path,
@@ -222,7 +222,7 @@ async fn start_envoy(
     let mut envoy = alone("envoy", dir, parts.gateway.clone(), move || {
         let mut envoy = Command::new(&binary);
         envoy.arg("--config-path").arg(&file);
-        // Others may run on this machine.
+        // Other Envoys may run on this machine.
         envoy.args(["--concurrency", "1", "--disable-hot-restart"]);
         envoy
     })?;
@@ -234,7 +234,7 @@ async fn start_envoy(
     Ok((gateway, envoy))
 }
 
-/// The lines `NAME=VALUE` that init has written.
+/// The `NAME=VALUE` lines that `init` wrote.
 fn variables(path: &Path) -> Result<Variables> {
     let text = std::fs::read_to_string(path)?;
     let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -245,7 +245,7 @@ fn variables(path: &Path) -> Result<Variables> {
     pairs.collect()
 }
 
-/// Somebody who asks too often is told to wait.
+/// A user who sends too many requests gets 429.
 async fn limits(set_up: &SetUp) -> Result<()> {
     let url = format!("{}/", set_up.gateway);
     for _ in 0..REQUESTS_MAX {
@@ -294,7 +294,7 @@ async fn sale(set_up: &SetUp, readme: &Readme) -> Result<()> {
     Ok(())
 }
 
-/// Who comes to the shop gets a place, inside or in front.
+/// A visitor gets a position, inside or in the queue.
 async fn room(set_up: &SetUp) -> Result<()> {
     let shop = format!("{}/shop/", set_up.gateway);
     let visit = async || http::send(Method::GET, &shop, &[("accept", "text/html")], "").await;
@@ -302,7 +302,7 @@ async fn room(set_up: &SetUp) -> Result<()> {
     Ok(())
 }
 
-/// What a page tells is taken, if it is of a type that is known.
+/// An event is accepted if its type is registered.
 async fn events(set_up: &SetUp) -> Result<()> {
     let view = set_up.ask(
         Method::PUT,
@@ -325,7 +325,7 @@ async fn events(set_up: &SetUp) -> Result<()> {
     Ok(())
 }
 
-/// A part fits the vehicle that a catalogue says.
+/// A part fits the vehicle that the catalogue lists.
 async fn fitment(set_up: &SetUp) -> Result<()> {
     for (kind, table) in [
         (
@@ -349,7 +349,7 @@ async fn fitment(set_up: &SetUp) -> Result<()> {
     Ok(())
 }
 
-/// Asks until the answer is right: a worker hears of what is new with its next poll.
+/// Repeats the request until the answer is right: a worker sees changes at its next poll.
 async fn retry_until(
     ask: impl AsyncFn() -> Result<Response>,
     is_right: impl Fn(&Response) -> bool,
@@ -401,7 +401,7 @@ impl SetUp {
         http::send(method, &format!("{}{path}", self.admin), &headers, body).await
     }
 
-    /// Imports a table of fitment, and waits until that is done.
+    /// Imports a fitment table, and waits until it is applied.
     async fn import(&self, kind: &str, table: &str) -> Result<()> {
         let path = format!("/fitment/imports?kind={kind}&format=csv");
         let taken = self.ask(Method::POST, &path, "text/csv", table.to_owned());

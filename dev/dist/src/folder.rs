@@ -1,4 +1,4 @@
-//! What is where in a release.
+//! The layout of a release folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,21 +7,21 @@ use anyhow::{Context, Result, ensure};
 use sha2::{Digest, Sha256};
 use weir_stack::workspace;
 
-/// In the files of `dev/dist/files` the version stands as this.
+/// The version placeholder in the files of `dev/dist/files`.
 const VERSION_PLACE: &str = "@VERSION@";
 
-/// Sums of all other files.
+/// The file with the checksums of all other files.
 pub const SUMS: &str = "SHA256SUMS";
 
-/// A release's folder.
+/// A release folder.
 #[derive(Debug)]
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// A folder with nothing in it, also if there was an earlier release.
+    /// Creates an empty folder, and deletes an earlier release.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// The folder cannot be created.
     pub fn empty(path: &Path) -> Result<Self> {
         let told = || format!("cannot make {}", path.display());
         if path.exists() {
@@ -31,7 +31,7 @@ impl Folder {
         Ok(Self(path.to_path_buf()))
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -41,27 +41,27 @@ impl Folder {
         self.0.join(name)
     }
 
-    /// Writes a file, whole.
+    /// Writes a complete file.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// The file cannot be written.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
         workspace::write_atomic(&self.at(name), bytes)
     }
 
-    /// Copies a file that is not to be run.
+    /// Copies a non-executable file.
     ///
     /// # Errors
-    /// When it cannot be read, or written.
+    /// The file cannot be read or written.
     pub fn copy(&self, name: &str, from: &Path) -> Result<()> {
         let bytes = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
         self.write(name, &bytes)
     }
 
-    /// Copies what is to be run.
+    /// Copies an executable file.
     ///
     /// # Errors
-    /// When it cannot be read, or written.
+    /// The file cannot be read or written.
     pub fn copy_program(&self, name: &str, from: &Path) -> Result<()> {
         use std::os::unix::fs::PermissionsExt;
         self.copy(name, from)?;
@@ -69,10 +69,10 @@ impl Folder {
         Ok(())
     }
 
-    /// Everything that is there already in the sources: Envoy's files, documents, and the files for systemd and containers.
+    /// Copies the files that exist in the sources: Envoy files, documents, and files for systemd and containers.
     ///
     /// # Errors
-    /// When one cannot be read, or written.
+    /// A file cannot be read or written.
     pub fn copy_documents(&self) -> Result<()> {
         let root = workspace::root();
         for name in ["LICENSE", "CHANGELOG.md"] {
@@ -84,7 +84,7 @@ impl Folder {
         self.copy_all(".", &root.join("dev/dist/files"))
     }
 
-    /// Copies a folder, with the version in its place.
+    /// Copies a folder and replaces the version placeholder.
     fn copy_all(&self, name: &str, from: &Path) -> Result<()> {
         for file in files(from)? {
             let path = from.join(&file);
@@ -101,10 +101,10 @@ impl Folder {
         Ok(())
     }
 
-    /// Writes the sums of all files, as `sha256sum --check` reads them. Returns how many there are.
+    /// Writes the checksums of all files in the format of `sha256sum --check`. Returns their number.
     ///
     /// # Errors
-    /// When a file cannot be read, or the sums cannot be written.
+    /// A file cannot be read, or the checksums cannot be written.
     pub fn write_sums(&self) -> Result<usize> {
         let files = files(&self.0)?;
         let mut sums = String::new();
@@ -115,10 +115,10 @@ impl Folder {
         Ok(files.len())
     }
 
-    /// Checks all files against the sums, and that each file has one.
+    /// Verifies all files against the checksums, and that each file has one.
     ///
     /// # Errors
-    /// Names the file that is not what it should be.
+    /// Names the file that differs.
     pub fn check_sums(&self) -> Result<()> {
         let sums = fs::read_to_string(self.at(SUMS))?;
         let count = files(&self.0)?.len();
@@ -135,7 +135,7 @@ impl Folder {
     }
 }
 
-/// The files in a folder and those in it, by their paths from there, sorted.
+/// The relative paths of all files below a folder, sorted.
 fn files(folder: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -156,7 +156,7 @@ fn files(folder: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// A sum as text.
+/// The SHA-256 digest in hexadecimal.
 pub fn sha256_hex(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }

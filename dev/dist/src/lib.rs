@@ -1,14 +1,14 @@
-//! The folder that a release is: made, and tried as it is.
+//! Builds and checks a release folder.
 //!
 //! | module | |
 //! |---|---|
-//! | [`folder`] | what is where in it; sums |
+//! | [`folder`] | folder layout; checksums |
 //! | [`binaries`] | filters, origin, native module |
-//! | [`twice`] | whether another build gives the same filters |
-//! | [`sbom`] | what they are made of |
+//! | [`twice`] | reproducibility of the filters |
+//! | [`sbom`] | bill of materials |
 //! | [`oci`] | the filters as OCI images, written and read back |
-//! | [`chart`] | the Helm chart, and what helm and the schemas of Kubernetes say of it |
-//! | [`five_minutes`] | the first five minutes of somebody who has only this folder |
+//! | [`chart`] | the Helm chart, checked with helm and the Kubernetes schemas |
+//! | [`five_minutes`] | a user's first five minutes with only this folder |
 
 pub mod binaries;
 pub mod chart;
@@ -25,10 +25,10 @@ use anyhow::Result;
 use crate::binaries::Build;
 use crate::folder::Folder;
 
-/// Makes a release in `path`, in the place of what is there.
+/// Builds a release in `path`, and replaces an earlier one.
 ///
 /// # Errors
-/// When something cannot be built or written.
+/// A part cannot be built or written.
 pub fn make(path: &Path, build: Build) -> Result<Folder> {
     let folder = Folder::empty(path)?;
     for filter in binaries::filters()? {

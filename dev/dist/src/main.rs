@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: makes the folder that a release is, and tries it as it is.
+//! `cargo xtask dist`: builds a release folder and tests it.
 
 use std::process::ExitCode;
 
@@ -86,7 +86,7 @@ fn check(folder: &Folder) -> Result<()> {
     );
     match chart::Tools::find_or_get(&mut Console) {
         Ok(tools) => Console.line("chart", &tools.check(folder)?),
-        // Not everybody who builds a release has Go and Python.
+        // The check needs Go and Python, which not every release machine has.
         Err(error) => Console.line("chart", &format!("not checked: {error:#}")),
     }
     Ok(())

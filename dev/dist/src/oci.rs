@@ -1,10 +1,10 @@
-//! The filters as OCI images, in a folder that `oras`, `skopeo` and `crane` push from.
+//! The filters as OCI images, in a folder from which `oras`, `skopeo` and `crane` push.
 //!
-//! Each filter is there in the two layouts that Istio and Envoy Gateway read:
+//! The folder contains each filter in the two layouts that Istio and Envoy Gateway read:
 //!
 //! | tag | layers |
 //! |---|---|
-//! | `<filter>-<version>` | one, a tar with `plugin.wasm`: an image as any other (Istio's *compat*) |
+//! | `<filter>-<version>` | one, a tar with `plugin.wasm`: an ordinary image (Istio's *compat*) |
 //! | `<filter>-<version>-artifact` | two, `application/vnd.module.wasm.config.v1+json` and the module itself (Istio's *oci*) |
 
 use std::collections::HashMap;
@@ -25,17 +25,17 @@ use crate::folder::{Folder, sha256_hex};
 
 const INDEX: &str = "oci/index.json";
 const REF_NAME: &str = "org.opencontainers.image.ref.name";
-/// The name that both layouts' readers look for.
+/// The file name that readers of both layouts expect.
 const PLUGIN: &str = "plugin.wasm";
 const WASM_CONFIG: &str = "application/vnd.module.wasm.config.v1+json";
 const WASM_CONTENT: &str = "application/vnd.module.wasm.content.layer.v1+wasm";
-/// What the artifact's configuration says: nothing.
+/// The artifact's empty configuration.
 const NO_CONFIG: &[u8] = b"{}";
 
 /// Adds both images of a filter.
 ///
 /// # Errors
-/// When they cannot be written.
+/// The images cannot be written.
 pub fn add(folder: &Folder, filter: &Filter) -> Result<()> {
     let version = weir_version::VERSION;
     let image = image(folder, filter)?;
@@ -48,7 +48,7 @@ pub fn add(folder: &Folder, filter: &Filter) -> Result<()> {
     )
 }
 
-/// An image whose one layer is a tar with the module.
+/// An image with one layer, a tar with the module.
 fn image(folder: &Folder, filter: &Filter) -> Result<ImageManifest> {
     let tar = tar_of(&filter.bytes)?;
     let layer = blob(folder, MediaType::ImageLayerGzip, &zip(&tar)?)?;
@@ -97,7 +97,7 @@ fn manifest(filter: &Filter, config: Descriptor, layers: Vec<Descriptor>) -> Res
     Ok(manifest.build()?)
 }
 
-/// Names an image in the folder's index.
+/// Adds an image to the folder's index.
 fn refer(folder: &Folder, manifest: &ImageManifest, name: &str) -> Result<()> {
     let json = canonical(&serde_json::to_value(manifest)?)?;
     let mut descriptor = blob(folder, MediaType::ImageManifest, &json)?;
@@ -128,7 +128,8 @@ fn read_index(folder: &Folder) -> Result<ImageIndex> {
     }
 }
 
-/// Annotations are maps without an order: a value of JSON has one, and two builds give the same bytes.
+/// Serializes through a JSON value, which sorts keys. Annotations are unordered maps, and two builds must have
+/// identical bytes.
 fn canonical(value: &serde_json::Value) -> Result<Vec<u8>> {
     Ok(serde_json::to_vec(value)?)
 }
@@ -140,7 +141,7 @@ fn blob(folder: &Folder, media_type: MediaType, bytes: &[u8]) -> Result<Descript
     Ok(Descriptor::new(media_type, bytes.len() as u64, digest))
 }
 
-/// A tar of the module alone: owned by nobody, of no time.
+/// A tar with only the module, without owner and time.
 fn tar_of(module: &[u8]) -> Result<Vec<u8>> {
     let mut header = tar::Header::new_ustar();
     header.set_size(module.len() as u64);
@@ -159,7 +160,7 @@ fn zip(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(zip.finish()?)
 }
 
-/// Reads every image back as Istio's agent and Envoy Gateway do, and compares it with its filter.
+/// Reads every image as Istio's agent and Envoy Gateway do, and compares it with its filter.
 pub fn check(folder: &Folder) -> Result<()> {
     let index = read_index(folder)?;
     ensure!(!index.manifests().is_empty(), "no images");
@@ -184,7 +185,7 @@ pub fn check(folder: &Folder) -> Result<()> {
     Ok(())
 }
 
-/// The module in an image as any other: one zipped layer, whose tar has it.
+/// The module in an ordinary image: in the tar of its only layer, which is compressed.
 fn image_module(folder: &Folder, manifest: &ImageManifest) -> Result<Vec<u8>> {
     let config = ImageConfiguration::from_reader(&read(folder, manifest.config())?[..])?;
     let [layer] = manifest.layers().as_slice() else {
@@ -212,7 +213,7 @@ fn image_module(folder: &Folder, manifest: &ImageManifest) -> Result<Vec<u8>> {
     anyhow::bail!("has no {PLUGIN}")
 }
 
-/// The module in an artifact: the one of two layers that has its type.
+/// The module in an artifact: the layer of its media type, out of two.
 fn artifact_module(folder: &Folder, manifest: &ImageManifest) -> Result<Vec<u8>> {
     let layers = manifest.layers();
     ensure!(
@@ -228,7 +229,7 @@ fn artifact_module(folder: &Folder, manifest: &ImageManifest) -> Result<Vec<u8>>
     read(folder, layer)
 }
 
-/// A blob, if it is what its descriptor says.
+/// Reads a blob, and verifies it against its descriptor.
 fn read(folder: &Folder, descriptor: &Descriptor) -> Result<Vec<u8>> {
     let digest = descriptor
         .as_digest_sha256()

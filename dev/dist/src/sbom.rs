@@ -1,7 +1,7 @@
-//! What a release is made of: a bill of materials in CycloneDX 1.5, from cargo's own graph.
+//! The bill of materials of a release in CycloneDX 1.5, from cargo's dependency graph.
 //!
-//! It has the crates that are compiled into the origin, the filters and the native module, with all features that the shipped
-//! origin has; what only builds and tests need is left out.
+//! It contains the crates that are compiled into the origin, the filters and the native module, with all features of
+//! the shipped origin. It excludes build and test dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use weir_stack::{command, workspace};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What cargo says of the workspace, as far as it matters here.
+/// The used part of `cargo metadata`.
 #[derive(Debug, Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
@@ -30,7 +30,7 @@ struct Package {
     name: String,
     version: String,
     license: Option<String>,
-    /// `None`: of this workspace.
+    /// `None` for crates of this workspace.
     source: Option<String>,
     manifest_path: String,
 }
@@ -54,7 +54,7 @@ struct NodeDependency {
 
 #[derive(Debug, Deserialize)]
 struct Kind {
-    /// `None`: of the program itself, and not of its build or its tests.
+    /// `None` for normal dependencies; set for build and dev dependencies.
     kind: Option<String>,
 }
 
@@ -65,10 +65,10 @@ impl Package {
     }
 }
 
-/// The bill as JSON.
+/// Creates the bill of materials as JSON.
 ///
 /// # Errors
-/// When cargo does not tell, or the bill is not valid.
+/// `cargo metadata` fails, or the bill is invalid.
 pub fn make() -> Result<String> {
     let features = SHIPPED_FEATURES
         .split(',')
@@ -101,7 +101,7 @@ fn json_of(metadata: &Metadata) -> Result<String> {
     let bom = Bom {
         components: Some(Components(components)),
         dependencies: Some(Dependencies(dependencies.collect())),
-        // Else it would be random, and no two builds the same.
+        // A random number would make builds differ.
         serial_number: None,
         ..Bom::default()
     };
@@ -115,7 +115,7 @@ fn json_of(metadata: &Metadata) -> Result<String> {
     Ok(String::from_utf8(json)?)
 }
 
-/// What is shipped, with what each needs of the rest.
+/// Shipped crates with their shipped dependencies.
 fn shipped_edges(metadata: &Metadata) -> BTreeMap<&str, BTreeSet<&str>> {
     let nodes: BTreeMap<&str, &Node> = metadata
         .resolve
@@ -166,7 +166,7 @@ fn reference(metadata: &Metadata, id: &str) -> String {
     package.map_or_else(|| id.to_owned(), reference_of)
 }
 
-/// Not cargo's own id, which has the builder's folders in it.
+/// A reference without the builder's folders, which cargo's own ID contains.
 fn reference_of(package: &Package) -> String {
     format!("pkg:cargo/{}@{}", package.name, package.version)
 }

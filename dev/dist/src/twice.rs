@@ -1,4 +1,5 @@
-//! Whether another build gives the same filters: from a copy of the sources, in another folder, with nothing compiled.
+//! Checks that a second build produces identical filters: from a copy of the sources, in another folder, without cached
+//! output.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,11 +11,11 @@ use weir_stack::{command, workspace};
 use crate::binaries::Filter;
 use crate::folder::{Folder, sha256_hex};
 
-/// On a busy machine with two cores.
+/// The limit on a busy machine with two cores.
 const BUILD_LIMIT: Duration = Duration::from_secs(1_200);
 const GIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// A line for each filter.
+/// One checksum line per filter.
 pub fn sums(filters: &[Filter]) -> String {
     let line = |filter: &Filter| {
         format!(
@@ -26,16 +27,16 @@ pub fn sums(filters: &[Filter]) -> String {
     filters.iter().map(line).collect()
 }
 
-/// Builds the filters once more and compares them with those in `folder`.
+/// Builds the filters again and compares them with those in `folder`.
 ///
 /// # Errors
-/// When they differ, or cannot be built.
+/// The filters differ or cannot be built.
 pub fn check(folder: &Folder) -> Result<()> {
     let temp = tempfile::tempdir_in(workspace::out_dir())
         .context("cannot create a folder for the second build")?;
     let copy = temp.path().join("sources-elsewhere");
     copy_sources(&copy)?;
-    // This program again: it takes the workspace from this variable.
+    // Runs this program again, which reads the workspace path from this variable.
     let mut again = Command::new(std::env::current_exe()?);
     again
         .arg("filters")
@@ -58,7 +59,7 @@ pub fn check(folder: &Folder) -> Result<()> {
     Ok(())
 }
 
-/// The lines of filters, in one order: files are sorted by their whole names, filters by theirs.
+/// The lines of filters in one order: checksum files sort by full path, filters by name.
 fn of_filters(text: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = text
         .lines()
@@ -68,7 +69,7 @@ fn of_filters(text: &str) -> Vec<&str> {
     lines
 }
 
-/// Copies what git knows, and what it would not ignore, as it is now.
+/// Copies tracked and unignored files in their current state.
 fn copy_sources(to: &Path) -> Result<()> {
     let root = workspace::root();
     let mut list = Command::new("git");
@@ -82,7 +83,7 @@ fn copy_sources(to: &Path) -> Result<()> {
     let names = command::succeed(list.current_dir(&root), GIT_LIMIT)?;
     for name in names.split('\0').filter(|name| !name.is_empty()) {
         let (from, to) = (root.join(name), to.join(name));
-        // A file may have been removed, and git not told.
+        // A deleted file may still be in git's index.
         if !from.is_file() {
             continue;
         }

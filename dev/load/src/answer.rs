@@ -1,25 +1,25 @@
-//! The end of an answer, found in bytes that may have come in pieces.
+//! Finds the end of a response that may arrive in pieces.
 
 use crate::ask::FullAnswer;
 use anyhow::{Context, Result, anyhow, bail};
 
-/// More headers than any server here sends.
+/// More headers than any tested server sends.
 const HEADERS_MAX: usize = 32;
 
-/// A whole answer.
+/// A complete response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// Bytes of head and body.
+    /// The length of head and body, in bytes.
     pub(crate) length: usize,
     /// Whether the server closes the connection after it.
     pub(crate) closes: bool,
 }
 
-/// The answer at the beginning of `bytes`; `None` if it is not whole.
+/// The response at the start of `bytes`; `None` if it is incomplete.
 ///
 /// # Errors
-/// When it is not HTTP, or has a body of unknown length: answers that are to be compared have none.
+/// It is not HTTP, or its body length is unknown. Compared responses always have a length.
 pub(crate) fn read(bytes: &[u8]) -> Result<Option<Answer>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);
@@ -50,7 +50,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<Answer>> {
     }))
 }
 
-/// All of the answer that `bytes` hold, and nothing else.
+/// Parses a response that must fill `bytes` exactly.
 pub(crate) fn whole(bytes: &[u8]) -> Result<FullAnswer> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);

@@ -1,4 +1,4 @@
-//! One request, and its whole answer: to see what a server says before it is measured.
+//! Sends one request and reads the whole response, to check a server before it is measured.
 
 use crate::answer;
 use anyhow::{Context, Result, ensure};
@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Longer than any server here takes.
+/// Longer than any tested server takes.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// An answer.
@@ -14,16 +14,16 @@ const LIMIT: Duration = Duration::from_secs(5);
 pub struct FullAnswer {
     /// The status.
     pub status: u16,
-    /// Headers with lower-case names, sorted; values that are not text are replaced.
+    /// Headers with lower-case names, sorted; non-text values are replaced.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
 }
 
-/// Sends `request`, which is one whole HTTP/1.1 request, over a connection of its own.
+/// Sends `request`, one complete HTTP/1.1 request, over a new connection.
 ///
 /// # Errors
-/// When there is no answer within 5 s.
+/// No complete response arrives within 5 s.
 pub fn ask(server: SocketAddr, request: &[u8]) -> Result<FullAnswer> {
     let mut stream =
         TcpStream::connect(server).with_context(|| format!("no server at {server}"))?;

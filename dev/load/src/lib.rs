@@ -1,15 +1,15 @@
 //! A load generator for HTTP/1.1 servers on this machine: one thread, one core, many connections.
 //!
-//! Two ways to ask ([`Pace`]):
+//! It has two modes ([`Pace`]):
 //!
-//! - **Closed loop**: each connection asks again as soon as it has its answer. It tells how much a server
-//!   can do. Its latencies are those of a server at its limit: they grow with the connections.
-//! - **Open loop**: requests are due at fixed times, whether earlier ones have been answered or not, as
-//!   people come. A latency counts from the time at which the request was *due*, not from when a
-//!   connection was free to carry it, and a request that was never answered counts, too. So a server that
-//!   stalls cannot hide it by holding up the generator (coordinated omission).
+//! - **Closed loop**: each connection sends the next request as soon as it has its response. This measures a server's
+//!   capacity. Latencies are those of a saturated server: they grow with the number of connections.
+//! - **Open loop**: requests are due at fixed times, whether earlier ones were answered or not, like those of
+//!   independent users. A latency counts from the time at which the request was *due*, not from when a connection was
+//!   free to send it. Unanswered requests count, too. Stalls of the server therefore stay visible (no coordinated
+//!   omission).
 //!
-//! Linux only: it waits with epoll and a timerfd, whose grain is finer than a millisecond.
+//! Linux only: it waits with epoll and a timerfd, whose resolution is finer than a millisecond.
 #![cfg(target_os = "linux")]
 #![allow(clippy::expect_used)]
 
@@ -27,31 +27,31 @@ pub use run::{RunMark, run};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How requests follow each other.
+/// The timing of requests.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pace {
-    /// Each connection asks as soon as it has its answer.
+    /// Each connection sends a request as soon as it has its response.
     Closed,
-    /// So many requests are due each second, evenly spread, over all connections together.
+    /// Requests are due at a fixed rate, evenly spread, over all connections together.
     Open {
-        /// More than 0.
+        /// The rate, more than 0.
         per_second: f64,
     },
 }
 
-/// What to do.
+/// The parameters of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     /// The server, on this machine.
     pub server: SocketAddr,
-    /// How many connections, each from a loopback address of its own.
+    /// The number of connections, each from its own loopback address.
     pub connections: usize,
-    /// How requests follow each other.
+    /// The timing of requests.
     pub pace: Pace,
-    /// What is not measured before the window.
+    /// The time before the measured window.
     pub warm_up: Duration,
-    /// The window that is measured.
+    /// The measured window.
     pub window: Duration,
-    /// The core to run on; any if `None`.
+    /// The core to run on; any core if `None`.
     pub core: Option<usize>,
 }

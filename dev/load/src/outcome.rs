@@ -1,14 +1,14 @@
-//! What was measured.
+//! The results of a run.
 
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The longest latency that is told apart, and the grain: three decimal digits.
+/// The longest recorded latency. The precision is three decimal digits.
 const NANOSECONDS_MAX: u64 = 60_000_000_000;
 const DIGITS: u8 = 3;
 
-/// Latencies of the window.
+/// Latencies within the window.
 #[derive(Debug, Clone)]
 pub struct Latencies(Histogram<u64>);
 
@@ -25,40 +25,40 @@ impl Latencies {
         self.0.saturating_record(nanoseconds.max(1));
     }
 
-    /// How many there are.
+    /// The number of recorded latencies.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// The latency that so many in a hundred do not exceed, in milliseconds.
+    /// The latency at this percentile, in milliseconds.
     pub fn percentile_ms(&self, percentile: f64) -> f64 {
         self.0.value_at_percentile(percentile) as f64 / 1e6
     }
 }
 
-/// What came of a plan.
+/// The results of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// Answers that came within the window.
+    /// Responses received within the window.
     pub answers: u64,
-    /// The window's length, as it was.
+    /// The actual length of the window.
     pub window: Duration,
-    /// All answers by status, those outside of the window too.
+    /// All responses by status, including those outside the window.
     pub statuses: BTreeMap<u16, u64>,
-    /// Closed loop: of the answers of the window, from sending. Open loop: of the requests that were due
-    /// in the window, from when they were due.
+    /// Closed loop: latencies of responses in the window, measured from sending. Open loop: latencies of requests due
+    /// in the window, measured from their due time.
     pub latencies: Latencies,
-    /// Open loop: requests due in the window that had no answer when the generator gave up. They count
-    /// among the latencies with the time until then.
+    /// Open loop: requests due in the window that were unanswered when the generator gave up. They count in the
+    /// latencies with the time until then.
     pub unanswered: u64,
-    /// Connections that the server closed, or that broke, and that were opened again.
+    /// Connections that the server closed or that broke, and that were reopened.
     pub reconnects: u64,
-    /// How much of the window the generator was on its core, from 0 to 1. Near 1, it is what limits.
+    /// The generator's CPU time as a share of the window, 0 to 1. Near 1, the generator is the bottleneck.
     pub busy: f64,
 }
 
 impl Outcome {
-    /// Answers a second.
+    /// Responses per second.
     pub fn rate(&self) -> f64 {
         self.answers as f64 / self.window.as_secs_f64()
     }

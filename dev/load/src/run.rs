@@ -13,22 +13,22 @@ use rustix::time::{
 };
 use std::time::{Duration, Instant};
 
-/// Events taken at once.
+/// Events read per wait.
 const EVENTS: usize = 256;
 
-/// The timer's number among the connections'.
+/// The timer's ID among the connections' IDs.
 const TIMER: u64 = u64::MAX;
 
-/// Longer than a server here may be silent: after it the rest counts as unanswered.
+/// The grace period after the window. Later responses count as missing.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The loop looks at the clock at least so often.
+/// The maximum interval between looks at the clock.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// More of these, and the server is not measured but broken.
+/// With more reconnects the server is broken, and the run fails.
 const RECONNECTS_MAX: u64 = 10_000;
 
-/// A moment of a run, for whoever measures something else beside it.
+/// A moment of a run, for parallel measurements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunMark {
     /// The window begins.
@@ -37,11 +37,11 @@ pub enum RunMark {
     End,
 }
 
-/// Carries `plan` out. `request` writes the request of a number, counted from 0, each asked for once; `mark` is
-/// called at both ends of the window.
+/// Runs `plan`. `request` writes the request of a number, counted from 0, once each. `mark` is called at both ends of
+/// the window.
 ///
 /// # Errors
-/// When the server cannot be reached, answers no HTTP, or closes connections all the time.
+/// The server is unreachable, does not speak HTTP, or keeps closing connections.
 pub fn run(
     plan: &Plan,
     request: &mut dyn FnMut(u64, &mut Vec<u8>),
@@ -66,11 +66,11 @@ struct Generator<'a> {
     plan: Plan,
     request: &'a mut dyn FnMut(u64, &mut Vec<u8>),
     wires: Vec<Wire>,
-    /// Those that carry nothing; open loop only.
+    /// Idle connections; open loop only.
     idle: Vec<usize>,
     epoll: OwnedFd,
     timer: OwnedFd,
-    /// What the last wait found.
+    /// The events of the last wait.
     ready: Vec<epoll::Event>,
     schedule: Option<Schedule>,
     begin: Instant,
@@ -134,7 +134,7 @@ impl<'a> Generator<'a> {
         self.finish()
     }
 
-    /// Open loop: what was due in the window is waited for, for a while.
+    /// Open loop: waits up to [`GRACE`] for requests due in the window.
     fn finish(&mut self) -> Result<()> {
         if self.schedule.is_none() {
             return Ok(());
@@ -164,7 +164,7 @@ impl<'a> Generator<'a> {
         is_unsent || under_way.any(|since| self.counts(since))
     }
 
-    /// Whether what was due at `since` belongs to the window.
+    /// Whether a request due at `since` belongs to the window.
     fn counts(&self, since: Instant) -> bool {
         (self.begin..self.end).contains(&since)
     }
@@ -198,7 +198,7 @@ impl<'a> Generator<'a> {
     fn wait(&mut self, ready: &mut Vec<epoll::Event>, until: Instant) -> Result<()> {
         let now = Instant::now();
         let limit = until.saturating_duration_since(now).min(LOOK);
-        // With no connection free there is nothing to send, however much is due.
+        // Without a free connection nothing can be sent, even if requests are due.
         if let Some(schedule) = self.schedule.filter(|_| !self.idle.is_empty()) {
             let wait = schedule.due().saturating_duration_since(now);
             self.arm(wait.min(limit))?;
@@ -217,7 +217,7 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// Sets the timer. 0 would switch it off.
+    /// Sets the timer. Zero would disable it.
     fn arm(&self, wait: Duration) -> Result<()> {
         let value = Timespec {
             tv_sec: 0,
@@ -259,7 +259,7 @@ impl<'a> Generator<'a> {
         if wire.send(&self.text, since).is_ok() {
             return Ok(());
         }
-        // The server closed it in the meantime: the same request on a new one.
+        // The server closed the connection meanwhile: send the same request on a new one.
         self.reopen(number)?;
         let wire = self.wires.get_mut(number).context("a connection")?;
         wire.send(&self.text, since).context("cannot send")
@@ -284,7 +284,7 @@ impl<'a> Generator<'a> {
             WireEvent::End => {
                 self.reopen(number)?;
                 match since {
-                    // What it carried had no answer; it is asked again, and counts since then.
+                    // The unanswered request is sent again, and its latency counts from its first due time.
                     Some(since) => self.send(number, since),
                     None => Ok(()),
                 }
@@ -332,7 +332,7 @@ fn watch(epoll: &OwnedFd, wire: &Wire, number: usize) -> Result<()> {
     epoll::add(epoll, &wire.stream, data, EventFlags::IN).context("epoll")
 }
 
-/// How long this thread has been on a core.
+/// The CPU time of this thread.
 fn on_core() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(

@@ -1,13 +1,13 @@
-//! When requests are due in an open loop.
+//! Due times of requests in an open loop.
 
 use std::time::{Duration, Instant};
 
-/// Requests at even distances from a first one on.
+/// Requests at equal intervals.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Schedule {
     start: Instant,
     interval_s: f64,
-    /// The number of the next one.
+    /// The number of the next request.
     next: u64,
 }
 
@@ -20,12 +20,12 @@ impl Schedule {
         }
     }
 
-    /// When the next one is due. Reckoned from the first one each time, so that no error adds up.
+    /// The due time of the next request. Calculated from the first one, so that errors do not accumulate.
     pub(crate) fn due(&self) -> Instant {
         self.start + Duration::from_secs_f64(self.next as f64 * self.interval_s)
     }
 
-    /// Takes the next one if it is due, and says since when.
+    /// Takes the next request if it is due, and returns its due time.
     pub(crate) fn take(&mut self, now: Instant) -> Option<Instant> {
         let due = self.due();
         (due <= now).then(|| {

@@ -1,4 +1,4 @@
-//! One connection: a request on it at most.
+//! One connection, with at most one request in flight.
 
 use crate::answer::{self, Answer};
 use anyhow::{Context, Result};
@@ -7,10 +7,10 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::time::Instant;
 
-/// Clients' addresses: 127.1.0.1 on. Linux takes all of 127.0.0.0/8 for its own.
+/// The first client address. Linux assigns all of 127.0.0.0/8 to the loopback interface.
 const CLIENTS_FIRST: u32 = u32::from_be_bytes([127, 1, 0, 1]);
 
-/// Room for an answer; more is made if one needs it.
+/// The initial buffer size for a response.
 const ROOM: usize = 4_096;
 
 #[derive(Debug)]
@@ -20,18 +20,18 @@ pub(crate) struct Wire {
     number: usize,
     input: Vec<u8>,
     filled: usize,
-    /// Since when the request under way counts.
+    /// The start time of the request in flight.
     pub(crate) since: Option<Instant>,
 }
 
-/// What came in.
+/// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WireEvent {
-    /// An answer, and whether the connection is still of use.
+    /// A response; `closes`: the server closes the connection after it.
     Answer { status: u16, closes: bool },
-    /// Not all of it.
+    /// An incomplete response.
     Part,
-    /// The end of the connection.
+    /// The connection ended.
     End,
 }
 
@@ -47,7 +47,7 @@ impl Wire {
         })
     }
 
-    /// A new connection in place of one that is gone.
+    /// Replaces a closed connection.
     pub(crate) fn open_again(&mut self) -> Result<()> {
         self.stream = stream(self.server, self.number)?;
         self.filled = 0;
@@ -55,8 +55,8 @@ impl Wire {
         Ok(())
     }
 
-    /// Sends a request that counts since `since`. The socket's buffer holds many of them, so that it
-    /// practically never has to wait.
+    /// Sends a request that counts from `since`. The socket buffer holds many requests, so this practically never
+    /// blocks.
     pub(crate) fn send(&mut self, request: &[u8], since: Instant) -> std::io::Result<()> {
         self.since = Some(since);
         let mut rest = request;
@@ -72,7 +72,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Reads what has come.
+    /// Reads the received bytes.
     pub(crate) fn receive(&mut self) -> Result<WireEvent> {
         if self.filled == self.input.len() {
             self.input.resize(self.input.len() * 2, 0);
@@ -116,6 +116,6 @@ fn stream(server: SocketAddr, number: usize) -> Result<TcpStream> {
 }
 
 fn client(number: usize) -> Ipv4Addr {
-    // Beyond 65,535 connections addresses repeat, which is no harm.
+    // Beyond 65,535 connections, addresses repeat, which is harmless.
     Ipv4Addr::from(CLIENTS_FIRST + (number % 0xffff) as u32)
 }

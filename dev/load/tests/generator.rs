@@ -1,4 +1,4 @@
-//! The generator against servers that answer, stall, close and say nothing.
+//! The generator against servers that answer, stall, close and stay silent.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use weir_load::{Outcome, Pace, Plan, RunMark, run};
 
 const ANSWER: &[u8] = b"HTTP/1.1 201 Created\r\ncontent-length: 2\r\n\r\nok";
 
-/// A server that does this with each connection.
+/// A server that runs `serve` for each connection.
 fn server(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -22,7 +22,7 @@ fn server(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
     address
 }
 
-/// Answers a request at a time until the client goes; `before` each of them, with its number.
+/// Answers requests one at a time until the client closes. Calls `before` with each request's number.
 fn answer_all(mut stream: TcpStream, before: impl Fn(u64)) {
     let mut buffer = [0; 1_024];
     for number in 0.. {
@@ -70,8 +70,8 @@ fn a_closed_loop_counts_answers_by_status_on_every_connection() {
     assert_eq!((outcome.reconnects, outcome.unanswered), (0, 0));
 }
 
-/// One stall of 300 ms: some 200 requests were due more than 100 ms before its end. A closed loop
-/// would have seen one of them.
+/// One stall of 300 ms: about 200 requests are due more than 100 ms before its end. A closed loop would see only one of
+/// them.
 #[test]
 fn an_open_loop_sees_what_was_due_while_the_server_stalled() {
     let stall = |number| {

@@ -1,4 +1,4 @@
-//! The Redis behind a stack: its own, of whatever kind, or one that runs already.
+//! The Redis of a stack: its own, of any kind, or one that already runs.
 
 #![expect(
     clippy::indexing_slicing,
@@ -16,14 +16,14 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::path::Path;
 use std::time::Duration;
 
-/// What origin and gateways are told about Redis.
+/// The Redis connection settings for origin and gateways.
 #[derive(Debug)]
 pub struct Backing {
-    /// A server of our own, if there is just one.
+    /// The own server, if there is exactly one.
     pub server: Option<RedisServer>,
-    /// The nodes of a cluster of our own.
+    /// The nodes of the own cluster.
     pub cluster: Vec<RedisServer>,
-    /// For the origin and for tests: the URL, or the nodes' with commas between them.
+    /// For the origin and tests: the URL, or the nodes' URLs, comma-separated.
     pub access: Access,
     /// Variables for Envoy.
     pub(crate) variables: Vec<(String, String)>,
@@ -31,7 +31,7 @@ pub struct Backing {
     port: u16,
 }
 
-/// How long a Redis that is said to run may take to say so.
+/// The maximum wait for an existing Redis.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
 async fn ping(url: &str) -> Result<()> {
@@ -41,7 +41,7 @@ async fn ping(url: &str) -> Result<()> {
 }
 
 impl Backing {
-    /// A Redis that runs already, and answers.
+    /// An existing Redis that answers.
     pub(crate) async fn running(url: &str) -> Result<Self> {
         let there = Self::at(url)?;
         let asked = tokio::time::timeout(ANSWER_LIMIT, ping(url)).await;
@@ -54,7 +54,7 @@ impl Backing {
         Ok(there)
     }
 
-    /// A Redis that somebody else starts and stops.
+    /// An existing Redis whose life cycle belongs to others.
     pub(crate) fn at(url: &str) -> Result<Self> {
         let (host, port) = plain_redis(url)?;
         Ok(Self {
@@ -67,7 +67,7 @@ impl Backing {
         })
     }
 
-    /// Starts one of `kind` with its data in `dir`; a single one on `port` if that is named.
+    /// Starts a Redis of `kind` with its data in `dir`. A single server uses `port` if it is set.
     pub(crate) async fn start(
         kind: RedisKind,
         port: Option<u16>,
@@ -114,25 +114,25 @@ impl Backing {
         })
     }
 
-    /// All servers of our own.
+    /// All own servers.
     pub(crate) fn servers(&mut self) -> impl Iterator<Item = &mut RedisServer> {
         self.server.iter_mut().chain(&mut self.cluster)
     }
 
-    /// Somebody on this port of 127.0.0.1 stands as a Redis before it, for all.
+    /// Makes all clients use a proxy on this port of 127.0.0.1 in place of the Redis.
     pub(crate) fn stand_behind(&mut self, port: u16) {
         self.access = Access::plain(format!("redis://127.0.0.1:{port}"));
         self.port = port;
     }
 
-    /// A proxy that gateways shall reach it through.
+    /// A proxy between gateways and Redis.
     pub(crate) async fn faults_before_gateways(&mut self) -> Result<FaultProxy> {
         let proxy = self.start_proxy().await?;
         self.port = proxy.port();
         Ok(proxy)
     }
 
-    /// A proxy for the origin, whose client knows no password and no TLS of it.
+    /// A proxy between the origin and Redis. Its client does not support a password or TLS of this Redis.
     pub(crate) async fn faults_behind_origin(&self) -> Result<FaultProxy> {
         ensure!(
             plain_redis(&self.access.url).is_ok(),
@@ -142,7 +142,7 @@ impl Backing {
     }
 
     async fn start_proxy(&self) -> Result<FaultProxy> {
-        // A cluster's nodes name their own addresses, past any proxy.
+        // Cluster nodes announce their own addresses, which bypass any proxy.
         ensure!(
             self.cluster.is_empty(),
             "the fault proxy does not support a cluster"
@@ -150,7 +150,7 @@ impl Backing {
         FaultProxy::start(ports::free()?, ([127, 0, 0, 1], self.port).into()).await
     }
 
-    /// Tells gateways where it is, and what it is.
+    /// Writes the address and the kind of Redis into a gateway's configuration.
     pub(crate) fn configure(&self, config: EnvoyConfig) -> Result<EnvoyConfig> {
         let ports: Vec<u16> = self.cluster.iter().map(RedisServer::port).collect();
         if let Ok(ports) = ports.try_into() {
@@ -164,7 +164,7 @@ impl Backing {
     }
 }
 
-/// The host and port of a Redis URL that the shipped config can reach.
+/// The host and port of a Redis URL that the shipped configuration supports.
 fn plain_redis(url: &str) -> Result<(String, u16)> {
     let info = url
         .into_connection_info()

@@ -1,4 +1,4 @@
-//! Programs of the workspace, built by cargo.
+//! Builds the workspace's programs with cargo.
 
 use crate::{command, workspace};
 use anyhow::{Context, Result, ensure};
@@ -6,17 +6,17 @@ use serde::Deserialize;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Names the variable with features to be turned on: those of the run that the binary is built for, or cargo would compile it
-/// twice.
+/// The variable with features to enable. These are the features of the run that built the calling binary; otherwise
+/// cargo would compile everything twice.
 pub const FEATURES: &str = "WEIR_FEATURES";
 
-/// Builds the binary `name` if it isn't up to date (cargo decides) and returns its path.
+/// Builds the binary `name` if cargo considers it outdated, and returns its path.
 ///
-/// It is the build of `cargo xtask`: features are those of the whole workspace, so that no dependency is compiled
-/// twice, once for each set of features. `features` are on besides, such as `weir-origin/kafka`. Another profile compiles
-/// everything by itself, so it does without those of the run.
+/// The build is the same as `cargo xtask`'s: it uses the features of the whole workspace, so that no dependency is
+/// compiled once per feature set. `features` adds more, such as `weir-origin/kafka`. Another profile recompiles
+/// everything anyway, so it ignores the features of the run.
 pub fn binary(name: &str, profile: &[&str], features: Option<&str>) -> Result<PathBuf> {
-    // Cargo's own lock would do, but says "Blocking waiting for file lock" to the person.
+    // Cargo has its own lock, but prints "Blocking waiting for file lock" while it waits.
     let _lock = workspace::lock(name)?;
     let of_run = std::env::var(FEATURES).ok().filter(|_| profile.is_empty());
     let mut build = command::cargo();
@@ -27,11 +27,11 @@ pub fn binary(name: &str, profile: &[&str], features: Option<&str>) -> Result<Pa
     binary_of(build, name)
 }
 
-/// An origin with these of its features and no others, such as `links` or `sales,limits`. It has a target folder of its own: with
-/// features of the whole workspace nothing would be left out.
+/// Builds an origin with only these of its features, such as `links` or `sales,limits`. It uses its own target folder,
+/// because the features of the whole workspace would enable all of them.
 ///
 /// # Errors
-/// When cargo does not build it.
+/// Cargo fails to build it.
 pub fn origin_with(features: &str) -> Result<PathBuf> {
     let _lock = workspace::lock("small-origin")?;
     let mut cargo = command::cargo();
@@ -42,16 +42,16 @@ pub fn origin_with(features: &str) -> Result<PathBuf> {
         .arg("--target-dir")
         .arg(target);
     let built = binary_of(cargo, "weir-origin")?;
-    // The next one has the same name.
+    // The next build writes the same file name.
     let own = built.with_file_name(format!("weir-origin-{features}"));
     std::fs::copy(&built, &own).with_context(|| format!("cannot copy {}", built.display()))?;
     Ok(own)
 }
 
-/// The crates that such an origin is made of.
+/// The crates of such an origin.
 ///
 /// # Errors
-/// When cargo does not tell.
+/// `cargo metadata` fails.
 pub fn origin_crates(features: &str) -> Result<Vec<String>> {
     let output = command::cargo()
         .args(["tree", "--package", "weir-origin", "--edges", "normal"])
@@ -66,13 +66,13 @@ pub fn origin_crates(features: &str) -> Result<Vec<String>> {
     Ok(names.map(str::to_owned).collect())
 }
 
-/// Runs a build of cargo's and returns the path of its binary `name`.
+/// Runs a cargo build and returns the path of its binary `name`.
 pub(crate) fn binary_of(build: Command, name: &str) -> Result<PathBuf> {
     let messages = messages(build, name)?;
     executable(&messages, name).with_context(|| format!("cargo built {name} but printed no binary"))
 }
 
-/// Runs a build of cargo's, and gives what cargo tells of it, as JSON.
+/// Runs a cargo build and returns its JSON messages.
 pub(crate) fn messages(mut build: Command, what: &str) -> Result<String> {
     let output = build
         .arg("--message-format=json-render-diagnostics")
@@ -89,7 +89,7 @@ pub(crate) fn messages(mut build: Command, what: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Those of the run, and those that this build needs.
+/// The features of the run and those that this build needs.
 fn features_with(of_run: Option<String>, needed: Option<&str>) -> Option<String> {
     let all = [of_run.as_deref(), needed];
     let all: Vec<&str> = all

@@ -1,4 +1,4 @@
-//! An Apache Cassandra of our own: one node on ports of its own.
+//! An own Apache Cassandra: one node on its own ports.
 
 use crate::ports;
 use crate::process::Process;
@@ -9,10 +9,10 @@ use std::process::Command;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// It takes 10 s alone; a busy machine gets much more.
+/// Startup takes 10 s on an idle machine, and longer on a busy one.
 const READY_LIMIT: Duration = Duration::from_secs(180);
 
-/// What its own scripts tell Java 17 (`conf/jvm17-server.options`): parts of it that it reaches into.
+/// JVM internals that Cassandra needs, from its `conf/jvm17-server.options`.
 const EXPORTS: [&str; 9] = [
     "java.base/jdk.internal.misc",
     "java.base/java.lang.ref",
@@ -25,7 +25,7 @@ const EXPORTS: [&str; 9] = [
     "jdk.unsupported/sun.misc",
 ];
 
-/// Likewise.
+/// As above.
 const OPENS: [&str; 16] = [
     "java.base/java.io",
     "java.base/java.lang",
@@ -45,7 +45,7 @@ const OPENS: [&str; 16] = [
     "jdk.management/com.sun.management.internal",
 ];
 
-/// It is alone: it need not wait for others, nor for anybody who asks for a password.
+/// Settings of a single node: no waiting for peers, no authentication.
 const SETTINGS: [&str; 6] = [
     "-Djdk.attach.allowAttachSelf=true",
     "-Dio.netty.tryReflectionSetAccessible=true",
@@ -55,7 +55,7 @@ const SETTINGS: [&str; 6] = [
     "-Dcassandra.superuser_setup_delay_ms=-1",
 ];
 
-/// A running Cassandra: one node, without passwords. Keyspaces have one replica.
+/// A running Cassandra: one node without passwords. Keyspaces need one replica.
 #[derive(Debug)]
 pub struct CassandraServer {
     process: Process,
@@ -63,10 +63,10 @@ pub struct CassandraServer {
 }
 
 impl CassandraServer {
-    /// Starts it on 127.0.0.1 with its data in `dir`, which is made if it is not there, and its log at `log`.
+    /// Starts it on 127.0.0.1 with its data in `dir`, which is created if missing, and its log at `log`.
     ///
     /// # Errors
-    /// When it does not come up: with the end of its log.
+    /// It does not become ready; the error contains the end of its log.
     pub async fn start(tool: &Cassandra, dir: &Path, log: &Path) -> Result<Self> {
         let dir = std::path::absolute(dir)?.join("cassandra");
         std::fs::create_dir_all(&dir)
@@ -95,13 +95,13 @@ impl CassandraServer {
     /// Starts it again on the same port with the same data.
     ///
     /// # Errors
-    /// As [`CassandraServer::start`].
+    /// As for [`CassandraServer::start`].
     pub async fn start_again(&mut self) -> Result<()> {
         self.process.start_again()?;
         self.wait_ready().await
     }
 
-    /// It listens for clients when all else is done.
+    /// It listens for clients only when startup is complete.
     async fn wait_ready(&mut self) -> Result<()> {
         let port = self.port;
         let listens = || async move { TcpStream::connect(("127.0.0.1", port)).await.is_ok() };

@@ -1,4 +1,4 @@
-//! A certificate authority for one run, and a certificate of it for 127.0.0.1.
+//! A certificate authority for one run, and its certificate for 127.0.0.1.
 
 use crate::command;
 use anyhow::{Context, Result};
@@ -11,20 +11,19 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// A run lives for minutes.
 const DAYS: &str = "2";
 
-/// Files in PEM.
+/// PEM files.
 #[derive(Debug, Clone)]
 pub struct Certificates {
-    /// What clients trust.
+    /// The authority that clients trust.
     pub ca: PathBuf,
-    /// What the server shows: for `localhost` and 127.0.0.1.
+    /// The server's certificate, for `localhost` and 127.0.0.1.
     pub certificate: PathBuf,
-    /// The key to it.
+    /// The certificate's private key.
     pub key: PathBuf,
 }
 
 impl Certificates {
-    /// Those in `dir`, which `openssl` makes if they are not there. The authority's own key is not
-    /// kept.
+    /// Returns the files in `dir`; `openssl` creates them if missing. The authority's private key is deleted.
     pub fn kept_in(dir: &Path) -> Result<Self> {
         let made = Self {
             ca: dir.join("ca.pem"),
@@ -72,7 +71,7 @@ fn make(dir: &Path) -> Result<()> {
     std::fs::remove_file(dir.join("ca.key")).context("cannot remove the authority's key")
 }
 
-/// Elliptic curves, since an RSA key takes up to a second to find.
+/// Uses elliptic curves, because generating an RSA key takes up to a second.
 fn request(dir: &Path, arguments: &[&str]) -> Result<()> {
     let mut command = Command::new("openssl");
     command

@@ -1,4 +1,4 @@
-//! Short-lived commands: run with a time limit, output kept, errors that show it.
+//! Short-lived commands with a time limit; errors contain their output.
 
 #![expect(
     clippy::indexing_slicing,
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a finished command left.
+/// The result of a finished command.
 #[derive(Debug)]
 pub struct CommandOutput {
-    /// How it ended.
+    /// The exit status.
     pub status: ExitStatus,
     /// Standard output, with bytes that are not UTF-8 replaced.
     pub stdout: String,
@@ -23,13 +23,13 @@ pub struct CommandOutput {
     pub stderr: String,
 }
 
-/// How often a running command is looked at; small against the shortest of them (20 ms).
+/// The polling interval for a running command; small compared to the shortest commands (20 ms).
 const POLL: Duration = Duration::from_millis(5);
 
-/// The cargo that runs us, to be run again, or the one on `PATH`.
+/// The cargo that runs this process, or the one on `PATH`.
 ///
-/// What cargo has set for us stays away from it: build scripts that look at such a variable (ring's
-/// does) would run again each time that cargo is called from outside and from inside in turn.
+/// Variables that cargo has set for this process are removed. Otherwise, build scripts that track one of them (such as
+/// ring's) would rerun whenever calls from outside and inside alternate.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in std::env::vars_os() {
@@ -40,7 +40,7 @@ pub fn cargo() -> Command {
     command
 }
 
-/// Whether cargo sets the variable for the package that it runs.
+/// Whether cargo sets the variable for the running package.
 fn is_of_a_package(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     ["CARGO_PKG_", "CARGO_MANIFEST_"]
@@ -48,8 +48,8 @@ fn is_of_a_package(name: &OsStr) -> bool {
         .any(|prefix| name.starts_with(prefix))
 }
 
-/// Runs `command` without a terminal and waits up to `limit`; past it the command is killed
-/// and an error returned. A non-zero exit is not an error here: see [`succeed`].
+/// Runs `command` without a terminal. After `limit`, kills it and returns an error. A non-zero exit code is not an
+/// error here: see [`succeed`].
 pub fn run(command: &mut Command, limit: Duration) -> Result<CommandOutput> {
     let shown = show(command);
     let mut child = command
@@ -73,8 +73,7 @@ pub fn run(command: &mut Command, limit: Duration) -> Result<CommandOutput> {
     })
 }
 
-/// Like [`run`], and a non-zero exit is an error that carries the end of the output.
-/// Returns standard output.
+/// As [`run`], but a non-zero exit code is an error that contains the end of the output. Returns standard output.
 pub fn succeed(command: &mut Command, limit: Duration) -> Result<String> {
     let finished = run(command, limit)?;
     if !finished.status.success() {
@@ -89,7 +88,7 @@ pub fn succeed(command: &mut Command, limit: Duration) -> Result<String> {
     Ok(finished.stdout)
 }
 
-/// The command as a person would type it.
+/// The command as typed in a shell.
 pub fn show(command: &Command) -> String {
     std::iter::once(command.get_program())
         .chain(command.get_args())
@@ -135,7 +134,7 @@ fn read_in_background(pipe: Option<impl Read + Send + 'static>) -> std::thread::
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
-            // What was read before an error is still worth showing.
+            // The output before an error is still useful.
             pipe.read_to_end(&mut bytes).ok();
         }
         String::from_utf8_lossy(&bytes).into_owned()
@@ -148,7 +147,7 @@ mod tests {
 
     #[test]
     fn cargo_is_run_without_what_cargo_has_set_for_us() {
-        // Cargo has, for this test.
+        // Cargo sets the variable for this test.
         assert!(std::env::var_os("CARGO_PKG_NAME").is_some());
         let command = cargo();
         let removed = |name: &str| {

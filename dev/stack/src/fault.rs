@@ -1,4 +1,4 @@
-//! A TCP proxy that breaks what goes through it, when it is told to.
+//! A TCP proxy that injects faults on demand.
 
 #![expect(
     clippy::indexing_slicing,
@@ -15,33 +15,33 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// Bytes passed on at once.
+/// Maximum bytes forwarded at once.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// What a [`FaultProxy`] does with its connections.
+/// The behaviour of a [`FaultProxy`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Passes everything on at once.
+    /// Forwards everything immediately.
     Pass,
-    /// Passes requests on at once and holds each piece of the replies for this long.
+    /// Forwards requests immediately, and delays each piece of the replies by this duration.
     Delay(Duration),
-    /// Ends the connections that are open, and each new one as soon as it is accepted.
+    /// Closes open connections, and each new one when it is accepted.
     Cut,
-    /// Passes requests on and drops the replies. What was asked is done and nobody hears of it.
+    /// Forwards requests and drops replies. The server performs the request, but the client gets no reply.
     ///
-    /// A network that loses bytes never delivers later ones of the same connection, so one that
-    /// has lost a reply ends when the fault does.
+    /// A network that loses bytes never delivers later ones of the same connection, so a connection that has lost a
+    /// reply closes when the fault ends.
     Swallow,
-    /// Drops requests. What was asked is never done, and nobody hears that it is not.
+    /// Drops requests. The server does not perform them, and the client gets no reply.
     ///
-    /// As with [`Fault::Swallow`], a connection that has lost a request ends when the fault does.
+    /// As with [`Fault::Swallow`], a connection that has lost a request closes when the fault ends.
     Lose,
-    /// Holds all that comes on the connections that are open, for good, and does not end them: as when a machine in
-    /// between has forgotten them. New connections work.
+    /// Permanently stops forwarding on open connections without closing them, as if a middlebox had forgotten them. New
+    /// connections work.
     Freeze,
 }
 
-/// A proxy in front of one server. Dropping it ends it and all its connections.
+/// A proxy before one server. Dropping it stops it and all its connections.
 #[derive(Debug)]
 pub struct FaultProxy {
     port: u16,
@@ -50,8 +50,7 @@ pub struct FaultProxy {
 }
 
 impl FaultProxy {
-    /// Listens on 127.0.0.1:`port` and passes on to `server`, which need not run yet. Must be
-    /// called on a tokio runtime, and lives on it.
+    /// Listens on 127.0.0.1:`port` and forwards to `server`, which may start later. Must be called on a tokio runtime.
     pub async fn start(port: u16, server: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
             .await
@@ -70,12 +69,12 @@ impl FaultProxy {
         self.port
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// From now on does this, with the connections that are open, too.
+    /// Switches to this behaviour, for open connections, too.
     pub fn set(&self, fault: Fault) {
         self.fault.send_replace(fault);
     }
@@ -102,7 +101,7 @@ async fn accept(listener: TcpListener, server: SocketAddr, fault: watch::Receive
     }
 }
 
-/// One connection, until either side ends it or a fault does.
+/// Carries one connection until either side closes it or a fault does.
 async fn carry(client: TcpStream, server: SocketAddr, fault: watch::Receiver<Fault>) {
     if *fault.borrow() == Fault::Cut {
         return;
@@ -110,12 +109,12 @@ async fn carry(client: TcpStream, server: SocketAddr, fault: watch::Receiver<Fau
     let Ok(server) = TcpStream::connect(server).await else {
         return;
     };
-    // Small pieces must not wait for each other: delays are ours to make.
+    // Disables Nagle's algorithm, so that all delays are injected ones.
     client.set_nodelay(true).ok();
     server.set_nodelay(true).ok();
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    // Only a connection that was open before is frozen.
+    // Only connections opened before the fault freeze.
     let freezes = *fault.borrow() != Fault::Freeze;
     tokio::select! {
         () = request(from_client, to_server, fault.clone(), freezes) => {}
@@ -166,7 +165,7 @@ async fn reply(
             Fault::Swallow => return drop_rest(from, fault, Fault::Swallow).await,
             Fault::Delay(time) => tokio::time::sleep(time).await,
             Fault::Freeze if freezes => return pending().await,
-            // What is answered now was asked before.
+            // Replies received now belong to earlier requests.
             Fault::Lose | Fault::Pass | Fault::Freeze => {}
         }
         if to.write_all(&piece[..read]).await.is_err() {
@@ -175,7 +174,7 @@ async fn reply(
     }
 }
 
-/// Drops all that comes as long as it is this `fault`.
+/// Drops all bytes while `fault` is active.
 async fn drop_rest(mut from: OwnedReadHalf, mut watched: watch::Receiver<Fault>, fault: Fault) {
     let mut nowhere = tokio::io::sink();
     tokio::select! {
@@ -199,7 +198,7 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(200);
     const LONG: Duration = Duration::from_secs(10);
 
-    /// A server that answers each byte with the same byte, behind a proxy. It counts what it gets.
+    /// An echo server behind a proxy. It counts received bytes.
     async fn echo() -> (FaultProxy, watch::Receiver<usize>) {
         let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = server.local_addr().unwrap();

@@ -1,10 +1,9 @@
-//! A small HTTP/1.1 client: one connection at a time, in the caller's hand.
+//! A small HTTP/1.1 client with explicit connections.
 //!
-//! Tests and the storm have to know which connection a request uses and when it breaks, so
-//! there is no pool and no retry.
+//! Tests and the storm must know which connection a request uses and when it breaks, so there is no pool and no retry.
 //!
-//! A server on 127.0.0.1 sees each connection come from a loopback address of its own, as it would
-//! see people from everywhere: gateways limit how often one address may ask.
+//! Each connection to 127.0.0.1 uses its own loopback source address, as if clients were different people: gateways
+//! limit the request rate per address.
 
 use anyhow::{Context, Result};
 use http_body_util::{BodyExt, Full};
@@ -19,15 +18,15 @@ use tokio::net::{TcpSocket, TcpStream};
 pub use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 pub use hyper::{Method, Request, Uri};
 
-/// For the calls of [`get`] and [`send`], whose servers are on this machine.
+/// The timeout of [`get`] and [`send`], whose servers are on this machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What connections come from: 127.1.0.0 to 127.253.255.255, in turn. Linux takes all of 127.0.0.0/8 for
-/// its own; 127.0.x.y is left to servers and to those who choose an address.
+/// Source addresses: 127.1.0.0 to 127.253.255.255, in turn. Linux assigns all of 127.0.0.0/8 to the loopback interface.
+/// 127.0.x.y is reserved for servers and for callers that choose an address.
 const CLIENTS_FIRST: u32 = u32::from_be_bytes([127, 1, 0, 0]);
 const CLIENTS: u32 = 253 << 16;
 
-/// An answer, read to its end.
+/// A complete response.
 #[derive(Debug, Clone)]
 pub struct Response {
     /// The status code.
@@ -39,7 +38,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// A header as text; `None` if it is missing or isn't text.
+    /// A header as text; `None` if it is missing or not text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
@@ -63,14 +62,12 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects to `authority`, like `127.0.0.1:10000`, as [`connect`] does. Must be called on a
-    /// tokio runtime.
+    /// Connects to `authority`, such as `127.0.0.1:10000`, as [`connect`] does. Must be called on a tokio runtime.
     pub async fn open(authority: &str) -> Result<Self> {
         Self::over(connect(authority).await?, authority).await
     }
 
-    /// Connects to `authority`, which must be on this machine, from `client`, which must be one of
-    /// 127.0.0.0/8.
+    /// Connects to `authority` on this machine from `client`, an address of 127.0.0.0/8.
     pub async fn open_from(client: Ipv4Addr, authority: &str) -> Result<Self> {
         let server = authority
             .parse()
@@ -81,7 +78,7 @@ impl Connection {
     async fn over(stream: TcpStream, authority: &str) -> Result<Self> {
         stream.set_nodelay(true)?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // It ends with an error when the server closes; the next `send` reports that.
+        // It ends with an error when the server closes the connection; the next `send` reports that.
         tokio::spawn(async move { connection.await.ok() });
         Ok(Self {
             sender,
@@ -89,13 +86,13 @@ impl Connection {
         })
     }
 
-    /// Whether the server has closed it.
+    /// Whether the server has closed the connection.
     pub fn is_closed(&self) -> bool {
         self.sender.is_closed()
     }
 
-    /// Sends a request for `path` with an empty or full body and reads the whole answer.
-    /// After an error the connection is of no more use.
+    /// Sends a request for `path` with an empty or full body and reads the whole response. After an error the
+    /// connection is unusable.
     pub async fn send(
         &mut self,
         method: Method,
@@ -114,8 +111,8 @@ impl Connection {
             .await
     }
 
-    /// Sends `request` as it is; it must carry its own `host`. For what [`Connection::send`]
-    /// can't say, like header values that are not text.
+    /// Sends `request` unchanged; it must include `host`. For requests that [`Connection::send`] cannot express, such
+    /// as header values that are not text.
     pub async fn send_request(&mut self, request: Request<Full<Bytes>>) -> Result<Response> {
         self.sender
             .ready()
@@ -130,7 +127,7 @@ impl Connection {
     }
 }
 
-/// A TCP connection to `authority`: from a loopback address of its own if that is one of 127.0.0.0/8.
+/// Opens a TCP connection to `authority`: from its own loopback address if `authority` is in 127.0.0.0/8.
 pub async fn connect(authority: &str) -> Result<TcpStream> {
     match authority.parse() {
         Ok(SocketAddr::V4(server)) if server.ip().is_loopback() => {
@@ -168,12 +165,12 @@ async fn read(response: hyper::Response<Incoming>) -> Result<Response> {
     })
 }
 
-/// GET over a connection of its own, within 30 s. `url` is `http://host:port/path`.
+/// Sends a GET over a new connection, within 30 s. `url` is `http://host:port/path`.
 pub async fn get(url: &str) -> Result<Response> {
     send(Method::GET, url, &[], "").await
 }
 
-/// One request over a connection of its own, within 30 s.
+/// Sends one request over a new connection, within 30 s.
 pub async fn send(
     method: Method,
     url: &str,
@@ -194,7 +191,7 @@ pub async fn send(
         .with_context(|| format!("{url} did not answer within {} s", LIMIT.as_secs()))?
 }
 
-/// Whether a GET of `url` is answered with 200. For readiness probes.
+/// Whether a GET of `url` returns 200. For readiness probes.
 pub async fn is_ok(url: &str) -> bool {
     get(url).await.is_ok_and(|response| response.status == 200)
 }

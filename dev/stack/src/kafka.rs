@@ -1,4 +1,4 @@
-//! An Apache Kafka of our own: a cluster of three on ports of its own.
+//! An own Apache Kafka: a cluster of three on its own ports.
 
 #![expect(
     clippy::indexing_slicing,
@@ -15,20 +15,20 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Three Javas that start at once on a busy machine with two cores take half a minute.
+/// Three JVMs that start concurrently on a busy two-core machine take half a minute.
 const READY_LIMIT: Duration = Duration::from_secs(120);
 
-/// What writes the first files of a broker.
+/// The timeout for formatting a broker's data folder.
 const FORMAT_LIMIT: Duration = Duration::from_secs(60);
 
-/// How many there are: one may be away, and two still have everything.
+/// The number of brokers: with one down, the other two have all data.
 pub const BROKERS: usize = 3;
 
-/// The name that the files of one cluster carry. Each has its own folder, so all have the same.
+/// The cluster ID in the data files. Each cluster has its own folder, so all share one ID.
 const CLUSTER_ID: &str = "d2Vpci10ZXN0cy1rYWZrYQ";
 
-/// A cluster of three brokers, each of which is a controller, too (KRaft). Topics have three replicas, of which two must
-/// have what is acknowledged.
+/// A cluster of three brokers, each also a controller (KRaft). Topics have three replicas, and two must have an
+/// acknowledged record.
 #[derive(Debug)]
 pub struct KafkaCluster {
     brokers: Vec<Broker>,
@@ -40,7 +40,7 @@ struct Broker {
     port: u16,
 }
 
-/// Where one of them listens.
+/// The ports of one broker.
 #[derive(Debug, Clone, Copy)]
 struct Ports {
     broker: u16,
@@ -48,10 +48,10 @@ struct Ports {
 }
 
 impl KafkaCluster {
-    /// Starts it with its data and logs in `dir`, and waits until all know each other.
+    /// Starts the cluster with its data and logs in `dir`, and waits until all brokers have joined.
     ///
     /// # Errors
-    /// When one of them does not come up: with the end of its log.
+    /// A broker does not become ready; the error contains the end of its log.
     pub async fn start(tool: &Kafka, dir: &Path) -> Result<Self> {
         let dir = std::path::absolute(dir)?;
         let ports: Vec<Ports> = (0..BROKERS).map(|_| free_ports()).collect::<Result<_>>()?;
@@ -73,7 +73,7 @@ impl KafkaCluster {
         Ok(cluster)
     }
 
-    /// `127.0.0.1:<port>` of each, with commas between them: what clients call `bootstrap.servers`.
+    /// `127.0.0.1:<port>` of each broker, comma-separated: the `bootstrap.servers` of clients.
     pub fn servers(&self) -> String {
         let address = |broker: &Broker| format!("127.0.0.1:{}", broker.port);
         let all: Vec<String> = self.brokers.iter().map(address).collect();
@@ -83,15 +83,15 @@ impl KafkaCluster {
     /// The process of a broker, by its number from 0: stop it, kill it, freeze it, read its log.
     ///
     /// # Panics
-    /// When there is no such broker.
+    /// If there is no such broker.
     pub fn broker(&mut self, number: usize) -> &mut Process {
         &mut self.brokers[number].process
     }
 
-    /// Starts those anew that do not run, on the same ports with the same data, and waits until all know each other.
+    /// Restarts stopped brokers on the same ports with the same data, and waits until all have joined.
     ///
     /// # Errors
-    /// As [`KafkaCluster::start`].
+    /// As for [`KafkaCluster::start`].
     pub async fn start_again(&mut self) -> Result<()> {
         for broker in &mut self.brokers {
             if !broker.process.is_running() {
@@ -101,7 +101,7 @@ impl KafkaCluster {
         self.wait_ready().await
     }
 
-    /// An error if one of them ended by itself.
+    /// Returns an error if a broker ended unexpectedly.
     pub fn check(&mut self) -> Result<(), DiedChild> {
         let check = |broker: &mut Broker| broker.process.check();
         self.brokers.iter_mut().try_for_each(check)
@@ -118,7 +118,7 @@ impl KafkaCluster {
 }
 
 impl Drop for KafkaCluster {
-    /// At once: in order, each would move its partitions to the next one first.
+    /// Stops all at once: in sequence, each would move its partitions to the next one first.
     fn drop(&mut self) {
         for broker in &mut self.brokers {
             broker.process.kill();
@@ -179,7 +179,7 @@ fn properties(n: usize, ports: &[Ports], data: &Path) -> String {
     )
 }
 
-/// Makes the data folders, all at once: each takes a Java.
+/// Formats the data folders concurrently, because each needs a JVM.
 fn format_folders(tool: &Kafka, configs: &[PathBuf]) -> Result<()> {
     std::thread::scope(|scope| {
         let mut formats = Vec::new();
@@ -205,7 +205,7 @@ fn format_folder(tool: &Kafka, config: &Path) -> Result<()> {
 }
 
 fn java(tool: &Kafka, main: &str, arguments: &[&Path]) -> Command {
-    // log4j says errors alone unless it is told more.
+    // log4j logs only errors by default.
     let level = "-Dorg.apache.logging.log4j.level=INFO";
     let mut command = tool.0.command(&["-Xms64m", "-Xmx256m", level], main);
     command.args(arguments);
@@ -217,16 +217,16 @@ fn name_of(config: &Path) -> String {
     stem.to_string_lossy().into_owned()
 }
 
-/// A request for the metadata of no topics (key 3, version 1), as bytes on the wire: length, key, version, number, no
-/// client's name, no topics.
+/// A metadata request for no topics (key 3, version 1), as bytes on the wire: length, key, version, correlation ID,
+/// null client ID, no topics.
 const METADATA: [u8; 18] = [0, 0, 0, 14, 0, 3, 0, 1, 0, 0, 0, 1, 0xff, 0xff, 0, 0, 0, 0];
 
-/// How many brokers the one on this port knows to be there.
+/// The number of brokers that the broker on this port reports.
 async fn brokers_known_to(port: u16) -> Result<usize> {
     let ask = async {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
         stream.write_all(&METADATA).await?;
-        // Length, number, and the count of the first list, which is that of brokers.
+        // Length, correlation ID, and the length of the first array, which lists the brokers.
         let mut head = [0; 12];
         stream.read_exact(&mut head).await?;
         anyhow::Ok(head)

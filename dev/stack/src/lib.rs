@@ -1,9 +1,7 @@
-//! Finds, builds and runs what Weir needs: the wasm toolchain, Envoy, Redis, the filters and
-//! the origin.
+//! Finds, builds and runs Weir's dependencies: the wasm toolchain, Envoy, Redis, the filters and the origin.
 //!
-//! `cargo xtask` and the end-to-end tests use the same code, so what the tests prove is what
-//! a person runs. Everything that this crate writes is under `<workspace>/target/weir/`,
-//! unless a data folder is named.
+//! `cargo xtask` and the end-to-end tests share this code, so tests cover what people run. This crate writes all files
+//! under `<workspace>/target/weir/`, unless a data folder is set.
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {

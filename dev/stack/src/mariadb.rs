@@ -1,4 +1,4 @@
-//! A MariaDB of our own, on a port of its own, with a data folder of its own.
+//! An own MariaDB, with its own port and data folder.
 
 use crate::command;
 use crate::process::Process;
@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// A new data folder takes some seconds; a slow machine gets much more.
+/// Creating a data folder takes some seconds, and longer on a slow machine.
 const READY_LIMIT: Duration = Duration::from_secs(60);
 
-/// The only user: anyone on this machine, so it is for tests alone.
+/// The only user, without a password: for tests only.
 const USER: &str = "weir";
 
 /// A running MariaDB.
@@ -22,8 +22,8 @@ pub struct MariaDbServer {
 }
 
 impl MariaDbServer {
-    /// Starts it on 127.0.0.1:`port` with its data in `dir`, which is made if it is not there, and
-    /// its log at `log`. It has one user, `weir`, without a password, who may do everything.
+    /// Starts it on 127.0.0.1:`port` with its data in `dir`, which is created if missing, and its log at `log`. Its
+    /// only user, `weir`, has no password and all privileges.
     pub async fn start(tool: &tools::MariaDb, port: u16, dir: &Path, log: &Path) -> Result<Self> {
         let dir = std::path::absolute(dir)?;
         let data = dir.join("mariadb");
@@ -40,7 +40,7 @@ impl MariaDbServer {
         let make = move || {
             let mut command = Command::new(&binary);
             command
-                // First, as it must be: no other machine-wide settings.
+                // Must be the first argument: ignores machine-wide settings.
                 .arg("--no-defaults")
                 .args(as_this_user())
                 .args(["--bind-address=127.0.0.1", "--skip-name-resolve"])
@@ -58,7 +58,7 @@ impl MariaDbServer {
         Ok(server)
     }
 
-    /// `mysql://weir@127.0.0.1:<port>/<database>`. The database must be made first.
+    /// `mysql://weir@127.0.0.1:<port>/<database>`. The database must exist.
     pub fn url(&self, database: &str) -> String {
         format!("mysql://{USER}@127.0.0.1:{}/{database}", self.port)
     }
@@ -79,7 +79,7 @@ impl MariaDbServer {
         self.wait_ready().await
     }
 
-    /// It greets whoever connects once it can be used: the init file has run by then.
+    /// The server sends its greeting once it is ready: the init file has run by then.
     async fn wait_ready(&mut self) -> Result<()> {
         let port = self.port;
         let ready = || async move { greets(port).await.is_ok_and(|greets| greets) };
@@ -90,7 +90,7 @@ impl MariaDbServer {
 async fn greets(port: u16) -> std::io::Result<bool> {
     use tokio::io::AsyncReadExt;
     let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
-    // Length (3), sequence number (1), and the protocol's version, which is 10.
+    // Length (3 bytes), sequence number (1), and the protocol version, which is 10.
     let mut head = [0; 5];
     let read = stream.read_exact(&mut head);
     let answered = tokio::time::timeout(Duration::from_secs(1), read).await;
@@ -110,7 +110,7 @@ fn make_data_folder(tool: &tools::MariaDb, data: &Path) -> Result<()> {
         .context("no data folder for MariaDB")
 }
 
-/// It refuses to run as root unless it is told so.
+/// It refuses to run as root without this option.
 fn as_this_user() -> Option<&'static str> {
     rustix::process::getuid().is_root().then_some("--user=root")
 }

@@ -1,4 +1,4 @@
-//! The filters as a native module: built by cargo, and copied to where nothing overwrites it while an Envoy has it loaded.
+//! The native module, built by cargo, and copied to a path that no build overwrites while an Envoy has it loaded.
 
 use crate::{build, command, workspace};
 use anyhow::{Context, Result};
@@ -7,35 +7,35 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// What runs the filters in Envoy.
+/// The host of the filters in Envoy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Host {
-    /// WebAssembly, as the shipped files have it.
+    /// WebAssembly, as in the shipped files.
     #[default]
     Wasm,
     /// The native module.
     Native,
-    /// The native module, compiled as for operators: for measurements.
+    /// The native module as a release build, for measurements.
     NativeRelease,
-    /// A native module that panics when a request asks it to.
+    /// A native module that panics on request.
     NativePanicking,
 }
 
-/// Names the variable that says what runs the filters in all stacks of a run: `wasm` unless set.
+/// The variable with the host of all stacks of a run: `wasm` unless set.
 pub const HOST: &str = "WEIR_HOST";
 
 static CHOSEN: OnceLock<Host> = OnceLock::new();
 
-/// The libraries that this process has built, by their folder: cargo is asked once.
+/// The libraries that this process has built, by folder. Cargo runs once for each.
 static BUILT: Mutex<BTreeMap<&str, PathBuf>> = Mutex::new(BTreeMap::new());
 
 impl Host {
-    /// Makes it that of all stacks of this process that do not say another. The first choice stands.
+    /// Makes this the default host of all stacks of this process. The first call wins.
     pub fn choose(self) {
         CHOSEN.get_or_init(|| self);
     }
 
-    /// By its name in [`HOST`].
+    /// The host with this name in [`HOST`].
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "wasm" => Self::Wasm,
@@ -45,10 +45,10 @@ impl Host {
         })
     }
 
-    /// What this run is for.
+    /// The host of this run.
     ///
     /// # Panics
-    /// When [`HOST`] is no name of one: a run on another host must not count as one on that.
+    /// If [`HOST`] has an unknown name: a run must not silently use another host.
     pub fn of_run() -> Self {
         *CHOSEN.get_or_init(|| match std::env::var(HOST) {
             Ok(name) => Self::named(&name).unwrap_or_else(|| {
@@ -58,12 +58,12 @@ impl Host {
         })
     }
 
-    /// Whether it is the native module, of whatever kind.
+    /// Whether this is any kind of native module.
     pub fn is_native(self) -> bool {
         self != Self::Wasm
     }
 
-    /// How many engines a filter has in an Envoy with so many workers.
+    /// The number of engines per filter for an Envoy with `workers` workers.
     pub fn engines(self, workers: u32) -> u64 {
         match self {
             Self::Wasm => workers.into(),
@@ -71,7 +71,7 @@ impl Host {
         }
     }
 
-    /// Builds what it loads, if that is not up to date.
+    /// Builds the host's library if it is outdated.
     pub fn ensure_built(self) -> Result<()> {
         match self {
             Self::Wasm => crate::wasm::ensure_filters().map(drop),
@@ -79,7 +79,7 @@ impl Host {
         }
     }
 
-    /// The library, built if it isn't up to date (cargo decides). Not for [`Host::Wasm`].
+    /// Builds the library if cargo considers it outdated, and returns its path. Not for [`Host::Wasm`].
     pub fn library(self) -> Result<PathBuf> {
         let (name, arguments): (_, &[&str]) = match self {
             Self::Wasm => anyhow::bail!("WebAssembly filters have no library"),
@@ -91,7 +91,7 @@ impl Host {
         if let Some(library) = all.get(name) {
             return Ok(library.clone());
         }
-        // Two builds with other features write one file.
+        // Builds with different features write the same file.
         let _lock = workspace::lock("native")?;
         let built = built(arguments)?;
         let folder = workspace::out_dir().join("native").join(name);

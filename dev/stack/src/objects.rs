@@ -1,4 +1,4 @@
-//! Stock in objects: the edge for Cloudflare in workerd, and the origin's proxy that reaches its shards.
+//! Stock in Durable Objects: the edge for Cloudflare in workerd, and the origin's proxy to its shards.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,17 +12,17 @@ use crate::process::Process;
 
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
-/// How the proxy is run.
+/// The options of the proxy.
 #[derive(Debug, Clone)]
 pub(crate) struct ProxyOptions {
-    /// The origin's binary, which has the command.
+    /// The origin's binary, which includes the proxy.
     pub(crate) binary: PathBuf,
     /// The Redis behind it.
     pub(crate) redis_url: String,
-    /// The Worker.
+    /// The URL of the Worker.
     pub(crate) shards_url: String,
     pub(crate) key_prefix: String,
-    /// What it signs commands with.
+    /// The secret that signs commands.
     pub(crate) edge_secret: String,
 }
 
@@ -54,7 +54,7 @@ impl ShardProxy {
         self.port
     }
 
-    /// As origin and gateways name it.
+    /// Its Redis URL for origin and gateways.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
@@ -65,7 +65,7 @@ impl ShardProxy {
     }
 }
 
-/// Secrets go in by the environment.
+/// Secrets are passed in the environment.
 fn command(port: u16, options: &ProxyOptions) -> Command {
     let mut command = Command::new(&options.binary);
     command

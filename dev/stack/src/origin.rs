@@ -1,4 +1,4 @@
-//! The origin, run as a child.
+//! The origin as a child process.
 
 use crate::process::{DiedChild, Process};
 use crate::report::SilentReporter;
@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::Duration;
 
 const NAME: &str = "weir-origin";
-/// As operators build it.
+/// The profile that operators use.
 pub const RELEASE: [&str; 1] = ["--release"];
 
 const READY_LIMIT: Duration = Duration::from_secs(30);
@@ -22,18 +22,18 @@ pub fn ensure_built() -> Result<PathBuf> {
     build::binary(NAME, &[], None)
 }
 
-/// As [`ensure_built`] with no profile, or [`RELEASE`]; with the log of events on Kafka.
+/// As [`ensure_built`] with the Kafka event log, with no profile or [`RELEASE`].
 pub fn ensure_built_with_kafka(profile: &[&str]) -> Result<PathBuf> {
     build::binary(NAME, profile, Some("weir-origin/kafka"))
 }
 
-/// As [`ensure_built`], as operators build it: for measurements of the origin itself.
+/// As [`ensure_built`] with the release profile, for measurements of the origin itself.
 pub fn ensure_built_release() -> Result<PathBuf> {
     build::binary(NAME, &RELEASE, None)
 }
 
-/// What the shipped binary has beside what every build has: archives of events, the cold store in Cassandra, and Kafka. TLS to
-/// Kafka is not in it, as that needs the system's OpenSSL.
+/// The shipped binary's features in addition to the default ones: event archives, the cold store in Cassandra, and
+/// Kafka. It has no TLS to Kafka, which needs the system's OpenSSL.
 pub const SHIPPED_FEATURES: &str = "archive,cql,kafka";
 
 /// Builds `weir-origin` for operators: one static binary with [`SHIPPED_FEATURES`].
@@ -41,7 +41,7 @@ pub fn ensure_built_static() -> Result<PathBuf> {
     let musl = Musl::find_or_get(&mut SilentReporter)?;
     let _lock = workspace::lock("static-origin")?;
     let mut cargo = command::cargo();
-    // By itself: with the workspace's other members cargo would compile their dependencies for this target, too.
+    // As a separate build: together with other members, cargo would compile their dependencies for this target, too.
     cargo
         .args(["build", "--quiet", "--locked", "--profile", "shipped"])
         .args(["--package", NAME, "--bin", NAME])
@@ -51,37 +51,37 @@ pub fn ensure_built_static() -> Result<PathBuf> {
     build::binary_of(cargo, NAME)
 }
 
-/// How an origin is run.
+/// The options of an origin process.
 #[derive(Debug, Clone)]
 pub struct OriginOptions {
-    /// The port on 127.0.0.1 that gateways send orders to.
+    /// The port on 127.0.0.1 for orders from gateways.
     pub port: u16,
     /// The port on 127.0.0.1 of the admin routes.
     pub admin_port: u16,
-    /// The SQLite file; made if it isn't there.
+    /// The SQLite file; created if missing.
     pub database: PathBuf,
-    /// Where Redis is; the nodes of a cluster with commas between them.
+    /// The Redis URL; a cluster's nodes comma-separated.
     pub redis_url: String,
-    /// The authority that signed Redis' certificate, in PEM, if it is not one of the system's.
+    /// The authority of Redis' certificate, in PEM, if it is not one of the system's.
     pub redis_ca: Option<PathBuf>,
     /// What every key in Redis starts with.
     pub key_prefix: String,
-    /// The rules of its risk check; without them it has none.
+    /// The rules of the risk check; `None` disables it.
     pub risk_rules: Option<PathBuf>,
-    /// The domains of its short links, a JSON file; without it it has none. The log of new links is beside
-    /// the database.
+    /// The JSON file with the domains of short links; `None` disables them. The log of new links is next to the
+    /// database.
     pub links: Option<PathBuf>,
-    /// The folder of its log of events; without it it takes none, and has no browse history.
+    /// The folder of the event log; `None` disables events and browse history.
     pub events_log: Option<PathBuf>,
-    /// The folder of imports of vehicle fitment; without it there is none.
+    /// The folder of vehicle fitment imports; `None` disables fitment.
     pub fitment: Option<PathBuf>,
-    /// What feeds for edges are signed with; without it there are none.
+    /// The secret that signs feeds for edges; `None` disables them.
     pub edge_secret: Option<String>,
     /// The port on 127.0.0.1 of the payment provider.
     pub provider_port: u16,
     /// Further flags.
     pub flags: Vec<String>,
-    /// What it shares with the gateway and its admin.
+    /// The secrets shared with the gateway and operators.
     pub secrets: Secrets,
 }
 
@@ -102,7 +102,7 @@ impl Origin {
         Ok(origin)
     }
 
-    /// `http://127.0.0.1:<port>`, where gateways send orders.
+    /// `http://127.0.0.1:<port>` for orders from gateways.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.options.port)
     }
@@ -127,13 +127,13 @@ impl Origin {
         &mut self.process
     }
 
-    /// Starts it again, on the same ports with the same data, after its process was stopped.
+    /// Starts it again on the same ports with the same data, after its process was stopped.
     pub async fn start_again(&mut self) -> Result<()> {
         self.process.start_again()?;
         self.wait_ready().await
     }
 
-    /// An error if it ended by itself.
+    /// Returns an error if it ended unexpectedly.
     pub fn check(&mut self) -> Result<(), DiedChild> {
         self.process.check()
     }
@@ -146,8 +146,7 @@ impl Origin {
     }
 }
 
-/// Secrets go in by the environment: arguments are for everyone on the machine to read.
-/// Names the variable of what clicks on links are named with, at origin and gateways.
+/// The variable with the secret that signs click IDs, at origin and gateways.
 pub const CLICK_SECRET: &str = "WEIR_LINK_CLICK_SECRET";
 
 fn origin_command(binary: &Path, options: &OriginOptions) -> Command {
@@ -160,14 +159,14 @@ fn origin_command(binary: &Path, options: &OriginOptions) -> Command {
         .arg("--database-url")
         .arg(format!("sqlite://{}", options.database.display()))
         .args(["--key-prefix", &options.key_prefix])
-        // It may hold a password.
+        // It may contain a password.
         .env("WEIR_REDIS_URL", &options.redis_url)
         .env("WEIR_CLAIM_SECRET", &options.secrets.claim)
         .env("WEIR_PAYMENT_SECRET", &options.secrets.payment)
         .args(["--payment-key-id", provider::KEY_ID])
         .args(["--payment-url", &provider::pay_url(options.provider_port)])
         .env("WEIR_ADMIN_TOKEN", &options.secrets.admin_token)
-        // If the flags name a webhook.
+        // Used if the flags include a webhook.
         .env("WEIR_EVENTS_WEBHOOK_SECRET", &options.secrets.events)
         .env("WEIR_ORDERS_WEBHOOK_SECRET", &options.secrets.events)
         .env("WEIR_LINKS_WEBHOOK_SECRET", &options.secrets.events);

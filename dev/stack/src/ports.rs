@@ -1,4 +1,4 @@
-//! Ports on 127.0.0.1 that nothing else uses.
+//! Free ports on 127.0.0.1.
 
 use anyhow::{Context, Result, bail};
 use std::fs::{File, OpenOptions};
@@ -6,20 +6,19 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-/// Below the ranges from which systems choose the ports of outgoing connections (32768 and
-/// up): a storm of clients must not take the port of a Redis that is stopped for a moment.
+/// Below the systems' ranges for outgoing connections (32768 and up): a storm of clients must not take the port of a
+/// Redis that is briefly stopped.
 const RANGE: std::ops::Range<u16> = 15_000..30_000;
 
-/// The lock files of the ports that this process was given, held until it ends.
+/// The lock files of ports that this process reserved, held until it ends.
 static GIVEN: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
-/// A port that no one listens on and that [`free`] gives to no one else, in this process or
-/// another of the same user, as long as this process lives.
+/// A port without a listener, reserved for this process: [`free`] gives it to no other process of the same user.
 pub fn free() -> Result<u16> {
     let dir = lock_dir();
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
-    // Different starts for different processes, so that they seldom meet.
+    // Processes start at different ports, so that they rarely collide.
     let count = RANGE.len();
     let start = (std::process::id() as usize).wrapping_mul(97) % count;
     let candidates = RANGE.cycle().skip(start).take(count);
@@ -37,7 +36,7 @@ pub fn free() -> Result<u16> {
     bail!("no free port from {} to {}", RANGE.start, RANGE.end)
 }
 
-/// An error that names `flag` if something listens on `port` already.
+/// Returns an error that names `flag` if `port` is in use.
 pub fn check(port: u16, flag: &str) -> Result<()> {
     if !is_unused(port) {
         bail!("port {port} is in use; choose another with {flag}");
@@ -45,7 +44,7 @@ pub fn check(port: u16, flag: &str) -> Result<()> {
     Ok(())
 }
 
-/// The wildcard conflicts with a listener on any one address, too.
+/// A wildcard address conflicts with listeners on any address.
 fn is_unused(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok()
 }
@@ -69,8 +68,8 @@ mod tests {
     fn a_port_in_use_is_refused_with_the_flag_to_change() {
         let port = free().unwrap();
         check(port, "--gateway-port").unwrap();
-        // Not the other way round: a child that another test starts at this moment has the listener, too,
-        // until it is another program.
+        // This order matters: a child that another test starts at this moment inherits the listener until it executes
+        // another program.
         let _listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
         let error = check(port, "--gateway-port").unwrap_err().to_string();
         assert!(

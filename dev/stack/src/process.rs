@@ -1,4 +1,4 @@
-//! Child processes that end when we do: logged, watched, stopped.
+//! Child processes that end with this process: logged, monitored, stopped.
 
 use crate::command;
 use anyhow::{Context, Result, anyhow, ensure};
@@ -12,27 +12,26 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
-/// After SIGTERM a child has this long before SIGKILL. Envoy and Redis take well under a
-/// second; the origin waits for its requests.
+/// The time between SIGTERM and SIGKILL. Envoy and Redis stop in less than a second; the origin waits for its requests.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// How often a child's state is looked at.
+/// The polling interval for a child's state.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Lines of a log that an error shows.
+/// The number of log lines in an error.
 const TAIL_LINES: usize = 25;
 
-/// Envoy lists all its extensions in lines of thousands of characters.
+/// The maximum line length in an error: Envoy lists its extensions in lines of thousands of characters.
 const TAIL_LINE_CHARS: usize = 400;
 
-/// A log is read from this far before its end, however long it grew.
+/// The maximum number of bytes read from the end of a log.
 const TAIL_BYTES: u64 = 64 * 1024;
 
 /// A running child with a name and a log file.
 ///
-/// It has a process group of its own, so that Ctrl-C in a terminal reaches only us and
-/// children are stopped in order. It is killed when this process dies, even by SIGKILL,
-/// where `setpriv` (util-linux) is installed; dropping it stops it.
+/// It has its own process group, so that Ctrl-C in a terminal reaches only the parent, which stops children in order.
+/// Dropping it stops it. Where `setpriv` (util-linux) is installed, the kernel kills it when this process dies, even by
+/// SIGKILL.
 pub struct Process {
     name: String,
     make: Box<dyn Fn() -> Command + Send + Sync>,
@@ -40,16 +39,16 @@ pub struct Process {
     child: Option<Child>,
 }
 
-/// A child that ended by itself.
+/// A child that ended unexpectedly.
 #[derive(Debug)]
 pub struct DiedChild {
-    /// Which, like `envoy`.
+    /// The process name, such as `envoy`.
     pub name: String,
-    /// How it ended.
+    /// The exit status.
     pub status: ExitStatus,
-    /// Where its whole log is.
+    /// The path of its complete log.
     pub log: PathBuf,
-    /// The end of it.
+    /// The end of the log.
     pub log_tail: String,
 }
 
@@ -71,7 +70,7 @@ impl std::error::Error for DiedChild {}
 
 impl fmt::Debug for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the command: its environment holds secrets.
+        // The command is omitted, because its environment contains secrets.
         let pid = self.pid();
         write!(
             f,
@@ -83,8 +82,8 @@ impl fmt::Debug for Process {
 }
 
 impl Process {
-    /// Starts what `make` makes. Both its outputs are appended to the file `log`. `make` is
-    /// called again by [`Process::start_again`].
+    /// Starts the command that `make` creates. Appends both its outputs to the file `log`. [`Process::start_again`]
+    /// calls `make` again.
     pub fn start(
         name: &str,
         log: &Path,
@@ -100,7 +99,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Starts it anew after [`Process::stop`], [`Process::kill`] or its own end.
+    /// Restarts it after [`Process::stop`], [`Process::kill`] or an unexpected end.
     pub fn start_again(&mut self) -> Result<()> {
         ensure!(!self.is_running(), "{} is already running", self.name);
         let output = self.open_log()?;
@@ -123,12 +122,12 @@ impl Process {
         open().with_context(|| format!("cannot open the log {}", self.log.display()))
     }
 
-    /// Its name, as errors and logs call it.
+    /// Its name in errors and logs.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its process id, while it runs.
+    /// Its process ID while it runs.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
@@ -143,7 +142,7 @@ impl Process {
         tail_of(&self.log, lines)
     }
 
-    /// The status with which it ended by itself; `None` while it runs or if it was stopped.
+    /// The exit status of an unexpected end; `None` while it runs or after it was stopped.
     pub fn try_wait(&mut self) -> Result<Option<ExitStatus>> {
         match &mut self.child {
             Some(child) => child
@@ -153,7 +152,7 @@ impl Process {
         }
     }
 
-    /// An error if it ended by itself.
+    /// Returns an error if it ended unexpectedly.
     pub fn check(&mut self) -> Result<(), DiedChild> {
         match self.try_wait() {
             Ok(Some(status)) => Err(DiedChild {
@@ -171,8 +170,7 @@ impl Process {
         self.child.is_some() && matches!(self.try_wait(), Ok(None))
     }
 
-    /// SIGTERM, and SIGKILL if that doesn't end it within 10 s. Without effect on what has
-    /// ended. Blocks until it has.
+    /// Sends SIGTERM, and SIGKILL after 10 s. Does nothing if it has ended. Blocks until it ends.
     pub fn stop(&mut self) {
         let Some(mut child) = self.child.take() else {
             return;
@@ -187,7 +185,7 @@ impl Process {
         }
     }
 
-    /// SIGKILL, to it and to what it has started: none gets a chance to write anything. Blocks until it has ended.
+    /// Sends SIGKILL to it and to its children, without a chance to write anything. Blocks until it has ended.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             kill_group(&child);
@@ -195,22 +193,22 @@ impl Process {
         }
     }
 
-    /// SIGSTOP: it stays, its connections too, and does nothing until [`Process::thaw`].
+    /// Sends SIGSTOP: the process and its connections stay, but it does nothing until [`Process::thaw`].
     pub fn freeze(&self) {
         if let Some(child) = &self.child {
             signal(child, Signal::STOP);
         }
     }
 
-    /// Lets it go on after [`Process::freeze`].
+    /// Continues it after [`Process::freeze`].
     pub fn thaw(&self) {
         if let Some(child) = &self.child {
             signal(child, Signal::CONT);
         }
     }
 
-    /// Waits until `ready` says so; an error if the process ends before that, or after
-    /// `limit`. Both carry the end of its log.
+    /// Waits until `ready` returns `true`. Returns an error if the process ends first, or after `limit`. Both errors
+    /// contain the end of its log.
     pub async fn wait_ready<F>(&mut self, limit: Duration, ready: impl Fn() -> F) -> Result<()>
     where
         F: Future<Output = bool>,
@@ -256,12 +254,12 @@ fn ended_within(child: &mut Child, limit: Duration) -> bool {
 
 fn signal(child: &Child, signal: Signal) {
     if let Some(pid) = pid(child) {
-        // It may have ended just now; the caller waits for it either way.
+        // It may just have ended; the caller waits for it in either case.
         kill_process(pid, signal).ok();
     }
 }
 
-/// Node would leave workerd behind.
+/// Kills the group, because Node would leave workerd behind.
 fn kill_group(child: &Child) {
     if let Some(pid) = pid(child) {
         kill_process_group(pid, Signal::KILL).ok();
@@ -293,9 +291,9 @@ fn shortened(line: &str) -> String {
     }
 }
 
-/// The same command, run by `setpriv` with the kernel's order to be killed when the thread
-/// that started it ends. (The call behind it needs `unsafe` between fork and exec, which
-/// this workspace denies; setpriv replaces itself by the command, so the id is the same.)
+/// Runs the command through `setpriv`, with a request to the kernel to kill it when the thread that started it ends.
+/// The underlying call needs `unsafe` between fork and exec, which this workspace denies. setpriv execs the command, so
+/// the process ID stays the same.
 fn die_with_parent(command: &Command) -> Command {
     let Some(setpriv) = command::on_path("setpriv") else {
         return copy(command, Command::new(command.get_program()));
@@ -321,8 +319,8 @@ fn copy(from: &Command, mut to: Command) -> Command {
     to
 }
 
-/// Starts `command` from a thread that lives as long as this process: the kernel ties the
-/// child's life to the *thread* that started it, and a runtime's worker threads come and go.
+/// Starts `command` from a thread that lives as long as this process. The kernel ties the child's life to the *thread*
+/// that started it, and a runtime's worker threads are temporary.
 fn spawn(command: Command) -> Result<Child> {
     type Order = (Command, mpsc::Sender<std::io::Result<Child>>);
     static SPAWNER: OnceLock<mpsc::Sender<Order>> = OnceLock::new();
@@ -413,11 +411,11 @@ mod tests {
         let state = || {
             let stat =
                 std::fs::read_to_string(format!("/proc/{}/stat", grandchild.as_raw_nonzero()));
-            // `<pid> (sleep) <state> …`; nobody may have reaped it yet.
+            // `<pid> (sleep) <state> …`; the process may not have been reaped yet.
             stat.ok()
                 .and_then(|stat| stat.split(' ').nth(2).map(str::to_owned))
         };
-        // It may not have fallen asleep yet.
+        // It may not be sleeping yet.
         let lives = || state().is_some_and(|state| state != "Z");
         assert!(lives());
         process.kill();

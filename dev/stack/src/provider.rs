@@ -1,6 +1,7 @@
-//! A payment provider, as a shop has one: buyers pay at it, and it tells the shop, signed, until the shop has heard.
+//! A payment provider, as shops use them: buyers pay there, and it notifies the shop with signed callbacks until the
+//! shop confirms.
 //!
-//! It signs by itself, as the documents say, and shares no code with the origin that checks.
+//! It signs callbacks by the documentation, and shares no code with the origin that verifies them.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -21,19 +22,19 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::http::{self, Method, Response};
 
-/// The id of its key, which the origin has as `--payment-key-id`.
+/// The ID of its key, which the origin gets as `--payment-key-id`.
 pub const KEY_ID: &str = "p1";
 
-/// Where buyers pay; the payment's name follows.
+/// The path where buyers pay, followed by the payment's name.
 const CHECKOUT: &str = "/checkout/";
 
 /// The pause before a callback is sent again.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often a callback is sent before the provider gives up.
+/// The maximum number of attempts per callback.
 const TRIES_MAX: u32 = 100;
 
-/// A running provider. Dropping it ends it.
+/// A running provider. Dropping it stops it.
 #[derive(Debug)]
 pub struct PaymentProvider {
     url: String,
@@ -41,7 +42,7 @@ pub struct PaymentProvider {
     accepting: JoinHandle<()>,
 }
 
-/// What it tells the shop with.
+/// Sends callbacks to the shop.
 #[derive(Clone)]
 pub struct Caller {
     callback_url: Arc<str>,
@@ -57,7 +58,8 @@ impl std::fmt::Debug for Caller {
 }
 
 impl PaymentProvider {
-    /// Listens on 127.0.0.1:`port`, and calls back at `callback_url`. Must be called on a tokio runtime, and lives on it.
+    /// Listens on 127.0.0.1:`port`, and calls back at `callback_url`. Must be called on a tokio runtime, which then
+    /// runs it.
     pub async fn start(port: u16, callback_url: &str, secret: &str) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
             .await
@@ -74,12 +76,12 @@ impl PaymentProvider {
         })
     }
 
-    /// Where it is, `http://127.0.0.1:<port>`.
+    /// Its URL, `http://127.0.0.1:<port>`.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// What it tells the shop with.
+    /// Its sender of callbacks.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
@@ -96,21 +98,21 @@ fn url(port: u16) -> String {
     format!("http://127.0.0.1:{port}")
 }
 
-/// What a shop names as its provider's URL, of a provider on this port.
+/// The payment URL to configure in a shop, for a provider on this port.
 pub(crate) fn pay_url(port: u16) -> String {
     format!("{}{CHECKOUT}{{payment}}", url(port))
 }
 
 impl Caller {
-    /// Tells the shop that a payment was made, or failed, as often as it takes; the shop's answer.
+    /// Notifies the shop that a payment succeeded or failed, and retries as needed. Returns the shop's response.
     ///
     /// # Errors
-    /// When the shop does not answer for long, or its answer says to ask again for ever.
+    /// The shop does not respond, or keeps requesting retries.
     pub async fn notify_shop(&self, payment: &str, state: &str) -> Result<Response> {
         let event = format!("{payment}-e{}", self.events.fetch_add(1, Ordering::Relaxed));
         let body = json!({ "event": event, "payment": payment, "state": state }).to_string();
         for _ in 0..TRIES_MAX {
-            // Signed anew each time: a signature counts for minutes only.
+            // Signed for each attempt, because a signature is valid only for minutes.
             if let Ok(answer) = self.send(&body, now_s()?).await
                 && answer.status < 500
                 && answer.status != 429
@@ -122,10 +124,10 @@ impl Caller {
         anyhow::bail!("{} does not accept the callback", self.callback_url)
     }
 
-    /// Sends this body once, signed as of `at_s`, in seconds since the Unix epoch.
+    /// Sends this body once, signed for the time `at_s`, in seconds since the Unix epoch.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// No response arrives.
     pub async fn send(&self, body: &str, at_s: u64) -> Result<Response> {
         let timestamp = at_s.to_string();
         let signature = sign(&self.secret, &timestamp, body)?;
@@ -150,10 +152,10 @@ fn sign(secret: &str, timestamp: &str, body: &str) -> Result<String> {
     ))
 }
 
-/// The time that callbacks are signed as of.
+/// The time for signatures, in seconds since the Unix epoch.
 ///
 /// # Errors
-/// When the clock stands before 1970.
+/// The clock is before 1970.
 pub fn now_s() -> Result<u64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())
 }
@@ -175,14 +177,14 @@ async fn accept(listener: TcpListener, caller: Caller) {
 async fn serve(client: TcpStream, caller: Caller) {
     let service = service_fn(move |request| answer(caller.clone(), request));
     let connection = hyper::server::conn::http1::Builder::new();
-    // A client that breaks off is the client's own affair.
+    // Errors of clients that disconnect are ignored.
     connection
         .serve_connection(TokioIo::new(client), service)
         .await
         .ok();
 }
 
-/// `POST /checkout/<payment>`: the buyer pays. The answer comes when the shop has heard of it.
+/// `POST /checkout/<payment>`: the buyer pays. The response follows the shop's confirmation.
 async fn answer(
     caller: Caller,
     request: Request<Incoming>,

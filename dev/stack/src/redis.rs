@@ -1,4 +1,4 @@
-//! A Redis of our own, on ports of its own: one server or a cluster.
+//! An own Redis on its own ports: one server or a cluster.
 
 use crate::certificates::Certificates;
 use crate::fault::FaultProxy;
@@ -14,36 +14,36 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Loading a kept data folder takes longest.
+/// Mostly for loading a kept data folder.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
-/// The slots of a Redis Cluster, by its specification.
+/// The number of slots, from the Redis Cluster specification.
 const SLOTS: u32 = 16_384;
 
-/// A cluster's nodes get to know each other within about 2 s.
+/// A cluster's nodes discover each other within about 2 s.
 const CLUSTER_LIMIT: Duration = Duration::from_secs(30);
 const CLUSTER_POLL: Duration = Duration::from_millis(50);
 
-/// What kind of Redis a stack starts.
+/// The kind of Redis that a stack starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RedisKind {
-    /// One server with an append-only file: what it was told survives a kill.
+    /// One server with an append-only file: acknowledged writes survive a kill.
     #[default]
     Durable,
-    /// One server that keeps nothing: after a kill it is empty.
+    /// One server without persistence: after a kill it is empty.
     Forgetful,
-    /// Like `Durable`, over TLS only and with a password.
+    /// Like `Durable`, only over TLS and with a password.
     Secured,
-    /// A Redis Cluster of three, each like `Durable`.
+    /// A Redis Cluster of three nodes, each like `Durable`.
     Cluster,
 }
 
-/// A password, and TLS instead of plain TCP.
+/// TLS with a password.
 #[derive(Clone)]
 pub struct Lock {
-    /// What clients show.
+    /// The clients' password.
     pub password: String,
-    /// What the server shows.
+    /// The server's certificates.
     pub certificates: Certificates,
 }
 
@@ -53,27 +53,27 @@ impl std::fmt::Debug for Lock {
     }
 }
 
-/// How one server is run.
+/// The options of one server.
 #[derive(Debug, Clone)]
 pub struct RedisOptions {
-    /// On 127.0.0.1.
+    /// The port on 127.0.0.1.
     pub port: u16,
-    /// For its data.
+    /// The data folder.
     pub dir: PathBuf,
-    /// For its output.
+    /// The log file.
     pub log: PathBuf,
     /// Whether it writes an append-only file.
     pub durable: bool,
     /// TLS and a password.
     pub lock: Option<Lock>,
-    /// The port on which nodes of a cluster talk, if it is one.
+    /// The cluster bus port, for a cluster node.
     pub bus_port: Option<u16>,
-    /// Its clock, if it has one of its own.
+    /// Its own clock, if it has one.
     pub clock: Option<tools::Clock>,
 }
 
 impl RedisOptions {
-    /// A single server with an append-only file, plain.
+    /// A single plain server with an append-only file.
     pub fn durable(port: u16, dir: &Path, log: &Path) -> Self {
         Self {
             port,
@@ -86,7 +86,7 @@ impl RedisOptions {
         }
     }
 
-    /// What a client needs to know.
+    /// The connection data for clients.
     fn access(&self) -> Access {
         let port = self.port;
         match &self.lock {
@@ -98,7 +98,7 @@ impl RedisOptions {
         }
     }
 
-    /// The password goes into a file of the owner's: arguments are for everyone to read.
+    /// Writes the password into a file that only the owner can read, because all users can read arguments.
     fn write_config(&self) -> Result<PathBuf> {
         std::fs::create_dir_all(&self.dir)
             .with_context(|| format!("cannot create {}", self.dir.display()))?;
@@ -115,7 +115,7 @@ impl RedisOptions {
     fn config(&self) -> String {
         let port = self.port;
         let durable = if self.durable { "yes" } else { "no" };
-        // The append-only file alone: it holds every write, a snapshot only some.
+        // Only the append-only file: it contains every write, a snapshot does not.
         let mut text = format!("bind 127.0.0.1\ndaemonize no\nsave \"\"\nappendonly {durable}\n");
         match &self.lock {
             None => text += &format!("port {port}\n"),
@@ -142,12 +142,12 @@ impl RedisOptions {
     }
 }
 
-/// How a client reaches a Redis. Not for logs: the URL may hold a password.
+/// How a client connects to a Redis. Not for logs: the URL may contain a password.
 #[derive(Clone)]
 pub struct Access {
     /// `redis://…` or `rediss://…`.
     pub url: String,
-    /// The authority to trust, in PEM; the system's if `None`.
+    /// The trusted authority, in PEM; the system's if `None`.
     pub ca: Option<PathBuf>,
 }
 
@@ -158,7 +158,7 @@ impl std::fmt::Debug for Access {
 }
 
 impl Access {
-    /// By URL alone.
+    /// Only a URL.
     pub fn plain(url: String) -> Self {
         Self { url, ca: None }
     }
@@ -167,7 +167,7 @@ impl Access {
     pub async fn connect(&self) -> Result<MultiplexedConnection> {
         let client = self.client().context("not a Redis URL")?;
         let connected = client.get_multiplexed_async_connection().await;
-        // Its causes are in the error's own text.
+        // The error's own text includes its causes.
         connected.map_err(|error| anyhow!("cannot connect to Redis: {error}"))
     }
 
@@ -192,13 +192,12 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts it on 127.0.0.1:`port` with its append-only file in `dir`, and its log at
-    /// `log`.
+    /// Starts it on 127.0.0.1:`port` with its append-only file in `dir`, and its log at `log`.
     pub async fn start(tool: &tools::Redis, port: u16, dir: &Path, log: &Path) -> Result<Self> {
         Self::start_with(tool, &RedisOptions::durable(port, dir, log)).await
     }
 
-    /// Starts it as `options` say.
+    /// Starts it with `options`.
     pub async fn start_with(tool: &tools::Redis, options: &RedisOptions) -> Result<Self> {
         let config = options.write_config()?;
         let dir = std::path::absolute(&options.dir)?;
@@ -223,7 +222,7 @@ impl RedisServer {
         self.access.url.clone()
     }
 
-    /// How clients reach it.
+    /// The connection data for clients.
     pub fn access(&self) -> &Access {
         &self.access
     }
@@ -238,12 +237,12 @@ impl RedisServer {
         &mut self.process
     }
 
-    /// Ends it by SIGTERM: everything written is kept.
+    /// Stops it with SIGTERM: all writes are kept.
     pub fn stop(&mut self) {
         self.process.stop();
     }
 
-    /// Ends it by SIGKILL: what was not yet handed to the system is lost.
+    /// Kills it with SIGKILL: writes that had not reached the operating system are lost.
     pub fn kill(&mut self) {
         self.process.kill();
     }
@@ -259,7 +258,7 @@ impl RedisServer {
         self.access.connect().await
     }
 
-    /// How often each command was called, by its lower-case name.
+    /// The number of calls of each command, by lower-case name.
     pub async fn command_calls(&self) -> Result<BTreeMap<String, u64>> {
         calls_of(&self.access).await
     }
@@ -277,14 +276,14 @@ impl RedisServer {
         self.process.wait_ready(READY_LIMIT, ready).await
     }
 
-    /// An error if it ended by itself.
+    /// Returns an error if it ended unexpectedly.
     pub fn check(&mut self) -> Result<(), DiedChild> {
         self.process.check()
     }
 }
 
-/// Starts the nodes of a Redis Cluster, each with a folder and a log of its own in `dir`, gives
-/// them a third of the slots each, and waits until all agree.
+/// Starts the nodes of a Redis Cluster, each with its own folder and log in `dir`. Assigns a third of the slots to
+/// each, and waits until all agree.
 pub async fn start_cluster(tool: &tools::Redis, dir: &Path) -> Result<Vec<RedisServer>> {
     const NODES: u32 = 3;
     let (mut nodes, mut bus_ports) = (Vec::new(), Vec::new());
@@ -321,7 +320,7 @@ pub async fn start_cluster(tool: &tools::Redis, dir: &Path) -> Result<Vec<RedisS
     Ok(nodes)
 }
 
-/// Waits until each node says that all slots are served, and by three.
+/// Waits until each node reports that three nodes serve all slots.
 async fn wait_for_cluster(nodes: &[RedisServer]) -> Result<()> {
     let deadline = Instant::now() + CLUSTER_LIMIT;
     for node in nodes {
@@ -346,8 +345,8 @@ async fn wait_for_cluster(nodes: &[RedisServer]) -> Result<()> {
     Ok(())
 }
 
-/// A proxy before each node of a cluster, which the node names as its own address from now on: whatever clients do goes
-/// through it. Nodes talk to each other past it.
+/// Starts a proxy before each node of a cluster. The node announces the proxy as its own address, so all client traffic
+/// uses it. Traffic between nodes bypasses it.
 pub async fn proxied(nodes: &[RedisServer]) -> Result<Vec<FaultProxy>> {
     let mut proxies = Vec::new();
     for node in nodes {
@@ -365,7 +364,7 @@ pub async fn proxied(nodes: &[RedisServer]) -> Result<Vec<FaultProxy>> {
     Ok(proxies)
 }
 
-/// Waits until each node has heard of the address of each.
+/// Waits until each node has received the announced address of every node.
 async fn wait_for_announced(nodes: &[RedisServer], proxies: &[FaultProxy]) -> Result<()> {
     let deadline = Instant::now() + CLUSTER_LIMIT;
     for node in nodes {
@@ -395,9 +394,8 @@ pub async fn connect(url: &str) -> Result<MultiplexedConnection> {
     access.connect().await
 }
 
-/// How often each command was called since the server started or its counters were reset, by
-/// lower-case name; commands inside scripts count under their own names. From
-/// `INFO commandstats`.
+/// The number of calls of each command since the server started or its counters were reset, by lower-case name, from
+/// `INFO commandstats`. Commands inside scripts count under their own names.
 pub async fn command_calls(url: &str) -> Result<BTreeMap<String, u64>> {
     calls_of(&Access::plain(url.to_owned())).await
 }
@@ -412,7 +410,7 @@ async fn calls_of(access: &Access) -> Result<BTreeMap<String, u64>> {
     Ok(parse_commandstats(&info))
 }
 
-/// Lines like `cmdstat_evalsha:calls=3,usec=41,…`.
+/// Parses lines like `cmdstat_evalsha:calls=3,usec=41,…`.
 fn parse_commandstats(info: &str) -> BTreeMap<String, u64> {
     let parse = |line: &str| {
         let (name, fields) = line.strip_prefix("cmdstat_")?.split_once(':')?;

@@ -1,13 +1,12 @@
-//! How a long step tells the person in front of it what it does.
+//! Progress reports for long steps.
 
-/// Takes one line for each thing found or done.
+/// Receives one line per step or result.
 pub trait Reporter {
-    /// `what` is the short name of the thing ("envoy"), `text` what became of it.
+    /// Reports `text` about `what`, a short name such as "envoy".
     fn line(&mut self, what: &str, text: &str);
 }
 
-/// Prints `what` and `text` in two columns to standard error, so that standard output keeps
-/// to results.
+/// Prints `what` and `text` in two columns to standard error. Standard output is only for results.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Console;
 
@@ -17,7 +16,7 @@ impl Reporter for Console {
     }
 }
 
-/// Says what is being done, like a download, but not what was found: for a step that is looked at again later.
+/// Reports actions such as downloads, but not results: for steps that run again later.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct ProgressReporter;
 
@@ -29,7 +28,7 @@ impl Reporter for ProgressReporter {
     }
 }
 
-/// Says nothing: for tests.
+/// Reports nothing: for tests.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct SilentReporter;
 
@@ -37,10 +36,10 @@ impl Reporter for SilentReporter {
     fn line(&mut self, _what: &str, _text: &str) {}
 }
 
-/// Keeps the lines: for tests of what is said.
+/// Records the lines: for tests of reports.
 #[derive(Debug, Default, Clone)]
 pub struct RecordingReporter {
-    /// Every line so far as (what, text).
+    /// All lines so far, as (what, text).
     pub lines: Vec<(String, String)>,
 }
 

@@ -1,4 +1,4 @@
-//! An S3 of our own: moto, on a port of its own. It keeps everything in memory.
+//! An own S3: moto on its own port. It stores everything in memory.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,10 +11,10 @@ use crate::ports;
 use crate::process::Process;
 use crate::tools::Moto;
 
-/// It imports for some seconds.
+/// Its imports take some seconds.
 const READY_LIMIT: Duration = Duration::from_secs(120);
 
-/// A running S3, without buckets: `PUT /<bucket>` makes one.
+/// A running S3 without buckets: `PUT /<bucket>` creates one.
 #[derive(Debug)]
 pub struct S3Server {
     process: Process,
@@ -25,7 +25,7 @@ impl S3Server {
     /// Starts it on 127.0.0.1 with its log at `log`.
     ///
     /// # Errors
-    /// When it does not come up: with the end of its log.
+    /// It does not become ready; the error contains the end of its log.
     pub async fn start(tool: &Moto, log: &Path) -> Result<Self> {
         let port = ports::free()?;
         let program = tool.0.clone();
@@ -40,7 +40,7 @@ impl S3Server {
         Ok(Self { process, port })
     }
 
-    /// `http://127.0.0.1:<port>`: what clients call the endpoint.
+    /// `http://127.0.0.1:<port>`, the clients' endpoint.
     pub fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }

@@ -1,5 +1,5 @@
-//! Sales on a running stack: made and warmed through the origin's admin routes, and known to every
-//! worker before anybody buys.
+//! Sales on a running stack: created and warmed through the origin's admin routes, and loaded by every worker before
+//! buyers arrive.
 
 #![expect(
     clippy::indexing_slicing,
@@ -12,24 +12,23 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Open this long: longer than any storm or test.
+/// The duration of sales: longer than any storm or test.
 const OPEN_FOR_MS: u128 = 3_600_000;
 
-/// Gateways poll the catalogue every 500 ms unless configured otherwise.
+/// By default, gateways poll the catalogue every 500 ms.
 const KNOWN_LIMIT: Duration = Duration::from_secs(30);
 const KNOWN_POLL: Duration = Duration::from_millis(50);
 
-/// Every worker has a VM of its own that polls by itself, and one connection reaches one
-/// worker. So many probes over new connections in a row must know the sale.
+/// Every worker has its own VM that polls separately, and a connection reaches one worker. This many consecutive probes
+/// over new connections must find the sale.
 const KNOWN_IN_A_ROW: u32 = 20;
 
-/// The gate's word on an answer; empty if the answer is not the gate's.
+/// The gate's verdict in a response; empty if the response is not the gate's.
 pub fn verdict(answer: &Response) -> &str {
     answer.header("x-weir-verdict").unwrap_or_default()
 }
 
-/// A sale of `total` units over `shards` that is open now and for an hour, one unit a user: what the
-/// origin takes at `POST /sales`.
+/// The body for `POST /sales`: a sale of `total` units over `shards`, open now and for an hour, one unit per user.
 pub fn sale_json(sale: &str, total: u64, shards: u32) -> Result<Value> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
     Ok(json!({
@@ -40,20 +39,20 @@ pub fn sale_json(sale: &str, total: u64, shards: u32) -> Result<Value> {
         "user_cap": 1,
         "starts_at_ms": now,
         "ends_at_ms": now + OPEN_FOR_MS,
-        // By hand: tests look at what warming does.
+        // Warmed manually: tests check what warming does.
         "warm_before_ms": null,
     }))
 }
 
 impl Stack {
-    /// Makes a sale of `total` units over `shards` that is open now, one unit a user, puts its
-    /// stock into Redis, and waits until every worker of every gateway knows it.
+    /// Creates a sale of `total` units over `shards` that is open now, one unit per user. Puts its stock into Redis,
+    /// and waits until every worker of every gateway has loaded it.
     pub async fn open_sale(&self, sale: &str, total: u64, shards: u32) -> Result<()> {
         self.make_sale(sale, total, shards).await?;
         self.wait_until_known(sale).await
     }
 
-    /// Like [`Stack::open_sale`], with `more` of what the origin takes at `POST /sales`: an object.
+    /// Like [`Stack::open_sale`], with `more` fields for `POST /sales`, an object.
     pub async fn open_sale_with(
         &self,
         sale: &str,
@@ -70,13 +69,13 @@ impl Stack {
         self.wait_until_known(sale).await
     }
 
-    /// Like [`Stack::open_sale`], without the waiting.
+    /// Like [`Stack::open_sale`], without waiting.
     pub async fn make_sale(&self, sale: &str, total: u64, shards: u32) -> Result<()> {
         self.create_sale(&sale_json(sale, total, shards)?).await?;
         self.warm_sale(sale).await
     }
 
-    /// Makes a sale as `body` says, which is what the origin takes.
+    /// Creates a sale from `body`, the body of `POST /sales`.
     pub async fn create_sale(&self, body: &Value) -> Result<()> {
         self.admin(Method::POST, "/sales", &body.to_string(), 201)
             .await?;
@@ -90,7 +89,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Waits until every worker of every gateway knows `sale`.
+    /// Waits until every worker of every gateway has loaded `sale`.
     pub async fn wait_until_known(&self, sale: &str) -> Result<()> {
         for gateway in self.gateway_urls() {
             known_at(&gateway, sale).await?;
@@ -98,8 +97,8 @@ impl Stack {
         Ok(())
     }
 
-    /// One request to the origin's admin port; the answer's JSON, null if it has no body. An error if
-    /// its status is not `expected`.
+    /// Sends one request to the origin's admin port. Returns the response's JSON, null for an empty body. A status
+    /// other than `expected` is an error.
     pub async fn admin(
         &self,
         method: Method,
@@ -125,7 +124,7 @@ impl Stack {
         }
     }
 
-    /// Asks the origin to add `units` to a running sale, or below 0 to withdraw them; the same `key` names the same change.
+    /// Adds `units` to a running sale, or withdraws them if negative. The same `key` identifies the same change.
     pub async fn change_stock(&self, sale: &str, key: &str, units: i64) -> Result<Response> {
         let token = format!("Bearer {}", self.admin_token);
         let headers = [
@@ -138,19 +137,18 @@ impl Stack {
         http::send(Method::POST, &url, &headers, body).await
     }
 
-    /// Where `sale` is bought from.
+    /// The URL for buying from `sale`.
     pub fn buy_url(&self, sale: &str) -> String {
         format!("{}/sales/{sale}/orders", self.gateway_url())
     }
 }
 
-/// Waits until a gateway knows a sale, and its stock if it has started.
+/// Waits until a gateway has loaded a sale, and its stock if it has started.
 ///
-/// By requests that take no unit: the gate looks at the sale first and then misses the
-/// user.
+/// Sends requests that take no unit: the gate checks the sale first, and then reports the missing user.
 ///
 /// # Errors
-/// When it does not answer, or does not know the sale in time.
+/// The gateway does not respond, or does not load the sale in time.
 pub async fn known_at(gateway: &str, sale: &str) -> Result<()> {
     let url = format!("{gateway}/sales/{sale}/orders");
     let deadline = Instant::now() + KNOWN_LIMIT;
@@ -175,7 +173,7 @@ pub async fn known_at(gateway: &str, sale: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether a gateway shows a sale that has started as one that has not: its stock is not in Redis yet.
+/// Whether a gateway shows a started sale as not started, because its stock is not in Redis yet.
 async fn is_cold_at(gateway: &str, sale: &str) -> Result<bool> {
     let status = http::get(&format!("{gateway}/sales/{sale}")).await?;
     if status.status != 200 {

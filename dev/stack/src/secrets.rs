@@ -1,5 +1,4 @@
-//! The secrets of one stack: they travel in the environment of children, never in arguments
-//! or logs.
+//! The secrets of one stack. Children receive them in the environment, never in arguments or logs.
 
 use anyhow::{Context, Result};
 use std::fmt;
@@ -7,31 +6,31 @@ use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Names the variable with the secret of claims.
+/// The variable with the secret of claims.
 pub(crate) const CLAIM: &str = "WEIR_CLAIM_SECRET";
-/// Names the variable with the secret of order tokens.
+/// The variable with the secret of order tokens.
 pub(crate) const TOKEN: &str = "WEIR_TOKEN_SECRET";
 const ADMIN: &str = "WEIR_ADMIN_TOKEN";
 const PAYMENT: &str = "WEIR_PAYMENT_SECRET";
-/// Names the variable with the key of the shop's servers.
+/// The variable with the key of the shop's servers.
 pub(crate) const EVENTS: &str = "WEIR_EVENTS_KEY_SHOP";
-/// Names the variable with the secret of waiting rooms.
+/// The variable with the secret of waiting rooms.
 pub(crate) const ROOM: &str = "WEIR_ROOM_SECRET";
 
-/// What gateway, origin and admin share.
+/// The secrets shared by gateway, origin and operators.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secrets {
-    /// With it the gateway signs claims and the origin checks them: 64 hexadecimal digits.
+    /// The gateway signs claims with it, and the origin verifies them: 64 hexadecimal digits.
     pub claim: String,
-    /// With it gateways sign order tokens and check them: 64 hexadecimal digits.
+    /// Gateways sign and verify order tokens with it: 64 hexadecimal digits.
     pub token: String,
-    /// With it the payment provider signs callbacks and the origin checks them: 64 hexadecimal digits.
+    /// The payment provider signs callbacks with it, and the origin verifies them: 64 hexadecimal digits.
     pub payment: String,
     /// The bearer token of the origin's admin routes: 64 hexadecimal digits.
     pub admin_token: String,
-    /// The write key of the shop's servers, with which they send events: 64 hexadecimal digits.
+    /// The write key with which the shop's servers send events: 64 hexadecimal digits.
     pub events: String,
-    /// With it gateways sign passes of waiting rooms and check them: 64 hexadecimal digits.
+    /// Gateways sign and verify waiting room passes with it: 64 hexadecimal digits.
     pub room: String,
 }
 
@@ -42,7 +41,7 @@ impl fmt::Debug for Secrets {
 }
 
 impl Secrets {
-    /// New random ones.
+    /// Generates random secrets.
     pub fn random() -> Result<Self> {
         Ok(Self {
             claim: random_hex()?,
@@ -54,8 +53,8 @@ impl Secrets {
         })
     }
 
-    /// Those kept in the file, else new ones that are then kept there, readable by their
-    /// owner only: a data folder's claims stay valid over restarts.
+    /// Reads the secrets from the file, or generates and stores them there, readable only by the owner. Claims of a
+    /// data folder stay valid across restarts.
     pub fn kept_in(file: &Path) -> Result<Self> {
         match std::fs::read_to_string(file) {
             Ok(text) => parse(&text).with_context(|| {

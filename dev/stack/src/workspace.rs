@@ -1,14 +1,14 @@
-//! Where things are: the workspace and the folder that all outputs go to.
+//! Paths of the workspace and of its output folder.
 
 use anyhow::{Context, Result};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// The root of the workspace whose code is running.
+/// The root of the running code's workspace.
 ///
-/// Cargo's own variable is asked first: two clones that share one `CARGO_TARGET_DIR` also
-/// share the compiled-in path, which may then name the other clone.
+/// Cargo's own variable has priority: two clones that share one `CARGO_TARGET_DIR` also share the compiled-in path,
+/// which may name the other clone.
 pub fn root() -> PathBuf {
     std::env::var_os("CARGO_MANIFEST_DIR")
         .and_then(|dir| {
@@ -23,13 +23,13 @@ fn compiled_in_root() -> PathBuf {
     here.ancestors().nth(2).unwrap_or(here).to_path_buf()
 }
 
-/// `<workspace>/target/weir`: built filters, downloaded tools, logs of runs. The same folder
-/// whatever `CARGO_TARGET_DIR` says, because `envoy/weir.yaml` names it.
+/// `<workspace>/target/weir`: built filters, downloaded tools, logs of runs. It is independent of `CARGO_TARGET_DIR`,
+/// because `envoy/weir.yaml` names it.
 pub fn out_dir() -> PathBuf {
     root().join("target/weir")
 }
 
-/// Holds an inter-process lock for as long as it lives.
+/// An inter-process lock, released on drop.
 #[derive(Debug)]
 pub struct DirLock {
     _file: File,
@@ -37,8 +37,8 @@ pub struct DirLock {
 
 /// Waits for and takes the lock `target/weir/<name>.lock`.
 ///
-/// Tests run in many processes and all of them ask for the filters at once; the first builds
-/// and the others wait here.
+/// Tests run in many processes that need the filters at the same time; the first builds them while the others wait
+/// here.
 pub fn lock(name: &str) -> Result<DirLock> {
     let dir = out_dir();
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
@@ -54,7 +54,7 @@ pub fn lock(name: &str) -> Result<DirLock> {
     Ok(DirLock { _file: file })
 }
 
-/// Writes `bytes` to `path` so that a reader sees the old file or the new one, never a part.
+/// Writes `bytes` to `path` atomically: readers find the old file or the new one, never a part.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
     let dir = path.parent().context("a file to write has no folder")?;
     let write = || -> std::io::Result<()> {
@@ -69,8 +69,7 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
     write().with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// tempfile's own default is 0600, and an Envoy that runs as another user must read the
-/// filters.
+/// The default of tempfile is 0600, but an Envoy that runs as another user must read the filters.
 fn readable_by_all() -> std::fs::Permissions {
     use std::os::unix::fs::PermissionsExt;
     std::fs::Permissions::from_mode(0o644)

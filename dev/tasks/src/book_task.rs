@@ -11,7 +11,7 @@ use weir_stack::{command, workspace};
 /// It takes a second.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Makes the book of `docs/` as HTML.
+/// Builds the HTML book of `docs/`.
 pub(crate) fn run() -> Result<ExitCode> {
     let MdBook(program) = MdBook::find_or_get(&mut Console)?;
     let mut mdbook = Command::new(program);

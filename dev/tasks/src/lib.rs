@@ -1,4 +1,4 @@
-//! What `cargo xtask up` and `demo` do; benchmarks start the same things.
+//! The tasks `cargo xtask up` and `demo`; benchmarks reuse them.
 
 pub mod demo;
 pub mod up;

@@ -1,4 +1,4 @@
-//! What `cargo xtask` runs: setup, build-wasm, build-edge, book, prose, up, demo, test, mutants.
+//! The tasks of `cargo xtask`: setup, build-wasm, build-edge, book, prose, up, demo, test, mutants.
 
 mod book_task;
 mod mutants_task;
@@ -76,10 +76,10 @@ enum Task {
 
     /// Build everything and run the tests: the first tier, or both tiers with --all
     ///
-    /// The first tier: unit, property and model tests, simulated schedules, conformance of the engines, of the filters in
-    /// host-test and in Envoy, and the end-to-end suite on SQLite and Redis. The second tier: the native module, MariaDB,
-    /// Redis Cluster, Kafka, Cassandra, archives, browsers, releases on five versions of Envoy, control planes, and edges in their
-    /// runtimes.
+    /// The first tier: unit, property and model tests, simulated schedules, conformance of the engines, of the filters
+    /// in host-test and in Envoy, and the end-to-end suite on SQLite and Redis. The second tier: the native module,
+    /// MariaDB, Redis Cluster, Kafka, Cassandra, archives, browsers, releases on five versions of Envoy, control
+    /// planes, and edges in their runtimes.
     ///
     /// Tests with Apache Kafka and Cassandra need Java 17 and Maven; without them, the last lines list what was skipped.
     /// Ends with one line "N passed, N failed, N skipped" over all test executables. With arguments for cargo, runs only
@@ -102,7 +102,7 @@ fn main() -> ExitCode {
     match run(Arguments::parse()) {
         Ok(code) => code,
         Err(error) => {
-            // Not Debug, whose backtrace would bury the sentence that says what to do.
+            // Not Debug: its backtrace would hide the instruction in the message.
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
@@ -139,7 +139,7 @@ fn setup(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Nothing but tests of pages needs it, which say the same if it is not there.
+/// Only page tests need it; without it, they report that they are skipped.
 fn chromium() {
     if let Err(error) = Chromium::find_or_get(&mut Console) {
         Console.line("chromium", &format!("{error:#}"));
@@ -163,7 +163,7 @@ fn build_edge() -> Result<ExitCode> {
         let bytes = std::fs::metadata(&file)?.len();
         println!("{:>9} bytes  {}", bytes, file.display());
     }
-    // The tool is npm's, and not everybody has that.
+    // The tool is an npm package, which may be missing.
     match edge::pack(&edge::fastly_module(Build::Shipped)?) {
         Ok(package) => println!("{:>15}  {}", "package", package.display()),
         Err(error) => println!("{:>15}  not packed for Fastly: {error:#}", "package"),
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
 
-    /// clap finds most mistakes in a definition only when it runs.
+    /// clap detects most definition errors only at run time.
     #[test]
     fn the_command_line_is_well_defined() {
         Arguments::command().debug_assert();

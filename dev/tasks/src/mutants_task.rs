@@ -1,11 +1,11 @@
-//! `cargo xtask mutants`: does a test fail when the code is wrong?
+//! `cargo xtask mutants`: checks that a test fails when the code is wrong.
 //!
-//! [cargo-mutants](https://mutants.rs) changes one expression at a time and runs the tests of that crate. A mutant that no
-//! test notices is one that a person could have written.
+//! [cargo-mutants](https://mutants.rs) changes one expression at a time and runs the tests of that crate. A mutant that
+//! no test detects could be a real mistake.
 //!
-//! It works on a copy of the sources, so these may be edited meanwhile. A mutant takes one to three seconds on a machine that
-//! has nothing else to do: nothing is optimised for it, benchmarks are left out, properties are tried on few cases, and
-//! tests that take long are skipped.
+//! It works on a copy of the sources, so these may be edited meanwhile. A mutant takes one to three seconds on an idle
+//! machine: it is compiled without optimisation, benchmarks are excluded, properties are tested on few cases, and slow
+//! tests are skipped.
 
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,8 @@ use std::process::{Command, ExitCode};
 use weir_stack::command;
 use weir_stack::workspace;
 
-/// The crates that decide. Hosts, tools and the origin have end-to-end tests instead, which are too slow for this.
+/// The crates that make decisions. Hosts, tools and the origin have end-to-end tests instead, which are too slow for
+/// this.
 const PACKAGES: [&str; 5] = [
     "weir-base",
     "weir-engine",
@@ -22,13 +23,13 @@ const PACKAGES: [&str; 5] = [
     "weir-sale",
 ];
 
-/// Features without which a part of a crate is not compiled, so that nothing in it would be noticed.
+/// Features that a crate needs to compile all its code; mutants in uncompiled code are never detected.
 const FEATURES: [(&str, &str); 1] = [("weir-link", "origin")];
 
-/// Tests that take seconds, by parts of their names. What they alone notice is listed as missed.
+/// Parts of the names of tests that take seconds. Mutants that only they detect are listed as missed.
 const SLOW: [&str; 2] = ["a_million_keys", "in_a_year"];
 
-/// What cargo and the tests are told: a mutant is compiled once and run once.
+/// The environment of cargo and the tests: each mutant is compiled and run only once.
 const SETTINGS: [(&str, &str); 5] = [
     ("CARGO_PROFILE_DEV_OPT_LEVEL", "0"),
     ("CARGO_PROFILE_DEV_DEBUG", "false"),
@@ -37,7 +38,7 @@ const SETTINGS: [(&str, &str); 5] = [
     ("PROPTEST_CASES", "32"),
 ];
 
-/// The version that is installed if there is none.
+/// The version to install if none is found.
 const VERSION: &str = "27.1.0";
 
 #[derive(Debug, clap::Args)]
@@ -55,7 +56,8 @@ pub(crate) struct Arguments {
     rest: Vec<String>,
 }
 
-/// Runs one crate after the other. The exit code is the first of cargo-mutants that was not 0: 2, if a test was missing.
+/// Runs one crate after the other. The exit code is the first non-zero one of cargo-mutants; 2 means that a test is
+/// missing.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let tool = find_or_get()?;
     let mut first_bad = 0;
@@ -87,7 +89,7 @@ fn run_package(tool: &Path, package: &str, arguments: &Arguments) -> Result<u8> 
         .arg(&out)
         .args(words(package, has_tests_folder(package), arguments))
         .envs(SETTINGS)
-        // Beside what others compile, which is optimised.
+        // Separate from other builds, which are optimised.
         .env("CARGO_TARGET_DIR", folder.join("target"))
         .current_dir(workspace::root());
     let status = command.status().context("cannot start cargo-mutants")?;
@@ -96,14 +98,14 @@ fn run_package(tool: &Path, package: &str, arguments: &Arguments) -> Result<u8> 
     Ok(code.unwrap_or(1))
 }
 
-/// Whether a crate has tests beside its code, which cargo refuses to look for if there are none.
+/// Whether a crate has a `tests` folder: cargo fails if it is told to run such tests and there are none.
 fn has_tests_folder(package: &str) -> bool {
     let name = package.strip_prefix("weir-").unwrap_or(package);
     let folder = workspace::root().join("crates").join(name);
     folder.join("tests").is_dir()
 }
 
-/// What cargo-mutants is told, and through it cargo and the tests.
+/// The arguments of cargo-mutants, including those for cargo and the tests.
 fn words(package: &str, has_tests_folder: bool, arguments: &Arguments) -> Vec<String> {
     let mut words = vec!["--package", package];
     for (_, feature) in FEATURES.iter().filter(|(name, _)| *name == package) {
@@ -113,7 +115,7 @@ fn words(package: &str, has_tests_folder: bool, arguments: &Arguments) -> Vec<St
         words.extend(["--shard", shard]);
     }
     words.extend(arguments.rest.iter().map(String::as_str));
-    // Not the benchmarks, which `cargo test` runs as well.
+    // Excludes benchmarks, which `cargo test` would run, too.
     words.extend(["--", "--lib"]);
     if has_tests_folder {
         words.extend(["--test", "*"]);
@@ -123,7 +125,7 @@ fn words(package: &str, has_tests_folder: bool, arguments: &Arguments) -> Vec<St
     words.into_iter().map(str::to_owned).collect()
 }
 
-/// cargo-mutants, on `PATH` or in `target/weir/tools`, installed there first if need be.
+/// Finds cargo-mutants on `PATH` or in `target/weir/tools`, and installs it there if missing.
 fn find_or_get() -> Result<PathBuf> {
     if let Some(found) = on_path("cargo-mutants") {
         return Ok(found);

@@ -1,4 +1,4 @@
-//! `cargo xtask prose`: checks documents, help texts and texts of pages with Vale, by the rules in `docs/.vale`.
+//! `cargo xtask prose`: checks documents, help texts and page texts with Vale and the rules in `docs/.vale`.
 
 use anyhow::{Result, ensure};
 use std::iter::Peekable;
@@ -10,10 +10,10 @@ use weir_stack::report::{Console, Reporter};
 use weir_stack::tools::Vale;
 use weir_stack::{command, origin, workspace};
 
-/// Sentences that the rules must catch, one a line.
+/// Sentences that the rules must detect, one per line.
 const SENTENCES: &str = "docs/.vale/sentences.txt";
 
-/// Sources with texts for visitors, operators and buyers: their string literals are checked. HTML is checked as it is.
+/// Sources with texts for visitors, operators and buyers: their string literals are checked. HTML is checked directly.
 const TEXTS: [&str; 5] = [
     "crates/*/page/*.js",
     "origin/*/page/*.js",
@@ -52,7 +52,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Files of the repository that match, relative to its root. Each pattern must match one.
+/// Tracked files that match, relative to the repository's root. Each pattern must match at least one.
 fn tracked(patterns: &[&str]) -> Result<Vec<PathBuf>> {
     let root = workspace::root();
     let mut files = Vec::new();
@@ -64,7 +64,7 @@ fn tracked(patterns: &[&str]) -> Result<Vec<PathBuf>> {
         ensure!(!found.is_empty(), "{pattern} matches no file: correct it");
         files.extend(found.lines().map(PathBuf::from));
     }
-    // One that is deleted but not committed is still listed.
+    // A deleted file is still listed until the deletion is committed.
     files.retain(|file| root.join(file).is_file());
     Ok(files)
 }
@@ -102,9 +102,9 @@ fn help_prose(text: &str) -> (String, Vec<String>) {
             .iter()
             .any(|mark| text.starts_with(mark));
         match text.split_once("  ") {
-            // An entry of two columns is a paragraph; other text may continue in the next line.
+            // A two-column entry is a paragraph; other text may continue on the next line.
             Some((name, words)) => {
-                // Variables are listed in the same way, in capitals.
+                // Variables are listed in the same way, in upper case.
                 let is_name = |letter: char| letter.is_ascii_lowercase() || letter == '-';
                 let is_command = name.starts_with(char::is_alphabetic)
                     && name.chars().all(is_name)
@@ -120,7 +120,7 @@ fn help_prose(text: &str) -> (String, Vec<String>) {
     (prose.replace(['<', '>'], ""), commands)
 }
 
-/// String literals of at least two words in JavaScript or Rust; of a row of languages only the English one.
+/// String literals of at least two words in JavaScript or Rust; of translated rows only the English text.
 fn literals(source: &str) -> Vec<String> {
     let source = source.split("#[cfg(test)]").next().unwrap_or_default();
     let is_code = |line: &&str| !line.trim_start().starts_with(['/', '*']);
@@ -140,10 +140,10 @@ fn literals(source: &str) -> Vec<String> {
                 }
                 (open, is_german) = (None, is_chinese);
             }
-            // Of a continued line its indentation, or one escaped letter.
+            // Skips the indentation of a continued line, or one escaped letter.
             Some(_) if letter == '\\' => skip_escape(&mut letters),
             Some('`') if letter == '$' && letters.peek() == Some(&'{') => {
-                // A value, which may have braces of its own.
+                // Skips a placeholder, which may contain braces.
                 let mut depth = 0;
                 letters.by_ref().find(|&letter| {
                     depth += i32::from(letter == '{') - i32::from(letter == '}');
@@ -163,7 +163,7 @@ fn skip_escape(letters: &mut Peekable<Chars<'_>>) {
     }
 }
 
-/// Each listed sentence must have an alert.
+/// Checks that each listed sentence has an alert.
 fn check_sentences(vale: &Vale, out: &Path) -> Result<()> {
     for sentence in std::fs::read_to_string(workspace::root().join(SENTENCES))?.lines() {
         let file = write(out, "sentence.md", sentence)?;

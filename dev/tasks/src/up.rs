@@ -1,4 +1,4 @@
-//! `cargo xtask up`: Redis, origin and Envoy until someone stops them.
+//! `cargo xtask up`: Redis, origin and Envoy until Ctrl-C.
 
 pub mod everything;
 
@@ -13,13 +13,13 @@ use weir_stack::tools::{self, Options, WasmToolchain};
 use weir_stack::wasm::{self, Messages};
 use weir_stack::{Builder, Stack, ports};
 
-/// How often the children are looked at.
+/// The interval between checks of the children.
 const WATCH: Duration = Duration::from_millis(200);
 
-/// More workers than this take the cores from Redis, the origin and the clients.
+/// More workers would compete with Redis, the origin and clients for cores.
 const WORKERS_DEFAULT_MAX: usize = 2;
 
-// Where `up` listens unless told otherwise. Redis stays away from 6379, where one may run.
+// The default ports of `up`. Redis avoids 6379, where another Redis may run.
 const GATEWAY_PORT: u16 = 10_000;
 const ORIGIN_PORT: u16 = 8080;
 const ORIGIN_ADMIN_PORT: u16 = 8081;
@@ -31,7 +31,7 @@ const REDIS_PORT: u16 = 6390;
     missing_docs,
     reason = "clap would print them as the task's own description"
 )]
-// Flattened into the demo's, where a group of this struct's name would be there twice.
+// Flattened into the demo's arguments, where a group with this struct's name would exist twice.
 #[group(skip)]
 pub struct Arguments {
     /// Port of the gateway [default: 10000]
@@ -78,19 +78,19 @@ pub struct Arguments {
     data: Option<PathBuf>,
 }
 
-/// Whether ports that were not named are those of `up` or any free ones.
+/// The default for unset ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnnamedPorts {
-    /// Those of `up`.
+    /// The fixed ports of `up`.
     Default,
-    /// Any.
+    /// Free ports.
     Free,
 }
 
-/// Runs everything until somebody stops it.
+/// Runs everything until it is stopped.
 pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
     let mut builder = prepare(arguments, tools, UnnamedPorts::Default)?;
-    // The native module has no file with everything yet.
+    // There is no native file with all filters yet.
     let has_all = Host::of_run() == Host::Wasm;
     if has_all {
         builder = everything::of(
@@ -114,17 +114,17 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
     })
 }
 
-/// Checks the ports and builds what is not up to date.
+/// Checks the ports and builds outdated programs.
 ///
-/// This is done before there is a [`Stop`]: it can take minutes, in which Ctrl-C and SIGTERM
-/// shall end us as they end any program. There is nothing to stop in order yet.
+/// This runs before [`Stop`] is created: it can take minutes, in which Ctrl-C and SIGTERM must end the process as
+/// usual. Nothing is running yet that must be stopped in order.
 pub fn prepare(arguments: &Arguments, tools: Options, unnamed: UnnamedPorts) -> Result<Builder> {
     if let Some(host) = arguments.host.as_deref().and_then(Host::named) {
         host.choose();
     }
     let builder = arguments.builder(unnamed)?.tools(tools.clone());
     let needs_redis = arguments.redis_url.is_none();
-    // What is downloaded leaves the processor to the compiler.
+    // Downloads and compilation run in parallel, because downloads use little CPU.
     std::thread::scope(|scope| {
         let got = scope.spawn(|| get_tools(&tools, needs_redis));
         build_filters()?;
@@ -161,7 +161,7 @@ pub async fn start(builder: Builder) -> Result<Stack> {
     builder.start_reporting(&mut Console).await
 }
 
-/// Waits for Ctrl-C or a child's death.
+/// Waits for Ctrl-C or a child's unexpected end.
 pub async fn stay_up(stack: &mut Stack, stop: &mut Stop) -> Result<ExitCode> {
     loop {
         tokio::select! {
@@ -175,12 +175,12 @@ pub async fn stay_up(stack: &mut Stack, stop: &mut Stop) -> Result<ExitCode> {
 }
 
 impl Arguments {
-    /// Whether events are kept in a Kafka.
+    /// Whether events are stored in Kafka.
     pub(crate) fn has_kafka(&self) -> bool {
         self.events.is_some()
     }
 
-    /// Envoy's worker threads.
+    /// The number of Envoy's worker threads.
     pub fn workers(&self) -> u32 {
         self.workers.unwrap_or_else(|| {
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -233,14 +233,14 @@ impl Arguments {
     }
 }
 
-/// The person's wish to stop: Ctrl-C, or SIGTERM from whatever runs us.
+/// A request to stop: Ctrl-C or SIGTERM.
 pub struct Stop {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Stop {
-    /// From now on both signals are caught.
+    /// Starts to catch both signals.
     pub fn new() -> Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt()).context("cannot watch for Ctrl-C")?,
@@ -248,7 +248,7 @@ impl Stop {
         })
     }
 
-    /// Waits for either.
+    /// Waits for either signal.
     pub async fn asked(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
@@ -257,13 +257,13 @@ impl Stop {
     }
 }
 
-/// The URLs, and three lines to try with a sale named `sale`.
+/// The URLs, and three commands to try with a sale named `sale`.
 pub fn describe(stack: &Stack, sale: &str) -> String {
     let (gateway_url, origin_url) = (stack.gateway_url(), stack.origin_url());
     let (origin_admin_url, envoy_admin_url) = (stack.origin_admin_url(), stack.envoy_admin_url());
     let redis_url = stack.redis_url();
     let dir = stack.data_dir().display();
-    // The token is read from its file: a secret on the screen ends up in someone's log.
+    // Reads the token from its file, because a secret on the screen may end up in a log.
     let token = "-H \"authorization: Bearer $WEIR_ADMIN_TOKEN\"";
     let sale_json = sale_json(sale);
     format!(
@@ -285,7 +285,7 @@ pub fn describe(stack: &Stack, sale: &str) -> String {
     )
 }
 
-/// A sale that is open for the next hour.
+/// The body of a sale that is open for the next hour.
 fn sale_json(sale: &str) -> String {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)

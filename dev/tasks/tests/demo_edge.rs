@@ -1,16 +1,16 @@
-//! `cargo xtask demo edge`, small.
+//! A small `cargo xtask demo edge`.
 
 use serde_json::Value;
 use std::io::Write;
 use std::process::Command;
 use weir_stack::edge;
 
-/// Real buyers, at workerd and at Envoy at once; the stock is in workerd's objects, and Envoy and origin reach it through the proxy.
-/// Its own checks say whether the books are right; this says that it checks them.
+/// Buyers at workerd and Envoy at the same time. The stock is in workerd's Durable Objects, which Envoy and origin
+/// reach through the proxy. The demo checks the stock balance itself; this test checks that it does.
 #[test]
 fn it_sells_one_stock_through_workerd_and_envoy() {
     if let Err(error) = edge::workerd() {
-        // Past the captured output: nothing was tested.
+        // Printed past the captured output, because nothing was tested.
         let text = format!("\nthe demo of edges was not tested: {error:#}\n");
         std::io::stderr().write_all(text.as_bytes()).unwrap();
         return;

@@ -1,4 +1,4 @@
-//! `cargo xtask up`, as somebody tries it out: every address and every command that it prints works when it is pasted.
+//! `cargo xtask up` as a user tries it: every printed address and command works when pasted.
 
 #![allow(
     clippy::expect_used,
@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use weir_stack::http::{self, Method};
 use weir_stack::ports;
 
-/// Stops `up` by SIGTERM, which it handles like Ctrl-C.
+/// Stops `up` with SIGTERM, which it handles like Ctrl-C.
 struct Up(Child);
 
 impl Drop for Up {
@@ -24,7 +24,7 @@ impl Drop for Up {
     }
 }
 
-/// What `up` prints once everything runs, and where its gateway is.
+/// Returns the output of `up` once everything runs, and its gateway's address.
 fn start(data: &std::path::Path) -> (Up, String, String) {
     let gateway = ports::free().unwrap();
     let mut up = Command::new(env!("CARGO_BIN_EXE_weir-tasks"));
@@ -68,7 +68,7 @@ async fn what_up_prints_works_when_it_is_pasted() {
             commands += 1;
         } else if let Some(at) = line.find("http://").filter(|_| !line.starts_with("for ")) {
             let url = line[at..].split_whitespace().next().unwrap();
-            // As browsers do, curl takes link.localhost for this machine, and waits in front of the shop.
+            // Like browsers, curl resolves link.localhost to this machine. The shop's waiting room answers.
             let answer = Command::new("curl")
                 .args(["-sS", "-w", "\n%{http_code}"])
                 .args(["-b", "", "--retry", "9", url])

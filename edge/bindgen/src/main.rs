@@ -1,4 +1,5 @@
-//! `weir-edge-bindgen <module.wasm> <folder>`: what `wasm-bindgen --target web` does, of the version that the lock file has.
+//! `weir-edge-bindgen <module.wasm> <folder>`: the equivalent of `wasm-bindgen --target web`, in the version of the
+//! lock file.
 
 use anyhow::{Context, Result};
 use wasm_bindgen_cli_support::Bindgen;

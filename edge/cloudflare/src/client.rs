@@ -1,11 +1,11 @@
-//! The platform's word on a request: where the client is, and what time it is.
+//! The platform's facts about a request: the client's address and the time.
 
 use worker::{Date, Request};
 
-/// Cloudflare sets it on every request, whatever the client has sent.
+/// Cloudflare sets this header on every request, and overwrites the client's.
 const CLIENT_HEADER: &str = "cf-connecting-ip";
 
-/// The header in which the client's address is.
+/// The header with the client's address.
 pub(crate) fn client_header() -> &'static str {
     match cfg!(feature = "conformance") {
         true => "x-conformance-client",
@@ -23,7 +23,7 @@ pub(crate) fn now_ms(request: &Request) -> u64 {
     Date::now().as_millis()
 }
 
-/// Whether a header is the client's: not those that Cloudflare adds, nor those that only the conformance suite sends.
+/// Whether a header is from the client: not added by Cloudflare, and not reserved for the conformance suite.
 pub(crate) fn is_clients(name: &str) -> bool {
     let is_conformances = cfg!(feature = "conformance")
         && name.starts_with("x-conformance-")
@@ -31,15 +31,15 @@ pub(crate) fn is_clients(name: &str) -> bool {
     !is_conformances
 }
 
-/// Text of one character a byte, as JavaScript has headers, as bytes. What was none before workerd read it stays none: it must
-/// not become somebody's name.
+/// Converts header text of JavaScript, one character per byte, to bytes. Any other character becomes 0xFF, so that it
+/// never equals another user's name.
 pub(crate) fn bytes(text: &str) -> Vec<u8> {
     text.chars()
         .map(|char| u8::try_from(char).unwrap_or(u8::MAX))
         .collect()
 }
 
-/// And back.
+/// The inverse of [`bytes()`].
 pub(crate) fn text(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
 }

@@ -1,7 +1,8 @@
-//! The object that reads the link feed and fills the namespace: one for all isolates, so no two writers ever meet.
+//! The object that reads the link feed and fills the namespace: one for all isolates, so there is a single writer.
 //!
-//! Isolates poke it; it asks the origin if that is due. Links are written before how far they were read, and how far stands in the
-//! object's own storage: if it dies in between, or the namespace refuses a link, it reads the page again with the next poke.
+//! Isolates notify it, and it requests the feed if that is due. Links are written before the progress, which is in the
+//! object's own storage. If the object crashes in between, or the namespace refuses a link, it reads the page again
+//! after the next notification.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -36,12 +37,12 @@ impl DurableObject for Feed {
     }
 
     async fn fetch(&self, request: Request) -> Result<Response> {
-        // Who comes while it reads is served by that.
+        // A notification during a read is covered by that read.
         if !self.is_reading.replace(true) {
             let read = self.read(&request).await;
             self.is_reading.set(false);
             if read.is_err() {
-                // What was learnt and not written must not count as read.
+                // Data that was read but not written must not count as progress.
                 self.site.replace(None);
             }
             read?;
@@ -70,7 +71,7 @@ impl Feed {
         Ok(())
     }
 
-    /// The edge of the object's storage.
+    /// Loads the edge from the object's storage.
     async fn open(&self, request: &Request) -> Result<()> {
         if self.site.borrow().is_some() {
             return Ok(());
@@ -97,7 +98,8 @@ impl Feed {
 
     async fn write(&self, links: &KvStore, request: &Request) -> Result<()> {
         let (written, progress) = self.with_site(|site| {
-            // It has read none of them from the namespace: as it alone writes, in the feed's order, none there is newer.
+            // It reads none of them from the namespace: it is the only writer and writes in feed order, so none there
+            // is newer.
             site.front.take_missing();
             (site.front.take_written(), site.front.get(PROGRESS_KEY))
         })?;

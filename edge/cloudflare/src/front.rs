@@ -1,7 +1,7 @@
-//! What an isolate has of a store that answers later.
+//! An isolate's cache of an asynchronous store.
 //!
-//! Engines ask and want an answer at once, and Cloudflare's stores answer after a while. So an engine asks this; what it does not
-//! find is noted, fetched, and asked for once more.
+//! Engines read synchronously, and Cloudflare's stores are asynchronous. Engines therefore read this cache; missing
+//! keys are recorded and fetched, and the engine runs again.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,49 +9,49 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_edge::Store;
 use weir_edge::store::NotWritten;
 
-/// For so long an isolate takes a link that it has read for what is in the store.
+/// Lifetime of a cached value, in milliseconds.
 const KEPT_MS: u64 = 10_000;
 
-/// The most values that are kept: links that nobody asks for any more must not fill the isolate.
+/// Maximum cached values: links without requests must not fill the isolate.
 const VALUES_MAX: usize = 20_000;
 
 #[derive(Default)]
 struct Inner {
     now_ms: u64,
-    /// With the time of reading; `None`: the store has none.
+    /// Values with their read time; `None`: the store has none.
     values: BTreeMap<String, (u64, Option<Vec<u8>>)>,
     missing: BTreeSet<String>,
     written: Vec<(String, Vec<u8>)>,
 }
 
-/// The store's front.
+/// The cache.
 #[derive(Default)]
 pub(crate) struct Front(RefCell<Inner>);
 
-/// Whether a value is looked for in the store behind at all: the rest is an isolate's own.
+/// Whether a key is in the store; other keys belong to the isolate.
 fn is_behind(key: &str) -> bool {
     key.starts_with("link/")
 }
 
 impl Front {
-    /// What time it is.
+    /// Sets the current time.
     pub(crate) fn set_clock(&self, now_ms: u64) {
         self.0.borrow_mut().now_ms = now_ms;
     }
 
-    /// What was asked for and not found since this was asked last.
+    /// The missing keys since the last call.
     pub(crate) fn take_missing(&self) -> Vec<String> {
         std::mem::take(&mut self.0.borrow_mut().missing)
             .into_iter()
             .collect()
     }
 
-    /// What was written since this was asked last, in its order.
+    /// The writes since the last call, in order.
     pub(crate) fn take_written(&self) -> Vec<(String, Vec<u8>)> {
         std::mem::take(&mut self.0.borrow_mut().written)
     }
 
-    /// What the store behind has.
+    /// Caches the store's value.
     pub(crate) fn learn(&self, key: &str, value: Option<Vec<u8>>) {
         let mut inner = self.0.borrow_mut();
         if inner.values.len() >= VALUES_MAX {

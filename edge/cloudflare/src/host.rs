@@ -1,4 +1,4 @@
-//! One request: what feeds are due, what the edge decides, and what comes of it.
+//! The processing of one request: due feeds, the edge's decision, and its effects.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -22,19 +22,19 @@ use crate::front::Front;
 use crate::settings::{Site, variables};
 use crate::{limits, sell, shard};
 
-/// The namespace of links, and the object that fills it.
+/// The namespace of links, and of the object that fills it.
 pub(crate) const LINKS: &str = "WEIR_LINKS";
 const FEED: &str = "WEIR_FEED";
 
-/// How often a request is asked again because a link had to be fetched: one that leads nowhere else needs it once.
+/// Maximum retries of a request after fetching a link: usually one is enough.
 const FETCHES_MAX: usize = 2;
 
 thread_local! {
-    /// Made with the first request, and kept for as long as the isolate lives. Outside of the conformance suite there is one.
+    /// Created by the first request, and kept for the isolate's lifetime. Outside the conformance suite there is one.
     static SITES: RefCell<BTreeMap<String, Site>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// Serves a request, whatever happens.
+/// Serves a request; errors become responses.
 pub(crate) async fn serve(mut request: Request, env: &Env, context: &Context) -> Result<Response> {
     let space = space(&request);
     if let Err(problem) = open(&space, &request, env) {
@@ -65,25 +65,25 @@ pub(crate) async fn serve(mut request: Request, env: &Env, context: &Context) ->
     }
 }
 
-/// Which edge of this isolate serves a request.
+/// The edge of this isolate that serves a request.
 #[cfg(not(feature = "conformance"))]
 fn space(_request: &Request) -> String {
     String::new()
 }
 
-/// Each vector has an edge of its own.
+/// Each conformance vector has its own edge.
 #[cfg(feature = "conformance")]
 fn space(request: &Request) -> String {
     let space = request.headers().get("x-conformance-space");
     space.ok().flatten().unwrap_or_default()
 }
 
-/// What a key is called in the namespace.
+/// The name of a key in the namespace.
 pub(crate) fn name(request: &Request, key: &str) -> String {
     name_in(&space(request), key)
 }
 
-/// The same, of one edge of this isolate.
+/// The same, for one edge of this isolate.
 pub(crate) fn name_in(space: &str, key: &str) -> String {
     match space.is_empty() {
         true => key.into(),
@@ -91,7 +91,7 @@ pub(crate) fn name_in(space: &str, key: &str) -> String {
     }
 }
 
-/// The variables that came with a request: of the conformance suite alone.
+/// The variables in a request, only from the conformance suite.
 pub(crate) fn variables_of(request: &Request) -> Option<Rc<Variable>> {
     if !cfg!(feature = "conformance") {
         return None;
@@ -120,7 +120,7 @@ pub(crate) fn with_site<T>(space: &str, act: impl FnOnce(&mut Site) -> T) -> Opt
 
 // --- feeds
 
-/// Asks for what is due. If the origin does not answer, what is known counts for as long as it may.
+/// Requests due feeds. If the origin does not answer, the existing data stays until it expires.
 async fn read_feeds(space: &str, request: &Request, now_ms: u64, env: &Env, context: &Context) {
     for _ in 0..FEEDS_MAX {
         let due = with_site(space, |site| {
@@ -140,12 +140,12 @@ async fn read_feeds(space: &str, request: &Request, now_ms: u64, env: &Env, cont
     }
 }
 
-/// How far links were read says the namespace. The object that reads them is told that somebody wants to know.
+/// Reads the progress of the link feed from the namespace, and notifies the object that reads the feed.
 async fn read_progress(space: &str, request: &Request, env: &Env, context: &Context) -> Result<()> {
     let poked = poke(request, env);
     match cfg!(feature = "conformance") {
         true => poked.await?,
-        // Nobody waits for it: what is there counts for a while.
+        // Not awaited: the existing data is still valid.
         false => context.wait_until(async move {
             if let Err(error) = poked.await {
                 worker::console_error!("weir: the feed's object: {error}");
@@ -176,7 +176,7 @@ fn poke(request: &Request, env: &Env) -> impl Future<Output = Result<()>> + 'sta
     }
 }
 
-/// What the conformance suite has sent, for the object as well.
+/// The headers of the conformance suite, for the object.
 fn conformance_headers(request: &Request) -> Result<Headers> {
     let headers = Headers::new();
     for (name, value) in request.headers().entries() {
@@ -197,7 +197,7 @@ async fn read_feed(space: &str, feed: Feed, path: &str, now_ms: u64) -> Result<(
     }
 }
 
-/// A request for a feed, stamped.
+/// A request for a feed, with the edge's assertion.
 pub(crate) fn feed_request(site: &Site, path: &str, now_ms: u64) -> Result<Request> {
     let signed = site.edge.stamp("GET", path, "", now_ms);
     let headers = Headers::new();
@@ -208,7 +208,7 @@ pub(crate) fn feed_request(site: &Site, path: &str, now_ms: u64) -> Result<Reque
     Request::new_with_init(&format!("{}{path}", site.upstreams.origin), &init)
 }
 
-/// What the origin answers: its status and its document.
+/// The origin's response: status and document.
 pub(crate) async fn ask(request: Request) -> Result<(u16, Vec<u8>)> {
     let mut response = Fetch::Request(request).send().await?;
     Ok((response.status_code(), response.bytes().await?))
@@ -229,7 +229,7 @@ async fn fetch_links(space: &str, request: &Request, asked: &PlainRequest, env: 
             let Ok(links) = env.kv(LINKS) else { return };
             match links.get(&name(request, &key)).bytes().await {
                 Ok(value) => with_site(space, |site| site.front.learn(&key, value)),
-                // Then a gateway answers.
+                // A gateway answers then.
                 Err(_) => return,
             };
         }
@@ -253,7 +253,7 @@ pub(crate) fn path(request: &Request) -> Result<(String, String)> {
     Ok((path, authority))
 }
 
-/// The request as engines see it.
+/// The request for engines.
 pub(crate) fn asked(request: &Request, now_ms: u64) -> Result<PlainRequest> {
     let (path, authority) = path(request)?;
     let method = request.method();
@@ -275,7 +275,7 @@ pub(crate) fn asked(request: &Request, now_ms: u64) -> Result<PlainRequest> {
     Ok(incoming.request(headers))
 }
 
-/// The gateway's answer.
+/// The gateway's response.
 pub(crate) async fn to_gateway(
     space: &str,
     request: Request,
@@ -288,7 +288,7 @@ pub(crate) async fn to_gateway(
     came(forward(request, asked, headers, &url).await)
 }
 
-/// What has come of a request that was sent on.
+/// The result of a passed request.
 pub(crate) fn came(response: Result<Response>) -> Result<Response> {
     response.or_else(|error| {
         worker::console_error!("weir: no answer from the gateway or the origin: {error}");
@@ -296,7 +296,7 @@ pub(crate) fn came(response: Result<Response>) -> Result<Response> {
     })
 }
 
-/// A redirect of the gateway's is the client's to follow.
+/// The client follows the gateway's redirects, not this code.
 pub(crate) async fn forward(
     request: Request,
     asked: &PlainRequest,

@@ -1,7 +1,7 @@
-//! The object in which exact limits count: one for all isolates, with a table in SQLite that outlives it.
+//! The object that counts exact limits: one for all isolates, with a durable table in SQLite.
 //!
-//! It runs the limiter as gateways do. A request is answered when what it was charged is on disk: workerd holds answers back
-//! until then. Only requests that a rule counts come here, for one object serves about a thousand a second.
+//! It runs the gateways' limiter. A response is sent after its charges are on disk, because workerd holds responses
+//! back until then. Only requests that a rule counts come here: one object serves about a thousand per second.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -23,11 +23,11 @@ use crate::settings::{boxed, variables};
 /// The object's namespace.
 const LIMITS: &str = "WEIR_LIMITS";
 
-/// What the object answers for a request that goes on.
+/// The object's status for a request that passes.
 const GOES_ON: u16 = 204;
 
-/// The refusal of exact limits, if they refuse. If the object does not answer, the request goes on, as where the gateways' Redis
-/// does not: theirs limit it, too.
+/// The refusal of exact limits, if any. If the object does not respond, the request passes, as at gateways without
+/// Redis: their limits apply, too.
 pub(crate) async fn refusal(
     space: &str,
     request: &Request,
@@ -51,7 +51,7 @@ pub(crate) async fn refusal(
     }
 }
 
-/// The object gets the head of the request as it is, with the address that the platform has written into it.
+/// Sends the request's head to the object, with the client address from the platform.
 async fn ask(request: &Request, env: &Env) -> Result<Response> {
     let object = env.durable_object(LIMITS)?;
     let object = object.get_by_name(&host::name(request, "limits"))?;
@@ -114,7 +114,7 @@ impl Limits {
     }
 }
 
-/// The object's memory. Nobody else writes it, so nothing comes between a reading and a writing.
+/// The object's memory. The object is the only writer, so no compare-and-swap is needed.
 struct Table(SqlStorage);
 
 impl Table {

@@ -1,8 +1,8 @@
-//! A request to buy while stock stands in objects, or a click on a link whose clicks are counted in one: the engine decides in this
-//! isolate, and asks the objects.
+//! A purchase with stock in objects, or a click on a link whose clicks an object counts: the engine decides in this
+//! isolate, and calls the objects.
 //!
-//! What has a claim goes to the origin, as from a gateway. If the isolate dies in between, nobody but the claim's end gives it
-//! back; the client that comes again is given the same claim. A click that is used then stays used.
+//! A request with a claim passes to the origin, as from a gateway. If the isolate crashes in between, the claim is
+//! returned at its deadline, and a retry gets the same claim. A click used this way stays used.
 
 use std::time::Duration;
 
@@ -22,13 +22,14 @@ use crate::client::text;
 use crate::host::{self, with_site};
 use crate::shard;
 
-/// Rounds of questions that one request may take. A rebalance of a sale of many shards takes four.
+/// Maximum rounds of calls per request. A rebalance of a sale with many shards takes four.
 const ROUNDS_MAX: usize = 32;
 
-/// An object that dies is there again at once: it is asked so often in all. What it has done already it does not do again.
+/// Maximum attempts of a call: a crashed object restarts immediately. Repeated commands have no further effect.
 const TRIES_MAX: usize = 3;
 
-/// How often a click is given back that an object does not hear of, and how far apart. The platform waits for half a minute.
+/// Maximum attempts to return a click to an unavailable object, and their interval. The platform allows half a minute
+/// of background work.
 const BACKS_MAX: usize = 20;
 const BACK_PAUSE: Duration = Duration::from_millis(500);
 
@@ -52,7 +53,7 @@ pub(crate) async fn sell(
             let now_ms = Date::now().as_millis();
             with_site(space, |site| site.edge.ended(&mut pending, status, now_ms));
             let (space, env) = (space.to_owned(), env.clone());
-            // Nobody waits for what goes back.
+            // Returns are not awaited.
             context.wait_until(async move {
                 ask_all(&space, &mut pending, &env).await;
                 finish(&space, pending);
@@ -70,7 +71,7 @@ pub(crate) async fn sell(
     }
 }
 
-/// The gate's verdict stands in the response, as gateways' routes put it there.
+/// Adds the gate's verdict to the response, like the gateways' routes.
 fn with_verdict(response: Response, headers: &Pairs) -> Result<Response> {
     let mut verdicts = headers.iter().filter(|(name, _)| name == VERDICT);
     if let Some((name, verdict)) = verdicts.next() {
@@ -83,7 +84,7 @@ fn finish(space: &str, pending: PendingRequest) {
     with_site(space, |site| site.edge.finish(pending));
 }
 
-/// Gives back a click that led nowhere, if there is one; nobody waits for it.
+/// Returns an unused click in the background, if there is one.
 fn settle(space: &str, mut pending: PendingRequest, env: &Env, context: &Context) {
     if !pending.owes() {
         return finish(space, pending);
@@ -103,7 +104,7 @@ fn settle(space: &str, mut pending: PendingRequest, env: &Env, context: &Context
     });
 }
 
-/// Asks until nothing is left to be asked.
+/// Sends calls until none are left.
 async fn ask_all(space: &str, pending: &mut PendingRequest, env: &Env) {
     for _ in 0..ROUNDS_MAX {
         let asks = pending.take_asks();
@@ -142,7 +143,7 @@ async fn in_time(space: &str, ask: &ObjectCall, env: &Env) -> Reply {
     }
 }
 
-/// What the object answers: its status and the replies. A stub whose object has died is of no use any more.
+/// The object's response: status and replies. After a crash of the object, its stub is unusable.
 async fn reply(space: &str, ask: &ObjectCall, env: &Env) -> Result<(u16, Vec<u8>)> {
     let mut tries = 1;
     loop {

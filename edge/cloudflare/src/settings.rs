@@ -1,4 +1,4 @@
-//! What the Worker's bindings say.
+//! The Worker's bindings.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use worker::Env;
 
 use crate::front::Front;
 
-/// An edge, and where it sends what.
+/// An edge, and its servers.
 pub(crate) struct Site {
     pub(crate) edge: Edge<Rc<Front>>,
     pub(crate) front: Rc<Front>,
@@ -22,10 +22,10 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// The edge that these variables tell of, with what `front` knows.
+    /// The edge for these variables, with the data in `front`.
     ///
     /// # Errors
-    /// When one is missing, or the configuration is refused.
+    /// If a variable is missing, or the configuration is invalid.
     pub(crate) fn new(variable: Rc<Variable>, front: Rc<Front>) -> Result<Self, String> {
         let (json, upstreams) = (text(&*variable, CONFIG)?, Upstreams::read(&*variable)?);
         let exact = Probe::new(json.as_bytes(), boxed(&variable));
@@ -48,7 +48,7 @@ impl Site {
     }
 }
 
-/// A number that no other isolate has: clicks are told apart by it.
+/// A number unique to this isolate: it identifies clicks.
 fn unguessable() -> Result<u64, String> {
     let filled = || {
         let crypto = Reflect::get(&js_sys::global(), &"crypto".into())?;
@@ -62,7 +62,7 @@ fn unguessable() -> Result<u64, String> {
     Ok(u64::from_be_bytes(bytes))
 }
 
-/// The same variables, for another to keep.
+/// The same variables, with another owner.
 pub(crate) fn boxed(variable: &Rc<Variable>) -> Box<Variable> {
     let variable = Rc::clone(variable);
     Box::new(move |name| variable(name))

@@ -1,9 +1,10 @@
-//! The object that is one shard of a sale, or one short link with a maximum: what Redis would hold of it is here.
+//! The object with one shard of a sale, or one short link with a click limit, in place of Redis.
 //!
-//! Whoever has the edges' key sends [commands](ObjectCommands) to `POST /.weir/shard?key=…&id=…&sha256=…`, with a stamp: the stamp
-//! names the path, and the path the digest of the body, so nobody can send other commands with it. A stamp counts for a minute, and
-//! its `id` once. The object writes what changes it into a log before it answers: workerd holds the answer back until that is on
-//! disk. At its start it reads the log, and the model of the claim protocol does again what it did.
+//! Holders of the edges' key send [commands](ObjectCommands) to `POST /.weir/shard?key=…&id=…&sha256=…`, with an edge
+//! assertion. The assertion covers the path, and the path contains the digest of the body, so the commands cannot be
+//! replaced. An assertion is valid for a minute, and its `id` once. The object logs each change before it responds:
+//! workerd holds the response back until the log is on disk. At its start it replays the log on the model of the claim
+//! protocol.
 
 use std::cell::RefCell;
 
@@ -24,23 +25,23 @@ use crate::host::{self, with_site};
 /// The objects' namespace.
 const SHARDS: &str = "WEIR_SHARDS";
 
-/// A gateway's bridge takes calls of 1 MiB, and claims are at most half as long again in JSON. The log must take them: see
-/// [`CHUNK_BYTES`].
+/// Maximum length of a body, in bytes. A gateway's bridge accepts calls of 1 MiB, and claims are at most half as long
+/// again in JSON. The log must hold them: see [`CHUNK_BYTES`].
 const BODY_BYTES_MAX: usize = 3 << 19;
 
-/// After so many changes the log is replaced by what came of them.
+/// Maximum changes in the log; then a snapshot replaces it.
 const LOG_MAX: u32 = 500;
 
-/// The same for a link, for each mark of a click that it holds: marks end by themselves, and to write all of them takes longer.
+/// The same for a link, per click marker that it contains: markers expire, and writing all of them takes longer.
 const LOG_PER_MARK: u32 = 4;
 
-/// A value of SQLite holds 2 MB.
+/// Maximum length of a value, in bytes; SQLite's limit is 2 MB.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Longer than a stamp counts, clocks included.
+/// Longer than the validity of an assertion, including clock differences.
 const IDS_KEPT_MS: u64 = 180_000;
 
-/// What a request to a shard says.
+/// The parameters of a request to a shard.
 struct SignedRequest {
     key: String,
     id: String,
@@ -68,25 +69,25 @@ impl SignedRequest {
     }
 }
 
-/// The status of commands of which none has run.
+/// The status if no command has run.
 pub(crate) const REFUSED: u16 = 400;
 
-/// The status of commands that have come before: what became of them is not said again.
+/// The status of repeated commands; their replies are not sent again.
 const REPEATED: u16 = 409;
 
-/// The object of the shard whose keys begin so.
+/// The object of the shard with this key prefix.
 pub(crate) fn object(space: &str, shard: &str, env: &Env) -> Result<Stub> {
     let objects = env.durable_object(SHARDS)?;
     objects.get_by_name(&host::name_in(space, shard))
 }
 
-/// Where the Worker itself sends commands: nobody else reaches an object, so they need no `id`.
+/// The URL for commands from the Worker itself. Objects are unreachable from outside, so these need no `id`.
 pub(crate) fn own_url(shard: &str) -> Result<Url> {
     let url = format!("http://shard{PATH}");
     Ok(Url::parse_with_params(&url, [("key", shard)])?)
 }
 
-/// The answer to a request to a shard; `None` if it is none.
+/// The response to a request to a shard; `None` for other requests.
 pub(crate) async fn relayed(
     space: &str,
     request: &mut Request,
@@ -106,9 +107,9 @@ pub(crate) async fn relayed(
         site.edge
             .has_signed(("POST", &path), (&stamp.0, &stamp.1), now_ms)
     });
-    // One shard has one object, whatever key of it was named.
+    // A shard has one object, whichever of its keys is named.
     let is_shard = prefix_of(asked.key.as_bytes()) == Some(asked.key.as_bytes());
-    // Before anything of the body is read.
+    // Checked before the body is read.
     if is_signed != Some(true) || asked.id.is_empty() || !is_shard {
         return Response::error("", 403).map(Some);
     }
@@ -130,7 +131,7 @@ pub(crate) async fn relayed(
 #[durable_object]
 pub struct ShardObject {
     state: State,
-    /// What dies, if it is told to.
+    /// Crashes on request.
     #[cfg(feature = "conformance")]
     mortal: Mortal,
     held: RefCell<Option<EdgeObject>>,
@@ -155,13 +156,13 @@ impl DurableObject for ShardObject {
         let body = request.bytes().await?;
         #[cfg(feature = "conformance")]
         self.mortal.hear(&body)?;
-        // From here on nothing waits: nobody comes in between.
+        // From here on nothing awaits, so no other request interleaves.
         match self.run(&asked, &body) {
             Ok(Ran::Replied(replies)) => Response::from_bytes(replies),
             Ok(Ran::Refused) => Response::error("", REFUSED),
             Ok(Ran::Before) => Response::error("", REPEATED),
             Err(error) => {
-                // What was not written must not count.
+                // Changes that were not written must not count.
                 self.held.replace(None);
                 Err(error)
             }
@@ -169,7 +170,7 @@ impl DurableObject for ShardObject {
     }
 }
 
-/// An object that dies when it is told to, as if its machine had: of the conformance suite alone.
+/// An object that crashes on request of the conformance suite.
 #[cfg(feature = "conformance")]
 struct Mortal(JsValue);
 
@@ -185,7 +186,7 @@ impl Mortal {
         if commands == b"\"Shutdown\"" {
             let abort = js_sys::Reflect::get(&self.0, &"abort".into())?;
             let abort: js_sys::Function = abort.dyn_into()?;
-            // By itself, in a moment: what dies within a call into the module leaves the module's other calls behind.
+            // In a separate task: a crash within a call into the module would break the module's other calls.
             let abort = abort.bind1(&self.0, &"it was told to stop".into());
             let wait = js_sys::Reflect::get(&js_sys::global(), &"setTimeout".into())?;
             let wait: js_sys::Function = wait.dyn_into()?;
@@ -195,12 +196,12 @@ impl Mortal {
     }
 }
 
-/// What has become of commands.
+/// The outcome of commands.
 enum Ran {
     Replied(Vec<u8>),
-    /// They are none of what is here: none has run.
+    /// They do not match this object: none has run.
     Refused,
-    /// They have come before.
+    /// They are a repetition.
     Before,
 }
 
@@ -230,7 +231,7 @@ impl ShardObject {
     }
 }
 
-/// After how many changes the log is replaced.
+/// The number of changes after which a snapshot replaces the log.
 fn log_max(held: &EdgeObject) -> u32 {
     match held {
         EdgeObject::Shard(_) => LOG_MAX,
@@ -247,7 +248,7 @@ fn encoded(held: &EdgeObject) -> postcard::Result<Vec<u8>> {
     }
 }
 
-/// What stands in the place of a log, of the same kind.
+/// Decodes a snapshot of the same kind.
 fn decoded(kind: &EdgeObject, bytes: &[u8]) -> postcard::Result<EdgeObject> {
     match kind {
         EdgeObject::Shard(_) => postcard::from_bytes(bytes).map(EdgeObject::Shard),
@@ -255,7 +256,7 @@ fn decoded(kind: &EdgeObject, bytes: &[u8]) -> postcard::Result<EdgeObject> {
     }
 }
 
-/// What the object has on disk. What is written without waiting in between is written together or not at all.
+/// The object's storage. Writes without an await in between are atomic.
 struct Log(SqlStorage);
 
 impl Log {
@@ -272,7 +273,7 @@ impl Log {
         Ok(Self(sql))
     }
 
-    /// What it makes.
+    /// Loads the snapshot and replays the log.
     fn read(&self, key: &str) -> Result<EdgeObject> {
         let mut whole = Vec::new();
         for row in self.rows("SELECT bytes FROM whole ORDER BY part")? {
@@ -318,7 +319,7 @@ impl Log {
         self.0.exec(insert, values).map(drop)
     }
 
-    /// How many changes it has: an empty log begins with 1 again.
+    /// The number of changes; an empty log starts with 1 again.
     fn len(&self) -> Result<u32> {
         let rows = self.rows("SELECT seq FROM log ORDER BY seq DESC LIMIT 1")?;
         Ok(match rows.first().map(Vec::as_slice) {
@@ -328,7 +329,7 @@ impl Log {
         })
     }
 
-    /// What is held as it is stands in the place of all that made it.
+    /// Replaces the log by a snapshot.
     fn replace(&self, held: &EdgeObject) -> Result<()> {
         let whole = encoded(held).map_err(|error| error.to_string())?;
         self.0.exec("DELETE FROM whole", None)?;

@@ -1,4 +1,4 @@
-//! The platform's word on a request: where the client is, and what time it is.
+//! The platform's facts about a request: the client's address and the time.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ pub(crate) fn address(request: &Request) -> Vec<u8> {
         return address.as_bytes().to_vec();
     }
     let address = request.get_client_ip_addr();
-    // A port stands behind it, as elsewhere.
+    // A port follows, as on other platforms.
     address.map_or_else(Vec::new, |address| {
         std::net::SocketAddr::new(address, 0)
             .to_string()
@@ -32,12 +32,12 @@ pub(crate) fn now_ms(request: &Request) -> u64 {
     })
 }
 
-/// Whether the conformance suite asks for a vector, whose first request needs links already.
+/// Whether the conformance suite sent this request; its first request already needs links.
 pub(crate) fn is_of_suite(request: &Request) -> bool {
     cfg!(feature = "conformance") && request.get_header("x-conformance-now-ms").is_some()
 }
 
-/// Whether a header is the client's: not those that only the conformance suite sends.
+/// Whether a header is from the client, and not reserved for the conformance suite.
 pub(crate) fn is_clients(name: &str) -> bool {
     !cfg!(feature = "conformance") || !name.starts_with("x-conformance-")
 }

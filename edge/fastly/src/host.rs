@@ -1,4 +1,4 @@
-//! One request: what feeds are due, what the edge decides, and what comes of it.
+//! The processing of one request: due feeds, the edge's decision, and its effects.
 
 use fastly::http::{Method, StatusCode};
 use fastly::{Body, Request, Response};
@@ -19,11 +19,11 @@ use crate::store::Cached;
 const ORIGIN: &str = "origin";
 const GATEWAY: &str = "gateway";
 
-/// Where a backend's own host is set, this one stands for nothing.
+/// A placeholder for a backend that overrides the host.
 const SOMEWHERE: &str = "http://weir.invalid";
 
-/// Serves a request, whatever happens. A page of links is many writes to the KV store, for which no client waits: it is read
-/// when the answer has gone.
+/// Serves a request; errors become responses. A page of links takes many writes to the KV store, so it is read after
+/// the response.
 pub(crate) fn serve(request: Request) {
     let mut edge = match settings::edge(&request) {
         Ok(edge) => edge,
@@ -56,8 +56,8 @@ fn answer(edge: &mut Edge<Cached>, request: Request, now_ms: u64) -> Response {
 
 // --- feeds
 
-/// Asks for what is due of these. If the origin does not answer, what is known counts for as long as it may. How long it may
-/// take says the backend.
+/// Requests due feeds among these. If the origin does not answer, the existing data stays until it expires. The backend
+/// sets the timeout.
 fn read_feeds(edge: &mut Edge<Cached>, feeds: &[Feed], now_ms: u64) {
     for feed in feeds {
         for _ in 0..FEEDS_MAX {
@@ -99,7 +99,7 @@ fn path(request: &Request) -> String {
     }
 }
 
-/// The request as engines see it.
+/// The request for engines.
 fn asked(request: &Request, now_ms: u64) -> PlainRequest {
     let incoming = Incoming {
         method: request.get_method_str(),
@@ -117,7 +117,7 @@ fn asked(request: &Request, now_ms: u64) -> PlainRequest {
     incoming.request(headers.into_iter())
 }
 
-/// A request that the gateway decides is never one for a cache.
+/// A request for the gateway must bypass the cache.
 fn forward(
     mut request: Request,
     asked: &PlainRequest,

@@ -1,15 +1,15 @@
 //! Weir's edge for Fastly Compute.
 //!
-//! It applies what [`weir_edge`] decides, and decides nothing. What it needs of a service:
+//! It applies the decisions of [`weir_edge`], and makes none itself. Requirements of a service:
 //!
 //! | resource | name | |
 //! |---|---|---|
 //! | config store | `weir` | `WEIR_EDGE_CONFIG`, as JSON: see [`weir_edge::config`] |
 //! | secret store | `weir` | the secrets that the configuration names |
-//! | KV store | `weir` | where links are kept |
-//! | backends | `origin`, `gateway` | where feeds are, and where requests go on |
+//! | KV store | `weir` | the store of links |
+//! | backends | `origin`, `gateway` | the servers of feeds, and of passed requests |
 //!
-//! An instance serves one request. What is to be known of the last one stands in the POP's cache, and links in the KV store behind
+//! An instance serves one request. Data for later instances is in the POP's cache, and links are in the KV store behind
 //! it: see `store`.
 
 mod client;

@@ -1,4 +1,4 @@
-//! What the service's stores say.
+//! The service's stores with settings.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ pub(crate) const STORE: &str = "weir";
 /// The edge of this service.
 ///
 /// # Errors
-/// When it is not configured, or the configuration is refused.
+/// If it is not configured, or the configuration is invalid.
 pub(crate) fn edge(request: &Request) -> Result<Edge<Cached>, String> {
     let variable = variables(request);
     let json = text(&*variable, CONFIG)?;
@@ -32,7 +32,7 @@ pub(crate) fn edge(request: &Request) -> Result<Edge<Cached>, String> {
 }
 
 fn variables(request: &Request) -> Box<Variable> {
-    // All of them come as one header: of the conformance suite alone.
+    // The conformance suite sends all of them in one header.
     #[cfg(feature = "conformance")]
     if let Some(json) = request.get_header_str("x-conformance-variables") {
         let given: std::collections::BTreeMap<String, String> =
@@ -55,14 +55,14 @@ fn space(_request: &Request) -> Space {
     Space::default()
 }
 
-/// Each vector has what it has read for itself.
+/// Each conformance vector has its own storage.
 #[cfg(feature = "conformance")]
 fn space(request: &Request) -> Space {
     let space = request.get_header_str("x-conformance-space");
     Space::new(space.unwrap_or_default())
 }
 
-/// Of no use to anybody who guesses it: no edge counts clicks, and local limits are coarse here.
+/// Guessing it is harmless: edges count no clicks, and local limits are approximate here.
 fn seed() -> u64 {
     0
 }

@@ -1,7 +1,7 @@
-//! Memory that the instances of a POP share: what local limits count in.
+//! Memory for the counters of local limits, shared by the instances of a POP.
 //!
-//! It is the POP's cache, which has no comparing write: of requests that come at the same instant, one may write over what the
-//! other has counted. So limits are coarse here: each POP counts by itself, and of a burst it may count too few, never too many.
+//! It is the POP's cache, which has no compare-and-swap: simultaneous requests may overwrite each other's counts.
+//! Limits are therefore approximate: each POP counts alone, and may count too few requests of a burst, never too many.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use weir_base::shared_data::SharedData;
 
 use crate::store::{Space, cache, cached};
 
-/// Longer than any limit's period that is of use at an edge.
+/// Longer than any practical limit's period at an edge.
 const KEPT: Duration = Duration::from_secs(3_600);
 
-/// The POP's.
+/// The shared memory of a POP.
 pub(crate) struct PopData {
     space: Space,
 }
@@ -23,7 +23,7 @@ impl PopData {
     }
 
     fn name(&self, key: &str) -> String {
-        // Keys are bytes that may be anything that a key may be: limits' tables name their slots.
+        // Keys may contain any bytes: limits' tables name their slots.
         self.space.name(&format!("shared/{key}"))
     }
 }
@@ -34,7 +34,7 @@ impl SharedData for PopData {
     }
 
     fn set(&self, key: &str, value: &[u8], _version: u32) -> bool {
-        // A limit that cannot be written does not hold anybody up.
+        // A failed write of a limit does not delay the request.
         cache(&self.name(key), Some(value), KEPT);
         true
     }

@@ -1,9 +1,8 @@
-//! Where an edge on Fastly keeps what it has read.
+//! The store of an edge on Fastly.
 //!
-//! Each POP has a cache, which its instances share at once, and the service has a KV store, which all POPs share sooner or later.
-//! Links and how far they were read are in both. Documents that the origin publishes anew every few seconds are in the cache
-//! alone: each POP reads them for itself, and a key of the KV store takes one write a second. What the cache forgets is read
-//! again.
+//! Each POP has a cache, which its instances share, and the service has a KV store, which all POPs share with a delay.
+//! Links and their progress are in both. Documents that change every few seconds are only in the cache: each POP reads
+//! them itself, because a key of the KV store allows one write per second. Evicted data is read again.
 
 use std::io::{Read, Write};
 use std::rc::Rc;
@@ -17,17 +16,17 @@ use weir_edge::store::NotWritten;
 
 use crate::settings::STORE;
 
-/// For so long a POP takes what it has read of the KV store for what is there, also that there is nothing.
+/// How long a POP caches what it read from the KV store, including missing keys.
 const KV_CACHED: Duration = Duration::from_secs(1);
 
-/// What has its own time in it may be in the cache for as long as anybody wants it.
+/// How long documents stay in the cache; each contains its own time.
 const DOCUMENT_CACHED: Duration = Duration::from_secs(3_600);
 
-/// Before a value, to tell it from none.
+/// A prefix of values, which distinguishes them from missing ones.
 const SOME: u8 = b'+';
 const NONE: u8 = b'-';
 
-/// What stands before all keys: nothing but in tests.
+/// A prefix of all keys; empty except in tests.
 #[derive(Clone, Default)]
 pub(crate) struct Space(Rc<str>);
 
@@ -55,12 +54,12 @@ impl Cached {
     }
 }
 
-/// Whether a key is of the POP alone.
+/// Whether a key is only in the POP's cache.
 fn is_of_pop(key: &str) -> bool {
     key.starts_with("asked/") || key == "feed/sold-out" || key == "feed/domains"
 }
 
-/// Whether the cache alone suffices for a write to have been one.
+/// Whether a write of this key may succeed in the cache alone.
 fn is_progress(key: &str) -> bool {
     key == "feed/links"
 }
@@ -77,7 +76,7 @@ impl Store for Cached {
         let value = match self.kv.lookup(&name) {
             Ok(mut found) => Some(found.take_body_bytes()),
             Err(KVStoreError::ItemNotFound) => None,
-            // Not that there is none: nobody knows.
+            // Not a missing key: the result is unknown.
             Err(_) => return None,
         };
         cache(&name, value.as_deref(), KV_CACHED);
@@ -89,7 +88,7 @@ impl Store for Cached {
         if is_of_pop(key) || is_progress(key) {
             let is_written = cache(&name, Some(value), DOCUMENT_CACHED);
             if is_progress(key) {
-                // If the KV store does not take it, another POP reads from where it was before.
+                // If the KV store refuses it, another POP continues from an earlier position.
                 let _ = self.kv.insert(&name, value);
             }
             return is_written.then_some(()).ok_or(NotWritten);
@@ -101,8 +100,8 @@ impl Store for Cached {
 }
 
 impl Cached {
-    /// Writes a link unless the store has a newer one, and gives what it has then. POPs read the feed beside each other: a slow one
-    /// must not put an old link over a new one, which nobody would read again. `None`: another has written meanwhile.
+    /// Writes a link unless the store has a newer one, and returns the stored one. POPs read the feed concurrently: a
+    /// slow one must not overwrite a newer link, which would not be read again. `None`: another writer was faster.
     fn put_newer(&self, name: &str, value: &[u8]) -> Option<Vec<u8>> {
         let insert = self.kv.build_insert();
         let insert = match self.kv.lookup(name) {
@@ -122,13 +121,13 @@ impl Cached {
     }
 }
 
-/// The number that a link has in the feed.
+/// The link's number in the feed.
 fn seq(entry: &[u8]) -> Option<u64> {
     let entry: serde_json::Value = serde_json::from_slice(entry).ok()?;
     entry.get("seq")?.as_u64()
 }
 
-/// What the POP's cache has: nothing, or whether there is a value.
+/// The POP's cache entry: `None` without one, else the value or its absence.
 pub(crate) fn cached(name: &str) -> Option<Option<Vec<u8>>> {
     let found = core::lookup(CacheKey::copy_from_slice(name.as_bytes()))
         .execute()
@@ -144,7 +143,7 @@ pub(crate) fn cached(name: &str) -> Option<Option<Vec<u8>>> {
     }
 }
 
-/// Puts a value, or that there is none, into the POP's cache. Returns whether it did.
+/// Caches a value or its absence in the POP. Returns whether it succeeded.
 pub(crate) fn cache(name: &str, value: Option<&[u8]>, for_so_long: Duration) -> bool {
     let write = || {
         let key = CacheKey::copy_from_slice(name.as_bytes());

@@ -1,4 +1,4 @@
-//! A store in a folder that the host gives.
+//! A store in a folder that the host provides.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use weir_edge::store::NotWritten;
 
 use crate::settings::random;
 
-/// Where the host puts it.
+/// The path of the folder.
 const PATH: &str = "/weir";
 
 /// The folder.
 pub(crate) struct Folder;
 
 impl Folder {
-    /// The folder, if there is one.
+    /// The folder, if it exists.
     pub(crate) fn open() -> Option<Self> {
         Path::new(PATH).is_dir().then_some(Self)
     }
@@ -30,7 +30,7 @@ impl Store for Folder {
         fs::read(Self::path(key)).ok()
     }
 
-    /// A file appears whole: instances beside this one read it.
+    /// Files appear atomically, because other instances read them.
     fn put(&self, key: &str, value: &[u8]) -> Result<(), NotWritten> {
         let path = Self::path(key);
         let new = path.with_extension(format!("new-{:016x}", random()));

@@ -1,4 +1,4 @@
-//! One request: what feeds are due, what the edge decides, and what comes of it.
+//! The processing of one request: due feeds, the edge's decision, and its effects.
 
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,11 +17,11 @@ use wstd::http::{Body, Client, Error, HeaderMap, Request, Response, StatusCode, 
 use crate::settings::Settings;
 
 thread_local! {
-    /// Made with the first request, and kept for as long as the host keeps the instance.
+    /// Created by the first request, and kept for the instance's lifetime.
     static SETTINGS: RefCell<Option<Settings>> = const { RefCell::new(None) };
 }
 
-/// Serves a request, whatever happens.
+/// Serves a request; errors become responses.
 pub(crate) async fn serve(request: Request<Body>) -> Response<Body> {
     let upstreams = match upstreams() {
         Ok(upstreams) => upstreams,
@@ -50,7 +50,7 @@ pub(crate) async fn serve(request: Request<Body>) -> Response<Body> {
     }
 }
 
-/// Where requests go; with the first one, all that the environment says is read.
+/// The servers behind the edge. The first call reads the environment.
 fn upstreams() -> Result<Upstreams, String> {
     SETTINGS.with_borrow_mut(|settings| {
         if settings.is_none() {
@@ -74,7 +74,7 @@ fn now_ms() -> u64 {
 
 // --- feeds
 
-/// Asks for what is due. If the origin does not answer, what is known counts for as long as it may.
+/// Requests due feeds. If the origin does not answer, the existing data stays until it expires.
 async fn read_feeds(upstreams: &Upstreams) {
     for _ in 0..FEEDS_MAX {
         let Some(Some((feed, path))) = with_edge(|settings| settings.edge.due(now_ms())) else {
@@ -115,7 +115,7 @@ fn feed_request(upstreams: &Upstreams, path: &str) -> Result<Request<Body>, Erro
 
 // --- a request
 
-/// The request as engines see it.
+/// The request for engines.
 fn asked(request: &Request<Body>, upstreams: &Upstreams) -> PlainRequest {
     let uri = request.uri();
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
@@ -166,7 +166,7 @@ fn add(from: &[(String, Vec<u8>)], to: &mut HeaderMap) {
     for (name, value) in from {
         let name = wstd::http::HeaderName::from_bytes(name.as_bytes());
         let value = wstd::http::HeaderValue::from_bytes(value);
-        // Engines write headers that can stand there.
+        // Engines only write valid headers.
         if let (Ok(name), Ok(value)) = (name, value) {
             to.append(name, value);
         }

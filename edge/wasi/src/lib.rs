@@ -1,18 +1,18 @@
-//! Weir's edge as a `wasi:http` component: for `wasmtime serve`, Spin, wasmCloud and whatever else runs the world
+//! Weir's edge as a `wasi:http` component: for `wasmtime serve`, Spin, wasmCloud and other hosts of the world
 //! `wasi:http/proxy`.
 //!
-//! It applies what [`weir_edge`] decides, and decides nothing. Its environment:
+//! It applies the decisions of [`weir_edge`], and makes none itself. Its environment:
 //!
 //! | variable | |
 //! |---|---|
 //! | `WEIR_EDGE_CONFIG` | the configuration, as JSON: see [`weir_edge::config`] |
-//! | `WEIR_EDGE_ORIGIN` | where feeds are: `http://` or `https://`, host and port |
-//! | `WEIR_EDGE_GATEWAY` | where requests go on: the same |
-//! | `WEIR_EDGE_CLIENT_HEADER` | the header in which the platform tells the client's address; it must set it itself |
-//! | what the configuration names | secrets |
+//! | `WEIR_EDGE_ORIGIN` | the server of feeds: `http://` or `https://`, host and port |
+//! | `WEIR_EDGE_GATEWAY` | the server of passed requests: the same |
+//! | `WEIR_EDGE_CLIENT_HEADER` | the header with the client's address; the platform must set it |
+//! | names in the configuration | secrets |
 //!
-//! What it has read stays in the folder `/weir` if the host gives it one, and in memory otherwise: for hosts that keep an instance
-//! for many requests.
+//! Data is stored in the folder `/weir` if the host provides it, and otherwise in memory, for hosts whose instances
+//! serve many requests.
 
 mod folder;
 mod host;

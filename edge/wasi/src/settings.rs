@@ -1,4 +1,4 @@
-//! What the environment says.
+//! The environment's settings.
 
 use std::rc::Rc;
 
@@ -10,10 +10,10 @@ use weir_edge::{Edge, Store};
 
 use crate::folder::Folder;
 
-/// Where the edge keeps what it has read.
+/// The store of the edge.
 pub(crate) type AnyStore = Box<dyn Store>;
 
-/// An edge, and where it sends what.
+/// An edge, and its servers.
 pub(crate) struct Settings {
     pub(crate) edge: Edge<AnyStore>,
     pub(crate) upstreams: Upstreams,

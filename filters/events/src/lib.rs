@@ -1,6 +1,6 @@
-//! `events`: behaviour events, collected and observed at the gateway, as a Proxy-Wasm filter.
+//! `events`: collects and observes behaviour events at the gateway, as a Proxy-Wasm filter.
 //!
-//! What it does is in [`weir_event::engine`]; how that runs in Envoy is in [`weir_proxy_kit`]. Here they meet.
+//! [`weir_event::engine`] contains the logic, and [`weir_proxy_kit`] runs it in Envoy.
 
 use weir_base::FieldError;
 use weir_proxy_kit::shared::{HostData, ProxyHost};

@@ -1,6 +1,6 @@
-//! `fitment`: which parts fit which vehicles, answered at the gateway, as a Proxy-Wasm filter.
+//! `fitment`: answers vehicle fitment queries at the gateway, as a Proxy-Wasm filter.
 //!
-//! What it does is in [`weir_fitment::engine`]; how that runs in Envoy is in [`weir_proxy_kit`]. Here they meet.
+//! [`weir_fitment::engine`] contains the logic, and [`weir_proxy_kit`] runs it in Envoy.
 
 use weir_base::FieldError;
 use weir_proxy_kit::{ConfiguredEngine, Filter};

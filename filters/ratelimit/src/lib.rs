@@ -1,13 +1,13 @@
 //! `ratelimit`: rate limits at the gateway, as a Proxy-Wasm filter.
 //!
-//! What it does is in [`weir_limit::engine`]; how that runs in Envoy is in [`weir_proxy_kit`]. Here they meet.
+//! [`weir_limit::engine`] contains the logic, and [`weir_proxy_kit`] runs it in Envoy.
 
 use weir_base::FieldError;
 use weir_limit::engine::Limiter;
 use weir_proxy_kit::shared::{HostData, ProxyHost};
 use weir_proxy_kit::{ConfiguredEngine, Filter};
 
-/// Whether this module is called back for responses: a variant of its own, see `Cargo.toml`.
+/// Whether this module receives responses: a separate variant, see `Cargo.toml`.
 const SEES_RESPONSES: bool = cfg!(feature = "response-headers");
 
 /// The filter.

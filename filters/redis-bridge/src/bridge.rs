@@ -1,17 +1,16 @@
-//! The bridge's state machine: bytes in, bytes out, no host.
+//! The bridge's state machine: bytes in, bytes out, independent of a host.
 //!
-//! A caller sends one head, then chunks without end, and in them messages: each is a call. A call
-//! is read whole and checked before any of it is passed on, so a refusal is definite: nothing has
-//! run. Its answer is complete when as many replies have come as commands went, and goes out as one
-//! chunk with one message; the first has the response's head in front. How the bytes are cut on
-//! either side does not matter, and chunks need not end where messages do.
+//! A caller sends one head, then an endless series of chunks with messages: each message is a call. The bridge reads
+//! and checks a whole call before it passes any of it, so a refusal is definite: nothing has run. A response is
+//! complete when as many replies as commands have arrived. It goes out as one chunk with one message; the first one
+//! follows the response's head. Splits of the bytes do not matter on either side, and chunks may end anywhere within
+//! messages.
 //!
-//! A network filter can write to the caller only while data comes from the other side. A refused
-//! call therefore sends a PING, which Redis answers, or `redis_proxy` by itself; the refusal
-//! goes out in place of the answer. After any error the response ends (or, to a head that opens no
-//! stream, says `connection: close`), the caller closes, and whatever still comes is thrown away:
-//! no reply can ever meet another call. The message that ends a stream begins with one of the words
-//! in [`weir_proxy_kit::bridge`], and so tells whether the call may have run.
+//! A network filter can write to the caller only while data arrives from the other side. A refused call therefore sends
+//! a PING, which Redis or `redis_proxy` answers, and the refusal replaces that answer. After any error the response
+//! ends (or, to a head that opens no stream, contains `connection: close`). The caller then closes, and later bytes are
+//! dropped, so no reply can reach another call. The message that ends a stream begins with one of the words in
+//! [`weir_proxy_kit::bridge`], which states whether the call may have run.
 
 use std::rc::Rc;
 
@@ -23,25 +22,25 @@ use crate::config::Config;
 use crate::head;
 use crate::message::{BODY_LEN_MAX, Chunk, Reader, RejectedMessage};
 
-/// What makes the other side answer, and so lets a refusal be written.
+/// A command that makes the other side answer, so that a refusal can be written.
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
 /// The chunk that ends a response.
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// What to do with bytes from the caller. They are always taken off Envoy's buffer.
+/// What to do with bytes from the caller, which are always removed from Envoy's buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inbound {
     /// Nothing passes yet.
     Wait,
     /// These bytes pass instead.
     Pass(Vec<u8>),
-    /// The connection must be closed: its caller has ended the stream, or does not keep to
-    /// HTTP/1.1 or to one call at a time.
+    /// The connection must be closed: its caller has ended the stream, or violates HTTP/1.1 or the limit of one call at
+    /// a time.
     Close,
 }
 
-/// What to do with bytes from Redis. They are always taken off Envoy's buffer.
+/// What to do with bytes from Redis, which are always removed from Envoy's buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outbound {
     /// Nothing passes yet.
@@ -50,7 +49,7 @@ pub enum Outbound {
     Pass(Vec<u8>),
 }
 
-/// One connection from a filter's cluster towards Redis.
+/// One connection from a filter's cluster to Redis.
 #[derive(Debug)]
 pub struct Bridge {
     config: Rc<Config>,
@@ -59,18 +58,18 @@ pub struct Bridge {
 
 #[derive(Debug)]
 enum State {
-    /// The caller's head is coming in: what has come of it.
+    /// Reads the caller's head: its bytes so far.
     Head(Vec<u8>),
     /// The head opens no stream; this response goes out with the next bytes from the other side.
     Denying(Vec<u8>),
-    /// Calls come, one after another.
+    /// Calls arrive in sequence.
     Open(Box<Stream>),
-    /// An error went out: the caller is about to close.
+    /// An error went out: the caller will close.
     Closed,
 }
 
 impl Bridge {
-    /// A connection that has just come up.
+    /// A new connection.
     pub fn new(config: Rc<Config>) -> Self {
         Self {
             config,
@@ -78,7 +77,7 @@ impl Bridge {
         }
     }
 
-    /// Bytes have come from the caller.
+    /// Handles bytes from the caller.
     pub fn inbound(&mut self, bytes: &[u8]) -> Inbound {
         let passed = match &mut self.state {
             _ if bytes.is_empty() => Ok(None),
@@ -96,7 +95,7 @@ impl Bridge {
         }
     }
 
-    /// Bytes of the head, and perhaps of what follows it; says what passes.
+    /// Handles bytes of the head, and possibly of what follows it; returns what passes.
     fn head(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>, BodyEnd> {
         let State::Head(received) = &mut self.state else {
             return Err(BodyEnd);
@@ -118,7 +117,7 @@ impl Bridge {
         }
     }
 
-    /// Bytes have come from Redis.
+    /// Handles bytes from Redis.
     pub fn outbound(&mut self, bytes: &[u8]) -> Outbound {
         let answer = match &mut self.state {
             _ if bytes.is_empty() => Ok(Outbound::Wait),
@@ -144,7 +143,7 @@ impl Bridge {
     }
 }
 
-/// What follows a head: call, answer, call, answer.
+/// The stream after a head: call, response, call, response.
 #[derive(Debug, Default)]
 struct Stream {
     chunks: Decoder,
@@ -155,11 +154,11 @@ struct Stream {
 
 #[derive(Debug)]
 enum Call {
-    /// It is coming in.
+    /// The call is arriving.
     Reading(Reader),
-    /// It has gone on; its replies are coming in.
+    /// The call has passed; its replies are arriving.
     Answering(Replies),
-    /// It was refused; that goes out with the next bytes from the other side.
+    /// The call was refused; the refusal goes out with the next bytes from the other side.
     Refusing(RejectedMessage),
 }
 
@@ -170,12 +169,12 @@ impl Default for Call {
 }
 
 impl Stream {
-    /// Says what passes to Redis, if anything does.
+    /// Returns what passes to Redis, if anything.
     fn inbound(&mut self, mut bytes: &[u8], config: &Config) -> Result<Option<Vec<u8>>, BodyEnd> {
         let mut passed = None;
         while let Some(mut data) = self.chunks.next(&mut bytes)? {
             passed = self.data(&mut data, config).or(passed);
-            // A second call before the first is answered: replies could no longer be told apart.
+            // A second call before the first response: replies could no longer be assigned.
             if !data.is_empty() {
                 return Err(BodyEnd);
             }
@@ -183,7 +182,7 @@ impl Stream {
         Ok(passed)
     }
 
-    /// Takes what belongs to the call off the front of `data`; says what passes.
+    /// Takes the call's bytes off the front of `data`; returns what passes.
     fn data(&mut self, data: &mut &[u8], config: &Config) -> Option<Vec<u8>> {
         let taken = match &mut self.call {
             Call::Reading(reader) => reader.take(data, config.request_bytes_max),
@@ -208,10 +207,10 @@ impl Stream {
         }
     }
 
-    /// Says what passes to the caller.
+    /// Returns what passes to the caller.
     ///
     /// # Errors
-    /// With what passes to the caller last.
+    /// The last bytes for the caller.
     fn outbound(&mut self, bytes: &[u8], config: &Config) -> Result<Outbound, Outbound> {
         match std::mem::take(&mut self.call) {
             Call::Reading(_) => Err(Outbound::Wait),
@@ -225,13 +224,13 @@ impl Stream {
                     self.head_sent = true;
                     Ok(Outbound::Pass(replies.chunk.finish()))
                 }
-                // Whether the commands ran is not known.
+                // It is unknown whether the commands ran.
                 Err(reason) => Err(self.last(words::FAILED, reason)),
             },
         }
     }
 
-    /// The end of the response: why there are no replies.
+    /// The end of the response, with the reason for the missing replies.
     fn last(&self, word: &str, reason: &str) -> Outbound {
         let mut chunk = Chunk::after(self.unsent_head());
         chunk.push(word.as_bytes());
@@ -241,13 +240,13 @@ impl Stream {
         Outbound::Pass(response)
     }
 
-    /// What stands in front of the next answer.
+    /// The prefix of the next response.
     fn unsent_head(&self) -> &'static [u8] {
         if self.head_sent { b"" } else { head::STREAM }
     }
 }
 
-/// The replies to a call, as they come in.
+/// The replies to a call that have arrived.
 #[derive(Debug)]
 struct Replies {
     framer: Framer,
@@ -264,10 +263,10 @@ impl Replies {
         }
     }
 
-    /// Takes `bytes` in; says whether all replies are there now.
+    /// Adds `bytes`; returns whether all replies have arrived.
     ///
     /// # Errors
-    /// Why the replies are no good.
+    /// Why the replies are invalid.
     fn take(&mut self, bytes: &[u8], bytes_max: usize) -> Result<bool, &'static str> {
         if bytes.len() > bytes_max.min(BODY_LEN_MAX) - self.chunk.body_len() {
             return Err("the replies are longer than replies_bytes_max");
@@ -283,16 +282,16 @@ impl Replies {
     }
 }
 
-/// A call's body that may pass, and how many commands it holds.
+/// A call's body that may pass, with its number of commands.
 fn counted(body: Vec<u8>, commands_max: usize) -> Result<(usize, Vec<u8>), RejectedMessage> {
     let commands = count_commands(&body, commands_max).map_err(RejectedMessage::whole)?;
     Ok((commands, body))
 }
 
-/// How many commands the body of a call holds.
+/// The number of commands in the body of a call.
 ///
 /// # Errors
-/// Why it is not passed on.
+/// Why it is refused.
 fn count_commands(body: &[u8], commands_max: usize) -> Result<usize, &'static str> {
     let mut framer = Framer::new(Direction::Commands);
     let progress = framer
@@ -333,7 +332,7 @@ mod tests {
         [HEAD, &call(body)].concat()
     }
 
-    /// What the caller gets for replies, or for a word and a reason.
+    /// The caller's message for replies, or for a word and a reason.
     fn answer(body: &[u8]) -> Vec<u8> {
         let message = message(body);
         let size = format!("{:08x}\r\n", message.len());
@@ -356,7 +355,7 @@ mod tests {
         bridge
     }
 
-    /// What passes when `pieces` come from the caller.
+    /// The bytes that pass for `pieces` from the caller.
     fn inbound(bridge: &mut Bridge, pieces: &[&[u8]]) -> Vec<u8> {
         let pass = |piece: &&[u8]| match bridge.inbound(piece) {
             Inbound::Wait => vec![],
@@ -366,7 +365,7 @@ mod tests {
         pieces.iter().flat_map(pass).collect()
     }
 
-    /// What passes when `pieces` come from Redis.
+    /// The bytes that pass for `pieces` from Redis.
     fn outbound(bridge: &mut Bridge, pieces: &[&[u8]]) -> Vec<u8> {
         let pass = |piece: &&[u8]| match bridge.outbound(piece) {
             Outbound::Wait => vec![],
@@ -399,7 +398,7 @@ mod tests {
         for _ in 0..2 {
             let mixed = [tail, head].concat();
             assert_eq!(bridge.inbound(&chunk(head)), Inbound::Wait);
-            // The call is whole here; the rest of the chunk is the next one's, and comes later.
+            // The call is complete here; the rest of the chunk belongs to the next one, and arrives later.
             let mixed = chunk(&mixed);
             let (now, later) = mixed.split_at(mixed.len() - head.len() - 2);
             assert_eq!(inbound(&mut bridge, &[now]), PING);
@@ -428,7 +427,7 @@ mod tests {
         check_closed(bridge);
     }
 
-    /// Refused before anything passes; that goes out in place of the PONG, and nothing after.
+    /// Refused before anything passes. The refusal replaces the PONG, and nothing follows it.
     fn check_refused(data: &[u8], reason: &str) {
         let last = format!("refused: {reason}");
         let (first, later) = (first_answer(last.as_bytes()), answer(last.as_bytes()));
@@ -451,7 +450,7 @@ mod tests {
         check_closed(bridge);
     }
 
-    /// Filters take a message that reads as replies for replies.
+    /// Filters must not parse the message as replies.
     fn check_no_reply(text: &str) {
         let read = weir_base::resp::decode(text.as_bytes());
         assert!(matches!(
@@ -560,7 +559,7 @@ mod tests {
     }
 
     proptest! {
-        /// However both directions are cut, the same bytes come out.
+        /// However both directions are split, the result is the same.
         #[test]
         fn cuts_do_not_matter(
             commands in 1..20_usize, size in 0..300_usize, chunk_size in 1..600_usize,
@@ -592,7 +591,7 @@ mod tests {
         }
     }
 
-    /// Cuts `bytes` into pieces of the lengths in `cuts`, again and again.
+    /// Splits `bytes` into pieces of the lengths in `cuts`, repeatedly.
     fn cut<'a>(mut bytes: &'a [u8], cuts: &[usize]) -> Vec<&'a [u8]> {
         let mut pieces = Vec::new();
         for &length in cuts.iter().cycle() {

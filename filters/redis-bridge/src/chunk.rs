@@ -1,28 +1,28 @@
-//! Chunks of HTTP/1.1, read as they come, wherever they are cut.
+//! An incremental decoder of HTTP/1.1 chunks.
 
 use httparse::{Status, parse_chunk_size};
 
-/// The most bytes of a chunk's size line, with its line feed. Envoy's are some ten.
+/// Maximum bytes of a chunk's size line, with its line feed. Envoy's have about ten.
 const LINE_LEN_MAX: usize = 64;
 
-/// Nothing more can be read: the caller has ended its body, or does not keep to chunks.
+/// The caller has ended its body, or sends malformed chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BodyEnd;
 
-/// Takes chunks apart. It holds no more than a size line.
+/// The decoder. It buffers at most a size line.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     next: ChunkState,
-    /// What has come of a size line.
+    /// The bytes of a size line so far.
     line: Vec<u8>,
 }
 
-/// What comes next.
+/// The next expected input.
 #[derive(Clone, Copy, Debug, Default)]
 enum ChunkState {
     #[default]
     SizeLine,
-    /// This many bytes of what the chunk holds, at least one.
+    /// This many bytes of data, at least one.
     Data(u64),
     /// The CR after them.
     Cr,
@@ -31,11 +31,11 @@ enum ChunkState {
 }
 
 impl Decoder {
-    /// Takes bytes off the front of `input` up to and with the next piece of what chunks hold, and
-    /// gives that piece, at least a byte: `None` if `input` has ended before.
+    /// Takes bytes off the front of `input` up to and including the next piece of data, and returns that piece, which
+    /// is not empty. `None` if `input` ends before it.
     ///
     /// # Errors
-    /// [`BodyEnd`]; the decoder is of no use after it.
+    /// [`BodyEnd`]; the decoder cannot be used after it.
     pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<&'a [u8]>, BodyEnd> {
         while let Some((&byte, rest)) = input.split_first() {
             if let ChunkState::Data(missing) = self.next {
@@ -60,7 +60,7 @@ impl Decoder {
         data
     }
 
-    /// Takes a byte that is not data; says what comes after it.
+    /// Takes a byte that is not data; returns the next state.
     fn byte(&mut self, byte: u8) -> Result<ChunkState, BodyEnd> {
         match (self.next, byte) {
             (ChunkState::SizeLine, _) => self.line_byte(byte),
@@ -85,7 +85,7 @@ impl Decoder {
                 self.line.clear();
                 Ok(ChunkState::Data(size))
             }
-            // Size 0 ends the body. A line feed that ends no line stands in an extension.
+            // Size 0 ends the body. A line feed that ends no line is part of an extension.
             _ => Err(BodyEnd),
         }
     }
@@ -95,7 +95,7 @@ impl Decoder {
 mod tests {
     use super::*;
 
-    /// What the chunks in `pieces` hold, or `BodyEnd` after it.
+    /// The data in `pieces`, and whether `BodyEnd` follows.
     fn read(pieces: &[&[u8]]) -> (Vec<u8>, Result<(), BodyEnd>) {
         let (mut decoder, mut data) = (Decoder::default(), Vec::new());
         for mut piece in pieces.iter().copied() {

@@ -7,33 +7,33 @@ use weir_proxy_kit::env;
 
 use crate::login;
 
-/// Limits of one call, and what Redis wants to be told. All has defaults: an empty configuration is a good one.
+/// Limits of one call, and the login to Redis. All settings have defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The most bytes of a call's body: 1 MiB unless set, at least 32 KiB. A batch of 64 claims takes 10 KiB, and the longest
-    /// script, which a call has in it once Redis has forgotten it, 20 KiB.
+    /// Maximum bytes of a call's body, at least 32 KiB. Default: 1 MiB. A batch of 64 claims takes 10 KiB. The longest
+    /// script, which a call contains if Redis has lost it, takes 20 KiB.
     pub request_bytes_max: usize,
-    /// The most bytes of all replies of a call together: 16 MiB unless set.
+    /// Maximum bytes of all replies of a call. Default: 16 MiB.
     pub replies_bytes_max: usize,
-    /// The most commands of a call: 4,096 unless set.
+    /// Maximum commands of a call. Default: 4,096.
     pub commands_max: usize,
-    /// The password of a Redis behind `tcp_proxy`. `redis_proxy` tells it by itself, if its cluster says so.
+    /// The login to a Redis behind `tcp_proxy`. `redis_proxy` logs in by itself, if its cluster has a password.
     pub auth: Option<Auth>,
 }
 
-/// What a Redis with a password wants to be told first on each connection.
+/// The login that each connection starts with.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Auth {
-    /// A user of Redis' access control lists; the default user unless set.
+    /// A user in Redis' access control lists. Default: the default user.
     #[serde(default)]
     pub username: Option<String>,
-    /// Where the password is.
+    /// The password.
     pub password: SecretSource,
 }
 
-/// The least `request_bytes_max`: a smaller one refuses calls that carry their script.
+/// Minimum `request_bytes_max`: a smaller one would refuse calls that contain their script.
 pub const REQUEST_BYTES_MIN: usize = 32 * 1024;
 
 impl Default for Config {
@@ -48,10 +48,10 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The configuration, if it makes sense.
+    /// Checks the configuration.
     ///
     /// # Errors
-    /// Names the field that does not.
+    /// If a field is invalid, with its path.
     pub fn checked(self) -> Result<Self, FieldError> {
         let fields = [
             (
@@ -71,10 +71,10 @@ impl Config {
         }
     }
 
-    /// What each connection begins with, if Redis has a password.
+    /// The bytes that each connection starts with, if Redis has a password.
     ///
     /// # Errors
-    /// When the VM is not given the password.
+    /// If the password is not in the VM's environment.
     pub fn login(&self) -> Result<Option<Vec<u8>>, FieldError> {
         let Some(auth) = &self.auth else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! The glue between Envoy and [`Bridge`].
+//! Connects [`Bridge`] to Envoy.
 
 use std::rc::Rc;
 
@@ -18,7 +18,7 @@ pub(crate) const NAME: &str = "redis-bridge";
 #[derive(Default)]
 pub(crate) struct Root {
     config: Rc<Config>,
-    /// What each connection begins with, if Redis has a password.
+    /// The bytes that each connection starts with, if Redis has a password.
     login: Option<Rc<[u8]>>,
 }
 
@@ -67,7 +67,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Whether the connection goes on, and the buffer has what passes to the caller in place of `bytes` from Redis.
+    /// Handles `bytes` from Redis, and replaces them in the buffer. Returns whether the connection continues.
     fn outbound(&mut self, bytes: &[u8]) -> bool {
         let passed = match self.login.incoming(bytes) {
             Ok(bytes) => self.bridge.outbound(bytes),
@@ -118,13 +118,13 @@ fn take(buffer: BufferType, size: usize) -> Vec<u8> {
         .unwrap_or_default()
 }
 
-/// Puts `bytes` in place of the buffer's first `length`. Returns whether the host did: if not, raw
-/// RESP or a raw head would pass where the other side cannot read it.
+/// Replaces the buffer's first `length` bytes by `bytes`. Returns whether the host did: otherwise raw RESP or a raw
+/// head would reach the wrong side.
 fn replace(buffer: BufferType, length: usize, bytes: &[u8]) -> bool {
     hostcalls::set_buffer(buffer, 0, length, bytes).is_ok()
 }
 
 fn close() {
-    // It can only fail when the connection has gone already.
+    // It can only fail when the connection is already closed.
     let _ = hostcalls::close_downstream();
 }

@@ -1,22 +1,21 @@
-//! The HTTP heads: reading a caller's, writing a response's.
+//! HTTP heads: parses a caller's, and writes a response's.
 
-/// The most bytes of a caller's head. Envoy's is some 200; 8 KiB leaves room for whatever headers
-/// tracing adds.
+/// Maximum bytes of a caller's head. Envoy's has about 200; 8 KiB leaves room for tracing headers.
 pub(crate) const HEAD_LEN_MAX: usize = 8 * 1024;
 
 const HEADERS_MAX: usize = 64;
 
-/// The head of the response to a stream: chunks follow it.
+/// The head of a stream's response; chunks follow it.
 pub(crate) const STREAM: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-type: application/grpc\r\ntransfer-encoding: chunked\r\n\r\n";
 
 const NOT_CHUNKED: &str = "the body must be chunked: only gRPC streams can call the bridge";
 
-/// Reads the head at the start of `input`, which must open a stream, and gives its length, up to
-/// and with the empty line: `None` if it is not there whole yet.
+/// Parses the head at the start of `input`, which must open a stream, and returns its length including the empty line.
+/// `None` if it is incomplete.
 ///
 /// # Errors
-/// Says why the stream is refused.
+/// Why the stream is refused.
 pub(crate) fn read(input: &[u8]) -> Result<Option<usize>, &'static str> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
@@ -26,7 +25,7 @@ pub(crate) fn read(input: &[u8]) -> Result<Option<usize>, &'static str> {
         Ok(_) => return Err("the head is too long"),
         Err(_) => return Err("the head is not HTTP/1.1"),
     };
-    // HTTP/1.0 knows no chunks.
+    // HTTP/1.0 has no chunks.
     if request.version != Some(1) {
         return Err("the head is not HTTP/1.1");
     }
@@ -37,7 +36,7 @@ pub(crate) fn read(input: &[u8]) -> Result<Option<usize>, &'static str> {
     Ok(Some(length))
 }
 
-/// Whether there is one way to read where the body ends: by its chunks.
+/// Checks that chunks unambiguously delimit the body.
 fn check_chunked(headers: &[httparse::Header<'_>]) -> Result<(), &'static str> {
     let named = |name: &'static str| {
         move |header: &&httparse::Header<'_>| header.name.eq_ignore_ascii_case(name)

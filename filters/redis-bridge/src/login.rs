@@ -1,13 +1,13 @@
-//! Tells Redis the password before anything else goes to it.
+//! Logs in to Redis before anything else is sent.
 //!
-//! `AUTH` goes in front of a connection's first call, in the same bytes, so it costs no round trip; its reply is taken off
-//! the front of what comes back. What is said to Redis is known to nobody but Redis: no log has it.
+//! `AUTH` precedes a connection's first call in the same bytes, so it costs no round trip. Its reply is removed from
+//! the returned bytes. Logs contain neither the password nor the command.
 
 use std::rc::Rc;
 
 use weir_base::resp::{Direction, Framer, encode_command};
 
-/// The longest reply that can be one to `AUTH`.
+/// Maximum length of a reply to `AUTH`, in bytes.
 const REPLY_LEN_MAX: usize = 512;
 
 /// The `AUTH` command as it goes over the wire.
@@ -20,24 +20,24 @@ pub fn command(username: Option<&str>, password: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// How far one connection's login has come.
+/// The state of one connection's login.
 #[derive(Debug)]
 pub enum Login {
-    /// This goes in front of the first bytes.
+    /// These bytes precede the first call.
     Due(Rc<[u8]>),
-    /// Its reply is coming in: what has come of it.
+    /// The reply is arriving: its bytes so far.
     Asked(Framer, Vec<u8>),
-    /// Redis has taken the password, or there is none.
+    /// Redis has accepted the password, or there is none.
     Done,
 }
 
 impl Login {
-    /// A connection that has just come up; `command` as of [`command`], if Redis has a password.
+    /// A new connection; `command` from [`command`], if Redis has a password.
     pub fn new(command: Option<Rc<[u8]>>) -> Self {
         command.map_or(Self::Done, Self::Due)
     }
 
-    /// What goes to Redis in place of `bytes`.
+    /// The bytes to send to Redis in place of `bytes`.
     pub fn outgoing(&mut self, bytes: Vec<u8>) -> Vec<u8> {
         let Self::Due(command) = self else {
             return bytes;
@@ -47,11 +47,11 @@ impl Login {
         both
     }
 
-    /// What of `bytes` from Redis is not the reply to the password.
+    /// The part of `bytes` from Redis after the login's reply.
     ///
     /// # Errors
-    /// With what Redis said instead of `OK`, without the `-` of an error; the bytes after it must be dropped. It is unknown whether
-    /// the commands behind `AUTH` ran: a Redis without a password runs them.
+    /// The reply of Redis instead of `OK`, without the `-` of an error. The bytes after it must be dropped. It is
+    /// unknown whether the commands after `AUTH` ran: a Redis without a password runs them.
     pub fn incoming<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], String> {
         let Self::Asked(framer, reply) = self else {
             return Ok(bytes);

@@ -1,37 +1,36 @@
-//! The messages of a gRPC stream: a byte of flags, a length of four bytes, and that many bytes.
+//! The messages of a gRPC stream: a byte of flags, a length of four bytes, and the body.
 
 /// The length of a message's prefix: flags and length.
 const PREFIX_LEN: usize = 5;
 
-/// How many digits the size of a chunk is written with: with zeros in front, as HTTP allows, it
-/// takes the same room whatever it is.
+/// Digits of a chunk's size. Leading zeros, which HTTP allows, give it a fixed length.
 const SIZE_DIGITS: usize = 8;
 
-/// What stands in a chunk before a message's body.
+/// Bytes of a chunk before a message's body.
 const ROOM: usize = SIZE_DIGITS + 2 + PREFIX_LEN;
 
-/// For how long a body a new [`Chunk`] has memory: most replies are shorter.
+/// Initial capacity of a new [`Chunk`]'s body, in bytes: most replies are shorter.
 const BODY_LEN_USUAL: usize = 256;
 
-/// The longest body that a [`Chunk`] can say the length of.
+/// Maximum length of a [`Chunk`]'s body, in bytes.
 pub(crate) const BODY_LEN_MAX: usize = u32::MAX as usize - PREFIX_LEN;
 
-/// A message that is not read, and whose own bytes do not count as a second one.
+/// A refused message, whose remaining bytes are skipped.
 #[derive(Debug)]
 pub(crate) struct RejectedMessage {
-    /// Why.
+    /// The reason.
     pub reason: &'static str,
-    /// How many of its bytes are still to come.
+    /// The number of its bytes that have not arrived.
     missing: usize,
 }
 
 impl RejectedMessage {
-    /// A message that has come whole.
+    /// A message that has arrived completely.
     pub fn whole(reason: &'static str) -> Self {
         Self { reason, missing: 0 }
     }
 
-    /// Takes what belongs to the message off the front of `data`.
+    /// Takes the message's bytes off the front of `data`.
     pub fn skip(&mut self, data: &mut &[u8]) {
         let skipped = self.missing.min(data.len());
         self.missing -= skipped;
@@ -39,22 +38,21 @@ impl RejectedMessage {
     }
 }
 
-/// Reads one message, wherever it is cut.
+/// Reads one message, however it is split.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
-    /// The bytes of the prefix that have come, as one number.
+    /// The bytes of the prefix so far, as one number.
     prefix: u64,
-    /// How many they are.
+    /// The number of these bytes.
     prefix_len: usize,
     body: Vec<u8>,
 }
 
 impl Reader {
-    /// Takes what belongs to the message off the front of `data`, and gives its body once that is
-    /// whole.
+    /// Takes the message's bytes off the front of `data`, and returns its body once that is complete.
     ///
     /// # Errors
-    /// When flags are set, or the body is longer than `length_max`: nothing of it was kept.
+    /// If flags are set, or the body is longer than `length_max`. Nothing of it is kept.
     pub fn take(
         &mut self,
         data: &mut &[u8],
@@ -77,7 +75,7 @@ impl Reader {
         Ok(is_whole.then(|| std::mem::take(&mut self.body)))
     }
 
-    /// What the prefix says, which has come whole.
+    /// The length in a complete prefix.
     fn checked_length(&self, length_max: usize) -> Result<usize, RejectedMessage> {
         // The lower four bytes, so it fits.
         let missing = (self.prefix & u64::from(u32::MAX)) as usize;
@@ -92,16 +90,16 @@ impl Reader {
     }
 }
 
-/// A chunk that holds one message, written while its body comes in.
+/// A chunk with one message, written while its body arrives.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     bytes: Vec<u8>,
-    /// Where the body begins.
+    /// The start of the body.
     start: usize,
 }
 
 impl Chunk {
-    /// A chunk that goes out after `head`, of a message whose body is empty so far.
+    /// A chunk after `head`, with a message whose body is still empty.
     pub fn after(head: &[u8]) -> Self {
         let start = head.len() + ROOM;
         let mut bytes = Vec::with_capacity(start + BODY_LEN_USUAL);
@@ -110,17 +108,17 @@ impl Chunk {
         Self { bytes, start }
     }
 
-    /// How long the body is so far.
+    /// The current length of the body.
     pub fn body_len(&self) -> usize {
         self.bytes.len() - self.start
     }
 
-    /// Puts `bytes` at the end of the body, which may come to [`BODY_LEN_MAX`].
+    /// Appends `bytes` to the body, up to [`BODY_LEN_MAX`] in total.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// What goes out: the head and the whole chunk.
+    /// The bytes to send: the head and the whole chunk.
     pub fn finish(mut self) -> Vec<u8> {
         // At most `BODY_LEN_MAX`, so it fits.
         let length = self.body_len() as u32;

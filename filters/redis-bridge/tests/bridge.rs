@@ -1,4 +1,4 @@
-//! The built filter in a Proxy-Wasm host: what its state machine decides reaches the wire.
+//! The built filter in a Proxy-Wasm host: the state machine's decisions reach the wire.
 
 use weir_host_test::{Builder, ConnState, Connection, Host};
 
@@ -50,7 +50,7 @@ fn answer(replies: &[u8]) -> Vec<u8> {
     [size.as_bytes(), &message, b"\r\n"].concat()
 }
 
-/// What ends a response.
+/// The end of a response.
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 fn upstream_in_pieces(connection: &Connection, replies: &[u8], size: usize) -> Vec<u8> {
@@ -279,7 +279,7 @@ fn a_password_that_the_vm_is_not_given_is_refused_by_name() {
     assert!(refused.contains("WEIR_REDIS_PASSWORD"), "{refused}");
 }
 
-/// What one call costs is a number, not a time. Raised only with a reason.
+/// The cost of a call is a number, not a time. Raise it only with a reason.
 #[test]
 fn a_call_stays_within_its_budget() {
     let host = start("");
@@ -290,7 +290,7 @@ fn a_call_stays_within_its_budget() {
         connection.upstream(b"+PONG\r\n+PONG\r\n");
     }
     let cost = connection.cost();
-    // Two getters and two setters a call, and one log line's worth of set-up for the connection.
+    // Two getters and two setters per call, and one log line's set-up for the connection.
     assert!(
         cost.host_calls_total() <= 4 * calls + 4,
         "{}",
@@ -299,7 +299,7 @@ fn a_call_stays_within_its_budget() {
     assert!(cost.fuel / calls < 12_000, "{}", cost.fuel / calls);
 }
 
-/// When Redis has forgotten a script, the call carries it, perhaps with a full batch.
+/// After Redis has lost a script, the call contains it, possibly with a full batch.
 #[test]
 fn smallest_bound_of_calls_lets_every_script_pass() {
     const BOUND: usize = 32 * 1024;

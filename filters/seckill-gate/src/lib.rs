@@ -1,6 +1,6 @@
 //! `seckill-gate`: flash-sale admission at the gateway, as a Proxy-Wasm filter.
 //!
-//! What it does is in [`weir_sale::engine`]; how that runs in Envoy is in [`weir_proxy_kit`]. Here they meet.
+//! [`weir_sale::engine`] contains the logic, and [`weir_proxy_kit`] runs it in Envoy.
 
 use weir_base::FieldError;
 use weir_proxy_kit::shared::{HostData, ProxyHost};

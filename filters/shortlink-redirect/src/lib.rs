@@ -1,6 +1,6 @@
-//! `shortlink-redirect`: short links, answered at the gateway, as a Proxy-Wasm filter.
+//! `shortlink-redirect`: answers short links at the gateway, as a Proxy-Wasm filter.
 //!
-//! What it does is in [`weir_link::engine`]; how that runs in Envoy is in [`weir_proxy_kit`]. Here they meet.
+//! [`weir_link::engine`] contains the logic, and [`weir_proxy_kit`] runs it in Envoy.
 
 use weir_base::FieldError;
 use weir_link::engine::Links;

@@ -1,6 +1,6 @@
 //! `waiting-room`: a waiting room in front of any route, as a Proxy-Wasm filter.
 //!
-//! What it does is in [`weir_room::engine`]; how that runs in Envoy is in [`weir_proxy_kit`]. Here they meet.
+//! [`weir_room::engine`] contains the logic, and [`weir_proxy_kit`] runs it in Envoy.
 
 use weir_base::FieldError;
 use weir_proxy_kit::shared::{HostData, ProxyHost};

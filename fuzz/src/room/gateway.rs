@@ -1,4 +1,4 @@
-//! A gateway with a waiting room, whose effects are applied as Envoy does.
+//! A gateway with a waiting room, whose effects are applied like in Envoy.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -11,14 +11,14 @@ use weir_engine::{Answer, BatchId, Effect, Effects, Engine, Event, Headers, Stre
 use weir_room::engine::WaitingRoom;
 use weir_room::redis::room_tick;
 
-/// One request makes no more events than this: calls, calls again with their scripts, and turns.
+/// The maximum number of events for one request: calls, repeated calls with their scripts, and turns.
 const EVENTS_MAX: usize = 64;
 
 pub(super) struct Gateway<'a> {
     engine: WaitingRoom<Rc<LocalData>>,
     effects: Effects,
     now_ms: u64,
-    /// What Redis replies to a command; whether it is a look at the room.
+    /// Redis' reply to a command. The argument: whether it polls the room.
     reply: &'a dyn Fn(bool) -> Vec<u8>,
     pending: VecDeque<Pending>,
     stream: StreamId,
@@ -30,12 +30,12 @@ enum Pending {
     Reply(BatchId, Vec<u8>),
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Default)]
 pub(super) struct Outcome {
-    /// `None`: it passed.
+    /// `None`: the request passed.
     pub(super) answer: Option<Arc<Answer>>,
-    /// Of the answer, or what went with the response.
+    /// The headers of the answer, or those added to the response.
     headers: Vec<(String, Vec<u8>)>,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Gateway<'a> {
         self.engine.tick_ms()
     }
 
-    /// A request with these headers. When it is over, nothing of it is kept.
+    /// Sends a request with these headers. Afterwards, no state of it remains.
     pub(super) fn ask(&mut self, headers: &[(&str, &[u8])], address: &[u8]) -> Outcome {
         let mut all: Vec<(&str, &[u8])> = vec![(":method", b"GET"), (":scheme", b"https")];
         all.extend(headers);
@@ -173,7 +173,7 @@ impl Outcome {
         Some(std::str::from_utf8(value).expect("a header's value"))
     }
 
-    /// No header can be broken out of, and the status is one that is documented.
+    /// Checks that headers allow no injection, and that the status is documented.
     pub(super) fn check(&self) {
         for (name, value) in &self.headers {
             let is_safe = |byte: &u8| *byte == b' ' || byte.is_ascii_graphic();

@@ -1,4 +1,4 @@
-//! Waiting rooms: what visitors send, what Redis replies, and how a filter is configured.
+//! Waiting rooms: requests of visitors, Redis replies, and filter configurations.
 
 use std::rc::Rc;
 
@@ -22,7 +22,7 @@ mod gateway;
 const NOW_MS: u64 = 1_700_000_000_000;
 const LIFE_MS: u64 = 86_400_000;
 
-/// What the keys of all targets are made of, and no configuration or answer may show.
+/// The secret behind the keys of all targets, which no configuration or answer may show.
 const SECRET: &str = "only for fuzzing, of 32 bytes or more";
 
 fn environment(name: &str) -> Option<Vec<u8>> {
@@ -42,8 +42,8 @@ fn shop() -> RoomName {
     RoomName::new("shop").expect("a name")
 }
 
-/// A pass as a client brings it, a line feed, and a payload. The pass counts only if a gateway has written it just so; the
-/// payload, which is signed here, has no effect but that of a visitor, of numbers in their bounds, or of a refusal.
+/// A client's pass, a line feed, and a payload. Checks that the pass is valid only with the exact text that a gateway
+/// creates. The payload is signed here, and must result in a pass with numbers within their bounds, or in a refusal.
 pub fn room_pass(data: &[u8]) {
     let mut parts = data.splitn(2, |&byte| byte == b'\n');
     let mut part = || parts.next().unwrap_or_default();
@@ -88,9 +88,9 @@ fn check_pass(pass: &Pass) {
     assert!(pass.is_inside(NOW_MS) || NOW_MS < pass.joined_ms + LIFE_MS);
 }
 
-/// A request: what Redis says of its visitor, as a digit, and then a line each of the path, `Accept`, `Cookie`,
-/// `X-Weir-Room`, the user header, `X-Forwarded-For`, and the connection's address. Lines that are missing are headers
-/// that are. There is one outcome, and whoever gets a pass is who asked.
+/// A request: its visitor's status in Redis as a digit, and then one line each of the path, `Accept`, `Cookie`,
+/// `X-Weir-Room`, the user header, `X-Forwarded-For`, and the connection's address. Missing lines are missing headers.
+/// Checks that there is exactly one outcome, and that an issued pass is for the requesting visitor.
 pub fn room_request(data: &[u8]) {
     const NAMES: [&str; 6] = [
         ":path",
@@ -110,7 +110,7 @@ pub fn room_request(data: &[u8]) {
         "rooms":[{"name":"shop","match":{"path":{"prefix":"/shop"}},"except":[{"path":{"prefix":"/shop/static"}}]}]}"#;
     let reply = |is_tick| canned(is_tick, status.unwrap_or(b'0'));
     let mut gateway = Gateway::new(engine(configuration), NOW_MS, &reply);
-    // The first one wakes the gateway, the second one meets what it has learnt.
+    // The first one starts the gateway's polls, the second one uses their results.
     for _ in 0..2 {
         let outcome = gateway.ask(&headers, address);
         outcome.check();
@@ -129,7 +129,7 @@ pub fn room_request(data: &[u8]) {
     }
 }
 
-/// The pass in the room's cookie. What else carries it says the same.
+/// The pass in the room's cookie. Other places that contain it must agree.
 fn issued(outcome: &Outcome) -> Option<Pass> {
     let cookie = outcome.header("set-cookie")?;
     let text = cookie.strip_prefix("weir-room-shop=").expect("its cookie");
@@ -141,7 +141,7 @@ fn issued(outcome: &Outcome) -> Option<Pass> {
     Some(read.expect("gateways read what they write"))
 }
 
-/// A reply, for the parsers of all scripts, and then for a gateway, which Redis answers so whatever it calls.
+/// A reply, for the parsers of all scripts, and then for a gateway, as the reply to each of its calls.
 pub fn room_replies(data: &[u8]) {
     if let Ok((value, _)) = decode(data) {
         check_parsers(&value);
@@ -157,7 +157,7 @@ pub fn room_replies(data: &[u8]) {
         headers.extend(cookie.as_ref().map(|text| ("cookie", text.as_bytes())));
         let outcome = gateway.ask(&headers, b"192.0.2.1:7");
         outcome.check();
-        // Whatever Redis says, a visitor can bring again what the gateway gave.
+        // With any Redis reply, the gateway must accept its own pass again.
         issued(&outcome);
         let issued = outcome.header("set-cookie").map(Into::into);
         cookie = issued.or(cookie);
@@ -184,7 +184,7 @@ fn check_parsers(value: &Value) {
     if let Ok(Some(look)) = room_look::parse(value) {
         assert!(look.seq < NUMBER_MAX && look.base < NUMBER_MAX);
         let percentiles = [50, 90, 99].map(|percent| wait_percentile(&look.waits, percent));
-        // None is longer than all classes, or there is nothing at all.
+        // No percentile exceeds the classes, or there is no data.
         let order = percentiles.map(|wait_ms| wait_ms.unwrap_or(u64::MAX));
         assert!(order.is_sorted(), "{percentiles:?}");
     }
@@ -219,8 +219,8 @@ fn check_snapshot(snapshot: &Snapshot) {
     );
 }
 
-/// The configuration of the filter: what is taken makes a gateway whose pages and cookies are sound; what is refused says
-/// where and why; and neither shows a secret.
+/// The configuration of the filter. Checks that an accepted one results in a gateway with valid pages and cookies, that
+/// a refusal names the field and the reason, and that neither shows a secret.
 pub fn room_config(data: &[u8]) {
     let checked =
         weir_engine::config::parse::<Config>(data).and_then(|config| config.checked(&environment));
@@ -264,7 +264,7 @@ fn engine(configuration: &[u8]) -> WaitingRoom<Rc<LocalData>> {
     WaitingRoom::new(config, Rc::new(LocalData::default()), "fuzz".into())
 }
 
-/// What Redis replies of a room with three places, of which one was called; to who asks, with this status.
+/// Redis' reply for a room with three positions, of which one is admitted, for a visitor with this status.
 fn canned(is_tick: bool, status: u8) -> Vec<u8> {
     let mut reply = String::new();
     if !is_tick {

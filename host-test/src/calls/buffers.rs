@@ -18,7 +18,7 @@ pub(crate) fn link(linker: &mut Linker<VmData>) -> wasmtime::Result<()> {
         |g: Guest<'_>, kind, start, max, at, size_at| {
             call(g, "proxy_get_buffer_bytes", |g| {
                 let bytes = view(g, kind, |buffer| range(buffer, start, max))?;
-                // Envoy leaves the module's pointers alone when there is nothing to return.
+                // Envoy leaves the module's pointers unchanged when there is nothing to return.
                 if bytes.is_empty() {
                     return Ok(());
                 }
@@ -50,15 +50,15 @@ pub(crate) fn link(linker: &mut Linker<VmData>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// Up to `max` bytes from `start` on. A start behind the end is refused: Envoy's own length underflows there.
+/// Up to `max` bytes from `start`. A start after the end is refused: Envoy's own length underflows there.
 fn range(buffer: &[u8], start: u32, max: u32) -> Outcome<Vec<u8>> {
     start.checked_add(max).ok_or(Status::BadArgument)?;
     let rest = buffer.get(start as usize..).ok_or(Status::BadArgument)?;
     Ok(rest[..rest.len().min(max as usize)].to_vec())
 }
 
-/// Looks at a buffer. A stream's buffer that is not there in this phase is empty, as in Envoy, and so is
-/// that of gRPC; a missing configuration or call response is `NotFound`.
+/// Accesses a buffer. A stream's buffer that does not exist in this phase is empty, as in Envoy, and so is gRPC's. A
+/// missing configuration or call response gives `NotFound`.
 fn view<T>(guest: &Guest<'_>, kind: u32, look: impl FnOnce(&[u8]) -> Outcome<T>) -> Outcome<T> {
     let kind = BufferType::from_abi(kind).ok_or(Status::BadArgument)?;
     let owner = target(guest).map(|(_, context)| context.owner);
@@ -92,8 +92,8 @@ fn stream_buffer(
     }
 }
 
-/// Envoy can replace the first `length` bytes (0: prepend; all or more: replace everything) or append;
-/// it refuses anything in the middle.
+/// Envoy can replace the first `length` bytes (0: prepend; all or more: replace everything) or append. It refuses
+/// changes in the middle.
 fn edit(guest: &Guest<'_>, kind: u32, start: u32, length: u32, bytes: &[u8]) -> Outcome {
     let kind = BufferType::from_abi(kind).ok_or(Status::BadArgument)?;
     let owner = target(guest).map(|(_, context)| context.owner);

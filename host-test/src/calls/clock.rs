@@ -11,7 +11,7 @@ pub(crate) fn link(linker: &mut Linker<VmData>) -> wasmtime::Result<()> {
         call(g, "proxy_log", |g| log(g, level, at, size))
     })?;
     linker.func_wrap("env", "proxy_get_log_level", |g: Guest<'_>, at: u32| {
-        // Everything is captured, so the filter need hold nothing back.
+        // Everything is captured, so all levels are enabled.
         call(g, "proxy_get_log_level", |g| {
             write_word(g, at, LogLevel::Trace as u32)
         })
@@ -41,7 +41,7 @@ fn log(guest: &mut Guest<'_>, level: u32, at: u32, size: u32) -> Outcome {
     Ok(())
 }
 
-/// Ticks belong to the root context; 0 stops them, and any other period starts anew from now.
+/// Ticks belong to the root context. 0 stops them; any other period restarts from now.
 fn set_tick(guest: &mut Guest<'_>, period_ms: u32) -> Outcome {
     let Some((_, context)) = target(guest) else {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Resuming, answering and closing streams, and the effective context: the calls that go to the wrong stream
-//! when a filter does not look.
+//! Resuming, answering and closing streams, and the effective context: calls that affect the wrong stream if a filter
+//! is careless.
 
 #![expect(
     clippy::indexing_slicing,
@@ -51,8 +51,8 @@ pub(crate) fn link(linker: &mut Linker<VmData>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// Refuses an id that does not exist any more. What was effective before stays so: the trap that
-/// [`answerable`] watches for.
+/// Refuses an id that no longer exists. The previous effective context stays, which is the mistake that [`answerable`]
+/// detects.
 fn set_effective(guest: &mut Guest<'_>, id: ContextId) -> Outcome {
     let uid = guest.data().uid;
     let exists = world(guest).vm(uid).contexts.contains_key(&id);
@@ -66,7 +66,7 @@ fn set_effective(guest: &mut Guest<'_>, id: ContextId) -> Outcome {
     Ok(())
 }
 
-/// The HTTP stream that a resume or a reply is for; `None` after recording why there is no right one.
+/// The HTTP stream of a resume or a reply. `None` after recording a violation.
 fn answerable(guest: &Guest<'_>, call: &'static str) -> Option<StreamId> {
     let target = target(guest);
     let id = target.map_or(0, |(id, _)| id);
@@ -122,7 +122,7 @@ fn answer(guest: &Guest<'_>, reply: LocalReply) -> Outcome {
         act(guest, Action::Reply(stream, reply));
     }
     let uid = guest.data().uid;
-    // Whatever the callback then returns, Envoy goes no further with it.
+    // Envoy stops the iteration whatever the callback returns.
     world(guest).vm(uid).stop_iteration = true;
     Ok(())
 }
@@ -138,7 +138,7 @@ fn close(guest: &Guest<'_>, stream: u32) -> Outcome {
     Ok(())
 }
 
-/// For a root context that answered "not yet" to `proxy_on_done`.
+/// For a root context that returned "not yet" from `proxy_on_done`.
 fn done(guest: &Guest<'_>) -> Outcome {
     let id = target(guest).map_or(0, |(id, _)| id);
     let uid = guest.data().uid;

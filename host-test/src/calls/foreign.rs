@@ -1,4 +1,4 @@
-//! Foreign functions: whatever a test registers; stock Envoy has a handful.
+//! Foreign functions registered by tests; stock Envoy has a handful.
 
 use wasmtime::Linker;
 
@@ -24,12 +24,12 @@ pub(crate) fn link(linker: &mut Linker<VmData>) -> wasmtime::Result<()> {
 fn run(guest: &Guest<'_>, name: &str, input: &[u8]) -> Outcome<Vec<u8>> {
     let function = world(guest).foreign.get(name).cloned();
     let function = function.ok_or(Status::NotFound)?;
-    // The world is not borrowed here: the closure may look at the host.
+    // The world is not borrowed here: the closure may access the host.
     let result = (function.borrow_mut())(input);
     Ok(result?)
 }
 
-/// A module that does not want the result passes null pointers.
+/// A module that does not need the result passes null pointers.
 fn give_wanted(guest: &mut Guest<'_>, result: &[u8], result_at: u32, size_at: u32) -> Outcome {
     match (result_at, size_at) {
         (0, 0) => Ok(()),

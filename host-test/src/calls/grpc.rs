@@ -1,4 +1,4 @@
-//! gRPC streams: many messages over a stream that stays. What comes back is in [`crate::grpc`].
+//! gRPC streams: many messages over one stream. For the replies, see [`crate::grpc`].
 
 use wasmtime::Linker;
 
@@ -30,7 +30,7 @@ pub(crate) fn link(linker: &mut Linker<VmData>) -> wasmtime::Result<()> {
                 let method = read_text(g, method, method_size)?;
                 let metadata = read_pairs(g, metadata, metadata_size)?;
                 let path = format!("/{service}/{method}");
-                // Envoy too finds out about a bad pointer only when the stream is open.
+                // Envoy also detects a bad pointer only after opening the stream.
                 let id = open(g, cluster, &path, &metadata)?;
                 write_word(g, id_at, id)
             })
@@ -43,7 +43,7 @@ fn link_open_streams(linker: &mut Linker<VmData>) -> wasmtime::Result<()> {
     linker.func_wrap(
         "env",
         "proxy_grpc_send",
-        // The end of the filter's half means nothing here: the other side goes on answering.
+        // The end of the filter's half has no effect here: the other side continues to respond.
         |g: Guest<'_>, id: u32, message: u32, message_size: u32, _end_stream: u32| {
             call(g, "proxy_grpc_send", |g| {
                 let message = read(g, message, message_size)?;
@@ -60,12 +60,12 @@ fn link_open_streams(linker: &mut Linker<VmData>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// The stream belongs to the root context, as a call does. The checks are in Envoy's order.
+/// The stream belongs to the root context, like a call. The checks are in Envoy's order.
 fn open(guest: &Guest<'_>, cluster: String, path: &str, metadata: &Headers) -> Outcome<u32> {
     let (_, context) = target(guest).ok_or(Status::BadArgument)?;
     let uid = guest.data().uid;
     let mut world = world(guest);
-    // Envoy takes the name for a whole configuration first, hence this status.
+    // Envoy first parses the name as a whole configuration, hence this status.
     let upstream = (world.clusters.get(&cluster)).ok_or(Status::ParseFailure)?;
     if matches!(upstream.0, Kind::Unhealthy) {
         return Err(Status::InternalFailure.into());
@@ -77,8 +77,8 @@ fn open(guest: &Guest<'_>, cluster: String, path: &str, metadata: &Headers) -> O
     Ok(id)
 }
 
-/// What a stream is doing. Envoy keeps it in the root context that opened it, and looks in that of the context
-/// that is effective now.
+/// The state of a stream. Envoy stores it in the root context that opened it, and looks it up in the root context of
+/// the effective context.
 fn state(guest: &Guest<'_>, id: u32) -> Outcome<GrpcState> {
     let (_, context) = target(guest).ok_or(Status::NotFound)?;
     let uid = guest.data().uid;

@@ -19,7 +19,7 @@ pub(crate) fn link(linker: &mut Linker<VmData>) -> wasmtime::Result<()> {
         |g: Guest<'_>, map, at, size_at| {
             call(g, "proxy_get_header_map_pairs", |g| {
                 let pairs = readable(g, map, |headers| Ok(headers.clone()));
-                // Envoy gives no pairs, and no error, for a map that is not there.
+                // Envoy returns no pairs, and no error, for a missing map.
                 match pairs {
                     Ok(pairs) if !pairs.is_empty() => give(g, &pairs.encode(), at, size_at),
                     _ => give(g, b"", at, size_at),
@@ -91,8 +91,8 @@ fn link_values(linker: &mut Linker<VmData>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// Looks at a map. One that Envoy does not show in this phase — say the request's headers once they
-/// have gone on — is a `BadArgument`, on which the SDK panics.
+/// Accesses a map. One that Envoy hides in this phase, for example the request's headers after they have passed, gives
+/// `BadArgument`, on which the SDK panics.
 fn readable<T>(
     guest: &Guest<'_>,
     map: u32,

@@ -1,4 +1,4 @@
-//! `proxy_http_call` and what is known about its outcome.
+//! `proxy_http_call` and access to its outcome.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(crate) fn link(linker: &mut Linker<VmData>) -> wasmtime::Result<()> {
                     trailers: read_pairs(g, trailers, trailers_size)?,
                     timeout_ms,
                 };
-                // First, as Envoy does: a bad pointer must not leave a call under way.
+                // First, as in Envoy: a bad pointer must not leave a call in flight.
                 write_word(g, token_at, 0)?;
                 let token = dispatch(g, message)?;
                 write_word(g, token_at, token)
@@ -87,7 +87,7 @@ fn dispatch(guest: &Guest<'_>, message: Message) -> Outcome<u32> {
     let id = world.name_call();
     let at_ns = world.now_ns;
     let vm = world.vm(uid);
-    // In steps of 4, as Envoy numbers them.
+    // In steps of 4, like Envoy's tokens.
     vm.next_token += 4;
     let (token, thread) = (vm.next_token, vm.thread);
     let timeout =

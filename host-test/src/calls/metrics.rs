@@ -1,4 +1,4 @@
-//! Counters, gauges and histograms. Ids are each VM's own; values are the process's, by name.
+//! Counters, gauges and histograms. Ids belong to each VM; values belong to the process, by name.
 
 use std::collections::HashMap;
 
@@ -14,8 +14,8 @@ enum Kind {
     Histogram,
 }
 
-/// One VM's ids. As in Envoy, the two low bits are the kind, and every definition takes a new id even if
-/// the name is known.
+/// One VM's ids. As in Envoy, the two low bits are the kind, and every definition gets a new id, even for an existing
+/// name.
 #[derive(Debug, Default)]
 pub(crate) struct MetricIds {
     names: HashMap<u32, (Kind, String)>,
@@ -104,7 +104,7 @@ fn find(guest: &Guest<'_>, id: u32) -> Outcome<(Kind, String)> {
     Ok(found.cloned().ok_or(Status::NotFound)?)
 }
 
-/// A counter takes only what is above 0; Envoy answers `BadArgument` to 0 as well.
+/// A counter only accepts positive increments; Envoy returns `BadArgument` for 0 as well.
 fn increment(guest: &Guest<'_>, id: u32, offset: i64) -> Outcome {
     let (kind, name) = find(guest, id)?;
     let mut world = world(guest);
@@ -117,7 +117,7 @@ fn increment(guest: &Guest<'_>, id: u32, offset: i64) -> Outcome {
     Ok(())
 }
 
-/// Sets a gauge, samples a histogram and — as Envoy does — adds to a counter.
+/// Sets a gauge, samples a histogram or, as in Envoy, adds to a counter.
 fn record(guest: &Guest<'_>, id: u32, value: u64) -> Outcome {
     let (kind, name) = find(guest, id)?;
     let metrics = &mut world(guest).metrics;

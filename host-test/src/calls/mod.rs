@@ -1,7 +1,7 @@
 //! The host calls, one file per family.
 //!
-//! Each call is a plain function that returns an [`Outcome`]; [`call`] counts it, applies what a test injected, and
-//! turns the outcome into the status that the module sees.
+//! Each call is a function that returns an [`Outcome`]. [`call`] counts it, applies injected faults, and converts the
+//! outcome to the module's status.
 
 pub(crate) mod buffers;
 pub(crate) mod clock;
@@ -24,21 +24,21 @@ use wasmtime::{Caller, Linker, Memory, TypedFunc};
 use crate::abi::{Status, u32_of};
 use crate::world::{Context, ContextId, Fault, VmUid, World};
 
-/// What a VM's store carries: the way from a host call to the world.
+/// The data of a VM's store: access from a host call to the world.
 pub(crate) struct VmData {
     pub world: Rc<RefCell<World>>,
     pub uid: VmUid,
     pub memory: Option<Memory>,
     pub alloc: Option<TypedFunc<u32, u32>>,
-    /// The context whose callback is running.
+    /// The context of the running callback.
     pub current: ContextId,
-    /// Set by `proxy_set_effective_context`; 0 is "none".
+    /// The context of `proxy_set_effective_context`; 0 is none.
     pub effective: ContextId,
     /// The id that `proxy_set_effective_context` last refused in this callback.
     pub refused: Option<ContextId>,
 }
 
-/// Why a host call does not answer `Ok`.
+/// Why a host call does not return `Ok`.
 pub(crate) enum Failure {
     Status(Status),
     Trap(wasmtime::Error),
@@ -91,7 +91,7 @@ pub(crate) fn call(
     }
 }
 
-/// Counts the call; does what the test wanted to happen to it, if anything.
+/// Counts the call, and applies an injected fault, if any.
 pub(crate) fn enter(guest: &Guest<'_>, name: &'static str) -> wasmtime::Result<Option<Status>> {
     let data = guest.data();
     let mut world = data.world.borrow_mut();
@@ -108,13 +108,13 @@ pub(crate) fn enter(guest: &Guest<'_>, name: &'static str) -> wasmtime::Result<O
     }
 }
 
-/// The world, for as long as no other borrow is needed: never across a call into the module.
+/// Borrows the world. Release it before any call into the module.
 pub(crate) fn world<'a>(guest: &'a Guest<'_>) -> RefMut<'a, World> {
     guest.data().world.borrow_mut()
 }
 
-/// The context that host calls act on, as Envoy picks it: the effective one if it still exists, else the one
-/// whose callback is running.
+/// The context that host calls act on, as in Envoy: the effective one if it still exists, or else that of the running
+/// callback.
 pub(crate) fn target(guest: &Guest<'_>) -> Option<(ContextId, Context)> {
     let data = guest.data();
     let mut world = data.world.borrow_mut();
@@ -128,7 +128,7 @@ fn memory(guest: &mut Guest<'_>) -> Outcome<Memory> {
     if let Some(memory) = guest.data().memory {
         return Ok(memory);
     }
-    // Only while the module's start section runs; afterwards it is remembered.
+    // Only while the module's start section runs; it is cached afterwards.
     guest
         .get_export("memory")
         .and_then(|export| export.into_memory())
@@ -144,7 +144,7 @@ fn note_copy(guest: &Guest<'_>, bytes: usize) {
     }
 }
 
-/// Bytes out of the module's memory.
+/// Reads bytes from the module's memory.
 pub(crate) fn read(guest: &mut Guest<'_>, at: u32, length: u32) -> Outcome<Vec<u8>> {
     let memory = memory(guest)?;
     note_copy(guest, length as usize);
@@ -156,13 +156,12 @@ pub(crate) fn read(guest: &mut Guest<'_>, at: u32, length: u32) -> Outcome<Vec<u
         .ok_or(Failure::Status(Status::InvalidMemoryAccess))
 }
 
-/// Text out of the module's memory. Names of keys and queues are bytes to Envoy; those that are not
-/// UTF-8 are not used by any SDK.
+/// Reads text from the module's memory. Envoy accepts arbitrary bytes as names of keys and queues, but SDKs use UTF-8.
 pub(crate) fn read_text(guest: &mut Guest<'_>, at: u32, length: u32) -> Outcome<String> {
     Ok(String::from_utf8_lossy(&read(guest, at, length)?).into_owned())
 }
 
-/// Bytes into the module's memory.
+/// Writes bytes to the module's memory.
 pub(crate) fn write(guest: &mut Guest<'_>, at: u32, bytes: &[u8]) -> Outcome {
     let memory = memory(guest)?;
     note_copy(guest, bytes.len());
@@ -171,13 +170,13 @@ pub(crate) fn write(guest: &mut Guest<'_>, at: u32, bytes: &[u8]) -> Outcome {
         .map_err(|_| Failure::Status(Status::InvalidMemoryAccess))
 }
 
-/// A 32-bit word into the module's memory.
+/// Writes a 32-bit word to the module's memory.
 pub(crate) fn write_word(guest: &mut Guest<'_>, at: u32, word: u32) -> Outcome {
     write(guest, at, &word.to_le_bytes())
 }
 
-/// Gives the module a copy of `bytes` in memory that the module itself allocates, and says where. Nothing at all
-/// is a null pointer, as in Envoy.
+/// Copies `bytes` to memory that the module allocates, and writes pointer and size. Empty input gives a null pointer,
+/// as in Envoy.
 pub(crate) fn give(guest: &mut Guest<'_>, bytes: &[u8], pointer_at: u32, size_at: u32) -> Outcome {
     let size = u32_of(bytes.len());
     let mut pointer = 0;

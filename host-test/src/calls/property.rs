@@ -1,4 +1,4 @@
-//! Properties: what Envoy knows of a request, a connection or itself. Here, what the test says.
+//! Properties of requests, connections and Envoy. Here, the test sets them.
 
 #![expect(
     clippy::indexing_slicing,
@@ -38,7 +38,7 @@ pub(crate) fn link(linker: &mut Linker<VmData>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// The path in the ABI's form: its parts with a zero byte between them.
+/// The path in the ABI's encoding: its parts separated by zero bytes.
 pub(crate) fn path_of(parts: &[&str]) -> Vec<u8> {
     parts.join("\0").into_bytes()
 }
@@ -67,8 +67,8 @@ fn get(guest: &Guest<'_>, path: &[u8]) -> Outcome<Vec<u8>> {
     }
 }
 
-/// What Envoy knows of every stream: the response's code, and each of the request's headers, all values of one name with
-/// commas between.
+/// Properties that every stream has in Envoy: the response's code, and each request header, with all values of one name
+/// joined by commas.
 fn of_stream(stream: &HttpStream, path: &[u8]) -> Option<Vec<u8>> {
     if path == path_of(&["response", "code"]) {
         let code = stream.response_code()?;
@@ -81,7 +81,7 @@ fn of_stream(stream: &HttpStream, path: &[u8]) -> Option<Vec<u8>> {
     (!values.is_empty()).then(|| values.join(&b","[..]))
 }
 
-/// Only a stream has a place for properties.
+/// Only streams can store properties.
 fn set(guest: &Guest<'_>, path: Vec<u8>, value: Vec<u8>) -> Outcome {
     let owner = target(guest).map(|(_, context)| context.owner);
     let mut world = world(guest);

@@ -1,4 +1,4 @@
-//! Shared queues: unbounded, and the last VM to register a name gets the notifications.
+//! Shared queues: unbounded. The last VM that registers a name gets the notifications.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,7 +11,7 @@ use crate::world::{ContextId, Event, SlotId};
 #[derive(Debug)]
 pub(crate) struct Queue {
     items: VecDeque<Vec<u8>>,
-    /// Whom to tell: the place, not the VM, since a reloaded VM takes over its predecessor's.
+    /// The recipient of notifications: the slot, not the VM, because a reloaded VM takes over its predecessor's.
     listener: (SlotId, ContextId),
 }
 
@@ -23,13 +23,13 @@ pub(crate) struct Queues {
 
 impl Queues {
     fn register(&mut self, vm_id: &str, name: &str, listener: (SlotId, ContextId)) -> u32 {
-        // 0 is no token.
+        // 0 is not a valid token.
         let next = self.queues.len() as u32 + 1;
         let token = *(self.tokens)
             .entry((vm_id.to_owned(), name.to_owned()))
             .or_insert(next);
         let items = VecDeque::new();
-        // What an earlier registrant left in the queue stays.
+        // Items from an earlier registration stay.
         let queue = Queue { items, listener };
         self.queues.entry(token).or_insert(queue).listener = listener;
         token
@@ -45,7 +45,7 @@ impl Queues {
         Some(self.queues.get(&token)?.items.len())
     }
 
-    /// Appends, and says whom to notify.
+    /// Appends an item, and returns the context to notify.
     pub fn push(&mut self, token: u32, item: Vec<u8>) -> Result<(SlotId, ContextId), Status> {
         let queue = self.queues.get_mut(&token).ok_or(Status::NotFound)?;
         queue.items.push_back(item);

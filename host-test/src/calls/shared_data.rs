@@ -7,7 +7,7 @@ use wasmtime::Linker;
 use super::{Guest, Outcome, VmData, call, give, read, world, write_word};
 use crate::abi::Status;
 
-/// The map. Keys can never be deleted, as through the ABI of Envoy.
+/// The map. Keys cannot be deleted, as in Envoy's ABI.
 #[derive(Debug, Default)]
 pub(crate) struct SharedData {
     entries: HashMap<(String, Vec<u8>), (Vec<u8>, u32)>,
@@ -19,8 +19,7 @@ impl SharedData {
         self.entries.get(&(vm_id.to_owned(), key.to_vec()))
     }
 
-    /// `cas` 0 writes without condition. A `cas` for a key that does not exist is not looked at:
-    /// Envoy has no create-if-absent.
+    /// `cas` 0 writes unconditionally. A `cas` for a missing key is ignored: Envoy has no create-if-absent.
     pub fn set(&mut self, vm_id: &str, key: &[u8], value: Vec<u8>, cas: u32) -> Result<(), Status> {
         let entry = (self.entries).entry((vm_id.to_owned(), key.to_vec()));
         let entry = entry.or_insert((Vec::new(), cas));

@@ -1,5 +1,5 @@
-//! The part of WASI preview 1 that Envoy implements: modules built for `wasm32-wasip1` import some of it, and
-//! `environ_get` is how Envoy gives a VM its environment variables.
+//! The part of WASI preview 1 that Envoy implements. Modules built for `wasm32-wasip1` import some of it, and Envoy
+//! passes environment variables through `environ_get`.
 
 #![expect(
     clippy::indexing_slicing,
@@ -17,7 +17,7 @@ const EBADF: u32 = 8;
 const EFAULT: u32 = 21;
 const ENOTSUP: u32 = 58;
 
-/// A module has no reason to ask for more; keeps a wrong length from eating memory.
+/// Modules need no more; the limit bounds memory for a wrong length.
 const RANDOM_MAX: usize = 64 << 10;
 
 fn wasi(
@@ -25,7 +25,7 @@ fn wasi(
     name: &'static str,
     work: impl FnOnce(&mut Guest<'_>) -> Outcome<u32>,
 ) -> wasmtime::Result<u32> {
-    // A status that a test injects means nothing in WASI's numbering: only traps are honoured.
+    // WASI has its own status numbers, so only injected traps apply.
     enter(&guest, name)?;
     match work(&mut guest) {
         Ok(errno) => Ok(errno),
@@ -119,7 +119,7 @@ fn link_files(linker: &mut Linker<VmData>) -> wasmtime::Result<()> {
                 if fd != 1 && fd != 2 {
                     return Ok(EBADF);
                 }
-                // Only the right to write (64), as Envoy says.
+                // Only the right to write (64), as in Envoy.
                 let mut stat = [0; 24];
                 stat[8] = 64;
                 write(g, stat_at, &stat)?;
@@ -130,7 +130,7 @@ fn link_files(linker: &mut Linker<VmData>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// Each variable as `KEY=VALUE` and a zero byte.
+/// Each variable as `KEY=VALUE` with a zero byte.
 fn environment(guest: &Guest<'_>) -> Vec<Vec<u8>> {
     let uid = guest.data().uid;
     let mut world = world(guest);
@@ -177,7 +177,7 @@ fn fd_write(guest: &mut Guest<'_>, fd: u32, parts: u32, count: u32, at: u32) -> 
     Ok(OK)
 }
 
-/// Both clocks are the virtual one.
+/// Both clocks return the virtual time.
 fn clock_time_get(guest: &mut Guest<'_>, clock: u32, at: u32) -> Outcome<u32> {
     if clock > 1 {
         return Ok(ENOTSUP);

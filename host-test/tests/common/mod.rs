@@ -1,4 +1,4 @@
-//! Filters as WebAssembly text: a prelude with the ABI's imports and a few helpers.
+//! Filters as WebAssembly text: a prelude with the ABI's imports and some helpers.
 
 // Each test file uses a part of this.
 #![allow(dead_code)]
@@ -73,7 +73,7 @@ const PRELUDE: &str = r#"
       (i32.const 0) (i32.const 0) (i32.const -1))))
 "#;
 
-/// A whole module out of the prelude and a filter's own part.
+/// A whole module from the prelude and a filter's own part.
 pub fn wat(own: &str) -> String {
     format!("(module {PRELUDE} {own})")
 }
@@ -83,7 +83,7 @@ pub fn host(own: &str) -> Builder {
     Host::builder().module_wat(wat(own))
 }
 
-/// What was logged, without the canary's and the main thread's lines.
+/// The log without the canary's and the main thread's lines.
 pub fn worker_logs(host: &Host) -> Vec<String> {
     (host.logs().into_iter())
         .filter(|line| matches!(line.thread, weir_host_test::Thread::Worker(_)))
@@ -91,7 +91,7 @@ pub fn worker_logs(host: &Host) -> Vec<String> {
         .collect()
 }
 
-/// Name–value pairs in the ABI's form, as the text of a WAT string.
+/// Name–value pairs in the ABI's encoding, as the text of a WAT string.
 pub fn pairs(pairs: &[(&str, &str)]) -> String {
     let mut bytes = (pairs.len() as u32).to_le_bytes().to_vec();
     for (name, value) in pairs {

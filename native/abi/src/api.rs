@@ -1,16 +1,16 @@
-//! The functions of Envoy that Weir calls, found by name when Envoy loads the module.
+//! Envoy functions that Weir calls, resolved by name when Envoy loads the module.
 //!
-//! They are looked up once and kept as pointers, and not linked: then an Envoy that lacks one refuses the module with its
-//! name, in place of dying at the first call; and tests run without Envoy.
+//! `load` resolves the symbols once and keeps them as pointers instead of linking them. An Envoy that lacks one rejects
+//! the module with the symbol's name instead of crashing at the first call. Tests run without Envoy.
 
 use core::ffi::{c_char, c_void};
 use std::ffi::CString;
 use std::sync::OnceLock;
 
-/// An object of Envoy's: a filter, a filter's configuration, a scheduler.
+/// An Envoy object: a filter, a filter configuration or a scheduler.
 pub(crate) type Raw = *mut c_void;
 
-/// Bytes of whichever side.
+/// A pointer and a length, owned by Envoy or by the module.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Buffer {
@@ -18,7 +18,7 @@ pub struct Buffer {
     pub(crate) length: usize,
 }
 
-/// A header of whichever side.
+/// A header's name and value, owned by Envoy or by the module.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct HeaderPair {
@@ -40,25 +40,25 @@ impl Buffer {
     }
 
     /// # Safety
-    /// It must be a buffer that Envoy has given, and `'b` must end before Envoy changes or drops it: with the hook at the
-    /// latest, and with the next change of what it is of.
+    /// Envoy must have passed this buffer. `'b` must end before Envoy changes or drops it: at the latest when the hook
+    /// returns or the underlying data changes.
     pub(crate) unsafe fn bytes<'b>(self) -> &'b [u8] {
         if self.start.is_null() || self.length == 0 {
             return &[];
         }
-        // SAFETY: Envoy gives as many bytes as it says; how long they stay is the caller's care.
+        // SAFETY: Envoy provides `length` readable bytes. The caller bounds their lifetime.
         unsafe { core::slice::from_raw_parts(self.start, self.length) }
     }
 }
 
 macro_rules! api {
     ($($(#[$doc:meta])* $field:ident = $symbol:literal ($($argument:ty),*) $(-> $result:ty)?;)+) => {
-        /// One pointer for each function.
+        /// One pointer per function.
         pub(crate) struct Api {
             $($(#[$doc])* pub(crate) $field: unsafe extern "C" fn($($argument),*) $(-> $result)?,)+
         }
 
-        /// The names of all functions of Envoy that are called.
+        /// The names of all Envoy functions that the module calls.
         pub const CALLBACKS: &[&str] = &[$($symbol),+];
 
         impl Api {
@@ -66,8 +66,8 @@ macro_rules! api {
                 Ok(Self {
                     $($field: {
                         let found = find($symbol).ok_or($symbol)?;
-                        // SAFETY: Envoy's ABI defines the function of this name with these types. They are the same in all
-                        // versions that are supported, and tests call each of them in each of these.
+                        // SAFETY: Envoy's ABI defines the function of this name with these types. All supported
+                        // versions share them, and tests call each function in each version.
                         unsafe { core::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>(found) }
                     },)+
                 })
@@ -127,18 +127,18 @@ api! {
 
 static API: OnceLock<Api> = OnceLock::new();
 
-/// What [`load`] has found; `None` outside Envoy.
+/// The functions that [`load`] resolved; `None` outside Envoy.
 pub(crate) fn api() -> Option<&'static Api> {
     API.get()
 }
 
-/// Finds all functions.
+/// Resolves all functions.
 ///
 /// # Errors
-/// The name of one that this process does not have.
+/// The name of the first function that this process lacks.
 pub(crate) fn load() -> Result<(), &'static str> {
     if API.get().is_none() {
-        // Two threads find the same.
+        // Two threads resolve the same pointers.
         let _ = API.set(Api::find()?);
     }
     Ok(())
@@ -148,7 +148,7 @@ unsafe extern "C" {
     fn dlsym(library: *mut c_void, symbol: *const c_char) -> *mut c_void;
 }
 
-/// "Wherever this process has it".
+/// `RTLD_DEFAULT`: search all loaded libraries.
 #[cfg(target_os = "macos")]
 const ANYWHERE: *mut c_void = -2_isize as *mut c_void;
 #[cfg(not(target_os = "macos"))]
@@ -156,7 +156,7 @@ const ANYWHERE: *mut c_void = core::ptr::null_mut();
 
 fn find(symbol: &str) -> Option<*mut c_void> {
     let symbol = CString::new(symbol).ok()?;
-    // SAFETY: the text ends in a NUL and lives through the call, which only reads it.
+    // SAFETY: the text is NUL-terminated and outlives the call, which only reads it.
     let found = unsafe { dlsym(ANYWHERE, symbol.as_ptr()) };
     (!found.is_null()).then_some(found)
 }

@@ -1,26 +1,26 @@
-//! A filter's configuration, as Envoy has it.
+//! A filter configuration in Envoy.
 
 use core::marker::PhantomData;
 
 use crate::api::{Buffer, HeaderPair, Raw, api};
 
-/// Envoy's "it went well".
+/// Envoy's status for success.
 const OK: u32 = 0;
 
-/// A filter's configuration in Envoy, during a hook on the main thread.
+/// A filter configuration in Envoy, during a hook on the main thread.
 #[derive(Debug)]
 pub struct ConfigHost<'h> {
     raw: Raw,
     hook: PhantomData<&'h ()>,
 }
 
-/// A metric that was defined: only of the configuration that has defined it.
+/// The ID of a metric. It is valid only for the configuration that defined the metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetricId(usize);
 
 impl ConfigHost<'_> {
     /// # Safety
-    /// `raw` must be what Envoy has given to the hook that runs, which must outlive `self`.
+    /// `raw` must be the configuration that Envoy passed to the running hook, and must outlive `self`.
     pub(crate) unsafe fn new(raw: Raw) -> Self {
         Self {
             raw,
@@ -28,44 +28,45 @@ impl ConfigHost<'_> {
         }
     }
 
-    /// Whether Envoy only checks its configuration (`--mode validate`).
+    /// Whether Envoy only validates its configuration (`--mode validate`).
     pub fn is_validating(&self) -> bool {
-        // SAFETY: it takes nothing, and this is the main thread.
+        // SAFETY: the function takes no arguments, and this is the main thread.
         api().is_some_and(|api| unsafe { (api.is_validating)() })
     }
 
-    /// Defines a counter, with a label if it has one. Only while the configuration is made. `None` if Envoy refuses.
+    /// Defines a counter with an optional label. Works only while Envoy creates the configuration. Returns `None` if
+    /// Envoy refuses.
     pub fn define_counter(&self, name: &str, label: Option<&str>) -> Option<MetricId> {
         let labels = labels(label);
         let mut id = 0;
         let name = Buffer::from_bytes(name.as_bytes());
-        // SAFETY: all pointers are to live memory of the lengths that are said; Envoy copies.
+        // SAFETY: all pointers refer to live memory of the given lengths. Envoy copies the bytes.
         let status = unsafe {
             (api()?.define_counter)(self.raw, name, labels.as_ptr(), labels.len(), &raw mut id)
         };
         (status == OK).then_some(MetricId(id))
     }
 
-    /// Adds to a counter; with the value of its label if it has one. Whether Envoy took it.
+    /// Adds `count` to a counter, under the label value if it has a label. Returns whether Envoy accepted it.
     pub fn increment(&self, counter: MetricId, label: Option<&str>, count: u64) -> bool {
         let labels = labels(label);
         let Some(api) = api() else { return false };
-        // SAFETY: as for `define_counter`. Envoy checks the number, and how many labels there are.
+        // SAFETY: as for `define_counter`. Envoy checks the ID and the number of labels.
         let status = unsafe {
             (api.increment_counter)(self.raw, counter.0, labels.as_ptr(), labels.len(), count)
         };
         status == OK
     }
 
-    /// What calls the main thread from any other. `None` if Envoy gives none.
+    /// Returns a scheduler that calls the main thread from any thread. `None` if Envoy returns none.
     pub fn scheduler(&self) -> Option<ConfigScheduler> {
-        // SAFETY: the configuration is alive during its hook.
+        // SAFETY: the configuration is valid during its hook.
         let raw = unsafe { (api()?.config_scheduler_new)(self.raw) };
         (!raw.is_null()).then_some(ConfigScheduler { raw })
     }
 
-    /// Sends an HTTP request to a cluster, with `:method`, `:path` and `:authority` among the headers. Its number, which its
-    /// response has too; `None` if it was not sent, and nothing more is heard of it.
+    /// Sends an HTTP request to a cluster. `headers` must include `:method`, `:path` and `:authority`. Returns the
+    /// request's ID, which its response carries. `None`: Envoy did not send it, and no response follows.
     pub fn fetch(
         &self,
         cluster: &str,
@@ -84,7 +85,7 @@ impl ConfigHost<'_> {
         );
         let mut id = 0;
         let (list, count) = (headers.as_ptr(), headers.len());
-        // SAFETY: all pointers are to live memory of the lengths that are said; Envoy copies.
+        // SAFETY: all pointers refer to live memory of the given lengths. Envoy copies the bytes.
         let status = unsafe {
             (api()?.config_callout)(
                 self.raw,
@@ -105,23 +106,23 @@ fn labels(label: Option<&str>) -> Vec<Buffer> {
     label.into_iter().collect()
 }
 
-/// Calls the main thread, from any thread: [`Module::scheduled`](crate::Module::scheduled) follows there, unless the
-/// configuration has gone. It must go before Envoy's main thread does: with the configuration.
+/// Schedules [`Module::scheduled`](crate::Module::scheduled) on the main thread, from any thread. The call is dropped
+/// if the configuration is gone. Drop it with the configuration, before Envoy's main thread ends.
 #[derive(Debug)]
 pub struct ConfigScheduler {
     raw: Raw,
 }
 
-// SAFETY: Envoy makes schedulers to be used by other threads. `commit` only posts to a queue that has a lock.
+// SAFETY: Envoy's schedulers are made for use from other threads. `commit` only posts to a locked queue.
 unsafe impl Send for ConfigScheduler {}
-// SAFETY: as above: `commit` changes nothing of the scheduler itself.
+// SAFETY: as above: `commit` does not modify the scheduler itself.
 unsafe impl Sync for ConfigScheduler {}
 
 impl ConfigScheduler {
-    /// Calls the main thread.
+    /// Schedules the call.
     pub fn call(&self) {
         if let Some(api) = api() {
-            // SAFETY: Envoy has made it, and nobody has deleted it.
+            // SAFETY: Envoy created it, and only `drop` deletes it.
             unsafe { (api.config_scheduler_commit)(self.raw, 0) }
         }
     }
@@ -130,7 +131,7 @@ impl ConfigScheduler {
 impl Drop for ConfigScheduler {
     fn drop(&mut self) {
         if let Some(api) = api() {
-            // SAFETY: as above, and nobody can use it again.
+            // SAFETY: as above, and the pointer is not used again.
             unsafe { (api.config_scheduler_delete)(self.raw) }
         }
     }

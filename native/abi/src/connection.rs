@@ -1,10 +1,10 @@
-//! A connection of a client, as a network filter sees it: decrypted bytes before the next filter has them.
+//! A client connection in a network filter: decrypted bytes before the next filter reads them.
 
 use core::marker::PhantomData;
 
 use crate::api::{Api, Buffer, Raw, api};
 
-/// The ABI's number.
+/// The ABI's value for closing after a flush and a delay.
 const FLUSH_AND_DELAY: u32 = 2;
 
 /// A connection, during one of its hooks.
@@ -14,7 +14,7 @@ pub struct Connection<'h> {
     hook: PhantomData<&'h ()>,
 }
 
-/// A function that says how many pieces a buffer has, and one that says where they are.
+/// Two functions: one returns the number of slices of a buffer, the other writes the slices.
 type Pieces = (
     unsafe extern "C" fn(Raw) -> usize,
     unsafe extern "C" fn(Raw, *mut Buffer) -> bool,
@@ -22,7 +22,7 @@ type Pieces = (
 
 impl Connection<'_> {
     /// # Safety
-    /// `raw` must be the filter that Envoy has given to the hook that runs, which must outlive `self`.
+    /// `raw` must be the filter that Envoy passed to the running hook, and must outlive `self`.
     pub(crate) unsafe fn new(raw: Raw) -> Self {
         Self {
             raw,
@@ -30,12 +30,13 @@ impl Connection<'_> {
         }
     }
 
-    /// Calls `read` with the received bytes that no filter has taken yet, in one piece: several pieces are copied.
+    /// Calls `read` with the received bytes that no filter has drained, as one slice. Copies if there are several
+    /// slices.
     pub fn with_received<R>(&self, read: impl FnOnce(&[u8]) -> R) -> R {
         self.with_pieces(|api| (api.read_pieces_count, api.read_pieces), read)
     }
 
-    /// Calls `read` with the bytes that are about to go to the client, in one piece.
+    /// Calls `read` with the bytes about to be sent to the client, as one slice.
     pub fn with_sent<R>(&self, read: impl FnOnce(&[u8]) -> R) -> R {
         self.with_pieces(|api| (api.write_pieces_count, api.write_pieces), read)
     }
@@ -43,9 +44,9 @@ impl Connection<'_> {
     fn with_pieces<R>(&self, of: impl FnOnce(&Api) -> Pieces, read: impl FnOnce(&[u8]) -> R) -> R {
         let Some(api) = api() else { return read(&[]) };
         let (count, get) = of(api);
-        // SAFETY: the filter is alive during its hook.
+        // SAFETY: the filter is valid during its hook.
         let count = unsafe { count(self.raw) };
-        // Nearly always there is one.
+        // There is nearly always exactly one slice.
         let (mut one, mut many) = ([Buffer::EMPTY], Vec::new());
         let pieces = match count {
             0 | 1 => one.as_mut_slice(),
@@ -54,7 +55,7 @@ impl Connection<'_> {
                 many.as_mut_slice()
             }
         };
-        // SAFETY: Envoy writes as many as it has said, of bytes that stay until the buffer changes: after `read`.
+        // SAFETY: Envoy writes `count` slices. Their bytes stay valid until the buffer changes, which is after `read`.
         let has_them = count > 0 && unsafe { get(self.raw, pieces.as_mut_ptr()) };
         // SAFETY: as above.
         let bytes = |piece: &Buffer| unsafe { piece.bytes() };
@@ -65,23 +66,23 @@ impl Connection<'_> {
         }
     }
 
-    /// Takes the first bytes that have come, so that the next filter does not get them.
+    /// Drains the first `count` received bytes, so that the next filter does not get them.
     pub fn take(&mut self, count: usize) {
         if let Some(api) = api() {
-            // SAFETY: the filter is alive during its hook; Envoy checks the number.
+            // SAFETY: the filter is valid during its hook; Envoy checks `count`.
             unsafe { (api.take_read)(self.raw, count) };
         }
     }
 
-    /// Sends bytes to the client. Hooks of what is sent run before it returns.
+    /// Sends bytes to the client. The write hooks run before this returns.
     pub fn send(&mut self, bytes: &[u8]) {
         if let Some(api) = api() {
-            // SAFETY: as above; Envoy copies.
+            // SAFETY: as above; Envoy copies the bytes.
             unsafe { (api.write_connection)(self.raw, Buffer::from_bytes(bytes), false) };
         }
     }
 
-    /// Closes the connection when all has been sent, and gives the client a moment to read it.
+    /// Closes the connection after a flush, with a short delay for the client to read.
     pub fn close(&mut self) {
         if let Some(api) = api() {
             // SAFETY: as above.
@@ -89,10 +90,10 @@ impl Connection<'_> {
         }
     }
 
-    /// The client's address and port, as `address:port`; empty if it has none.
+    /// The client's `address:port`; empty if the connection has none.
     pub fn remote_address(&self) -> String {
         let (mut address, mut port) = (Buffer::EMPTY, 0_u32);
-        // SAFETY: the filter is alive during its hook; Envoy writes an address that lives as long as the connection.
+        // SAFETY: the filter is valid during its hook. The address that Envoy writes lives as long as the connection.
         let bytes = unsafe {
             match api() {
                 Some(api) if (api.remote_address)(self.raw, &raw mut address, &raw mut port) => {
@@ -109,9 +110,9 @@ impl Connection<'_> {
         }
     }
 
-    /// Whether it is encrypted.
+    /// Whether the connection uses TLS.
     pub fn is_tls(&self) -> bool {
-        // SAFETY: the filter is alive during its hook.
+        // SAFETY: the filter is valid during its hook.
         api().is_some_and(|api| unsafe { (api.is_tls)(self.raw) })
     }
 }

@@ -1,49 +1,49 @@
-//! A stream's filter, as Envoy has it.
+//! A stream's filter in Envoy.
 
 use core::cell::Cell;
 use std::borrow::Cow;
 
 use crate::api::{Api, Buffer, HeaderPair, Raw, api};
 
-/// The ABI's numbers of header maps.
+/// The ABI's header map types.
 const REQUEST_HEADERS: u32 = 0;
 const RESPONSE_HEADERS: u32 = 2;
 
-/// The ABI's numbers of bodies.
+/// The ABI's body types.
 const RECEIVED_REQUEST_BODY: u32 = 0;
 const BUFFERED_REQUEST_BODY: u32 = 1;
 
-/// The ABI's numbers of attributes.
+/// The ABI's attribute IDs.
 const RESPONSE_CODE: u32 = 15;
 const SOURCE_ADDRESS: u32 = 24;
 
-/// The most headers of an answer that are passed without memory of their own.
+/// The most response headers that are passed without a heap allocation.
 const HEADERS_FEW: usize = 16;
 
-/// A stream's filter in Envoy, during a hook on the stream's own thread.
+/// A stream's filter in Envoy, during a hook on the stream's thread.
 #[derive(Debug)]
 pub struct Filter<'h> {
     raw: Raw,
-    /// The request was answered or let go.
+    /// Whether the request was answered or continued.
     is_done: &'h Cell<bool>,
 }
 
-/// An answer to a request.
+/// A local reply to a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Response<'a> {
-    /// The status.
+    /// The status code.
     pub status: u16,
     /// The headers.
     pub headers: &'a [(&'a [u8], &'a [u8])],
     /// The body.
     pub body: &'a [u8],
-    /// In one word, for access logs.
+    /// The response code details for access logs, one word.
     pub details: &'a str,
 }
 
 impl<'h> Filter<'h> {
     /// # Safety
-    /// `raw` must be what Envoy has given to the hook that runs, which must outlive `self`.
+    /// `raw` must be the filter that Envoy passed to the running hook, and must outlive `self`.
     pub(crate) unsafe fn new(raw: Raw, is_done: &'h Cell<bool>) -> Self {
         Self { raw, is_done }
     }
@@ -58,22 +58,23 @@ impl<'h> Filter<'h> {
             value: Buffer::EMPTY,
         };
         let mut pairs = vec![empty; count];
-        // SAFETY: there is room for as many as there are.
+        // SAFETY: the vector has room for `count` headers.
         let given = unsafe { (api.get_headers)(self.raw, REQUEST_HEADERS, pairs.as_mut_ptr()) };
         if !given {
             return Vec::new();
         }
-        // SAFETY: Envoy's buffers stay until a header is changed, which needs `&mut self`, or until the hook's end.
+        // SAFETY: Envoy's buffers stay valid until a header changes, which needs `&mut self`, or until the hook
+        // returns.
         let bytes = |pair: &HeaderPair| unsafe { (pair.name.bytes(), pair.value.bytes()) };
         pairs.iter().map(bytes).collect()
     }
 
-    /// One header of the request, by its name in lower case. Several of one name are one, with commas between.
+    /// A request header by its lower-case name. Repeated headers are joined with commas.
     pub fn request_header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let api = api()?;
         let (first, count) = self.value(api, name, 0)?;
         let mut all = Cow::Borrowed(first);
-        // Envoy takes no request that has a pseudo-header twice.
+        // Envoy rejects requests with repeated pseudo-headers.
         if !name.starts_with(':') {
             for index in 1..count {
                 let (next, _) = self.value(api, name, index)?;
@@ -85,23 +86,23 @@ impl<'h> Filter<'h> {
         Some(all)
     }
 
-    /// The value at a place, and how many there are.
+    /// The value at `index`, and the number of values.
     fn value(&self, api: &Api, name: &str, index: usize) -> Option<(&[u8], usize)> {
         let (mut value, mut count) = (Buffer::EMPTY, 0);
         let name = Buffer::from_bytes(name.as_bytes());
         let (to, size) = (&raw mut value, &raw mut count);
-        // SAFETY: both pointers are to live, aligned values; Envoy only reads the name.
+        // SAFETY: both pointers refer to live, aligned values; Envoy only reads the name.
         let is_there =
             unsafe { (api.get_header)(self.raw, REQUEST_HEADERS, name, to, index, size) };
         // SAFETY: as for `request_headers`.
         is_there.then(|| (unsafe { value.bytes() }, count))
     }
 
-    /// Where the connection comes from, as `address:port`; empty if nobody knows.
+    /// The peer's `address:port`; empty if unknown.
     pub fn peer_address(&self) -> Vec<u8> {
         let mut text = Buffer::EMPTY;
         let Some(api) = api() else { return Vec::new() };
-        // SAFETY: the pointer is to a live, aligned value, and the bytes are copied at once.
+        // SAFETY: the pointer refers to a live, aligned value, and the bytes are copied immediately.
         unsafe {
             match (api.get_attribute_text)(self.raw, SOURCE_ADDRESS, &raw mut text) {
                 true => text.bytes().to_vec(),
@@ -110,40 +111,40 @@ impl<'h> Filter<'h> {
         }
     }
 
-    /// The status that the client got, if it got one.
+    /// The response status sent to the client, if any.
     pub fn response_status(&self) -> Option<u16> {
         let mut status = 0;
-        // SAFETY: the pointer is to a live, aligned number.
+        // SAFETY: the pointer refers to a live, aligned number.
         let is_known =
             unsafe { (api()?.get_attribute_number)(self.raw, RESPONSE_CODE, &raw mut status) };
         let status = u16::try_from(status).ok()?;
         (is_known && status != 0).then_some(status)
     }
 
-    /// Removes every copy of a request header. Whether Envoy did.
+    /// Removes all values of a request header. Returns whether Envoy did.
     pub fn remove_request_header(&mut self, name: &str) -> bool {
         self.change(|api| api.set_header, REQUEST_HEADERS, name, Buffer::EMPTY)
     }
 
-    /// Adds a request header, beside any of its name. Whether Envoy did.
+    /// Adds a request header and keeps existing ones of that name. Returns whether Envoy did.
     pub fn add_request_header(&mut self, name: &str, value: &str) -> bool {
         let value = Buffer::from_bytes(value.as_bytes());
         self.change(|api| api.add_header, REQUEST_HEADERS, name, value)
     }
 
-    /// Sets a request header, in the place of any of its name. Whether Envoy did.
+    /// Sets a request header and replaces existing ones of that name. Returns whether Envoy did.
     pub fn set_request_header(&mut self, name: &str, value: &str) -> bool {
         let value = Buffer::from_bytes(value.as_bytes());
         self.change(|api| api.set_header, REQUEST_HEADERS, name, value)
     }
 
-    /// Sets a header of the response that is about to go. Whether Envoy did.
+    /// Sets a response header before it is sent. Returns whether Envoy did.
     pub fn set_response_header(&mut self, name: &str, value: &str) -> bool {
         let value = Buffer::from_bytes(value.as_bytes());
         self.change(|api| api.set_header, RESPONSE_HEADERS, name, value)
     }
 
-    /// Adds a header to the response that is about to go, beside any of its name. Whether Envoy did.
+    /// Adds a response header before it is sent and keeps existing ones of that name. Returns whether Envoy did.
     pub fn add_response_header(&mut self, name: &str, value: &str) -> bool {
         let value = Buffer::from_bytes(value.as_bytes());
         self.change(|api| api.add_header, RESPONSE_HEADERS, name, value)
@@ -157,11 +158,11 @@ impl<'h> Filter<'h> {
         value: Buffer,
     ) -> bool {
         let name = Buffer::from_bytes(name.as_bytes());
-        // SAFETY: the filter is alive during its hook; Envoy copies name and value.
+        // SAFETY: the filter is valid during its hook; Envoy copies name and value.
         api().is_some_and(|api| unsafe { function(api)(self.raw, map, name, value) })
     }
 
-    /// How many bytes of the request's body are here by now.
+    /// The number of request body bytes received so far.
     pub fn body_size(&self) -> usize {
         let size = |body| {
             // SAFETY: the filter is alive during its hook.
@@ -173,7 +174,7 @@ impl<'h> Filter<'h> {
         }
     }
 
-    /// The bytes of the request's body that are here by now.
+    /// The request body bytes received so far.
     pub fn body(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(self.body_size());
         if !self.received_is_buffered() {
@@ -183,7 +184,7 @@ impl<'h> Filter<'h> {
         body
     }
 
-    /// Whether what a hook is called with is what an earlier filter had kept, and not a further part.
+    /// Whether the received body is the one that an earlier filter buffered, instead of a new part.
     fn received_is_buffered(&self) -> bool {
         // SAFETY: the filter is alive during its hook.
         api().is_some_and(|api| unsafe { (api.received_is_buffered)(self.raw) })
@@ -194,7 +195,7 @@ impl<'h> Filter<'h> {
         // SAFETY: the filter is alive during its hook.
         let count = unsafe { (api.get_body_chunks_size)(self.raw, which) };
         let mut chunks = vec![Buffer::EMPTY; count];
-        // SAFETY: there is room for as many as there are; all are copied before anything changes them.
+        // SAFETY: the vector has room for `count` chunks. All are copied before they change.
         unsafe {
             if count > 0 && (api.get_body_chunks)(self.raw, which, chunks.as_mut_ptr()) {
                 for chunk in chunks {
@@ -204,15 +205,15 @@ impl<'h> Filter<'h> {
         }
     }
 
-    /// What calls this stream's thread from any other. `None` if Envoy gives none.
+    /// Returns a scheduler that calls this stream's thread from any thread. `None` if Envoy returns none.
     pub fn scheduler(&self) -> Option<StreamScheduler> {
         // SAFETY: the filter is alive during its hook.
         let raw = unsafe { (api()?.scheduler_new)(self.raw) };
         (!raw.is_null()).then_some(StreamScheduler { raw })
     }
 
-    /// Answers the request; it does not go on. Hooks of this stream may run before this returns. Whether it was still to be
-    /// answered.
+    /// Sends a local reply and ends the request. Hooks of this stream may run before this returns. Returns `false` if
+    /// the request was already answered or continued.
     pub fn respond(self, response: &Response<'_>) -> bool {
         let Some(api) = api().filter(|_| !self.is_done.replace(true)) else {
             return false;
@@ -227,7 +228,7 @@ impl<'h> Filter<'h> {
                 Buffer::from_bytes(response.body),
                 Buffer::from_bytes(response.details.as_bytes()),
             );
-            // SAFETY: all pointers are to live memory of the lengths that are said; Envoy copies.
+            // SAFETY: all pointers refer to live memory of the given lengths. Envoy copies the bytes.
             unsafe {
                 (api.send_response)(
                     self.raw,
@@ -255,7 +256,7 @@ impl<'h> Filter<'h> {
         true
     }
 
-    /// Lets a request go on that was held back by an earlier hook. As [`Filter::respond`].
+    /// Continues a request that an earlier hook stopped. Returns the same as [`Filter::respond`].
     pub fn go_on(self) -> bool {
         let Some(api) = api().filter(|_| !self.is_done.replace(true)) else {
             return false;
@@ -266,23 +267,23 @@ impl<'h> Filter<'h> {
     }
 }
 
-/// Calls a stream's thread, from any thread: [`Module::called`](crate::Module::called) follows there, unless the stream has
-/// gone. It must go before Envoy's workers do: with the stream.
+/// Schedules [`Module::called`](crate::Module::called) on a stream's thread, from any thread. The call is dropped if
+/// the stream is gone. Drop it with the stream, before Envoy's workers end.
 #[derive(Debug)]
 pub struct StreamScheduler {
     raw: Raw,
 }
 
-// SAFETY: Envoy makes schedulers to be used by other threads. `commit` only posts to a queue that has a lock.
+// SAFETY: Envoy's schedulers are made for use from other threads. `commit` only posts to a locked queue.
 unsafe impl Send for StreamScheduler {}
-// SAFETY: as above: `commit` changes nothing of the scheduler itself.
+// SAFETY: as above: `commit` does not modify the scheduler itself.
 unsafe impl Sync for StreamScheduler {}
 
 impl StreamScheduler {
-    /// Calls the stream's thread.
+    /// Schedules the call.
     pub fn call(&self) {
         if let Some(api) = api() {
-            // SAFETY: Envoy has made it, and nobody has deleted it.
+            // SAFETY: Envoy created it, and only `drop` deletes it.
             unsafe { (api.scheduler_commit)(self.raw, 0) }
         }
     }
@@ -291,7 +292,7 @@ impl StreamScheduler {
 impl Drop for StreamScheduler {
     fn drop(&mut self) {
         if let Some(api) = api() {
-            // SAFETY: as above, and nobody can use it again.
+            // SAFETY: as above, and the pointer is not used again.
             unsafe { (api.scheduler_delete)(self.raw) }
         }
     }

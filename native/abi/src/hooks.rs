@@ -1,8 +1,8 @@
-//! What Envoy calls: generic functions here, which [`module!`](crate::module!) exports under the names of the ABI.
+//! Hooks that Envoy calls: generic functions that [`module!`](crate::module!) exports under the ABI's names.
 //!
 //! # Safety
-//! Only Envoy may call them: with objects of its own that live through the call, and with the pointers that it has got from
-//! `config_new` and `filter_new`, until it has given them back.
+//! Only Envoy may call them. Its own objects must live through the call. The other pointers must come from `config_new`
+//! and `filter_new`, and Envoy must not have destroyed them.
 
 use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_void};
@@ -15,31 +15,30 @@ use crate::config::ConfigHost;
 use crate::filter::Filter;
 use crate::module::{BodyStatus, FetchedResponse, HeadersStatus, Level, Module};
 
-/// The version of the ABI that this crate was written for: Envoy 1.40's. Each version promises to take modules of the one
-/// before; tests load this one into 1.39, too.
+/// The ABI version of Envoy 1.40, for which this crate is written. Each Envoy version promises to load modules of the
+/// previous ABI version. Tests also load this module into Envoy 1.39.
 const ABI_VERSION: &CStr = c"v0.2.0";
 
-/// The ABI's "the response is there".
+/// The ABI's status for a received response.
 const FETCHED: u32 = 0;
 
 type Pointer = *const c_void;
 type RawHost = *mut c_void;
 
-/// What Envoy keeps for one stream.
+/// Per-stream state behind Envoy's pointer.
 struct StreamOf<M: Module> {
     stream: M::Stream,
-    /// The request was answered or let go.
+    /// Whether the request was answered or continued.
     is_done: Cell<bool>,
 }
 
-/// The stream that Envoy's pointer stands for. It lives at least as long as what is returned, even if a hook that runs
-/// meanwhile drops Envoy's.
+/// Returns the stream behind Envoy's pointer. The result keeps it alive even if a nested hook drops Envoy's share.
 ///
 /// # Safety
-/// `stream` must be of [`filter_new`], and [`filter_destroy`] must not have had it.
+/// `stream` must come from [`filter_new`], and [`filter_destroy`] must not have run for it.
 unsafe fn stream_of<M: Module>(stream: Pointer) -> Rc<StreamOf<M>> {
     let stream = stream.cast::<StreamOf<M>>();
-    // SAFETY: `filter_new` made it of an `Rc`, and Envoy's share of that is still there. All hooks of a stream run on one
+    // SAFETY: `filter_new` created it from an `Rc`, and Envoy still holds its share. All hooks of a stream run on one
     // thread.
     unsafe {
         Rc::increment_strong_count(stream);
@@ -47,27 +46,27 @@ unsafe fn stream_of<M: Module>(stream: Pointer) -> Rc<StreamOf<M>> {
     }
 }
 
-/// The configuration that Envoy's pointer stands for. As [`stream_of`].
+/// Returns the configuration behind Envoy's pointer. As [`stream_of`].
 unsafe fn config_of<M: Module>(config: Pointer) -> Arc<M::Config> {
     let config = config.cast::<M::Config>();
-    // SAFETY: `config_new` made it of an `Arc`, and Envoy's share of that is still there.
+    // SAFETY: `config_new` created it from an `Arc`, and Envoy still holds its share.
     unsafe {
         Arc::increment_strong_count(config);
         Arc::from_raw(config)
     }
 }
 
-/// Runs `hook`. After a panic in it, tells the module; `None`.
+/// Runs `hook`. After a panic, it notifies the module and returns `None`.
 fn guarded<M: Module, R>(
     config: Option<&M::Config>,
     stream: Option<&M::Stream>,
     hook: impl FnOnce() -> R,
 ) -> Option<R> {
-    // What a panic has left half done is the module's care.
+    // The module repairs the state that a panic left inconsistent.
     let result = catch_unwind(AssertUnwindSafe(hook));
     result
         .map_err(|panic| {
-            // Dropping what was thrown could throw again.
+            // Dropping the panic payload could panic again.
             core::mem::forget(panic);
             let told = catch_unwind(AssertUnwindSafe(|| M::panicked(config, stream)));
             told.map_err(core::mem::forget).ok();
@@ -75,10 +74,10 @@ fn guarded<M: Module, R>(
         .ok()
 }
 
-/// Runs a hook of a stream. After a panic the request is answered, if it still waits, and `otherwise` is returned.
+/// Runs a hook of a stream. After a panic, it answers the request if it still waits, and returns `otherwise`.
 ///
 /// # Safety
-/// As [the module](self) says.
+/// See [the module](self).
 unsafe fn with_stream<M: Module, R>(
     raw: RawHost,
     stream: Pointer,
@@ -88,9 +87,9 @@ unsafe fn with_stream<M: Module, R>(
     if stream.is_null() {
         return otherwise;
     }
-    // SAFETY: Envoy passes the pointer that it has been given, until it destroys the filter.
+    // SAFETY: Envoy passes this pointer only until it destroys the filter.
     let stream = unsafe { stream_of::<M>(stream) };
-    // SAFETY: it is the filter of this hook, and of nothing that outlives it.
+    // SAFETY: `raw` is the filter of the running hook, which outlives the value.
     let filter = || unsafe { Filter::new(raw, &stream.is_done) };
     let run = || hook(&stream.stream, filter());
     guarded::<M, R>(None, Some(&stream.stream), run).unwrap_or_else(|| {
@@ -104,7 +103,7 @@ pub fn program_init() -> *const c_char {
     match load() {
         Ok(()) => ABI_VERSION.as_ptr(),
         Err(missing) => {
-            // Envoy's own log may be what is missing.
+            // Envoy's log function may be the missing one.
             eprintln!("weir: this Envoy lacks {missing}, so the module cannot run");
             core::ptr::null()
         }
@@ -114,9 +113,9 @@ pub fn program_init() -> *const c_char {
 /// `envoy_dynamic_module_on_http_filter_config_new`. Null refuses the configuration.
 ///
 /// # Safety
-/// As [the module](self) says.
+/// See [the module](self).
 pub unsafe fn config_new<M: Module>(raw: RawHost, name: Buffer, config: Buffer) -> Pointer {
-    // SAFETY: Envoy's buffers and the configuration live through this hook.
+    // SAFETY: Envoy's buffers and configuration object live through this hook.
     let (host, name, config) = unsafe { (ConfigHost::new(raw), name.bytes(), config.bytes()) };
     let made = guarded::<M, _>(None, None, || M::configure(&host, name, config));
     match made {
@@ -135,12 +134,12 @@ pub unsafe fn config_new<M: Module>(raw: RawHost, name: Buffer, config: Buffer) 
 /// `envoy_dynamic_module_on_http_filter_config_destroy`.
 ///
 /// # Safety
-/// As [the module](self) says.
+/// See [the module](self).
 pub unsafe fn config_destroy<M: Module>(config: Pointer) {
     if config.is_null() {
         return;
     }
-    // SAFETY: `config_new` made it, and Envoy gives it back once.
+    // SAFETY: `config_new` created it, and Envoy returns it exactly once.
     let config = unsafe { Arc::from_raw(config.cast::<M::Config>()) };
     guarded::<M, _>(None, None, || {
         M::dropped(&config);
@@ -151,12 +150,12 @@ pub unsafe fn config_destroy<M: Module>(config: Pointer) {
 /// `envoy_dynamic_module_on_http_filter_config_scheduled`.
 ///
 /// # Safety
-/// As [the module](self) says.
+/// See [the module](self).
 pub unsafe fn config_scheduled<M: Module>(raw: RawHost, config: Pointer) {
     if config.is_null() {
         return;
     }
-    // SAFETY: Envoy passes both while they live.
+    // SAFETY: Envoy passes valid pointers.
     let (config, host) = unsafe { (config_of::<M>(config), ConfigHost::new(raw)) };
     guarded::<M, _>(Some(&config), None, || M::scheduled(&config, &host));
 }
@@ -164,7 +163,7 @@ pub unsafe fn config_scheduled<M: Module>(raw: RawHost, config: Pointer) {
 /// `envoy_dynamic_module_on_http_filter_config_http_callout_done`.
 ///
 /// # Safety
-/// As [the module](self) says.
+/// See [the module](self).
 pub unsafe fn config_fetched<M: Module>(
     config: Pointer,
     id: u64,
@@ -175,9 +174,9 @@ pub unsafe fn config_fetched<M: Module>(
     if config.is_null() {
         return;
     }
-    // SAFETY: Envoy passes it while it lives.
+    // SAFETY: Envoy passes a valid pointer.
     let config = unsafe { config_of::<M>(config) };
-    // SAFETY: Envoy gives as many as it says, and they live through this hook.
+    // SAFETY: the pointers and counts match, and the data lives through this hook.
     let (headers, body) = unsafe { (slice(headers), slice(body)) };
     let response = (result == FETCHED).then(|| FetchedResponse {
         // SAFETY: as above.
@@ -196,21 +195,21 @@ pub unsafe fn config_fetched<M: Module>(
 }
 
 /// # Safety
-/// There must be as many as are said, for as long as `'b`.
+/// The pointer must refer to `count` values that live for `'b`.
 unsafe fn slice<'b, T>((start, count): (*const T, usize)) -> &'b [T] {
     if start.is_null() || count == 0 {
         return &[];
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { core::slice::from_raw_parts(start, count) }
 }
 
 /// `envoy_dynamic_module_on_http_filter_new`. Null ends the stream.
 ///
 /// # Safety
-/// As [the module](self) says.
+/// See [the module](self).
 pub unsafe fn filter_new<M: Module>(config: Pointer) -> Pointer {
-    // SAFETY: Envoy passes it while it lives.
+    // SAFETY: Envoy passes a valid pointer.
     let config = unsafe { config_of::<M>(config) };
     let made = guarded::<M, _>(Some(&config), None, || M::stream(&config));
     made.flatten().map_or(core::ptr::null(), |stream| {
@@ -225,40 +224,40 @@ pub unsafe fn filter_new<M: Module>(config: Pointer) -> Pointer {
 /// `envoy_dynamic_module_on_http_filter_request_headers`.
 ///
 /// # Safety
-/// As [the module](self) says.
+/// See [the module](self).
 pub unsafe fn request_headers<M: Module>(raw: RawHost, stream: Pointer, is_last: bool) -> u32 {
     let hook = |stream: &M::Stream, filter: Filter<'_>| M::request_headers(stream, filter, is_last);
-    // SAFETY: as the caller says.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { with_stream::<M, _>(raw, stream, HeadersStatus::StopAll, hook) as u32 }
 }
 
 /// `envoy_dynamic_module_on_http_filter_request_body`.
 ///
 /// # Safety
-/// As [the module](self) says.
+/// See [the module](self).
 pub unsafe fn request_body<M: Module>(raw: RawHost, stream: Pointer, is_last: bool) -> u32 {
     let hook = |stream: &M::Stream, filter: Filter<'_>| M::request_body(stream, filter, is_last);
-    // SAFETY: as the caller says.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { with_stream::<M, _>(raw, stream, BodyStatus::Keep, hook) as u32 }
 }
 
 /// `envoy_dynamic_module_on_http_filter_request_trailers`.
 ///
 /// # Safety
-/// As [the module](self) says.
+/// See [the module](self).
 pub unsafe fn request_trailers<M: Module>(raw: RawHost, stream: Pointer) -> u32 {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller upholds this function's contract.
     let goes_on = unsafe { with_stream::<M, _>(raw, stream, false, M::request_trailers) };
-    // The ABI's numbers: 0 goes on, 1 does not.
+    // The ABI's values: 0 continues, 1 stops.
     u32::from(!goes_on)
 }
 
-/// `envoy_dynamic_module_on_http_filter_response_headers`: they always go on.
+/// `envoy_dynamic_module_on_http_filter_response_headers`: they always continue.
 ///
 /// # Safety
-/// As [the module](self) says.
+/// See [the module](self).
 pub unsafe fn response_headers<M: Module>(raw: RawHost, stream: Pointer) -> u32 {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { with_stream::<M, _>(raw, stream, (), M::response_headers) }
     0
 }
@@ -266,24 +265,24 @@ pub unsafe fn response_headers<M: Module>(raw: RawHost, stream: Pointer) -> u32 
 /// `envoy_dynamic_module_on_http_filter_scheduled`.
 ///
 /// # Safety
-/// As [the module](self) says.
+/// See [the module](self).
 pub unsafe fn called<M: Module>(raw: RawHost, stream: Pointer) {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { with_stream::<M, _>(raw, stream, (), M::called) }
 }
 
-/// `envoy_dynamic_module_on_http_filter_stream_complete`. Nobody can be answered any more.
+/// `envoy_dynamic_module_on_http_filter_stream_complete`. The request can no longer be answered.
 ///
 /// # Safety
-/// As [the module](self) says.
+/// See [the module](self).
 pub unsafe fn completed<M: Module>(raw: RawHost, stream: Pointer) {
     if stream.is_null() {
         return;
     }
-    // SAFETY: Envoy passes the pointer that it has been given, until it destroys the filter.
+    // SAFETY: Envoy passes this pointer only until it destroys the filter.
     let stream = unsafe { stream_of::<M>(stream) };
     stream.is_done.set(true);
-    // SAFETY: it is the filter of this hook, and of nothing that outlives it.
+    // SAFETY: `raw` is the filter of the running hook, which outlives the value.
     let filter = unsafe { Filter::new(raw, &stream.is_done) };
     let run = || M::completed(&stream.stream, filter);
     guarded::<M, _>(None, Some(&stream.stream), run);
@@ -292,18 +291,18 @@ pub unsafe fn completed<M: Module>(raw: RawHost, stream: Pointer) {
 /// `envoy_dynamic_module_on_http_filter_destroy`.
 ///
 /// # Safety
-/// As [the module](self) says.
+/// See [the module](self).
 pub unsafe fn filter_destroy<M: Module>(stream: Pointer) {
     if stream.is_null() {
         return;
     }
-    // SAFETY: `filter_new` made it, and Envoy gives it back once.
+    // SAFETY: `filter_new` created it, and Envoy returns it exactly once.
     let stream = unsafe { Rc::from_raw(stream.cast::<StreamOf<M>>()) };
     stream.is_done.set(true);
     guarded::<M, _>(None, Some(&stream.stream), || {
         M::stream_destroyed(&stream.stream)
     });
-    // Drops what the module keeps for the stream, which is its code, too.
+    // Dropping runs the module's code for the stream.
     guarded::<M, _>(None, None, || drop(stream));
 }
 
@@ -347,12 +346,12 @@ pub const EXPORTS: &[&str] = &[
     "envoy_dynamic_module_on_network_filter_destroy",
 ];
 
-/// Makes this crate the library of a [`Module`](crate::Module).
+/// Turns the invoking crate into the library of a [`Module`](crate::Module).
 #[macro_export]
 macro_rules! module {
     ($module:ty) => {
-        // Functions that Envoy finds by name: unmangled symbols, which the lint counts as unsafe. Only Envoy calls them, with what
-        // the ABI says: which is all that their bodies ask for.
+        // Envoy finds these functions by their unmangled names, which the lint counts as unsafe. Only Envoy calls them,
+        // with the arguments that the ABI defines. Their bodies require nothing more.
         #[allow(unsafe_code, missing_docs, unused_variables)]
         mod envoy_hooks {
             use core::ffi::c_void;
@@ -404,7 +403,7 @@ macro_rules! module {
             #[unsafe(no_mangle)]
             extern "C" fn envoy_dynamic_module_on_network_filter_destroy(state: *const c_void) { unsafe { network::filter_destroy::<M>(state) } }
 
-            // Envoy demands these; there is nothing to do in them.
+            // Envoy requires these hooks; they do nothing.
 
             #[unsafe(no_mangle)]
             extern "C" fn envoy_dynamic_module_on_network_filter_new_connection(raw: *mut c_void, state: *const c_void) -> u32 { 0 }

@@ -1,16 +1,17 @@
-//! What Weir needs of Envoy's C ABI for dynamic modules, declared by hand, behind safe types.
+//! The part of Envoy's C ABI for dynamic modules that Weir uses, declared by hand, behind safe types.
 //!
-//! All of Weir's unsafe code for native modules is here. A module implements [`Module`] and says [`module!`]; then the library
-//! exports the functions that Envoy calls, and every one of them catches panics: one that got into Envoy would end it.
+//! This crate contains all unsafe code of Weir's native modules. A module implements [`Module`] and invokes
+//! [`module!`]. The library then exports the functions that Envoy calls. Each of them catches panics, because a panic
+//! that reaches Envoy aborts the process.
 //!
 //! | module | |
 //! |---|---|
-//! | [`api`](mod@api) | the functions of Envoy that are called |
-//! | [`config`] | a filter's configuration: metrics, HTTP requests, a way to call the main thread |
+//! | [`api`](mod@api) | the Envoy functions that the module calls |
+//! | [`config`] | a filter's configuration: metrics, HTTP requests, a scheduler for the main thread |
 //! | [`connection`] | a connection: bytes before HTTP |
-//! | [`filter`] | a stream: headers, body, answers, a way to call its thread |
-//! | [`module`](mod@module) | what a module is |
-//! | [`hooks`] | what Envoy calls |
+//! | [`filter`] | a stream: headers, body, local replies, a scheduler for its thread |
+//! | [`module`](mod@module) | the trait that a module implements |
+//! | [`hooks`] | the hooks that Envoy calls |
 
 #![deny(clippy::undocumented_unsafe_blocks)]
 #![allow(unsafe_code)] // This is the crate for it: the functions of a C program have no safe types.
@@ -33,10 +34,10 @@ pub use module::{BodyStatus, FetchedResponse, HeadersStatus, Level, Module, Read
 
 use api::{Buffer, api};
 
-/// Writes a line into Envoy's log, as its component `dynamic_modules`. From any thread; outside Envoy it is lost.
+/// Writes a line to Envoy's log as component `dynamic_modules`, from any thread. Outside Envoy it does nothing.
 pub fn log(level: Level, text: &str) {
     if let Some(api) = api() {
-        // SAFETY: Envoy copies the text; its log has a lock.
+        // SAFETY: Envoy copies the text; its log is thread-safe.
         unsafe { (api.log)(level as u32, Buffer::from_bytes(text.as_bytes())) }
     }
 }

@@ -1,4 +1,4 @@
-//! What a module is.
+//! The trait of a native module and its types.
 
 use std::sync::Arc;
 
@@ -6,116 +6,118 @@ use crate::config::ConfigHost;
 use crate::connection::Connection;
 use crate::filter::{Filter, Response};
 
-/// How much a line in the log matters: the ABI's numbers.
+/// Log levels, with the ABI's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Level {
-    /// For those who look for something.
+    /// Details for debugging.
     Debug = 1,
-    /// Something has changed.
+    /// A state change.
     Info = 2,
-    /// Something is wrong, and may mend itself.
+    /// A problem that may resolve without action.
     Warn = 3,
-    /// Something is wrong, and somebody should mend it.
+    /// A problem that needs an operator.
     Error = 4,
 }
 
-/// How a request goes on after its head: the ABI's numbers.
+/// How a request continues after its headers: the ABI's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum HeadersStatus {
-    /// It goes on.
+    /// Continue.
     Continue = 0,
-    /// It waits, or was answered; its body comes to this filter.
+    /// Stop, or the request was answered; its body still reaches this filter.
     StopHead = 1,
-    /// It waits, with all that follows its head.
+    /// Stop the headers and all that follows.
     StopAll = 4,
 }
 
-/// How a request goes on after a part of the body: the ABI's numbers.
+/// How a request continues after a part of its body: the ABI's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum BodyStatus {
-    /// It goes on.
+    /// Continue.
     Continue = 0,
-    /// Envoy keeps it.
+    /// Envoy buffers the part.
     Keep = 1,
 }
 
-/// How the bytes of a connection go on: the ABI's numbers.
+/// How received bytes of a connection continue: the ABI's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ReadStatus {
-    /// What was not taken goes to the next filter.
+    /// The bytes that were not drained reach the next filter.
     Continue = 0,
-    /// Nothing goes on until more has come.
+    /// Stop until more bytes arrive.
     Stop = 1,
 }
 
-/// The response to an HTTP request of the module's own, during its hook.
+/// The response to a request of [`ConfigHost::fetch`](crate::ConfigHost::fetch), during its hook.
 #[derive(Clone, Debug)]
 pub struct FetchedResponse<'h> {
-    /// Its headers, with `:status`.
+    /// The headers, including `:status`.
     pub headers: Vec<(&'h [u8], &'h [u8])>,
     /// Its body.
     pub body: Vec<u8>,
 }
 
-/// A module: HTTP filters. Configurations are made on Envoy's main thread; a stream lives on one of its worker threads. Hooks
-/// of one stream may run while another of its hooks does, when that answers the request or lets it go: so they get `&self`.
+/// A module with HTTP and network filters. Envoy creates configurations on its main thread. A stream lives on one
+/// worker thread. Hooks get `&self`, because a hook that answers or continues the request may trigger other hooks of
+/// the same stream.
 pub trait Module: 'static {
-    /// What is made of one filter's configuration. All its streams share it.
+    /// State of one filter configuration, shared by all its streams.
     type Config: Send + Sync + 'static;
 
-    /// What is kept for one stream.
+    /// State of one stream.
     type Stream: 'static;
 
-    /// The answer where a hook of a stream has panicked before the request was answered.
+    /// The reply when a hook of a stream panics before the request is answered.
     const ANSWER_TO_PANIC: Response<'static>;
 
-    /// Makes what belongs to one filter's configuration. `None` refuses it; the reason is the module's to log.
+    /// Creates the state of a filter configuration. `None` rejects it; the module logs the reason.
     fn configure(host: &ConfigHost<'_>, name: &[u8], config: &[u8]) -> Option<Self::Config>;
 
-    /// The configuration is no longer used. On any of Envoy's threads; what calls Envoy for it must end before this returns.
+    /// The configuration is no longer used. Runs on any Envoy thread. All calls into Envoy on its behalf must end
+    /// before this returns.
     fn dropped(config: &Self::Config);
 
-    /// The main thread was called, by a [`ConfigScheduler`](crate::ConfigScheduler).
+    /// A [`ConfigScheduler`](crate::ConfigScheduler) called the main thread.
     fn scheduled(config: &Self::Config, host: &ConfigHost<'_>);
 
-    /// An HTTP request of the module's own has ended, on the main thread.
+    /// An HTTP request of the module ended. Runs on the main thread.
     fn fetched(config: &Self::Config, id: u64, response: Option<FetchedResponse<'_>>);
 
     /// A stream begins. `None` ends it.
     fn stream(config: &Arc<Self::Config>) -> Option<Self::Stream>;
 
-    /// The request's head is there.
+    /// The request's headers arrived.
     fn request_headers(stream: &Self::Stream, filter: Filter<'_>, is_last: bool) -> HeadersStatus;
 
-    /// A part of the request's body is there.
+    /// A part of the request's body arrived.
     fn request_body(stream: &Self::Stream, filter: Filter<'_>, is_last: bool) -> BodyStatus;
 
-    /// The request's trailers are there, and so all of it. Whether they go on.
+    /// The request's trailers arrived, so the request is complete. Returns whether they continue.
     fn request_trailers(stream: &Self::Stream, filter: Filter<'_>) -> bool;
 
-    /// The head of the response is about to go to the client.
+    /// The response's headers are about to be sent to the client.
     fn response_headers(stream: &Self::Stream, filter: Filter<'_>);
 
-    /// The stream's thread was called, by a [`StreamScheduler`](crate::StreamScheduler).
+    /// A [`StreamScheduler`](crate::StreamScheduler) called the stream's thread.
     fn called(stream: &Self::Stream, filter: Filter<'_>);
 
-    /// The stream has ended, and can still be asked how.
+    /// The stream ended. Its response status is still readable.
     fn completed(stream: &Self::Stream, filter: Filter<'_>);
 
-    /// The stream's filter is gone. What calls Envoy for it must end before this returns.
+    /// The stream's filter is gone. All calls into Envoy on its behalf must end before this returns.
     fn stream_destroyed(stream: &Self::Stream);
 
-    /// What is made of one network filter's configuration. All its connections share it.
+    /// State of one network filter configuration, shared by all its connections.
     type NetworkConfig: Send + Sync + 'static;
 
-    /// What is kept for one connection. Hooks of what is sent run while another of its hooks does, so they get `&self`.
+    /// State of one connection. Hooks get `&self`, because write hooks run inside other hooks of the same connection.
     type NetworkState: 'static;
 
-    /// Makes what belongs to one network filter's configuration. `None` refuses it; the reason is the module's to log.
+    /// Creates the state of a network filter configuration. `None` rejects it; the module logs the reason.
     fn configure_network(name: &[u8], config: &[u8]) -> Option<Self::NetworkConfig>;
 
     /// A connection begins.
@@ -124,22 +126,22 @@ pub trait Module: 'static {
         connection: Connection<'_>,
     ) -> Self::NetworkState;
 
-    /// Bytes have come; `is_last`: no more will.
+    /// Bytes arrived. `is_last`: no more follow.
     fn received(
         state: &Self::NetworkState,
         connection: Connection<'_>,
         is_last: bool,
     ) -> ReadStatus;
 
-    /// Bytes are about to go to the client; they always go.
+    /// Bytes are about to be sent to the client; they always continue.
     fn sent(state: &Self::NetworkState, connection: Connection<'_>);
 
-    /// More waits to be sent to the client than Envoy wants to keep.
+    /// The write buffer passed its high watermark.
     fn congested(state: &Self::NetworkState);
 
-    /// A hook of a connection has panicked.
+    /// A hook of a connection panicked.
     fn connection_panicked(state: &Self::NetworkState);
 
-    /// A hook has panicked; `stream` is the stream's, if it was one of a stream.
+    /// A hook panicked. `stream` is set for a hook of a stream.
     fn panicked(config: Option<&Self::Config>, stream: Option<&Self::Stream>);
 }

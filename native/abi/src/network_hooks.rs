@@ -1,4 +1,4 @@
-//! What Envoy calls for network filters: as [`crate::hooks`] for HTTP filters, with the same demands on the caller.
+//! Hooks that Envoy calls for network filters. The caller's obligations are those of [`crate::hooks`].
 
 use core::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,15 +14,17 @@ type RawHost = *mut c_void;
 
 /// Runs a hook. `None` after a panic.
 fn caught<R>(hook: impl FnOnce() -> R) -> Option<R> {
-    // Dropping what was thrown could throw again.
+    // Dropping the panic payload could panic again.
     let result = catch_unwind(AssertUnwindSafe(hook));
     result.map_err(core::mem::forget).ok()
 }
 
-/// Runs a hook of a connection and keeps its state alive meanwhile. Calls `connection_panicked` and returns `None` after a panic.
+/// Runs a hook of a connection and keeps its state alive meanwhile. Calls `connection_panicked` and returns `None`
+/// after a panic.
 ///
 /// # Safety
-/// `state` must be of [`filter_new`], and [`filter_destroy`] must not have had it. `raw` must be the filter of this hook.
+/// `state` must come from [`filter_new`], and [`filter_destroy`] must not have run for it. `raw` must be the filter of
+/// this hook.
 unsafe fn with_connection<M: Module, R>(
     raw: RawHost,
     state: Pointer,
@@ -32,13 +34,13 @@ unsafe fn with_connection<M: Module, R>(
         return None;
     }
     let state = state.cast::<M::NetworkState>();
-    // SAFETY: `filter_new` made it of an `Rc`, and Envoy's share of that is still there. All hooks of a connection run on one
-    // thread.
+    // SAFETY: `filter_new` created it from an `Rc`, and Envoy still holds its share. All hooks of a connection run on
+    // one thread.
     let state = unsafe {
         Rc::increment_strong_count(state);
         Rc::from_raw(state)
     };
-    // SAFETY: as the caller says.
+    // SAFETY: the caller upholds this function's contract.
     let connection = unsafe { Connection::new(raw) };
     let done = caught(|| hook(&state, connection));
     if done.is_none() {
@@ -50,7 +52,7 @@ unsafe fn with_connection<M: Module, R>(
 /// `envoy_dynamic_module_on_network_filter_config_new`. Null refuses the configuration.
 ///
 /// # Safety
-/// As [the module](self) says.
+/// See [the module](self).
 pub unsafe fn config_new<M: Module>(name: Buffer, config: Buffer) -> Pointer {
     // SAFETY: Envoy's buffers live through this hook.
     let (name, config) = unsafe { (name.bytes(), config.bytes()) };
@@ -68,10 +70,10 @@ pub unsafe fn config_new<M: Module>(name: Buffer, config: Buffer) -> Pointer {
 /// `envoy_dynamic_module_on_network_filter_config_destroy`.
 ///
 /// # Safety
-/// As [the module](self) says.
+/// See [the module](self).
 pub unsafe fn config_destroy<M: Module>(config: Pointer) {
     if !config.is_null() {
-        // SAFETY: `config_new` made it, and Envoy gives it back once.
+        // SAFETY: `config_new` created it, and Envoy returns it exactly once.
         let config = unsafe { Arc::from_raw(config.cast::<M::NetworkConfig>()) };
         caught(|| drop(config));
     }
@@ -80,18 +82,18 @@ pub unsafe fn config_destroy<M: Module>(config: Pointer) {
 /// `envoy_dynamic_module_on_network_filter_new`. Null ends the connection.
 ///
 /// # Safety
-/// As [the module](self) says.
+/// See [the module](self).
 pub unsafe fn filter_new<M: Module>(config: Pointer, raw: RawHost) -> Pointer {
     if config.is_null() {
         return core::ptr::null();
     }
     let config = config.cast::<M::NetworkConfig>();
-    // SAFETY: `config_new` made it of an `Arc`, and Envoy's share of that is still there.
+    // SAFETY: `config_new` created it from an `Arc`, and Envoy still holds its share.
     let config = unsafe {
         Arc::increment_strong_count(config);
         Arc::from_raw(config)
     };
-    // SAFETY: it is the filter of this hook, and of nothing that outlives it.
+    // SAFETY: `raw` is the filter of the running hook, which outlives the value.
     let connection = unsafe { Connection::new(raw) };
     let made = caught(|| M::connected(&config, connection));
     made.map_or(core::ptr::null(), |state| {
@@ -99,25 +101,25 @@ pub unsafe fn filter_new<M: Module>(config: Pointer, raw: RawHost) -> Pointer {
     })
 }
 
-/// `envoy_dynamic_module_on_network_filter_read`. After a panic the bytes go on.
+/// `envoy_dynamic_module_on_network_filter_read`. After a panic the bytes continue.
 ///
 /// # Safety
-/// As [the module](self) says.
+/// See [the module](self).
 pub unsafe fn received<M: Module>(raw: RawHost, state: Pointer, is_last: bool) -> u32 {
     let hook = |state: &M::NetworkState, connection: Connection<'_>| {
         M::received(state, connection, is_last)
     };
-    // SAFETY: as the caller says.
+    // SAFETY: the caller upholds this function's contract.
     let status = unsafe { with_connection::<M, _>(raw, state, hook) };
     status.unwrap_or(ReadStatus::Continue) as u32
 }
 
-/// `envoy_dynamic_module_on_network_filter_write`: the bytes always go on.
+/// `envoy_dynamic_module_on_network_filter_write`: the bytes always continue.
 ///
 /// # Safety
-/// As [the module](self) says.
+/// See [the module](self).
 pub unsafe fn sent<M: Module>(raw: RawHost, state: Pointer) -> u32 {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { with_connection::<M, _>(raw, state, M::sent) };
     0
 }
@@ -125,19 +127,19 @@ pub unsafe fn sent<M: Module>(raw: RawHost, state: Pointer) -> u32 {
 /// `envoy_dynamic_module_on_network_filter_above_write_buffer_high_watermark`.
 ///
 /// # Safety
-/// As [the module](self) says.
+/// See [the module](self).
 pub unsafe fn congested<M: Module>(raw: RawHost, state: Pointer) {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { with_connection::<M, _>(raw, state, |state, _| M::congested(state)) };
 }
 
 /// `envoy_dynamic_module_on_network_filter_destroy`.
 ///
 /// # Safety
-/// As [the module](self) says.
+/// See [the module](self).
 pub unsafe fn filter_destroy<M: Module>(state: Pointer) {
     if !state.is_null() {
-        // SAFETY: `filter_new` made it, and Envoy gives it back once.
+        // SAFETY: `filter_new` created it, and Envoy returns it exactly once.
         let state = unsafe { Rc::from_raw(state.cast::<M::NetworkState>()) };
         caught(|| drop(state));
     }

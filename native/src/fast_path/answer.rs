@@ -1,11 +1,11 @@
-//! An answer as bytes: those that Envoy's HTTP stack writes for the same answer of the HTTP filter.
+//! Serializes an answer into the bytes that Envoy's HTTP stack writes for the same answer of the HTTP filter.
 
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use weir_engine::Answer;
 
-/// The bytes of `answer`, at this time, in milliseconds since the Unix epoch.
+/// Serializes `answer` at the time `now_ms`, in milliseconds since the Unix epoch.
 pub fn bytes(answer: &Answer, server: &str, now_ms: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(256 + answer.body.len());
     let status = answer.status;
@@ -14,7 +14,8 @@ pub fn bytes(answer: &Answer, server: &str, now_ms: u64) -> Vec<u8> {
         line(&mut bytes, name, value);
     }
     let length = answer.body.len().to_string();
-    // Envoy's codec adds the length of what has no body, and its connection manager that of what has one.
+    // Envoy's codec adds the length of an empty body, and its connection manager that of other bodies. Their positions
+    // differ.
     if !answer.body.is_empty() {
         line(&mut bytes, b"content-length", length.as_bytes());
     }
@@ -28,7 +29,7 @@ pub fn bytes(answer: &Answer, server: &str, now_ms: u64) -> Vec<u8> {
     bytes
 }
 
-/// What Envoy's HTTP stack answers to bytes that are no request, before it closes the connection.
+/// The answer of Envoy's HTTP stack to bytes that are not a valid request, before it closes the connection.
 pub fn bad_request(server: &str, now_ms: u64) -> Vec<u8> {
     let mut bytes =
         b"HTTP/1.1 400 Bad Request\r\ncontent-length: 11\r\ncontent-type: text/plain\r\n".to_vec();
@@ -45,7 +46,7 @@ fn line(bytes: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     bytes.extend(b"\r\n");
 }
 
-/// Calls `write` with the date, which is formatted once a second.
+/// Calls `write` with the date, which is formatted at most once per second.
 fn with_date(now_ms: u64, write: impl FnOnce(&str)) {
     thread_local! {
         static LAST: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
@@ -60,7 +61,7 @@ fn with_date(now_ms: u64, write: impl FnOnce(&str)) {
     });
 }
 
-/// The reason phrase that Envoy writes.
+/// The reason phrase as Envoy writes it.
 fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",

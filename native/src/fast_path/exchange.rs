@@ -1,22 +1,22 @@
 //! Finds the end of a response of the HTTP stack, after which the fast path may read the connection again.
 
-/// The longest head of a response that is read.
+/// The longest response header section that is parsed.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// The most headers of a response that are read.
+/// The most response headers that are parsed.
 const HEADERS_MAX: usize = 128;
 
-/// The longest line with the size of a chunk.
+/// The longest chunk size line.
 const SIZE_BYTES_MAX: usize = 32;
 
-/// How far a response is.
+/// The progress of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It goes on.
+    /// More bytes follow.
     More,
-    /// It has ended, and nothing else was sent.
+    /// The response is complete, and nothing follows it.
     Done,
-    /// Its end is uncertain.
+    /// The end of the response is uncertain.
     Lost,
 }
 
@@ -25,32 +25,32 @@ pub enum Progress {
 pub struct Exchange {
     is_head: bool,
     part: ResponsePart,
-    /// The head, or the line, that is not whole yet.
+    /// The incomplete header section or line.
     line: Vec<u8>,
 }
 
-/// What comes next.
+/// The next part of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ResponsePart {
     Head,
-    /// So many bytes of the body.
+    /// This many bytes of the body.
     Body(u64),
     Size,
-    /// So many bytes of a chunk, with the end of its line.
+    /// This many bytes of a chunk, including its line end.
     Chunk(u64),
-    /// The empty line behind the last chunk.
+    /// The empty line after the last chunk.
     End,
     Lost,
 }
 
-/// What follows a head.
+/// The framing that a header section announces.
 enum Following {
     Nothing,
     ResponsePart(ResponsePart),
 }
 
 impl Exchange {
-    /// The response to a request; `is_head`: the method was `HEAD`, so there is no body.
+    /// The response to a request. `is_head`: the method was `HEAD`, so it has no body.
     pub fn new(is_head: bool) -> Self {
         Self {
             is_head,
@@ -59,7 +59,7 @@ impl Exchange {
         }
     }
 
-    /// More of it is sent.
+    /// Reads more bytes of the response.
     pub fn sent(&mut self, mut bytes: &[u8]) -> Progress {
         while !bytes.is_empty() {
             let (rest, has_ended) = match self.part {
@@ -71,7 +71,7 @@ impl Exchange {
                 ResponsePart::Lost => return Progress::Lost,
             };
             if has_ended {
-                // Whatever is sent behind it is not of this response.
+                // Bytes after the end do not belong to this response.
                 return match rest.is_empty() {
                     true => Progress::Done,
                     false => self.lost(),
@@ -90,7 +90,7 @@ impl Exchange {
         Progress::Lost
     }
 
-    /// Adds bytes to the line up to `end`. The rest, once the line is whole.
+    /// Adds bytes to the line up to `end`. Returns the rest once the line is complete.
     fn take_line<'b>(&mut self, bytes: &'b [u8], end: &[u8], max: usize) -> Option<&'b [u8]> {
         for (at, byte) in bytes.iter().enumerate() {
             self.line.push(*byte);
@@ -167,7 +167,7 @@ impl Exchange {
     }
 }
 
-/// What follows this head; `None` if that cannot be told, or if the connection ends with the response.
+/// The body framing of a header section. `None` if it is ambiguous, or if the connection ends with the response.
 fn following(head: &[u8], is_head: bool) -> Option<Following> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);
@@ -207,14 +207,14 @@ fn following(head: &[u8], is_head: bool) -> Option<Following> {
 mod tests {
     use super::*;
 
-    /// How a response ends, whole and byte by byte: that must be the same.
+    /// The result for a response, checked to be the same for one write and for single bytes.
     fn end(is_head: bool, text: &str) -> Progress {
         let whole = Exchange::new(is_head).sent(text.as_bytes());
         let mut exchange = Exchange::new(is_head);
         let mut last = Progress::More;
         for byte in text.as_bytes() {
             let next = exchange.sent(std::slice::from_ref(byte));
-            // What follows an end is seen only together with it.
+            // Bytes after the end are visible only in the same write.
             last = match (last, next) {
                 (Progress::Done, _) => Progress::Lost,
                 (_, next) => next,

@@ -1,12 +1,12 @@
-//! Parses the head of an HTTP/1.1 request, if every parser reads it in the same way.
+//! Parses the head of an HTTP/1.1 request if every parser reads it in the same way.
 //!
-//! The fast path and Envoy's HTTP stack must find the same request in the bytes. So the fast path answers only canonical heads,
-//! and it keeps track of a request only if its end is certain.
+//! The fast path and Envoy's HTTP stack must find the same request in the bytes. The fast path therefore answers only
+//! canonical heads. It tracks a request only if its end is certain.
 
-/// The longest head that is read.
+/// The longest request head that is parsed, in bytes.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 
-/// The most headers that are read.
+/// The most request headers that are parsed.
 const HEADERS_MAX: usize = 64;
 
 /// The longest body length, in digits.
@@ -21,7 +21,7 @@ pub enum Received<'b> {
     Plain(Head<'b>),
     /// A complete request that only the HTTP stack may read.
     Whole {
-        /// Of the head and the body, in bytes.
+        /// The length of head and body, in bytes.
         length: usize,
         /// Whether its method is `HEAD`, so that its response has no body.
         is_head: bool,
@@ -33,19 +33,19 @@ pub enum Received<'b> {
 /// A canonical request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Head<'b> {
-    /// Its bytes.
+    /// The length of the head, in bytes.
     pub length: usize,
     /// `GET` or `POST`.
     pub method: &'b str,
     /// The target: a path, and a query if there is one.
     pub path: &'b str,
-    /// The header `host`.
+    /// The `host` header.
     pub host: &'b [u8],
     /// The other headers, with names in lower case.
     pub headers: Vec<(String, &'b [u8])>,
 }
 
-/// Reads the first request of `bytes`.
+/// Parses the first request of `bytes`.
 pub fn read(bytes: &[u8]) -> Received<'_> {
     let Some(head) = whole_head(bytes) else {
         return Received::Unclear;
@@ -91,14 +91,14 @@ pub fn read(bytes: &[u8]) -> Received<'_> {
     })
 }
 
-/// The bytes of the first head, if it is whole, short and in printable ASCII, with lines that end in CRLF.
+/// The bytes of the first head, if it is complete, within the limit, printable ASCII, and its lines end in CRLF.
 fn whole_head(bytes: &[u8]) -> Option<&[u8]> {
     let within = bytes.get(..HEAD_BYTES_MAX.min(bytes.len()))?;
     let end = within
         .windows(END_OF_HEAD.len())
         .position(|window| window == END_OF_HEAD)?;
     let head = within.get(..end + END_OF_HEAD.len())?;
-    // A parser may skip empty lines in front.
+    // A parser may skip leading empty lines.
     if !head.first()?.is_ascii_uppercase() {
         return None;
     }
@@ -117,21 +117,21 @@ fn whole_head(bytes: &[u8]) -> Option<&[u8]> {
     Some(head)
 }
 
-/// What the headers say of the connection and the body.
+/// The connection and body framing that the headers define.
 struct Framing<'b> {
     host: &'b [u8],
     body_length: usize,
-    /// Whether no header means something to the HTTP stack itself.
+    /// Whether no header is significant to the HTTP stack itself.
     is_plain: bool,
 }
 
 impl<'b> Framing<'b> {
-    /// `None` if it is not beyond doubt where the request ends, or what becomes of the connection.
+    /// `None` if the request's end or the connection's state after it is ambiguous.
     fn of(headers: &[httparse::Header<'b>]) -> Option<Self> {
         let (mut host, mut length, mut is_plain) = (None, None, true);
         for header in headers {
             let name = header.name.to_ascii_lowercase();
-            // Servers disagree on underscores, and on everything but letters, digits and hyphens.
+            // Servers disagree on underscores and on all characters except letters, digits and hyphens.
             let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
             if !name.bytes().all(is_usual) {
                 return None;
@@ -157,7 +157,7 @@ impl<'b> Framing<'b> {
     }
 }
 
-/// A length: digits alone.
+/// A length that consists only of digits.
 fn number(value: &[u8]) -> Option<usize> {
     let is_number =
         (1..=LENGTH_DIGITS_MAX).contains(&value.len()) && value.iter().all(u8::is_ascii_digit);
@@ -165,7 +165,7 @@ fn number(value: &[u8]) -> Option<usize> {
     text.parse().ok()
 }
 
-/// Whether a target is a path that has one spelling only.
+/// Whether a target is a path with only one spelling.
 fn is_plain_path(target: &str) -> bool {
     let path = target.split('?').next().unwrap_or_default();
     let mut segments = path.split('/').skip(1);
@@ -178,7 +178,7 @@ fn is_plain_path(target: &str) -> bool {
         && !target.contains(['#', '\\'])
 }
 
-/// Whether a host is a name or an address, with a port or without.
+/// Whether a host is a name or an address, with an optional port.
 fn is_plain_host(host: &[u8]) -> bool {
     let is_usual =
         |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.:[]".contains(byte);
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(head.length, PLAIN.len());
     }
 
-    /// Each of these could be read in two ways, or means something to the HTTP stack itself.
+    /// Each of these is ambiguous or significant to the HTTP stack itself.
     #[test]
     fn doubtful_request_is_unclear() {
         let edited = |from: &str, to: &str| {
@@ -257,7 +257,7 @@ mod tests {
         }
     }
 
-    /// Where these end is beyond doubt, and what they ask for is the HTTP stack's to read.
+    /// The ends of these are certain, but only the HTTP stack may handle them.
     #[test]
     fn other_request_is_whole() {
         let cases = [

@@ -1,8 +1,9 @@
-//! `weir.fast_path`: a network filter before Envoy's HTTP connection manager. It answers requests that an engine can decide from
-//! their heads alone.
+//! `weir.fast_path`: a network filter before Envoy's HTTP connection manager. It answers requests that an engine can
+//! decide from their heads alone.
 //!
-//! Bytes that it does not answer reach the connection manager unchanged, and the HTTP filter of the same engine decides. The fast
-//! path ignores a connection until the connection manager's response has ended; if it cannot find that end, permanently.
+//! Other bytes reach the connection manager unchanged, and the HTTP filter of the same engine decides. The fast path
+//! ignores a connection until the connection manager's response ends. If it cannot find that end, it ignores the
+//! connection permanently.
 //!
 //! | module | |
 //! |---|---|
@@ -36,23 +37,23 @@ use head::{Head, Received};
 /// The name of the filter in Envoy's configuration.
 pub const NAME: &str = "weir.fast_path";
 
-/// The longest time without a request for the HTTP stack, whose timers and drain need to see one.
+/// The longest time without a request to the HTTP stack, whose timers and drain need regular requests.
 const HTTP_PERIOD: Duration = Duration::from_secs(30);
 
-/// How a connection begins that is HTTP/2.
+/// The first bytes of an HTTP/2 connection.
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2";
 
-/// The configuration, as it is written.
+/// The filter's configuration, as written.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// The HTTP filters that may answer, in the order in which they stand in the connection manager: the `native.name` of each.
+    /// The `native.name` of each HTTP filter that may answer, in the order of the connection manager.
     ask: Vec<String>,
     /// Whether the user header of a received request is final, because no filter of this listener sets it. Otherwise the fast
     /// path answers only what holds for every user.
     #[serde(default)]
     trusts_user_header: bool,
-    /// As the connection manager's.
+    /// The same as in the connection manager.
     #[serde(default = "yes")]
     use_remote_address: bool,
     /// Requests with one of these headers use the HTTP stack, because another filter reads the header: `origin` for CORS.
@@ -61,7 +62,7 @@ pub struct Settings {
     /// One of this many answerable requests uses the HTTP stack, as a sample for its access log and statistics. Default: 100.
     #[serde(default = "default_sample")]
     sample_of: u32,
-    /// As the connection manager's.
+    /// The same as in the connection manager.
     #[serde(default = "default_server_name")]
     server_name: String,
 }
@@ -82,7 +83,7 @@ fn default_server_name() -> String {
 #[derive(Debug)]
 pub struct FastPath {
     settings: Settings,
-    /// Whether the log has a line on a filter that is missing.
+    /// Whether a missing filter was logged.
     has_logged_missing: AtomicBool,
 }
 
@@ -114,7 +115,7 @@ impl FastPath {
         })
     }
 
-    /// The engines of this thread, in their order; none if one of them is missing.
+    /// The engines of this thread, in configuration order; empty if one of them is missing.
     fn hosts(&self) -> Vec<Arc<EngineHost>> {
         let found = self.settings.ask.iter().map(|name| registered(name));
         let found: Option<Vec<_>> = found.collect();
@@ -129,27 +130,28 @@ impl FastPath {
     }
 }
 
-/// The engines of HTTP filters by `native.name`. They are dropped with their configuration.
+/// The engines of HTTP filters by `native.name`. Weak references: they are dropped with their configuration.
 fn names() -> MutexGuard<'static, HashMap<String, Vec<Weak<EngineHost>>>> {
     static NAMES: OnceLock<Mutex<HashMap<String, Vec<Weak<EngineHost>>>>> = OnceLock::new();
     let names = NAMES.get_or_init(Mutex::default);
     names.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lets the fast path ask the engines of an HTTP filter. A later configuration of the same name takes the place of this one.
+/// Makes the engines of an HTTP filter available to the fast path. A later configuration of the same name replaces this
+/// one.
 pub fn register(name: &str, hosts: &[Arc<EngineHost>]) {
     let hosts = hosts.iter().map(Arc::downgrade).collect();
     names().insert(name.to_owned(), hosts);
 }
 
-/// The engine of this thread, of the HTTP filter with this name.
+/// This thread's engine of the HTTP filter `name`.
 fn registered(name: &str) -> Option<Arc<EngineHost>> {
     let names = names();
     let hosts = names.get(name)?;
     hosts.get(worker_index() % hosts.len().max(1))?.upgrade()
 }
 
-/// Who reads the next bytes of a connection.
+/// The reader of a connection's next bytes.
 #[derive(Debug)]
 enum Reader {
     /// The fast path reads the next request.
@@ -172,9 +174,9 @@ pub struct FastConnection {
     is_sending: Cell<bool>,
     /// Whether the write buffer has passed its high watermark.
     is_congested: Cell<bool>,
-    /// Answers since the last request that went to the HTTP stack.
+    /// Answers since the last request to the HTTP stack.
     answered: Cell<u32>,
-    /// When that was, or when the connection began.
+    /// The time of that request, or of the connection's start.
     http_at: Cell<Instant>,
     /// Whether the HTTP stack has received bytes. Its first bytes decide between HTTP/1 and HTTP/2.
     has_http_begun: Cell<bool>,
@@ -193,7 +195,7 @@ enum Step {
 }
 
 impl FastConnection {
-    /// A connection that has just begun.
+    /// Creates the state of a new connection.
     pub fn new(config: &Arc<FastPath>, connection: &Connection<'_>) -> Self {
         let hosts = config.hosts();
         let reader = match hosts.is_empty() {
@@ -214,7 +216,7 @@ impl FastConnection {
         }
     }
 
-    /// Handles received bytes. `is_last`: the client has closed its side.
+    /// Handles received bytes. `is_last`: the client closed its side.
     pub fn received(&self, mut connection: Connection<'_>, is_last: bool) -> ReadStatus {
         let is_fast = matches!(*self.reader.borrow(), Reader::Fast);
         // Before a response has ended, more bytes may be a body or the next request.
@@ -287,7 +289,7 @@ impl FastConnection {
         })
     }
 
-    /// Whether the next request that could be answered goes to the HTTP stack.
+    /// Whether the next answerable request goes to the HTTP stack as a sample.
     fn is_sample(&self) -> bool {
         self.answered.get().saturating_add(1) >= self.config.settings.sample_of
             || self.http_at.get().elapsed() >= HTTP_PERIOD
@@ -320,7 +322,7 @@ impl FastConnection {
         None
     }
 
-    /// The request as the HTTP filter would get it.
+    /// The request as the HTTP filter would receive it.
     fn request(&self, head: &Head<'_>) -> FastRequest {
         const FORWARDED: &str = "x-forwarded-for";
         let scheme: &[u8] = if self.is_tls { b"https" } else { b"http" };
@@ -332,7 +334,7 @@ impl FastConnection {
         let others = others.map(|(name, value)| (name.as_str(), *value));
         let (forwarded, others): (Vec<_>, Vec<_>) =
             others.partition(|(name, _)| is_forwarded(name));
-        // As the connection manager appends it.
+        // Appends the address as the connection manager does.
         let forwarded = forwarded.into_iter().map(|(_, value)| value);
         let forwarded = forwarded.chain([ip.as_bytes()]).collect::<Vec<_>>();
         let forwarded = forwarded.join(&b","[..]);
@@ -353,7 +355,7 @@ impl FastConnection {
         }
     }
 
-    /// Bytes are about to go to the client.
+    /// Observes bytes that are about to be sent to the client.
     pub fn sent(&self, connection: &Connection<'_>) {
         if self.is_sending.get() {
             return;
@@ -371,12 +373,12 @@ impl FastConnection {
         *reader = next;
     }
 
-    /// More waits to be sent than Envoy wants to keep.
+    /// The write buffer passed its high watermark.
     pub fn congested(&self) {
         self.is_congested.set(true);
     }
 
-    /// A hook has panicked.
+    /// A hook panicked: leaves the connection to the HTTP stack.
     pub fn panicked(&self) {
         self.is_sending.set(false);
         if let Ok(mut reader) = self.reader.try_borrow_mut() {
@@ -385,7 +387,7 @@ impl FastConnection {
     }
 }
 
-/// A request that the HTTP stack has not seen.
+/// A request that has not reached the HTTP stack.
 struct FastRequest {
     headers: Headers,
     address: String,

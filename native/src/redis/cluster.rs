@@ -1,7 +1,7 @@
-//! A Redis Cluster: each command goes to the node that has its key.
+//! A Redis Cluster: each command goes to the node that owns its key.
 //!
-//! Which node has which slot is asked of any node, and again when a reply says that a slot has moved. A command that was
-//! redirected has not run where it was refused, so it is sent again to the node that was named.
+//! The client reads the slot map from any node, and again after a reply reports a moved slot. A redirected command did
+//! not run on the refusing node, so the client sends it again to the node that the reply names.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -15,19 +15,19 @@ use weir_engine::redis::{DefiniteFailure, Failure, Reply, classify};
 use super::Dial;
 use super::server::Server;
 
-/// The slots of a cluster, by its specification.
+/// The number of slots, from the Redis Cluster specification.
 const SLOTS: u16 = 16_384;
 
-/// How often a command is sent again where a node says.
+/// The maximum number of redirects per command.
 const REDIRECTS_MAX: usize = 3;
 
-/// The bulk strings that are read of a command: a script's first key is the fourth.
+/// The bulk strings that are parsed of a command: a script's first key is the fourth.
 const ARGUMENTS_READ: usize = 4;
 
-/// Which node has which slots.
+/// The owner of each slot.
 #[derive(Default)]
 struct Map {
-    /// By the last slot of each range: its first slot, and the node.
+    /// By the last slot of each range: its first slot and the node.
     ranges: BTreeMap<u16, (u16, Rc<Server>)>,
 }
 
@@ -37,15 +37,15 @@ pub(super) struct Cluster {
     dial: Dial,
     nodes: RefCell<BTreeMap<String, Rc<Server>>>,
     map: RefCell<Map>,
-    /// Whether the map is to be read before the next call.
+    /// Whether the next call must read the map first.
     is_stale: Cell<bool>,
 }
 
-/// Commands of a call that go to one node together.
+/// Commands of one call for the same node.
 struct Group {
     node: Rc<Server>,
     bytes: Vec<u8>,
-    /// The place of each command in the call, and its bytes, should it be sent again.
+    /// The index of each command in the call, and its bytes for a retry.
     commands: Vec<(usize, Vec<u8>)>,
 }
 
@@ -108,7 +108,7 @@ impl Cluster {
         Ok(replies.concat())
     }
 
-    /// The reply to a command that a node has refused since its slot is about to move: that of the node which it names.
+    /// Follows an `ASK` redirect: returns the reply of the node that `reply` names.
     async fn call_asking(&self, command: Vec<u8>, reply: Vec<u8>, deadline: Instant) -> Vec<u8> {
         let Some(Redirection::Ask(address)) = redirection(&reply) else {
             return reply;
@@ -155,7 +155,7 @@ impl Cluster {
         let map = self.map.borrow();
         let range = map.ranges.range(slot..).next();
         let of_slot = range.filter(|(_, (first, _))| *first <= slot);
-        // A slot that nobody has: any node says so.
+        // Any node can report an unassigned slot.
         let node = of_slot.map(|(_, (_, node))| node).or(self.seeds.first());
         node.map(Rc::clone)
     }
@@ -170,7 +170,7 @@ impl Cluster {
         node
     }
 
-    /// Asks nodes until one tells who has which slots.
+    /// Queries nodes until one returns the slot map.
     async fn read_map(&self, deadline: Instant) -> Result<(), Failure> {
         let mut command = Vec::new();
         encode_command(&mut command, [b"CLUSTER".as_slice(), b"SLOTS"]);
@@ -191,7 +191,7 @@ impl Cluster {
                         failure = DefiniteFailure::Reply(error).into();
                     }
                 }
-                // Nothing of the call itself was sent, whatever became of this question.
+                // The call itself was not sent, whatever the result of this query.
                 Err(Failure::Definite(why)) => failure = why.into(),
                 Err(why) => {
                     failure = DefiniteFailure::Refused(why.to_string()).into();
@@ -207,14 +207,14 @@ impl Cluster {
         let of = |(first, last, address): (u16, u16, String)| (last, (first, self.node(&address)));
         let map = ranges.into_iter().map(of).collect();
         self.map.borrow_mut().ranges = map;
-        // Nodes that have gone take their connections with them.
+        // Connections of removed nodes close with them.
         let mut nodes = self.nodes.borrow_mut();
         nodes.retain(|address, _| there.contains(address));
         self.is_stale.set(false);
     }
 }
 
-/// Sends each group to its node, all at once: each command's place, its bytes, and its reply.
+/// Sends each group to its node, all concurrently. Returns each command's index, bytes and reply.
 async fn send_all(groups: Vec<Group>, deadline: Instant) -> Vec<(usize, Vec<u8>, Vec<u8>)> {
     let mut calls = JoinSet::new();
     for group in groups {
@@ -241,7 +241,7 @@ async fn send_all(groups: Vec<Group>, deadline: Instant) -> Vec<(usize, Vec<u8>,
     done
 }
 
-/// A failure of one node's part of a call as an error reply, in words that [`weir_engine::redis::classify`] reads as what it is.
+/// Converts a node's failure into an error reply that [`weir_engine::redis::classify`] maps back to the same failure.
 fn as_reply(failure: &Failure) -> Vec<u8> {
     let text = match failure {
         Failure::Definite(DefiniteFailure::Login(error) | DefiniteFailure::Reply(error))
@@ -257,16 +257,16 @@ fn as_reply(failure: &Failure) -> Vec<u8> {
 }
 
 enum Redirection {
-    /// For good: the map has changed.
+    /// Permanently: the map has changed.
     Moved,
-    /// This once, to this node.
+    /// Only this time, to this node.
     Ask(String),
 }
 
 fn redirection(reply: &[u8]) -> Option<Redirection> {
     let error = reply.strip_prefix(b"-")?;
     let text = std::str::from_utf8(error).ok()?.trim_end();
-    // A call inside a script may be redirected after others have written: that is not to be sent again.
+    // A redirect inside a script may follow writes of the same script, so it must not be retried.
     if text.contains("script:") || text.contains("user_script") {
         return None;
     }
@@ -278,7 +278,7 @@ fn redirection(reply: &[u8]) -> Option<Redirection> {
     }
 }
 
-/// Each command of a call.
+/// Splits pipelined commands.
 fn split(commands: &[u8]) -> Vec<&[u8]> {
     frames(commands, Direction::Commands)
 }
@@ -300,8 +300,8 @@ fn frames(mut bytes: &[u8], direction: Direction) -> Vec<&[u8]> {
     frames
 }
 
-/// The first key of a command: of a script, behind the script and the number of keys; of all others that engines send, the
-/// first argument.
+/// The first key of a command. For scripts it follows the script and the number of keys. For all other commands that
+/// engines send, it is the first argument.
 fn key(command: &[u8]) -> Option<&[u8]> {
     let mut arguments = [b"".as_slice(); ARGUMENTS_READ];
     // `*<count>\r\n`, then each argument as a bulk string.
@@ -331,7 +331,7 @@ fn bulk(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((text, rest.get(2..)?))
 }
 
-/// The slot of a key: of what stands between its first `{` and the next `}`, if that is anything.
+/// The slot of a key. If it has a non-empty hash tag `{…}`, only the tag is hashed.
 fn slot(key: &[u8]) -> u16 {
     let tag = key.iter().position(|&byte| byte == b'{').and_then(|start| {
         let inner = key.get(start + 1..)?;
@@ -341,7 +341,7 @@ fn slot(key: &[u8]) -> u16 {
     crc16(tag.unwrap_or(key)) % SLOTS
 }
 
-/// CRC-16/XMODEM, as the cluster's specification has it.
+/// CRC-16/XMODEM, as the cluster specification defines it.
 fn crc16(bytes: &[u8]) -> u16 {
     const POLYNOMIAL: u16 = 0x1021;
     bytes.iter().fold(0, |crc, &byte| {
@@ -351,8 +351,8 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// Ranges of slots and the address of each one's primary, from the reply to `CLUSTER SLOTS`. A node that does not know its own
-/// address has that at which it was asked, `host`. `None` if the reply is none.
+/// Parses the reply to `CLUSTER SLOTS` into slot ranges with their primaries' addresses. `host` replaces an empty
+/// address, which a node returns if it does not know its own. `None` if the reply is malformed.
 fn read_slots(reply: &[u8], host: &str) -> Option<Vec<(u16, u16, String)>> {
     let (Value::Array(ranges), _) = decode(reply).ok()? else {
         return None;

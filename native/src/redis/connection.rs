@@ -1,4 +1,4 @@
-//! One connection.
+//! One connection to a Redis server.
 
 use std::io;
 use std::pin::Pin;
@@ -15,22 +15,22 @@ use super::{Dial, timeout};
 use crate::service::with_deadline;
 use crate::settings::host_and_port;
 
-/// The most bytes of the replies to one call: as the bridge has it.
+/// The most bytes of the replies to one call, the same limit as the bridge's.
 const REPLIES_BYTES_MAX: usize = 16 << 20;
 
-/// Room for the replies of most calls.
+/// Initial buffer size, enough for the replies of most calls.
 const ROOM: usize = 4096;
 
 trait Stream: AsyncRead + AsyncWrite + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
 
-/// A connection without a call.
+/// An idle connection.
 pub(super) struct Connection {
     stream: Box<dyn Stream>,
 }
 
 impl Connection {
-    /// Connects, with TLS and a password if there are, until `deadline`.
+    /// Connects until `deadline`, with optional TLS and login.
     pub(super) async fn open(
         address: &str,
         dial: &Dial,
@@ -38,7 +38,7 @@ impl Connection {
     ) -> Result<Self, DefiniteFailure> {
         let deadline = deadline.min(Instant::now() + dial.connect_timeout);
         let opened = with_deadline(deadline, Self::try_open(address, dial)).await;
-        // Nothing of the call was written, whatever the reason.
+        // No byte of the call was written, whatever the reason.
         let mut connection = match opened {
             Some(Ok(connection)) => connection,
             Some(Err(error)) => return Err(no_connection(address, &error)),
@@ -55,7 +55,7 @@ impl Connection {
         let bad = || io::Error::other("not host:port");
         let (host, port) = host_and_port(address).ok_or_else(bad)?;
         let tcp = TcpStream::connect((host, port)).await?;
-        // Batches are written whole: nothing is gained by waiting for more.
+        // Batches are written whole, so Nagle's algorithm would only delay them.
         tcp.set_nodelay(true)?;
         let stream: Box<dyn Stream> = match &dial.tls {
             Some(tls) => {
@@ -81,7 +81,7 @@ impl Connection {
         }
     }
 
-    /// Sends commands and waits for `count` replies. The connection is to be used again only if [`is_good`] says so.
+    /// Sends commands and waits for `count` replies. Reuse the connection only if [`is_good`] returns `true`.
     pub(super) async fn call(&mut self, commands: &[u8], count: usize, deadline: Instant) -> Reply {
         let replies = with_deadline(deadline, self.exchange(commands, count)).await;
         replies.unwrap_or_else(|| Err(timeout()))
@@ -104,7 +104,7 @@ impl Connection {
             let progress = framer.advance(new, rest).map_err(garbled)?;
             rest -= progress.frames;
             if progress.used < new.len() {
-                // More than was asked for.
+                // More bytes than the requested replies.
                 return Err(UnknownFailure::Garbled.into());
             }
             if replies.len() > REPLIES_BYTES_MAX {
@@ -114,12 +114,12 @@ impl Connection {
         Ok(replies)
     }
 
-    /// Whether the other side still has it open and has sent nothing that nobody has asked for.
+    /// Whether the connection is still open and has no unrequested bytes.
     pub(super) fn is_quiet(&mut self) -> bool {
         let mut byte = [0; 1];
         let mut buffer = ReadBuf::new(&mut byte);
         let mut context = Context::from_waker(Waker::noop());
-        // Over TLS this also takes what belongs to TLS itself.
+        // Over TLS, this also processes TLS records such as session tickets.
         matches!(
             Pin::new(&mut *self.stream).poll_read(&mut context, &mut buffer),
             Poll::Pending
@@ -135,8 +135,8 @@ fn late(address: &str) -> DefiniteFailure {
     DefiniteFailure::Refused(format!("timeout connecting to {address}"))
 }
 
-/// Whether the connection of a call that has come to `reply` may be used again. An error that says something of the Redis that
-/// has said it, and not just that it does not know a script, may mean that this is no longer the one to ask, after a failover.
+/// Whether a connection may be reused after `reply`. An error about the server's state, except an unknown script, may
+/// mean that a failover replaced this server.
 pub(super) fn is_good(reply: &Reply) -> bool {
     let Ok(replies) = reply else { return false };
     replies.strip_prefix(b"-").is_none_or(is_noscript)

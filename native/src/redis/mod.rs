@@ -1,8 +1,8 @@
-//! Connections to one Redis, or to the nodes of one cluster.
+//! Connections to one Redis server, or to the nodes of one cluster.
 //!
-//! Calls are commands as bytes, and their replies come back as bytes: nothing is parsed but where frames end. As with the
-//! bridge of the filters in WebAssembly, a connection has one call at a time and is used again only if that has ended well, so
-//! no reply meets another call, and a connection that has fallen silent goes with the call that waited on it.
+//! Calls and replies are bytes; the client parses only where frames end. As with the bridge of the WebAssembly filters,
+//! a connection serves one call at a time. It is reused only after a successful call, so a reply never reaches another
+//! call. A connection that stops responding is closed with its call.
 
 mod cluster;
 mod connection;
@@ -22,7 +22,7 @@ use crate::settings::{self, Kind, RedisSettings};
 use cluster::Cluster;
 use server::Server;
 
-/// How connections are made.
+/// Connection settings.
 #[derive(Clone)]
 struct Dial {
     tls: Option<DialTls>,
@@ -34,11 +34,11 @@ struct Dial {
 #[derive(Clone)]
 struct DialTls {
     connector: TlsConnector,
-    /// The name that a certificate must have, if not that of the address.
+    /// The name that the certificate must have, if it differs from the address.
     server_name: Option<ServerName<'static>>,
 }
 
-/// How one Redis is reached: from this, each engine host's thread makes its own [`Client`].
+/// How to reach one Redis. Each engine host's thread creates its own [`Client`] from this.
 #[derive(Clone)]
 pub struct Plan {
     kind: Kind,
@@ -47,15 +47,15 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The addresses, with commas between them.
+    /// The addresses, comma-separated.
     pub fn addresses(&self) -> String {
         self.addresses.join(", ")
     }
 
-    /// The plan of the settings at `path`.
+    /// Creates the plan for the settings at `path`.
     ///
     /// # Errors
-    /// When a secret or a certificate is missing, or is none.
+    /// A secret or certificate is missing or invalid.
     pub fn new(path: &str, settings: &RedisSettings) -> Result<Self, FieldError> {
         Ok(Self {
             kind: settings.kind,
@@ -65,7 +65,7 @@ impl Plan {
     }
 }
 
-/// Connections to one Redis, or to one cluster, of one engine host.
+/// One engine host's connections to one Redis server or cluster.
 pub struct Client {
     kind: ClientKind,
 }
@@ -76,7 +76,7 @@ enum ClientKind {
 }
 
 impl Client {
-    /// A client that connects with its first call.
+    /// Creates a client that connects at its first call.
     pub fn new(plan: &Plan) -> Self {
         let server = |address: &String| Server::new(address.clone(), plan.dial.clone());
         let servers: Vec<Server> = plan.addresses.iter().map(server).collect();
@@ -90,10 +90,10 @@ impl Client {
         Self { kind }
     }
 
-    /// Sends commands, and waits for as many replies until `deadline`.
+    /// Sends commands, and waits for one reply each until `deadline`.
     ///
     /// # Errors
-    /// [`Failure::Definite`] only if no byte of the commands has been written.
+    /// [`Failure::Definite`] only if no byte of the commands was written.
     pub async fn call(&self, commands: &[u8], deadline: Instant) -> Reply {
         let count = count(commands)?;
         match &self.kind {
@@ -102,7 +102,7 @@ impl Client {
         }
     }
 
-    /// Closes connections that have not been used for long.
+    /// Closes connections that have been idle too long.
     pub fn close_idle(&self) {
         match &self.kind {
             ClientKind::Single(server) => server.close_idle(),
@@ -111,7 +111,7 @@ impl Client {
     }
 }
 
-/// How many commands there are.
+/// Counts the commands.
 fn count(commands: &[u8]) -> Result<usize, Failure> {
     let mut framer = Framer::new(Direction::Commands);
     let progress = framer.advance(commands, usize::MAX);
@@ -163,7 +163,7 @@ impl DialTls {
                 }
             }
             None => {
-                // Some of a system's may be of no use to rustls.
+                // Skips system certificates that rustls cannot use.
                 roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             }
         }
@@ -185,7 +185,7 @@ impl DialTls {
     }
 }
 
-/// It is not known what has become of a call, as no reply came in time.
+/// No reply arrived in time, so the result of the call is unknown.
 fn timeout() -> Failure {
     UnknownFailure::Timeout.into()
 }

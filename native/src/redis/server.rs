@@ -9,14 +9,14 @@ use weir_engine::redis::Reply;
 use super::Dial;
 use super::connection::{Connection, is_good};
 
-/// A connection that rested for so long is closed: firewalls forget connections that are silent for some minutes.
+/// Connections idle for longer are closed: firewalls drop connections after some silent minutes.
 const REST_MAX: Duration = Duration::from_secs(30);
 
-/// One server, as one engine host reaches it. An engine bounds its batches under way, and so the connections.
+/// One server, as one engine host reaches it. The engine's limit on batches in flight also limits the connections.
 pub(super) struct Server {
     address: String,
     dial: Dial,
-    /// Connections without a call, with the time of their last; the last used stands last.
+    /// Idle connections with the time of their last call; the most recently used is last.
     resting: RefCell<Vec<(Connection, Instant)>>,
 }
 

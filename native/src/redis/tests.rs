@@ -9,20 +9,20 @@ use tokio::task::LocalSet;
 
 const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n";
 
-/// What a server does with what comes on one connection.
+/// A server's reaction on one connection.
 #[derive(Clone, Copy, Debug)]
 enum ServerAction {
     /// Writes this to each call.
     Say(&'static [u8]),
     /// Writes nothing.
     Silence,
-    /// Closes at the first call.
+    /// Closes the connection at the first call.
     Close,
-    /// Writes this to the first call, and closes.
+    /// Writes this to the first call, and closes the connection.
     SayAndClose(&'static [u8]),
 }
 
-/// A server whose connections behave one after another as it is told.
+/// Starts a server that follows one of `acts` on each successive connection.
 async fn server(acts: &[ServerAction]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

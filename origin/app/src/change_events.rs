@@ -1,8 +1,8 @@
-//! Where changes and events meet: changes of orders and links, appended to the log of events.
+//! Order and link changes as events: appends changes from the outbox to the event log.
 //!
-//! Such an event has the change's kind as its type, such as `order.paid`, a topic of its domain's, and the change as its
-//! attributes; of an order the buyer is its customer. Its id is made of the change's, and no client can give one like it: a
-//! change that is appended again is the same event.
+//! The event type is the kind of the change, such as `order.paid`. The topic names the domain, and the attributes
+//! contain the change. For an order, the buyer is the customer. The event id is derived from the change id, and clients
+//! cannot send such an id. Appending a change again yields the same event.
 
 use std::sync::Arc;
 
@@ -19,18 +19,18 @@ use crate::events::model::record::LogRecord;
 use crate::origin::Origin;
 use crate::outbox::{Change, DeliveryFuture, Sink, SinkName};
 
-/// The topic of changes of orders.
+/// Topic of order changes.
 #[cfg(feature = "sales")]
 const ORDERS: &str = "orders";
 
-/// The topic of changes of links.
+/// Topic of link changes.
 #[cfg(feature = "links")]
 const LINKS: &str = "links";
 
-/// In the place of a write key: nobody has sent them.
+/// Stands in for the write key, because no client sends these events.
 const KEY: &str = "origin";
 
-/// The origin whose changes of orders and links go into the log of events, if the flags say so.
+/// Connects changes of orders and links to the event log as configured by the flags.
 pub(crate) fn open(mut origin: Origin, config: &Config) -> Result<Origin> {
     let events = origin.events().cloned();
     let sink = |flag: &str, topic| {
@@ -59,7 +59,7 @@ struct ChangeEvents {
     topic: &'static str,
 }
 
-/// What counts of a change's body.
+/// The fields of a change's body that the event uses.
 #[derive(Deserialize)]
 struct Body {
     order: Option<Order>,
@@ -78,7 +78,7 @@ impl ChangeEvents {
         let buyer = body
             .order
             .and_then(|order| CustomerId::new(&order.user).ok());
-        // Orders and links have no names in common: one has a slash.
+        // Order ids and link ids never collide: only link ids contain a slash.
         let id = hex::encode(hash(&format!("order change {}", change.id())));
         Ok(Envelope {
             id: EventId::new(format!("~{id}")).map_err(|error| unfit(&error))?,

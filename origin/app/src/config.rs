@@ -1,4 +1,4 @@
-//! How the origin is started: the flags and secrets of the process; each domain adds its own.
+//! Flags and secrets of the process; each domain adds its own.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -40,13 +40,13 @@ use crate::secret::{self, KeyNames, SecretError, Variables};
 use crate::shard_proxy::ShardProxyCommand;
 use crate::traces::TraceConfig;
 
-/// Names the variable that holds the admin's token.
+/// Variable with the admin token.
 pub const ADMIN_TOKEN: &str = "WEIR_ADMIN_TOKEN";
 
-/// Names the variable that holds the secret that edges and origin share.
+/// Variable with the secret shared by edges and origin.
 pub const EDGE_SECRET: &str = "WEIR_EDGE_SECRET";
 
-/// Names the variable that holds the secret with which changes of products are signed.
+/// Variable with the secret that signs product changes.
 #[cfg(any(feature = "fitment", feature = "history"))]
 const PRODUCTS_SECRET: &str = "WEIR_PRODUCTS_SECRET";
 
@@ -65,7 +65,7 @@ const EDGES: KeyNames = KeyNames {
     previous_id: "WEIR_EDGE_PREVIOUS_KEY_ID",
 };
 
-/// What `--help` says of secrets.
+/// The part of `--help` about secrets.
 fn secrets_help() -> String {
     let all = [
         SECRETS_HELP,
@@ -190,7 +190,7 @@ pub struct Config {
     #[command(flatten)]
     pub access_log: AccessLogConfig,
 
-    /// What to do instead of serving.
+    /// Command to run instead of serving.
     #[command(subcommand)]
     pub command: Option<Command>,
 }
@@ -240,7 +240,7 @@ pub struct RebuildHistoryCommand {
     pub days: u64,
 }
 
-/// The URLs may hold passwords.
+/// Omits the URLs, which may contain passwords.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
@@ -252,12 +252,12 @@ impl fmt::Debug for Config {
 }
 
 impl Config {
-    /// Whose pages may read the public answers.
+    /// Origins whose pages may read the public answers.
     pub(crate) fn cors(&self) -> Cors {
         Cors::new(self.cors_origins.clone(), self.cors_credentials)
     }
 
-    /// What feeds are signed with and edges are known by, if there are any: if their secret is set.
+    /// Keys that sign feeds and authenticate edges; `None` if their secret is not set.
     pub(crate) fn edge_keys(
         &self,
         variables: Variables<'_>,
@@ -272,7 +272,7 @@ impl Config {
 
 #[cfg(any(feature = "fitment", feature = "history"))]
 impl Config {
-    /// What changes of products are signed with, if their secret is set.
+    /// Keys that sign product changes; `None` if their secret is not set.
     fn product_keys(&self, variables: Variables<'_>) -> Result<Option<KeyRing>, SecretError> {
         if !secret::is_set(variables, PRODUCTS_SECRET) {
             return Ok(None);
@@ -282,7 +282,7 @@ impl Config {
     }
 }
 
-/// Which domains the flags turn on.
+/// Which domains the flags enable.
 #[cfg(any(feature = "doctor", feature = "sales"))]
 impl Config {
     pub(crate) fn has_links(&self) -> bool {
@@ -313,8 +313,8 @@ impl Config {
         }
     }
 
-    /// Whether there must be a claim secret: without links and events there is nothing else to do, and histories and garages are
-    /// of users whom gateways name with it.
+    /// Whether the claim secret is required. Gateways authenticate users of histories and garages with it. Without
+    /// links and events, sales are the only job left.
     #[cfg(feature = "sales")]
     fn needs_sales(&self) -> bool {
         let has_users = self.has_history() || self.has_fitment();
@@ -329,40 +329,40 @@ fn parse_prefix(prefix: &str) -> Result<String, &'static str> {
     }
 }
 
-/// What must not be seen.
+/// Secrets of the process.
 #[derive(Clone, Debug)]
 pub struct Secrets {
-    /// Checks claims and users; without them there are no sales.
+    /// Verifies claims and users; sales need it.
     #[cfg(feature = "sales")]
     pub claim_keys: Option<KeyRing>,
-    /// Signs feeds and knows edges, if there are any.
+    /// Signs feeds and authenticates edges.
     pub edge_keys: Option<KeyRing>,
-    /// Knows the payment provider, if there is one.
+    /// Authenticates the payment provider.
     #[cfg(feature = "sales")]
     pub payments: Option<Payments>,
-    /// Checks changes of products, if there are any.
+    /// Verifies product changes.
     #[cfg(any(feature = "fitment", feature = "history"))]
     pub product_keys: Option<KeyRing>,
-    /// Opens the admin routes.
+    /// Authorizes admin requests.
     pub admin_token: AdminToken,
-    /// Scrambles the codes of links, if it is set.
+    /// Scrambles link codes.
     #[cfg(feature = "links")]
     pub link_scramble: Option<Scramble>,
-    /// Names clicks on links that lead to orders, if it is set.
+    /// Signs the ids of clicks that lead to orders.
     #[cfg(feature = "links")]
     pub click_keys: Option<KeyRing>,
-    /// Signs webhooks, if it is set.
+    /// Signs event webhooks.
     #[cfg(feature = "events")]
     pub webhook: Option<SecretText>,
-    /// Signs changes of links, if it is set.
+    /// Signs webhooks for link changes.
     #[cfg(feature = "links")]
     pub links_webhook: Option<SecretText>,
-    /// Signs changes of orders, if it is set.
+    /// Signs webhooks for order changes.
     #[cfg(feature = "sales")]
     pub orders_webhook: Option<SecretText>,
 }
 
-/// What logs do not show.
+/// A secret that `Debug` does not print.
 #[derive(Clone)]
 pub struct SecretText(pub String);
 
@@ -373,7 +373,7 @@ impl fmt::Debug for SecretText {
 }
 
 impl Secrets {
-    /// Reads them.
+    /// Reads the secrets from the environment.
     ///
     /// # Errors
     /// See [`SecretError`].

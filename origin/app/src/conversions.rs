@@ -1,4 +1,4 @@
-//! Where links and sales meet: the click that an order came of, and the orders that came of a link's clicks.
+//! Connects links and sales: the click that led to an order, and the orders that a link's clicks led to.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::origin::Origin;
 use crate::sales::model::click::{OrderClick, ReadClick};
 use crate::sales::store::SaleStore;
 
-/// How far a gateway's clock may be ahead, in milliseconds.
+/// Maximum clock skew of a gateway, in milliseconds.
 const SKEW_MS: u64 = 5 * 60 * 1000;
 
 impl Origin {
-    /// The same, in which orders note the clicks that they came of: those that these keys have signed, not more than `window_ms`
-    /// before. To be called after [`Origin::with_links`].
+    /// Records with each order the click that led to it. Accepts clicks signed with these keys and at most `window_ms`
+    /// old. Call it after [`Origin::with_links`].
     #[must_use]
     pub fn with_conversions(self, keys: KeyRing, window_ms: u64) -> Self {
         let orders = Arc::new(OrdersOfLinks(self.sales().store().clone()));
@@ -27,7 +27,7 @@ impl Origin {
     }
 }
 
-/// The origin with conversions, if there are keys for them.
+/// Enables conversions if their keys are set.
 pub(crate) fn open(origin: Origin, config: &Config, secrets: &mut Secrets) -> Origin {
     match secrets.click_keys.take() {
         Some(keys) => origin.with_conversions(keys, config.links.link_click_window.ms),
@@ -35,7 +35,7 @@ pub(crate) fn open(origin: Origin, config: &Config, secrets: &mut Secrets) -> Or
     }
 }
 
-/// Reads the names of clicks that these keys have signed, and that are not older than `window_ms`.
+/// Reads click ids signed with these keys and at most `window_ms` old.
 fn reader(keys: KeyRing, window_ms: u64) -> ReadClick {
     Arc::new(move |text| {
         let tag = ClickTag::read(&keys, text).ok()?;
@@ -49,7 +49,7 @@ fn reader(keys: KeyRing, window_ms: u64) -> ReadClick {
     })
 }
 
-/// The orders of these sales, by the links that they came of.
+/// Orders of these sales, by the link that led to them.
 #[derive(Debug)]
 struct OrdersOfLinks(SaleStore);
 

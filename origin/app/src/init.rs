@@ -1,6 +1,6 @@
-//! `weir-origin init`: writes a set-up to begin with, with fresh secrets, and says how to run it.
+//! `weir-origin init`: writes a starter setup with new secrets, and prints how to run it.
 //!
-//! It writes what [`crate::doctor`] finds nothing wrong with; a test holds that.
+//! A test asserts that [`crate::doctor`] reports no finding for it.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -11,17 +11,17 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// The shipped files name the modules in this folder.
+/// Folder of the modules in the shipped files.
 const WASM_DIR: &str = "target/weir/";
 
-/// The bytes of a secret before it is written in hexadecimal digits.
+/// Length of a secret in bytes, before hexadecimal encoding.
 const SECRET_LEN: usize = 32;
 
-/// Only its owner may read a file of secrets.
+/// Only the owner may read files with secrets.
 const SECRET_MODE: u32 = 0o600;
 const MODE: u32 = 0o644;
 
-/// What is written, and where.
+/// Arguments of `init`.
 #[derive(Clone, Debug, Args)]
 pub struct InitCommand {
     /// Output folder, created if missing
@@ -37,7 +37,7 @@ pub struct InitCommand {
     pub filters: PathBuf,
 }
 
-/// What a set-up is for.
+/// Purpose of a setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Purpose {
     /// Flash sales.
@@ -53,7 +53,7 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// Envoy's configuration for it, as it is shipped.
+    /// The shipped Envoy configuration for this purpose.
     fn envoy(self) -> &'static str {
         match self {
             Self::Sales => include_str!("../../../envoy/weir.yaml"),
@@ -80,7 +80,7 @@ impl Purpose {
         matches!(self, Self::Links | Self::All)
     }
 
-    /// The host of the first short links. Browsers and curl find every name that ends so on this machine.
+    /// Host of the first short links. Browsers and curl resolve `*.localhost` to this machine.
     fn link_host(self) -> &'static str {
         match self {
             Self::All => "link.localhost",
@@ -89,7 +89,7 @@ impl Purpose {
     }
 }
 
-/// A file to be written.
+/// A file to write.
 struct File {
     name: &'static str,
     text: String,
@@ -99,7 +99,7 @@ struct File {
 /// Writes the files and prints the next commands.
 ///
 /// # Errors
-/// When a file is there already, or cannot be written: then none of those that are left is.
+/// When a file exists already or cannot be written. It then writes none of the remaining files.
 pub fn run(command: &InitCommand) -> Result<()> {
     let files = files(command)?;
     let folder = &command.folder;
@@ -179,7 +179,7 @@ fn files(command: &InitCommand) -> Result<Vec<File>> {
     Ok(files)
 }
 
-/// The configuration without the comment at its top, which tells how to run it in a checkout.
+/// Removes the comment at the top, which explains how to run the configuration in a checkout.
 fn without_preface(envoy: &str) -> &str {
     match envoy.split_once("\n\n") {
         Some((preface, rest)) if preface.lines().all(|line| line.starts_with('#')) => rest,
@@ -218,7 +218,7 @@ fn domains(host: &str) -> String {
 fn write(folder: &Path, file: &File) -> Result<()> {
     let path = folder.join(file.name);
     let mut options = OpenOptions::new();
-    // Its mode from the first byte on, and never in the place of another.
+    // Create with the final mode, so that secrets are never readable by others, and never overwrite a file.
     options.write(true).create_new(true).mode(file.mode);
     let written = options
         .open(&path)
@@ -226,7 +226,7 @@ fn write(folder: &Path, file: &File) -> Result<()> {
     written.with_context(|| format!("cannot write \"{}\"", path.display()))
 }
 
-/// The commands that come next.
+/// Returns the text with the next commands.
 fn next(command: &InitCommand) -> String {
     let (purpose, folder) = (command.purpose, command.folder.display());
     let filters = command.filters.display();
@@ -239,7 +239,7 @@ fn next(command: &InitCommand) -> String {
         line("envoy -c envoy.yaml");
         return text;
     }
-    // It may not be in the PATH.
+    // The program may not be in the PATH.
     let origin = std::env::current_exe().unwrap_or_else(|_| "weir-origin".into());
     let origin = origin.display();
     line(&format!("(set -a; . ./origin.env; exec {origin}) &"));
@@ -295,7 +295,7 @@ mod tests {
                 origin = variables(&command.folder.join("origin.env"));
                 gateway = variables(&command.folder.join("gateway.env"));
             }
-            // Flags come by the environment, which tests do not change: each has a flag of its name.
+            // Test the environment through flags: each variable has a flag, and tests cannot set variables.
             let flags = origin
                 .iter()
                 .filter_map(|(name, value)| match name.as_str() {

@@ -1,20 +1,20 @@
-//! Weir's origin, put together: command line, wiring, console.
+//! Weir's origin: command line, wiring, console.
 //!
-//! | module | does |
+//! | module | contents |
 //! |---|---|
 //! | [`config`] | flags and variables |
 //! | [`run`](mod@run), [`origin`] | start-up and shutdown; routes and jobs of all domains |
-//! | `domains` | what is compiled: one file per domain, and the lists of all |
-//! | `console` | the operators' page, for all domains: static files |
-//! | `views` | where events and history meet: a consumer group that stores product views |
-//! | `conversions` | where links and sales meet: the click that led to an order |
-//! | `product_changes` | where fitment and history meet: changes of products, by collectors and a signed webhook |
-//! | `change_events` | where the outbox and events meet: changes as events |
-//! | `rebuild_history` | the command that makes cold lists from the archive of events |
-//! | `doctor`, `init` | the commands that check a set-up and write one |
+//! | `domains` | the compiled domains: one file per domain, and the lists of all |
+//! | `console` | the operators' page for all domains: static files |
+//! | `views` | events to history: a consumer group that stores product views |
+//! | `conversions` | links to sales: the click that led to an order |
+//! | `product_changes` | product changes for fitment and history, by collectors and a signed webhook |
+//! | `change_events` | outbox to events: changes as events |
+//! | `rebuild_history` | the command that rebuilds cold lists from the event archive |
+//! | `doctor`, `init` | the commands that check a setup and write one |
 //!
-//! Each domain is a crate (`weir-origin-sales`, …) with its own router, state, store, jobs, metrics and configuration. No domain
-//! depends on another; all depend on `weir-origin-core`, which knows no domain.
+//! Each domain is a crate (`weir-origin-sales`, …) with its own router, state, store, jobs, metrics and configuration.
+//! Domains do not depend on each other. All depend on `weir-origin-core`, which is independent of domains.
 
 #![forbid(unsafe_code)]
 

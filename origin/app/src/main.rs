@@ -1,4 +1,4 @@
-//! The origin's program: flags in, logs out, exit code 0 only after an orderly end.
+//! The origin's program: flags in, logs out, exit code 0 only after an orderly shutdown.
 
 use std::process::ExitCode;
 

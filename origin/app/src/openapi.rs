@@ -1,4 +1,4 @@
-//! The OpenAPI document: what each domain derives from its handlers and types.
+//! The OpenAPI document, generated from the handlers and types of all domains.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -35,7 +35,7 @@ pub fn text() -> &'static str {
     &TEXT
 }
 
-/// What each operation of the admin port is to tenants' keys.
+/// Tenant access rule of each operation on the admin port.
 pub fn tenant_rules() -> &'static BTreeMap<OperationKey, TenantRule> {
     DERIVED.tenant_rules()
 }

@@ -1,4 +1,4 @@
-//! The origin, put together from its domains.
+//! The origin: wires its domains together.
 
 use axum::Router;
 use tokio::task::JoinHandle;
@@ -47,7 +47,7 @@ pub struct Origin {
     pub(crate) rooms: crate::rooms::Rooms,
 }
 
-/// What every domain may use.
+/// Parts that all domains share.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) database: Database,
@@ -67,7 +67,7 @@ impl Common {
         let access_metrics = AccessMetrics::register(&metrics);
         let disks = Disks::default();
         if let Some(file) = database.file() {
-            // Without room there, no order can be noted.
+            // Orders cannot be stored without free space here.
             disks.add(Disk::of_file("database", file).required());
         }
         metrics.group(|group| group.add_collector(disks.clone()));
@@ -95,7 +95,7 @@ impl Common {
 }
 
 impl Origin {
-    /// An origin with every domain off that a flag turns on.
+    /// Creates an origin in which all optional domains are disabled.
     pub(crate) fn of(
         database: Database,
         redis: Redis,
@@ -124,28 +124,28 @@ impl Origin {
         }
     }
 
-    /// The same, with feeds for edges, which have these keys.
+    /// Serves feeds to edges that authenticate with these keys.
     #[must_use]
     pub fn with_edges(mut self, keys: Option<KeyRing>) -> Self {
         self.common.edges = keys.into();
         self
     }
 
-    /// The same, whose public answers pages of other sites may read.
+    /// Sets the CORS rules of the public answers.
     #[must_use]
     pub fn with_cors(mut self, cors: Cors) -> Self {
         self.common.cors = cors;
         self
     }
 
-    /// The same, with lines in the log of these requests.
+    /// Sets which requests appear in the access log.
     #[must_use]
     pub fn with_access_log(mut self, log: AccessLog) -> Self {
         self.common.access_log = log;
         self
     }
 
-    /// The same, with these settings of access.
+    /// Applies these access settings.
     #[must_use]
     pub fn with_access(mut self, settings: access::Settings) -> Self {
         let common = &mut self.common;
@@ -154,7 +154,7 @@ impl Origin {
         self
     }
 
-    /// What Redis has refused.
+    /// Commands that Redis has refused.
     pub fn redis_refusals(&self) -> &Refusals {
         self.common.redis.refusals()
     }
@@ -164,7 +164,7 @@ impl Origin {
         &self.common.access
     }
 
-    /// What is counted.
+    /// The metrics of the process.
     pub fn metrics(&self) -> &Metrics {
         &self.common.metrics
     }
@@ -182,7 +182,7 @@ impl Origin {
         http::shared(routes, &self.common.cors)
     }
 
-    /// The routes for operators, who show `token` or a key, and for probes and pages, which need none.
+    /// The admin routes. Requests need `token` or a key, except for probes and pages.
     pub fn admin_routes(&self, token: AdminToken) -> Router {
         let (common, all) = (&self.common, self.domains());
         let health = Health {
@@ -210,10 +210,10 @@ impl Origin {
         http::finish(routes, limit, metrics, log)
     }
 
-    /// Starts what runs in the background until `stop`.
+    /// Spawns all background jobs, which run until `stop`.
     ///
     /// # Errors
-    /// When no random numbers from the operating system.
+    /// When the operating system provides no random numbers.
     pub fn spawn(&self, stop: &CancellationToken) -> anyhow::Result<Vec<JoinHandle<()>>> {
         let common = &self.common;
         let mut tasks = vec![
@@ -227,7 +227,7 @@ impl Origin {
         Ok(tasks)
     }
 
-    /// Waits for orders under way, then closes the connections to SQL.
+    /// Waits for orders in progress, then closes the SQL connections.
     pub async fn finish(&self) {
         #[cfg(feature = "sales")]
         self.sales().finish().await;

@@ -1,11 +1,11 @@
-//! Where fitment and history meet: changes of products, as the system that has the products tells them.
+//! Product changes for fitment and history, from the system that owns the products.
 //!
 //! ```json
 //! {"sku": "S1", "version": 17, "spu": "P2"}
 //! ```
 //!
-//! The version grows with each change of a SKU. A change that is not newer than the one that was applied changes nothing. So
-//! changes may come twice, late, and by a collector and the webhook at once.
+//! The version increases with each change of a SKU. A change is ignored unless its version is newer than the applied
+//! one. Changes may therefore arrive twice, late, and by a collector and the webhook at once.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -68,10 +68,10 @@ impl ChangeOutcome {
     }
 }
 
-/// The outcome of a record that cannot be read.
+/// Outcome label of an unreadable record.
 const INVALID: &str = "invalid";
 
-/// How many changes one transaction applies: fitment needs six statements for each.
+/// Maximum number of changes per transaction: fitment needs six statements for each.
 const PIECE_LEN: usize = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -79,7 +79,7 @@ struct OutcomeLabel {
     outcome: &'static str,
 }
 
-/// Counts changes of products.
+/// Counts product changes by outcome.
 #[derive(Clone, Debug)]
 pub(crate) struct ProductMetrics(Family<OutcomeLabel, Counter>);
 
@@ -102,7 +102,7 @@ impl ProductMetrics {
     }
 }
 
-/// Applies changes of products to the domains that are on. Cloning it is cheap.
+/// Applies product changes to the enabled domains. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub(crate) struct ProductChanges {
     #[cfg(feature = "fitment")]
@@ -112,7 +112,7 @@ pub(crate) struct ProductChanges {
     metrics: ProductMetrics,
 }
 
-/// A change in the types of the domains.
+/// A change in the domains' types.
 #[derive(Debug)]
 pub(crate) struct CheckedChange {
     #[cfg(feature = "fitment")]
@@ -122,7 +122,7 @@ pub(crate) struct CheckedChange {
 }
 
 impl ProductChanges {
-    /// Changes for this origin's domains; `None` if neither is on.
+    /// Product changes for this origin's domains; `None` if neither is enabled.
     pub(crate) fn of(origin: &Origin) -> Option<Self> {
         let changes = Self {
             #[cfg(feature = "fitment")]
@@ -143,10 +143,10 @@ impl ProductChanges {
         is_on.then_some(changes)
     }
 
-    /// Checks a change.
+    /// Validates a change.
     ///
     /// # Errors
-    /// Names the member that is wrong.
+    /// Names the invalid member.
     pub(crate) fn check(&self, change: ProductChange) -> Result<CheckedChange, String> {
         if !(1..=i64::MAX as u64).contains(&change.version) {
             return Err("version: must be 1 to 9223372036854775807".to_owned());
@@ -159,16 +159,17 @@ impl ProductChanges {
         })
     }
 
-    /// Applies changes in their order.
+    /// Applies changes in order.
     ///
     /// # Errors
-    /// When SQL does not answer. Apply the same changes again: those that were applied are stale then.
+    /// When SQL does not answer. Apply the same changes again; those already applied are then stale.
     pub(crate) async fn apply(
         &self,
         changes: &[CheckedChange],
     ) -> Result<Vec<ChangeOutcome>, SqlError> {
         let mut outcomes = Vec::with_capacity(changes.len());
-        // A piece is one transaction. Where the time of a request ends, the pieces before stay, and are stale at the next try.
+        // One transaction per piece. After a request timeout, the committed pieces remain and are stale at the next
+        // try.
         for piece in changes.chunks(PIECE_LEN) {
             outcomes.extend(self.apply_piece(piece).await?);
         }
@@ -271,7 +272,7 @@ fn for_history(
     })
 }
 
-/// What collectors call it: `"into": "products"`.
+/// Name of this sink in collectors: `"into": "products"`.
 #[cfg(feature = "events")]
 const SINK: &str = "products";
 
@@ -282,10 +283,10 @@ impl crate::events::pull::Sink for ProductChanges {
     }
 }
 
-/// Replaces the names of sinks by the sinks.
+/// Resolves the sink names of collectors.
 ///
 /// # Errors
-/// When a collector names a sink that this origin does not have.
+/// When a collector names a sink that this origin does not provide.
 #[cfg(feature = "events")]
 pub(crate) fn connect(
     origin: &Origin,

@@ -1,4 +1,4 @@
-//! `weir-origin rebuild-history`: cold lists of browse history, made from the archive of events.
+//! `weir-origin rebuild-history`: rebuilds cold lists of browse history from the event archive.
 
 use std::collections::HashMap;
 
@@ -16,13 +16,13 @@ use crate::origin::open_database;
 use crate::redis::Redis;
 use crate::views::{VIEW, view};
 
-/// Views that are collected before lists are written: some 200 MB.
+/// Maximum number of views collected in memory before lists are written: about 200 MB.
 const VIEWS_MAX: usize = 1_000_000;
 
-/// Lists that are written at the same time.
+/// Number of lists written concurrently.
 const TOGETHER: usize = 8;
 
-/// Views by their owners.
+/// Views by owner.
 #[derive(Debug, Default)]
 struct ViewLists {
     lists: HashMap<Owner, Vec<ViewedProduct>>,
@@ -43,10 +43,10 @@ impl ViewLists {
     }
 }
 
-/// Runs it. It needs the database, Redis, the cold store and the archive, and no secrets.
+/// Runs the command. It needs the database, Redis, the cold store and the archive, but no secrets.
 ///
 /// # Errors
-/// Says what does not answer. Lists that were written stay so.
+/// Names the store that does not answer. Lists already written remain.
 pub(crate) async fn run(config: &Config, command: &RebuildHistoryCommand) -> Result<()> {
     let settings = config.history.settings()?;
     let settings = settings.context("--history must be set")?;
@@ -69,7 +69,7 @@ pub(crate) async fn run(config: &Config, command: &RebuildHistoryCommand) -> Res
     Ok(())
 }
 
-/// Reads views day by day. Returns how many there were.
+/// Reads views day by day. Returns the number of views.
 async fn rebuild(history: &History, folder: &Folder, days: u64, now_ms: u64) -> Result<usize> {
     let today = now_ms / DAY_MS;
     let (mut collected, mut views) = (ViewLists::default(), 0);

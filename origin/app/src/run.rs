@@ -20,19 +20,19 @@ use crate::redis::Redis;
 use crate::sql::Database;
 use crate::traces::Traces;
 
-/// The pause before the next look for a database that is away.
+/// The pause between two attempts to open the database.
 const DATABASE_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long requests that run may take to end once the origin is told to stop.
+/// How long running requests may take to end after a shutdown signal.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
-/// Runs the origin until SIGTERM or Ctrl-C, or does what a command says. Logs go to stderr. The code is the process' own.
+/// Runs the origin until SIGTERM or Ctrl-C, or runs a command. Logs go to stderr. Returns the exit code of the process.
 ///
 /// # Errors
-/// When it cannot start, or when requests did not end in time after it was told to stop.
+/// When it cannot start, or when requests do not end in time after a shutdown signal.
 pub fn run(config: &Config) -> Result<ExitCode> {
     match &config.command {
-        // What it finds is its answer; a log would stand in between.
+        // The findings are the output; logs would interrupt it.
         #[cfg(feature = "doctor")]
         Some(Command::Doctor(command)) => {
             let examined = crate::doctor::run(config, command, &|name| std::env::var_os(name));
@@ -40,7 +40,7 @@ pub fn run(config: &Config) -> Result<ExitCode> {
         }
         #[cfg(feature = "init")]
         Some(Command::Init(command)) => crate::init::run(command)?,
-        // Likewise: it logs nothing.
+        // This command logs nothing either.
         #[cfg(feature = "links-cli")]
         Some(Command::Links(command)) => {
             let done = crate::links::cli::run(command, &|name| std::env::var_os(name));
@@ -121,7 +121,7 @@ fn start_logs() -> Result<()> {
     };
     tracing_subscriber::fmt()
         .json()
-        // Spans do not nest: the one that is open says it all.
+        // Spans do not nest; the current span contains all fields.
         .with_span_list(false)
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -130,7 +130,7 @@ fn start_logs() -> Result<()> {
 }
 
 async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
-    // First, so that an early signal is not lost.
+    // Install the signal handlers first, so that no early signal is lost.
     let mut told = told_to_stop()?;
     let files = Files::read(config)?;
     let token = secrets.admin_token.clone();
@@ -158,7 +158,7 @@ async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
     Ok(())
 }
 
-/// Opens the database, and waits for one that is away. Probes hear meanwhile, on `probed`, that the process is alive and not
+/// Opens the database, and retries while it does not answer. Meanwhile, `probed` serves the health probes: alive, not
 /// ready.
 async fn database(config: &Config, probed: TcpListener) -> Result<Database> {
     let there = CancellationToken::new();
@@ -176,7 +176,7 @@ async fn database(config: &Config, probed: TcpListener) -> Result<Database> {
             opened => {
                 there.cancel();
                 if let Some(served) = served {
-                    // Its connections have ended, in whatever way.
+                    // Either way, its connections have ended.
                     let _ = served.await;
                 }
                 return opened.context("--database-url");
@@ -206,7 +206,7 @@ async fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener> {
         .with_context(|| format!("{flag}: cannot listen on {address}"))
 }
 
-/// Two handles of one listener, to be used one after the other.
+/// Duplicates a listener, to be used one after the other.
 fn two_handles(listener: TcpListener) -> std::io::Result<(TcpListener, TcpListener)> {
     let first = listener.into_std()?;
     let second = first.try_clone()?;
@@ -216,7 +216,7 @@ fn two_handles(listener: TcpListener) -> std::io::Result<(TcpListener, TcpListen
     ))
 }
 
-/// Ends when SIGTERM or SIGINT comes; they are caught from now on.
+/// Installs handlers for SIGTERM and SIGINT. The task ends at the first signal.
 fn told_to_stop() -> Result<JoinHandle<()>> {
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
@@ -228,10 +228,10 @@ fn told_to_stop() -> Result<JoinHandle<()>> {
     }))
 }
 
-/// Answers first, then the background, then the connections to SQL.
+/// Ends the servers first, then the background jobs, then the SQL connections.
 async fn end(origin: &Origin, servers: [JoinHandle<()>; 2], background: Vec<JoinHandle<()>>) {
     for task in servers.into_iter().chain(background) {
-        // A task that panicked has ended, too.
+        // A panicked task has ended, too.
         let _ = task.await;
     }
     origin.finish().await;

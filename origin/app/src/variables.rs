@@ -1,4 +1,4 @@
-//! Finds environment variables that begin with `WEIR_` and that nothing reads, such as names with a typing error.
+//! Finds `WEIR_` environment variables that no component reads, such as misspelled names.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -7,13 +7,13 @@ use clap::{Command, CommandFactory};
 
 use crate::config::Config;
 
-/// What all names begin with.
+/// Prefix of all names.
 const PREFIX: &str = "WEIR_";
 
-/// Behind the name of a secret: the variable that names its file.
+/// Suffix of a variable that names the file of a secret.
 const FILE: &str = "_FILE";
 
-/// Variables that gateways read in the shipped configurations. One file of variables may serve both.
+/// Variables that gateways read in the shipped configurations. Gateways and origin may share one environment file.
 const OF_GATEWAYS: [&str; 4] = [
     "WEIR_TOKEN_SECRET",
     "WEIR_REDIS_PASSWORD",
@@ -21,12 +21,11 @@ const OF_GATEWAYS: [&str; 4] = [
     "WEIR_EVENTS_KEY_SHOP",
 ];
 
-/// A variable that does nothing.
+/// A variable without effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IdleVariable {
-    /// Its name.
     pub(crate) name: String,
-    /// Why.
+    /// Why it has no effect.
     pub(crate) problem: &'static str,
     /// What to do.
     pub(crate) fix: String,
@@ -38,7 +37,7 @@ impl std::fmt::Display for IdleVariable {
     }
 }
 
-/// The variables among these that do nothing.
+/// Returns the variables without effect.
 pub(crate) fn idle(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<IdleVariable> {
     let known = documented_names();
     let variables = variables.into_iter().filter_map(|(name, value)| {
@@ -63,7 +62,7 @@ pub(crate) fn idle(variables: impl IntoIterator<Item = (OsString, OsString)>) ->
     idle
 }
 
-/// Whether Kubernetes sets such a variable, for a Service whose name begins with `weir`.
+/// Whether Kubernetes sets this variable for a Service whose name begins with `weir`.
 fn is_service_link(name: &str) -> bool {
     let parts = ["_SERVICE_HOST", "_SERVICE_PORT", "_TCP", "_UDP"];
     name.ends_with("_PORT") || parts.iter().any(|part| name.contains(part))
@@ -82,7 +81,7 @@ fn unknown(name: &str, known: &BTreeSet<String>) -> IdleVariable {
     }
 }
 
-/// Every name in the help of the program and of its commands.
+/// Returns all variable names in the help of the program and its commands.
 fn documented_names() -> BTreeSet<String> {
     let mut known = OF_GATEWAYS.map(ToOwned::to_owned).into();
     collect(&mut Config::command(), &mut known);

@@ -1,7 +1,8 @@
-//! Where events and browse history meet: the group `history` notes what was viewed.
+//! Connects events and browse history: the consumer group `history` stores product views.
 //!
-//! A view is an event of the type `view` with the attribute `sku`, a text or a number, and a customer or a visitor. Views may
-//! come in any order and more than once: the latest of a product counts. So nothing waits for what has failed.
+//! A view is an event of the type `view` with the attribute `sku`, a string or an integer, and a customer or a visitor.
+//! Views may arrive in any order and more than once: the latest view of a product counts. So failed events do not block
+//! later ones.
 
 use std::sync::Arc;
 
@@ -19,13 +20,13 @@ use crate::events::log::Target;
 use crate::history::marks::Rebuild;
 use crate::history::{History, View};
 
-/// The group's name.
+/// Name of the consumer group.
 pub const GROUP: &str = "history";
 
-/// The type of events that are views.
+/// Event type of views.
 pub const VIEW: &str = "view";
 
-/// The group that notes views in `history`.
+/// Creates the consumer group that stores views in `history`.
 pub fn group(history: History) -> NewGroup {
     let views = Arc::new(Views { history });
     NewGroup {
@@ -39,7 +40,7 @@ struct Views {
     history: History,
 }
 
-/// What counts of a view's attributes.
+/// The attributes that a view uses.
 #[derive(Deserialize)]
 struct Attributes {
     sku: Option<NumberOrText>,
@@ -52,7 +53,7 @@ enum NumberOrText {
     Text(String),
 }
 
-/// The view that an event is; `None` if it is none.
+/// Reads an event as a view; `None` if it is not a view.
 fn view_of(event: &Envelope) -> Result<Option<View>, String> {
     if event.event_type.as_str() != VIEW {
         return Ok(None);
@@ -62,7 +63,7 @@ fn view_of(event: &Envelope) -> Result<Option<View>, String> {
     view(event.at_ms, customer, visitor, &event.attributes)
 }
 
-/// Reads an event of the type [`VIEW`]. `None` if it names no product, or no owner.
+/// Reads an event of the type [`VIEW`]. `None` if it has no product or no owner.
 pub(crate) fn view(
     at_ms: u64,
     customer: Option<&str>,
@@ -136,7 +137,7 @@ impl Handler for Views {
     }
 }
 
-/// Beside the lists in Redis.
+/// Checkpoints, stored next to the lists in Redis.
 impl Marks for Views {
     fn advance<'a>(&'a self, source: &'a str, from: u64, to: u64) -> MarkFuture<'a, bool> {
         Box::pin(async move {

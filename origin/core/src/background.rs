@@ -1,4 +1,4 @@
-//! Work in the background: rounds that repeat until the origin stops.
+//! Background loops: rounds that repeat until the origin stops.
 //!
 //! ```text
 //! let mut interval = Interval::every(PERIOD, "reconciling", stop);
@@ -8,7 +8,7 @@
 //! }
 //! ```
 //!
-//! A loop that fails is logged when it begins to fail and when it recovers, not in every round.
+//! A loop logs when it starts to fail and when it recovers, not in each round.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -18,17 +18,17 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-/// How long a loop waits after failed rounds.
+/// Pauses of a loop after failed rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// After the first failure; doubled with each further one in a row.
+    /// Pause after the first failure; it doubles with each consecutive one.
     pub first: Duration,
-    /// The longest wait.
+    /// Maximum pause.
     pub max: Duration,
 }
 
 impl Backoff {
-    /// The same wait after every failure.
+    /// The same pause after each failure.
     pub const fn constant(pause: Duration) -> Self {
         Self {
             first: pause,
@@ -36,31 +36,31 @@ impl Backoff {
         }
     }
 
-    /// The wait after so many failures in a row.
+    /// The pause after `failures` consecutive failures.
     pub fn pause(self, failures: u32) -> Duration {
         let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
         self.first.saturating_mul(doubled).min(self.max)
     }
 }
 
-/// When a loop was last seen to work. Cloning it is cheap: clones share it.
+/// Time of a loop's last heartbeat. Cloning it is cheap: clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Heartbeat(Arc<Mutex<Option<Instant>>>);
 
 impl Heartbeat {
-    /// It works.
+    /// Records a heartbeat.
     pub fn beat(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    /// For how long it has been silent; `None` if it was never begun.
+    /// Time since the last heartbeat; `None` if there was none yet.
     pub fn silence(&self) -> Option<Duration> {
         let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.map(|last| last.elapsed())
     }
 }
 
-/// The interval of one loop: when its next round begins.
+/// Schedules the rounds of one loop.
 #[derive(Debug)]
 pub struct Interval {
     what: &'static str,
@@ -68,12 +68,12 @@ pub struct Interval {
     period: Duration,
     backoff: Backoff,
     failures: u32,
-    /// Until the next round.
+    /// Time until the next round.
     pause: Duration,
 }
 
 impl Interval {
-    /// A round every `period`, the first one at once. `what` names the loop in the log.
+    /// Runs a round every `period`, the first one at once. `what` names the loop in the log.
     pub fn every(period: Duration, what: &'static str, stop: CancellationToken) -> Self {
         Self {
             what,
@@ -85,14 +85,14 @@ impl Interval {
         }
     }
 
-    /// The same, with another wait after failed rounds.
+    /// Sets the pauses after failed rounds.
     #[must_use]
     pub fn backing_off(mut self, backoff: Backoff) -> Self {
         self.backoff = backoff;
         self
     }
 
-    /// The same, with the first round after a whole period.
+    /// Delays the first round by one period.
     #[must_use]
     pub fn delayed(mut self) -> Self {
         self.pause = self.period;
@@ -107,14 +107,14 @@ impl Interval {
     /// Waits for `event` instead of a time; false once the origin stops.
     pub async fn wait(&self, event: impl Future<Output = ()>) -> bool {
         tokio::select! {
-            // Stopping wins over a round that is due.
+            // A shutdown takes precedence over a due round.
             biased;
             () = self.stop.cancelled() => false,
             () = event => true,
         }
     }
 
-    /// Notes how a round ended. The next one follows after the period, or after the back-off if it failed.
+    /// Records the outcome of a round. The next round starts after the period, or after the back-off if it failed.
     pub fn ended<T, E: Display>(&mut self, outcome: &Result<T, E>) {
         match outcome {
             Ok(_) => self.succeeded(),
@@ -138,12 +138,12 @@ impl Interval {
         self.pause = self.backoff.pause(self.failures);
     }
 
-    /// Makes the next round follow after `pause` instead of the period.
+    /// Starts the next round after `pause` instead of the period.
     pub fn next_after(&mut self, pause: Duration) {
         self.pause = pause;
     }
 
-    /// Makes the next round follow at once.
+    /// Starts the next round at once.
     pub fn next_at_once(&mut self) {
         self.pause = Duration::ZERO;
     }
@@ -186,7 +186,7 @@ mod tests {
         }
     }
 
-    /// What is logged while the guard lives, in this thread.
+    /// Captures this thread's log lines while the guard lives.
     fn captured() -> (Lines, tracing::subscriber::DefaultGuard) {
         let lines = Lines::default();
         let writer = lines.clone();

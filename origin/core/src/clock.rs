@@ -1,20 +1,20 @@
-//! The one place that reads the clock, and what instants are called.
+//! Reads the clock, and formats and parses times. No other module reads the system time.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Reads the clock, in milliseconds since the Unix epoch: [`now_ms`], but in tests.
+/// Clock in milliseconds since the Unix epoch: [`now_ms`], except in tests.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// Now, in milliseconds since the Unix epoch; 0 if the clock stands before it.
+/// Now, in milliseconds since the Unix epoch; 0 if the clock is set before it.
 pub fn now_ms() -> u64 {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
     since_epoch.map_or(0, |time| time.as_millis().try_into().unwrap_or(u64::MAX))
 }
 
-/// An instant as RFC 3339 has it, to the second: `2026-11-21T14:00:00Z`.
+/// Formats a time as RFC 3339, to the second: `2026-11-21T14:00:00Z`.
 pub fn utc(at_ms: u64) -> String {
     let (days, seconds) = (at_ms / DAY_MS, at_ms % DAY_MS / 1_000);
     let (year, month, day) = date(days);
@@ -22,10 +22,10 @@ pub fn utc(at_ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// The date that is so many days after 1970-01-01, by Howard Hinnant's `civil_from_days`: years begin in
-/// March, so that the leap day is the last of one.
+/// Converts days since 1970-01-01 to a date, with Howard Hinnant's `civil_from_days`: years start in March, so that the
+/// leap day is a year's last day.
 pub fn date(days: u64) -> (u64, u64, u64) {
-    // Days of 400 years, of a century, of four years, of a year; and from 0000-03-01 to 1970-01-01.
+    // Days per 400 years, per century, per four years and per year; and from 0000-03-01 to 1970-01-01.
     const ERA: u64 = 146_097;
     let days = days.saturating_add(719_468);
     let (era, of_era) = (days / ERA, days % ERA);
@@ -41,12 +41,12 @@ pub fn date(days: u64) -> (u64, u64, u64) {
     (era * 400 + year + is_next, month, day)
 }
 
-/// So many days after 1970-01-01 is a date: the other way round; `None`: there is no such date, or it is earlier.
+/// Converts a date to days since 1970-01-01; `None`: the date does not exist or is earlier.
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    // A year begins in March.
+    // Years start in March.
     let (year, of_year) = match month {
         3.. => (year, month - 3),
         _ => (year - 1, month + 9),
@@ -55,12 +55,12 @@ fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     let since = 365 * year + leap_days + (153 * of_year + 2) / 5 + day - 1;
     // From 0000-03-01 to 1970-01-01.
     let since = since.checked_sub(719_468)?;
-    // There is no 30th of February.
+    // Rejects dates such as 30 February.
     (date(since).2 == day).then_some(since)
 }
 
-/// The instant that a text of RFC 3339 or ISO 8601 names, such as `2026-11-21T14:00:00+01:00` or `2026-11-21 13:00`; without a zone
-/// it is UTC. `None`: it names none, or one before 1970.
+/// Parses RFC 3339 or ISO 8601 to milliseconds since the Unix epoch, such as `2026-11-21T14:00:00+01:00` or `2026-11-21
+/// 13:00`. Without a zone the text is UTC. `None`: the text is not a time, or the time is before 1970.
 pub fn parse_utc(text: &str) -> Option<u64> {
     let text = text.trim();
     let (date, rest) = text.split_at_checked(10)?;
@@ -96,7 +96,7 @@ pub fn parse_utc(text: &str) -> Option<u64> {
     }
 }
 
-/// `01:00`, `0100` or `01`.
+/// Parses `01:00`, `0100` or `01`.
 fn offset_ms(text: &str) -> Option<u64> {
     let digits: String = text.chars().filter(|char| *char != ':').collect();
     let (hours, minutes) = digits.split_at_checked(2)?;
@@ -108,7 +108,7 @@ fn offset_ms(text: &str) -> Option<u64> {
     (hours <= 23 && minutes <= 59).then_some((hours * 60 + minutes) * 60_000)
 }
 
-/// Digits alone.
+/// Parses digits only.
 fn number(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok()).flatten()

@@ -1,4 +1,4 @@
-//! How full the disks are that the origin writes to.
+//! Free space on the disks that the origin writes to.
 
 use std::fmt;
 use std::io;
@@ -10,26 +10,26 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// With less room than this a disk counts as full: the next writes may fail.
+/// A disk counts as full with less free space than this: the next writes may fail.
 pub const FULL_BELOW_BYTES: u64 = 1024 * 1024;
 
 /// A folder that the origin writes to.
 #[derive(Clone, Debug)]
 pub struct Disk {
-    /// What is written there, as labels and `/readyz` name it.
+    /// Name in labels and in `/readyz`.
     pub name: &'static str,
     /// The folder.
     pub folder: PathBuf,
-    /// Whether the origin can do nothing useful when it is full.
+    /// Whether the origin is not ready when the disk is full.
     pub is_vital: bool,
 }
 
-/// The room on a disk, in bytes.
+/// The size and free space of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// For whoever is not root.
+    /// Free bytes, for processes other than root's.
     pub free_bytes: u64,
-    /// With what is in use.
+    /// Total bytes, used ones included.
     pub size_bytes: u64,
 }
 
@@ -53,17 +53,17 @@ impl Disk {
         }
     }
 
-    /// The same, without which the origin can do nothing useful.
+    /// Marks the disk as required: the origin is not ready when it is full.
     #[must_use]
     pub fn required(mut self) -> Self {
         self.is_vital = true;
         self
     }
 
-    /// Its room now.
+    /// Reads its free space.
     ///
     /// # Errors
-    /// When the folder is gone.
+    /// When the folder does not exist.
     pub fn room(&self) -> io::Result<Room> {
         let seen = rustix::fs::statvfs(&self.folder)?;
         Ok(Room {
@@ -72,7 +72,7 @@ impl Disk {
         })
     }
 
-    /// What is wrong with it, in a word; `None` if nothing is.
+    /// Label of its problem; `None` if it has none.
     pub fn problem(&self) -> Option<&'static str> {
         match self.room() {
             Ok(room) if room.free_bytes < FULL_BELOW_BYTES => Some("full"),
@@ -82,24 +82,24 @@ impl Disk {
     }
 }
 
-/// All disks that the origin writes to. Cloning it is cheap: clones share them. Their room is shown as gauges, asked for with
-/// each scrape.
+/// All disks that the origin writes to. Cloning it is cheap: clones share them. Gauges report their free space at each
+/// scrape.
 #[derive(Clone, Debug, Default)]
 pub struct Disks(Arc<Mutex<Vec<Disk>>>);
 
 impl Disks {
-    /// One more.
+    /// Adds a disk.
     pub fn add(&self, disk: Disk) {
         self.lock().push(disk);
     }
 
-    /// Those that are known now.
+    /// Returns the current disks.
     pub fn all(&self) -> Vec<Disk> {
         self.lock().clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Disk>> {
-        // Nothing in it can be half done.
+        // The list is always consistent, even after a panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,6 @@
-//! Errors, as logs and terminals show them.
+//! Formats errors for logs and terminals.
 
-/// An error with its causes, in one line. Many of them end with their own cause already: that is not told twice.
+/// An error with its causes in one line. Many errors already end with their cause; it is not repeated.
 pub fn one_line(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {

@@ -1,24 +1,23 @@
-//! JSON Schemas that operators give: compiled so that they read no files and no network, and say what is wrong without the
-//! values that are wrong.
+//! JSON Schemas from operators. They cannot read files or the network, and errors omit the invalid values.
 
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
 use crate::http::ValidationError;
 
-/// The most bytes of a compiled pattern: what one schema may cost.
+/// Maximum bytes of a compiled pattern, which limits the cost of a schema.
 const PATTERN_LEN_MAX: usize = 1 << 20;
 
-/// The longest message and the longest place that is told, in characters.
+/// Maximum length of a reported message or location, in characters.
 const MESSAGE_LEN_MAX: usize = 300;
 
-/// The most mistakes that are told at once.
+/// Maximum number of reported errors.
 const ERRORS_MAX: usize = 20;
 
-/// Patterns run in linear time, and references lead nowhere but into the schema itself.
+/// Compiles a schema. Patterns run in linear time, and references must be internal.
 ///
 /// # Errors
-/// Says what is wrong with the schema.
+/// Describes the error in the schema.
 pub fn compile(schema: &Value) -> Result<Validator, String> {
     let patterns = PatternOptions::regex().size_limit(PATTERN_LEN_MAX);
     let options = jsonschema::options().with_pattern_options(patterns);
@@ -26,7 +25,7 @@ pub fn compile(schema: &Value) -> Result<Validator, String> {
     compiled.map_err(|error| cut(&error.to_string()))
 }
 
-/// What is wrong with a value, and where, but not what it is: the answer may be logged.
+/// Errors of a value with their locations. The value itself is omitted, so that the result can be logged.
 pub fn validation_errors(schema: &Validator, value: &Value) -> Vec<ValidationError> {
     let errors = schema.iter_errors(value).take(ERRORS_MAX);
     let fault = |error: jsonschema::ValidationError<'_>| ValidationError {
@@ -36,7 +35,7 @@ pub fn validation_errors(schema: &Validator, value: &Value) -> Vec<ValidationErr
     errors.map(fault).collect()
 }
 
-/// At most so much of a text as is told.
+/// Truncates a text to the reported length.
 pub fn cut(text: &str) -> String {
     text.chars().take(MESSAGE_LEN_MAX).collect()
 }

@@ -1,6 +1,6 @@
-//! What every domain of the origin shares. Nothing here knows a domain.
+//! Parts that all domains of the origin share. They are independent of the domains.
 //!
-//! | module | does |
+//! | module | contents |
 //! |---|---|
 //! | [`sql`] | SQLite or MySQL: pools, transactions, statements, retries, migrations |
 //! | [`redis`] | connections, script calls, errors by whether they had an effect |
@@ -8,7 +8,7 @@
 //! | [`background`] | loops that run until shutdown |
 //! | [`outbox`] | changes, stored in SQL and sent in order |
 //! | [`access`] | keys, sessions and scopes of the admin routes, and the audit trail |
-//! | [`tenants`] | who shares the origin, and the limits of each |
+//! | [`tenants`] | tenants of the origin and their limits |
 //! | [`metrics`], [`traces`] | Prometheus metrics, OpenTelemetry spans |
 //! | [`clock`], [`disk`], [`failure`], [`secret`], [`json_schema`], [`unavailable`] | smaller parts |
 
@@ -32,6 +32,6 @@ pub mod tenants;
 pub mod traces;
 pub mod unavailable;
 
-/// The tables of keys, the audit trail, tenants, settings and the outbox.
+/// SQL migrations of keys, the audit trail, tenants, settings and the outbox.
 pub const MIGRATIONS: sql::Migrations =
     crate::migrations!("core", (1, "baseline", "0001_baseline"));

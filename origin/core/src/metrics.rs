@@ -1,7 +1,7 @@
-//! What the origin counts, as Prometheus reads it. `docs/metrics.md` lists every name.
+//! Prometheus metrics of the origin. `docs/metrics.md` lists every name.
 //!
-//! Each domain registers its own metrics with `Metrics::group`; here are the registry and what every request
-//! counts.
+//! Each domain registers its own metrics with `Metrics::group`. This module contains the registry and the metrics of
+//! requests.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -18,24 +18,24 @@ use prometheus_client::registry::{Metric, Registry};
 
 use crate::process::Process;
 
-/// What all names but those of the process begin with.
+/// Prefix of all metric names, except those of the process.
 const PREFIX: &str = "weir_origin";
 
-/// All of the origin's metrics. Cloning it is cheap: clones share the numbers.
+/// All metrics of the origin. Cloning it is cheap: clones share the values.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
     requests: RequestMetrics,
 }
 
-/// Requests by route and status, and how long they took.
+/// Number and duration of requests by route and status.
 #[derive(Clone, Debug)]
 pub struct RequestMetrics {
     answered: Family<RequestLabels, Counter>,
     seconds: Family<RouteLabel, Histogram, fn() -> Histogram>,
 }
 
-/// The route is its pattern, so that clients cannot add labels.
+/// The route is its pattern, so that clients cannot create labels.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
     route: String,
@@ -54,22 +54,22 @@ struct BuildLabels {
     compiler: &'static str,
 }
 
-/// Registers metrics under their names.
+/// Registers a group of metrics.
 pub struct Group<'a>(&'a mut Registry);
 
 impl Group<'_> {
-    /// A metric that starts at nothing.
+    /// Registers a metric with its default value.
     pub fn add<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
         self.add_this(name, help, M::default())
     }
 
-    /// This metric.
+    /// Registers an existing metric.
     pub fn add_this<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
         self.0.register(name, help, metric.clone());
         metric
     }
 
-    /// What makes its metrics anew with each scrape.
+    /// Registers a collector, which produces its metrics at each scrape.
     pub fn add_collector(&mut self, collector: impl Collector) {
         self.0.register_collector(Box::new(collector));
     }
@@ -99,37 +99,38 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Registers metrics that belong together.
+    /// Registers a group of metrics.
     pub fn group<T>(&self, register: impl FnOnce(&mut Group<'_>) -> T) -> T {
-        // Nothing in it can be half done, so a panic elsewhere has broken nothing.
+        // The registry is always consistent, even after a panic elsewhere.
         let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         register(&mut Group(registry.sub_registry_with_prefix(PREFIX)))
     }
 
-    /// What every request counts.
+    /// Registers the metrics of requests.
     pub fn requests(&self) -> RequestMetrics {
         self.requests.clone()
     }
 
-    /// All numbers, in the text format of OpenMetrics.
+    /// All metrics in the OpenMetrics text format.
     pub fn text(&self) -> String {
         let mut out = String::new();
         let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = text::encode(&mut out, &registry) {
             out.clear();
-            // A comment: the scrape has no numbers and says why.
+            // A comment instead of metrics, with the cause.
             let _ = writeln!(out, "# {error}");
         }
         out
     }
 
-    /// The same in the text format of Prometheus, version 0.0.4.
+    /// All metrics in the Prometheus text format 0.0.4.
     pub fn plain_text(&self) -> String {
         plain(&self.text())
     }
 }
 
-/// Converts OpenMetrics to the text format of Prometheus 0.0.4: a counter is named as its samples are, and no `# EOF` follows.
+/// Converts OpenMetrics to the Prometheus text format 0.0.4: counters have the name of their samples, and `# EOF` is
+/// omitted.
 fn plain(text: &str) -> String {
     let counter = |line: &str| {
         let name = line.strip_prefix("# TYPE ")?.strip_suffix(" counter")?;
@@ -154,7 +155,7 @@ impl Default for RequestMetrics {
     fn default() -> Self {
         Self {
             answered: Family::default(),
-            // 1 ms to 8 s: a public request may take 4.5 s.
+            // Buckets from 1 ms to 8 s: a public request may take 4.5 s.
             seconds: Family::new_with_constructor(|| {
                 Histogram::new(exponential_buckets(0.001, 2.0, 14))
             }),
@@ -170,7 +171,7 @@ impl RequestMetrics {
         group.add_this("request_seconds", help, seconds);
     }
 
-    /// Counts a request, and how long it took.
+    /// Counts a request with its duration.
     pub fn count(&self, route: &str, status: u16, took: Duration) {
         let route = route.to_owned();
         self.seconds

@@ -1,4 +1,4 @@
-//! What every process tells Prometheus of itself, under the names that all of them use.
+//! Standard Prometheus metrics of the process.
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// This process, read from the kernel with each scrape. Empty where there is no `/proc`.
+/// Collector of this process, read from the kernel at each scrape. Empty on systems without `/proc`.
 #[derive(Debug)]
 pub struct Process;
 
-/// How much a process uses.
+/// Resource usage of the process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Usage {
     cpu_seconds: f64,
@@ -105,7 +105,7 @@ mod tests {
         let file = std::fs::File::open("/proc/self/stat").unwrap();
         let after = usage().unwrap();
         drop(file);
-        // Other tests run beside this one: files come and go.
+        // Other tests run concurrently and open and close files.
         assert!(before.open_fds > 2 && after.open_fds > 2);
         assert!(after.cpu_seconds >= before.cpu_seconds);
         assert!(after.resident_bytes > 1024 * 1024 && after.virtual_bytes > after.resident_bytes);

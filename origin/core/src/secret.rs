@@ -1,60 +1,61 @@
-//! Secrets come by the environment or from files, never as flags: everyone on the machine can read arguments.
+//! Reads secrets from the environment or from files. They are never flags, because all users of the machine can read
+//! arguments.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use weir_base::key::{KeyError, KeyRing, SigningKey};
 
-/// Looks up an environment variable.
+/// Reads an environment variable.
 pub type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
-/// A secret is missing or unfit. Each error names the variable.
+/// A missing or invalid secret. Each error names the variable.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
-    /// Neither the variable nor the one with a file's path is set.
+    /// Neither the variable nor its `_FILE` variant is set.
     #[error("{0} is not set: set it, or {0}_FILE")]
     Missing(&'static str),
-    /// Both are.
+    /// Both the variable and its `_FILE` variant are set.
     #[error("{0} and {0}_FILE are both set: set only one of them")]
     Both(&'static str),
-    /// The secret is not text.
+    /// The secret is not UTF-8.
     #[error("{0} is not UTF-8")]
     NotText(&'static str),
     /// The file cannot be read.
     #[error("{name}_FILE: cannot read \"{}\": {source}", path.display())]
     File {
-        /// The variable, without `_FILE`.
+        /// The variable without `_FILE`.
         name: &'static str,
-        /// What it names.
+        /// The file's path.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         source: std::io::Error,
     },
-    /// The secret, or what belongs to it, will not do.
+    /// The secret, or a related setting, is invalid.
     #[error("{name} {problem}")]
     Unfit {
-        /// The variable at fault.
+        /// The variable.
         name: &'static str,
-        /// Why not.
+        /// Cause.
         problem: String,
     },
 }
 
 impl SecretError {
-    /// The variable `name` holds what will not do.
+    /// Creates an error for an invalid value of the variable `name`.
     pub fn invalid_variable(name: &'static str, problem: impl std::fmt::Display) -> Self {
         let problem = problem.to_string();
         Self::Unfit { name, problem }
     }
 }
 
-/// Whether the variable or the one with a file's path is set.
+/// Whether the variable or its `_FILE` variant is set.
 pub fn is_set(variables: Variables<'_>, name: &str) -> bool {
     variables(name).is_some() || variables(&format!("{name}_FILE")).is_some()
 }
 
-/// Reads the secret from the variable `name`, or from the file that `<name>_FILE` names. Beside a file an empty variable does
-/// not count: Compose and Kubernetes write such variables.
+/// Reads the secret from the variable `name`, or from the file that `<name>_FILE` names. With a file, an empty variable
+/// is ignored: Compose and Kubernetes set empty variables.
 ///
 /// # Errors
 /// See [`SecretError`].
@@ -71,27 +72,27 @@ pub fn read(variables: Variables<'_>, name: &'static str) -> Result<String, Secr
 
 fn read_file(name: &'static str, path: PathBuf) -> Result<String, SecretError> {
     match std::fs::read_to_string(&path) {
-        // Editors and `echo` end a file with a line break that is not meant.
+        // Editors and `echo` append a line break.
         Ok(text) => Ok(text.trim_end_matches(['\r', '\n']).to_owned()),
         Err(source) => Err(SecretError::File { name, path, source }),
     }
 }
 
-/// A secret, and the one before it, and where their ids come from.
+/// The sources of a secret, the previous secret, and their ids.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyNames {
-    /// The variable of the secret,
+    /// The variable with the secret.
     pub secret: &'static str,
-    /// and what sets its id.
+    /// The flag or variable with the secret's id.
     pub id: &'static str,
-    /// The variable of the secret before it,
+    /// The variable with the previous secret.
     pub previous_secret: &'static str,
-    /// and what sets its id.
+    /// The flag or variable with the previous secret's id.
     pub previous_id: &'static str,
 }
 
 impl KeyNames {
-    /// The ring of the secret and, if there is one, the one before it.
+    /// Reads a key ring with the secret and, if it is set, the previous one.
     ///
     /// # Errors
     /// See [`SecretError`].
@@ -106,7 +107,7 @@ impl KeyNames {
             let (secret, name) = (self.previous_secret, self.previous_id);
             keys.push(read_key(variables, secret, name, previous_id)?);
         }
-        // Two of one id.
+        // Both keys have the same id.
         KeyRing::new(keys).map_err(|error| SecretError::invalid_variable(self.previous_id, error))
     }
 }

@@ -1,5 +1,5 @@
-//! Traces for OpenTelemetry, sent to a collector by OTLP over HTTP: a span for each request, and within it one for each
-//! statement of SQL and each call to Redis. Without a collector nothing of it runs.
+//! OpenTelemetry traces, sent to a collector by OTLP over HTTP: a span per request, with child spans for SQL statements
+//! and Redis calls. Disabled without a collector.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -26,16 +26,16 @@ use tracing::warn;
 
 use crate::http::client::{ClientError, HttpClient};
 
-/// What makes spans, if a collector is named: one a process.
+/// The tracer of the process, if a collector is configured.
 static TRACER: OnceLock<SdkTracer> = OnceLock::new();
 
-/// How all spans of an origin are found.
+/// Service name of all spans.
 const SERVICE: &str = "weir-origin";
 
-/// How long a collector may take to answer.
+/// Timeout of the collector.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest answer that is read, in bytes.
+/// Maximum length of an answer that is read, in bytes.
 const ANSWER_LEN_MAX: usize = 64 << 10;
 
 /// The flags of traces.
@@ -62,10 +62,10 @@ pub(crate) fn parse_share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "must be 0 to 1".to_owned())
 }
 
-/// Why nothing can be traced.
+/// Why tracing cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The URL or the authorities will not do.
+    /// The URL or the CA certificates are invalid.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The exporter refuses its settings.
@@ -73,12 +73,13 @@ pub enum TraceError {
     Exporter(#[from] ExporterBuildError),
 }
 
-/// Traces that are being sent.
+/// A running trace exporter.
 #[derive(Debug)]
 pub struct Traces(SdkTracerProvider);
 
 impl Traces {
-    /// Begins, if a collector is named. What waits for it is bounded: while it is away, spans are lost and nothing else.
+    /// Starts the exporter if a collector is configured. Its queue is bounded: while the collector is down, spans are
+    /// dropped.
     ///
     /// # Errors
     /// See [`TraceError`].
@@ -105,12 +106,12 @@ impl Traces {
             .with_sampler(Sampler::ParentBased(Box::new(undecided)))
             .with_resource(resource.with_attribute(version).build())
             .build();
-        // Another one in the process stays; this one is ended with nothing in it.
+        // If the process already has a tracer, it stays; this provider then receives no spans.
         let _ = TRACER.set(provider.tracer(SERVICE));
         Ok(Some(Self(provider)))
     }
 
-    /// Sends what waits. It blocks until that is done or has failed.
+    /// Sends the remaining spans. Blocks until they are sent or have failed.
     pub fn end(&self) {
         if let Err(error) = self.0.shutdown() {
             warn!(%error, "the last traces may not have reached the collector");
@@ -118,7 +119,7 @@ impl Traces {
     }
 }
 
-/// Reaches the collector by the origin's own client, from whatever thread.
+/// Sends spans with the origin's HTTP client, from any thread.
 #[derive(Debug)]
 struct Client {
     client: Arc<HttpClient>,
@@ -146,7 +147,7 @@ impl opentelemetry_http::HttpClient for Client {
     }
 }
 
-/// A request, as its span tells of it.
+/// Attributes of a request's span.
 #[derive(Debug)]
 pub struct SpanRequest {
     /// The request's method.
@@ -155,7 +156,7 @@ pub struct SpanRequest {
     pub route: String,
 }
 
-/// Does `work` for a request as a span, within the trace that its headers name. `status` reads what was answered.
+/// Runs `work` in a request's span, within the trace of its headers. `status` reads the status of the answer.
 pub async fn request<T>(
     headers: &HeaderMap,
     asked: SpanRequest,
@@ -188,8 +189,7 @@ pub async fn request<T>(
     done
 }
 
-/// Does `work`, which asks `system`, as a span of the request that is being answered. What the background does is in no
-/// trace.
+/// Runs `work`, a call to `system`, in a child span of the current request. Background work is not traced.
 pub async fn traced_call<T, E>(
     system: &'static str,
     what: &'static str,

@@ -3,13 +3,13 @@
 use crate::redis::CallError;
 use crate::sql::SqlError;
 
-/// SQL or Redis did not answer, or it is unknown whether it did what it was asked.
+/// SQL or Redis did not answer, or the outcome is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum Unavailable {
-    /// SQL.
+    /// SQL failed.
     #[error(transparent)]
     Sql(#[from] SqlError),
-    /// Redis.
+    /// Redis failed.
     #[error(transparent)]
     Redis(#[from] CallError),
 }

@@ -1,4 +1,4 @@
-//! What operators do: see how groups stand, move, pause and resume them; mend dead letters and send them again.
+//! Operator actions on consumer groups and dead letters: status, seek, pause, resume, edit and resend.
 
 use std::sync::Arc;
 
@@ -16,25 +16,25 @@ use crate::model::letter::DeadLetterContent;
 use weir_event::envelope::Envelope;
 use weir_origin_core::sql::SqlError;
 
-/// The most dead letters that are sent again at once.
+/// Maximum number of dead letters in one bulk resend.
 pub const RESEND_MAX: u32 = 1_000;
 
-/// What was asked for was not done.
+/// Why an operator action failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
-    /// SQL does not answer.
+    /// A SQL call failed.
     #[error(transparent)]
     Store(#[from] SqlError),
     /// The log cannot be read.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The log does not take it.
+    /// The log did not accept the event.
     #[error(transparent)]
     Collect(#[from] CollectError),
-    /// There is no such dead letter.
+    /// The dead letter does not exist.
     #[error("there is no such dead letter")]
     Unknown,
-    /// A dead letter of this kind cannot be mended or sent again.
+    /// The kind of this dead letter does not allow an edit or a resend.
     #[error("{0}")]
     Kind(&'static str),
 }
@@ -42,13 +42,13 @@ pub enum AdminError {
 /// A consumer group.
 #[derive(Clone, Debug)]
 pub struct GroupStatus {
-    /// What it says of itself.
+    /// The runner's own report.
     pub said: GroupReport,
-    /// Where it is in each source.
+    /// The group's position in each source.
     pub positions: Vec<(Source, Option<Position>)>,
-    /// How far it is behind.
+    /// Number of events that the group has not handled yet.
     pub lag: Lag,
-    /// What it tries again.
+    /// Number of events in retry, dead letters and pending recomputations.
     pub retries: RetryCounts,
 }
 
@@ -79,19 +79,19 @@ pub struct SeekResult {
     pub skipped: Option<u64>,
 }
 
-/// The outcome of a dead letter that was sent again.
+/// Outcome of a resend.
 #[derive(Clone, Debug)]
 pub enum ResendOutcome {
-    /// It was judged again; if it was taken the letter is gone.
+    /// The event was validated again. If it was accepted, the dead letter is deleted.
     Judged(Answer),
-    /// Its group tries it again; the letter is gone.
+    /// The group retries the event; the dead letter is deleted.
     Retried,
 }
 
-/// How a group stands.
+/// Returns the status of a group.
 ///
 /// # Errors
-/// When SQL or the log do not answer.
+/// If a SQL call or the log fails.
 pub async fn group_status(events: &Events, group: &GroupHandle) -> Result<GroupStatus, AdminError> {
     let store = events.store();
     let mut standing = GroupStatus {
@@ -100,7 +100,7 @@ pub async fn group_status(events: &Events, group: &GroupHandle) -> Result<GroupS
         lag: Lag::default(),
         retries: RetryCounts::default(),
     };
-    // A log has fifty sources, and this is asked every few seconds: two questions for all of them.
+    // A log has fifty sources and clients poll this every few seconds: two queries cover all sources.
     let positions = store.positions(&group.name).await?;
     let retries = store.retry_queue().retry_counts(&group.name).await?;
     for source in events.log().sources() {
@@ -115,10 +115,10 @@ pub async fn group_status(events: &Events, group: &GroupHandle) -> Result<GroupS
     Ok(standing)
 }
 
-/// Moves a group in each source of this origin, or only says what that would do.
+/// Moves a group in each source of this origin, or only reports the effect (dry run).
 ///
 /// # Errors
-/// When SQL or the log do not answer.
+/// If a SQL call or the log fails.
 pub async fn seek(
     events: &Events,
     group: &GroupHandle,
@@ -157,7 +157,7 @@ pub async fn seek(
     Ok(sought)
 }
 
-/// When the oldest event of a source came, if the target is older.
+/// The append time of the oldest event of a source, if the target is older than that event.
 async fn begins_ms(
     log: &Arc<dyn EventLog>,
     source: &Source,
@@ -175,10 +175,10 @@ async fn begins_ms(
     }))
 }
 
-/// Pauses a group in all origins, or lets it go on.
+/// Pauses or resumes a group in all origins.
 ///
 /// # Errors
-/// When SQL does not answer.
+/// If a SQL call fails.
 pub async fn set_paused(
     events: &Events,
     group: &GroupHandle,
@@ -190,10 +190,10 @@ pub async fn set_paused(
     Ok(())
 }
 
-/// Makes all that a group tries again due now; how many events that were.
+/// Makes all retries of a group due now and returns their number.
 ///
 /// # Errors
-/// When SQL does not answer.
+/// If a SQL call fails.
 pub async fn retry_now(events: &Events, group: &GroupHandle) -> Result<u64, AdminError> {
     let mut count = 0;
     for source in events.log().sources() {
@@ -207,10 +207,10 @@ pub async fn retry_now(events: &Events, group: &GroupHandle) -> Result<u64, Admi
     Ok(count)
 }
 
-/// Puts another event in the place of one that was refused when it came.
+/// Replaces the event of a dead letter that was refused on arrival.
 ///
 /// # Errors
-/// When there is none, or it is of another kind.
+/// If the dead letter does not exist or is of another kind.
 pub async fn replace_refused(
     events: &Events,
     id: &str,
@@ -232,10 +232,10 @@ pub async fn replace_refused(
     }
 }
 
-/// Sends a dead letter again: to be judged once more, or to its group.
+/// Resends a dead letter: validates it again, or returns it to its group.
 ///
 /// # Errors
-/// When there is none, it is of another kind, or it cannot be taken now.
+/// If the dead letter does not exist, is of another kind, or cannot be accepted now.
 pub async fn resend(events: &Events, id: &str) -> Result<ResendOutcome, AdminError> {
     let letter = find(events, id).await?;
     resend_letter(events, &letter).await
@@ -246,7 +246,7 @@ async fn resend_letter(events: &Events, letter: &DeadLetter) -> Result<ResendOut
         DeadLetterContent::Sent(sent) => {
             let answer = events.collector().collect_again(&sent).await?;
             if is_taken(&answer) {
-                // If this fails the event is sent twice, and counts once: it has an id.
+                // If this fails, the event is sent twice but counts once, because it has an id.
                 events
                     .store()
                     .letters()
@@ -314,10 +314,10 @@ async fn revive(
     }
 }
 
-/// Sends many dead letters again, the latest first; how many were taken, and how many were not.
+/// Resends many dead letters, newest first. Returns the number accepted and the number left.
 ///
 /// # Errors
-/// When something does not answer; those before were sent.
+/// If a call fails; the letters before it were resent.
 pub async fn resend_many(
     events: &Events,
     group: Option<&str>,
@@ -344,7 +344,7 @@ pub async fn resend_many(
     Ok((taken, left))
 }
 
-/// An envelope in hexadecimal digits, and whose it is.
+/// Decodes an envelope from hexadecimal digits and returns it with the event's unit.
 fn read_envelope(hex: &str) -> Option<(Vec<u8>, String)> {
     let bytes = hex::decode(hex).ok()?;
     let unit = Unit::from_envelope(&Envelope::decode(&bytes).ok()?).to_text();

@@ -1,4 +1,4 @@
-//! Takes events: judges each, appends the good ones and the bad ones to the log, and only then tells what became of them.
+//! Ingests events: validates each, appends accepted and refused events to the log, and only then acknowledges them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,20 +24,20 @@ use crate::model::record::{LogRecord, RefusedEvent, SentEvent};
 use crate::model::seen::{IdStatus, RecentEvents};
 use crate::model::types::Types;
 
-/// From so many bytes on a body is judged in a thread of its own: it would hold up others.
+/// Bodies of at least this many bytes are validated in a blocking thread, so that they do not delay other requests.
 const LONG: usize = 32 << 10;
 
-/// Takes events.
+/// Ingests events.
 pub struct Collector {
-    /// What events must look like.
+    /// Registered event types.
     pub registry: Arc<Registry>,
-    /// Where they go.
+    /// The log that events are appended to.
     pub log: Arc<dyn EventLog>,
-    /// Those that came lately.
+    /// Recent event ids, for deduplication.
     pub seen: RecentEvents,
-    /// What is counted.
+    /// Metrics of events.
     pub metrics: EventMetrics,
-    /// Among how many partitions customers are spread.
+    /// Number of partitions that customers are spread over.
     pub partitions: u16,
     /// Reads the clock.
     pub clock: Clock,
@@ -45,27 +45,27 @@ pub struct Collector {
     pub is_failing: AtomicBool,
 }
 
-/// Who sends events.
+/// The sender of events.
 #[derive(Clone, Debug)]
 pub struct Sender {
-    /// What the gateway says of the request.
+    /// Gateway metadata of the request.
     pub stamps: Stamps,
-    /// Who is signed in.
+    /// The signed-in customer.
     pub user: Option<CustomerId>,
 }
 
-/// Nothing was taken.
+/// Nothing was accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CollectError {
-    /// The body holds no events.
+    /// The body does not contain events.
     #[error(transparent)]
     Body(#[from] BatchError),
-    /// The log does not take them; sending them again is safe.
+    /// The log did not accept the events; a resend is safe.
     #[error(transparent)]
     Append(#[from] AppendError),
 }
 
-/// What is to become of an event.
+/// The verdict on an event.
 enum Judgement {
     Accept(Box<Envelope>),
     Known(EventId),
@@ -77,7 +77,7 @@ enum Judgement {
 }
 
 impl Collector {
-    /// Takes the events of a body.
+    /// Ingests the events of a body.
     ///
     /// # Errors
     /// See [`CollectError`].
@@ -92,13 +92,13 @@ impl Collector {
             let collector = self.clone();
             let judge = move || collector.judge_body(&sender, &body);
             let judged = tokio::task::spawn_blocking(judge).await;
-            // A panic: it is not known what of it would be taken, and nothing was.
+            // The validation panicked. Nothing was appended, so refuse the whole body.
             judged.map_err(|_| AppendError::Refused)??
         };
         self.append(judged).await
     }
 
-    /// Takes the event of an image's query.
+    /// Ingests the event in a tracking pixel's query.
     ///
     /// # Errors
     /// See [`CollectError`].
@@ -115,7 +115,7 @@ impl Collector {
         self.append(vec![judged]).await
     }
 
-    /// Judges an event once more that was refused. If it is refused again nothing is written: it is a dead letter already.
+    /// Validates a refused event again. A second refusal writes nothing, because the dead letter already exists.
     ///
     /// # Errors
     /// See [`CollectError`].
@@ -149,7 +149,7 @@ impl Collector {
         }
     }
 
-    /// One verdict for each event of a body. All of them are judged by the types of one instant.
+    /// Returns one verdict per event. The whole body is validated against one snapshot of the types.
     fn judge_body(&self, sender: &Sender, body: &[u8]) -> Result<Vec<Judgement>, CollectError> {
         let batch = Batch::read(body)?;
         let types = self.registry.types();
@@ -173,7 +173,7 @@ impl Collector {
         Ok(judged)
     }
 
-    /// Appends what is to be appended, all in one piece; then tells.
+    /// Appends all records in one call, then builds the answer.
     async fn append(&self, judged: Vec<Judgement>) -> Result<Answer, CollectError> {
         let mut records = Vec::new();
         let mut answer = Answer::default();
@@ -227,7 +227,7 @@ impl Collector {
     }
 }
 
-/// Judges the events of one request.
+/// Validates the events of one request.
 struct EventJudge<'a> {
     seen: &'a RecentEvents,
     types: &'a Types,
@@ -314,7 +314,7 @@ fn id_reused(id: &EventId) -> Rejection {
     Rejection::new(Reason::IdReused, message)
 }
 
-/// Whether all of an answer's events are in the log.
+/// Whether the log contains all events of an answer.
 pub fn is_taken(answer: &Answer) -> bool {
     let is_rejected = |verdict: Verdict| verdict == Verdict::Rejected;
     !answer.verdicts.iter().any(|one| is_rejected(one.verdict))

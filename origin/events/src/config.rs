@@ -1,4 +1,4 @@
-//! What can be configured of events.
+//! Configuration of events.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::model::seen;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::secret::{self, SecretError, Variables};
 
-/// Names the variable that holds the secret that webhooks are signed with.
+/// Environment variable with the secret that signs webhooks.
 pub const WEBHOOK_SECRET: &str = "WEIR_EVENTS_WEBHOOK_SECRET";
 
-/// The least room of a log, in bytes: some thousand requests of the longest kind.
+/// Minimum size of a log, in bytes: some thousand requests of maximum length.
 const LOG_BYTES_MIN: u64 = 1 << 20;
 
-/// What `--help` says of the secrets of events.
+/// `--help` text for the secrets of events.
 pub const SECRETS_HELP: &str = "  WEIR_EVENTS_WEBHOOK_SECRET
                       required with --events-webhook-url: signs events
 ";
@@ -128,10 +128,10 @@ fn parse_duration(text: &str) -> Result<Duration, &'static str> {
 }
 
 impl EventConfig {
-    /// How events are taken and kept; `None` if there are to be none.
+    /// Converts the flags into settings; `None` if events are off.
     ///
     /// # Errors
-    /// Names the flag that will not do.
+    /// Names the invalid flag.
     pub fn settings(&self, webhook_secret: Option<String>) -> Result<Option<Settings>> {
         let Some(home) = self.home()? else {
             if self.events_archive.is_some() {
@@ -246,7 +246,7 @@ fn read_pulls(path: &Path) -> Result<Vec<Pull>> {
     pulls.with_context(|| path.display().to_string())
 }
 
-/// What webhooks are signed with, if it is set.
+/// Reads the webhook signing secret, if it is set.
 ///
 /// # Errors
 /// See [`SecretError`].
@@ -257,50 +257,50 @@ pub fn webhook_secret(variables: Variables<'_>) -> Result<Option<String>, Secret
     }
 }
 
-/// Where the log is.
+/// Location of the log.
 #[derive(Clone, Debug)]
 pub enum LogLocation {
-    /// In a folder, which this origin alone has.
+    /// In a folder that only this origin uses.
     Folder(PathBuf),
-    /// On Kafka, for all origins together.
+    /// On Kafka, shared by all origins.
     #[cfg(feature = "kafka")]
     Kafka(weir_log::kafka::Settings),
 }
 
-/// How events are taken and kept.
+/// Settings of event ingestion and storage.
 #[derive(Clone)]
 pub struct Settings {
-    /// Where the log is.
+    /// Location of the log.
     pub home: LogLocation,
-    /// When an event counts as kept.
+    /// When an event counts as stored.
     pub sync: weir_log::Sync,
-    /// What the log may hold.
+    /// Size limits of the log.
     pub limits: Limits,
-    /// What it keeps of what was handled.
+    /// Retention of handled records in the log.
     pub retention: Retention,
-    /// Among how many partitions customers are spread.
+    /// Number of partitions that customers are spread over.
     pub partitions: u16,
-    /// How many events are remembered to tell duplicates.
+    /// Number of recent events remembered for deduplication.
     pub remembered: usize,
-    /// Who is signed in.
+    /// Header that names the signed-in customer.
     pub user_header: HeaderName,
-    /// For how long dead letters are kept, in milliseconds.
+    /// Retention of dead letters, in milliseconds.
     pub dead_letters_kept_ms: u64,
-    /// Groups beside `store`.
+    /// Consumer groups in addition to `store`.
     pub groups: Vec<NewGroup>,
-    /// Where events are fetched from.
+    /// Collectors that pull events.
     pub pulls: Vec<Pull>,
-    /// Where the group `archive` writes.
+    /// Settings of the group `archive`.
     #[cfg(feature = "archive")]
     pub archive: Option<super::archive::Archive>,
-    /// How patient groups are.
+    /// Timeouts and retry intervals of groups.
     pub times: GroupTimes,
     /// Reads the clock.
     pub clock: Clock,
 }
 
 impl Settings {
-    /// The folder of the log, if it is in one.
+    /// The folder of an embedded log.
     pub fn folder(&self) -> Option<&Path> {
         match &self.home {
             LogLocation::Folder(folder) => Some(folder),
@@ -309,12 +309,12 @@ impl Settings {
         }
     }
 
-    /// The usual ones, with the log in a folder.
+    /// Default settings with the log in a folder.
     pub fn new(folder: PathBuf) -> Self {
         Self::at(LogLocation::Folder(folder))
     }
 
-    /// The usual ones.
+    /// Default settings with the log at this location.
     pub fn at(home: LogLocation) -> Self {
         const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
         Self {

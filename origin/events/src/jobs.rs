@@ -1,4 +1,4 @@
-//! Deletes what is too old, and tells how far groups are behind.
+//! Deletes expired events, and measures the lag of groups.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use super::Events;
 use super::admin::group_status;
 use weir_origin_core::background::Interval;
 
-/// How often something is deleted.
+/// Interval of deletions.
 const CLEAN_PERIOD: Duration = Duration::from_secs(60);
 
-/// How many events are deleted in one transaction.
+/// Number of events deleted in one transaction.
 const CLEAN_LIMIT: u32 = 1_000;
 
-/// How long the archive's steps are remembered: longer than a log keeps what was handled.
+/// Retention of archive steps: longer than the log retains handled records.
 const ARCHIVES_KEPT_MS: u64 = 62 * 24 * 60 * 60 * 1_000;
 
-/// How often it is measured how far groups are behind.
+/// Interval of lag measurements.
 const MEASURE_PERIOD: Duration = Duration::from_secs(5);
 
-/// Deletes events and dead letters at their end, and the log's old files, until `stop`.
+/// Deletes expired events, dead letters and log files until `stop`.
 pub(super) async fn clean(events: Events, stop: CancellationToken) {
     let mut interval = Interval::every(CLEAN_PERIOD, "deleting old events", stop);
     while interval.next().await {
@@ -32,7 +32,7 @@ pub(super) async fn clean(events: Events, stop: CancellationToken) {
     }
 }
 
-/// Whether there is more to delete.
+/// Runs one round. Returns whether more is left to delete.
 async fn clean_once(events: &Events) -> Result<bool, anyhow::Error> {
     let now_ms = events.now_ms();
     let (log, store) = (events.log().clone(), events.store());
@@ -46,7 +46,7 @@ async fn clean_once(events: &Events) -> Result<bool, anyhow::Error> {
     Ok(deleted == u64::from(CLEAN_LIMIT))
 }
 
-/// Measures how far groups are behind, until `stop`.
+/// Measures the lag of groups until `stop`.
 pub(super) async fn measure(events: Events, stop: CancellationToken) {
     let mut interval = Interval::every(MEASURE_PERIOD, "measuring consumer groups", stop);
     while interval.next().await {

@@ -1,19 +1,19 @@
-//! Behaviour events: taken, kept, handled by groups, and asked for.
+//! Behaviour events: ingestion, storage, consumer groups and queries.
 //!
 //! | module | does |
 //! |---|---|
 //! | [`http`] | the public and the admin routes |
-//! | [`model`] | plain types: what the log holds, dead letters, types of events, which events came lately |
-//! | [`registry`] | the types of events, in SQL and ready in memory |
-//! | [`collect`] | takes events: a verdict for each, after the append |
-//! | [`pull`] | fetches events from elsewhere |
-//! | [`log`] | the log, as those see it who append and read |
-//! | [`groups`] | who handles events, and what becomes of those that cannot be |
-//! | `archive` | the group `archive`: events as Parquet (feature `archive`) |
+//! | [`model`] | plain types: log records, dead letters, event types, recently seen events |
+//! | [`registry`] | the event types, stored in SQL and compiled in memory |
+//! | [`collect`] | ingests events: one verdict each, after the append |
+//! | [`pull`] | pulls events from other systems |
+//! | [`log`] | the log, as its writers and readers see it |
+//! | [`groups`] | the consumer groups: handlers, retries, dead letters |
+//! | `archive` | the group `archive`: events as Parquet files (feature `archive`) |
 //! | [`store`] | events, positions, retries and dead letters in SQL |
-//! | [`admin`] | how groups stand; seek, pause, dead letters sent again |
-//! | `jobs` | deletes what is too old, tells how far groups are behind |
-//! | [`metrics`], [`config`] | what is counted, what can be configured |
+//! | [`admin`] | operator actions: status, seek, pause, resend of dead letters |
+//! | `jobs` | deletes expired data, measures the lag of groups |
+//! | [`metrics`], [`config`] | metrics; flags and settings |
 
 #![forbid(unsafe_code)]
 
@@ -57,33 +57,33 @@ use weir_origin_core::sql::{Database, SqlError};
 
 pub use config::{LogLocation, Settings};
 
-/// The tables of events.
+/// SQL migrations of events.
 pub const MIGRATIONS: weir_origin_core::sql::Migrations =
     weir_origin_core::migrations!("events", (1, "baseline", "0001_baseline"));
 
 /// Reads the clock: milliseconds since the Unix epoch.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// The longest name of a group.
+/// Maximum length of a group name.
 const GROUP_LEN_MAX: usize = 64;
 
-/// Why no events can be taken.
+/// Why events cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The log's folder is not fit.
+    /// The log cannot be opened.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// SQL does not answer.
+    /// A SQL call failed.
     #[error(transparent)]
     Store(#[from] SqlError),
-    /// A group's name is not fit, or another group's.
+    /// A group name is invalid or duplicate.
     #[error(
         "{0:?} is not a valid consumer group name: use 1 to 64 of a-z, 0-9, - and _, and each name once"
     )]
     Group(String),
 }
 
-/// Everything about events, put together. Cloning it is cheap.
+/// All parts of events. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct Events(Arc<Parts>);
 
@@ -101,14 +101,14 @@ struct Parts {
     clock: Clock,
 }
 
-/// A group, as others see it.
+/// A group as seen by other modules.
 #[derive(Clone, Debug)]
 pub struct GroupHandle {
     /// Its name.
     pub name: String,
-    /// What it says of itself.
+    /// The runner's own report.
     pub status: Arc<Status>,
-    /// Of which topics; none: of all.
+    /// Topics that it handles; `None`: all.
     pub topics: Option<BTreeSet<String>>,
     changed: Arc<Notify>,
 }
@@ -127,7 +127,7 @@ impl std::fmt::Debug for Parts {
 }
 
 impl Events {
-    /// Opens the log, and reads the types. Nothing is handled before [`Events::spawn`].
+    /// Opens the log and reads the types. No event is handled before [`Events::spawn`].
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -141,7 +141,7 @@ impl Events {
         Self::with_log(settings, log, database, metrics).await
     }
 
-    /// As [`Events::open`], on this log.
+    /// Like [`Events::open`], with a given log.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -171,7 +171,7 @@ impl Events {
             is_failing: AtomicBool::new(false),
         });
         let (mut groups, mut runners) = (Vec::new(), Vec::new());
-        // All of them before any of them runs: the log keeps what one has not handled only if it knows it.
+        // Create all runners before any of them runs: the log keeps records only for groups that it has registered.
         let (handle, runner) = maker.store_group(registry.clone())?;
         groups.push(handle);
         runners.push(runner);
@@ -201,14 +201,14 @@ impl Events {
         })))
     }
 
-    /// Starts what runs in the background until `stop`. To be called once.
+    /// Starts the background tasks, which run until `stop`. Call it once.
     pub fn spawn(&self, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
         let runners = std::mem::take(
             &mut *self
                 .0
                 .runners
                 .lock()
-                // It is only ever taken as a whole.
+                // The whole value is taken at once.
                 .unwrap_or_else(PoisonError::into_inner),
         );
         let run = |runner| match runner {
@@ -228,17 +228,17 @@ impl Events {
         tasks
     }
 
-    /// Takes events.
+    /// The collector of events.
     pub fn collector(&self) -> &Arc<Collector> {
         &self.0.collector
     }
 
-    /// What events must look like.
+    /// The registered event types.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.0.registry
     }
 
-    /// Events in SQL.
+    /// The events in SQL.
     pub fn store(&self) -> &EventStore {
         &self.0.store
     }
@@ -253,32 +253,32 @@ impl Events {
         &self.0.groups
     }
 
-    /// The group of this name.
+    /// Finds a group by name.
     pub fn group(&self, name: &str) -> Option<&GroupHandle> {
         self.0.groups.iter().find(|group| group.name == name)
     }
 
-    /// The collectors that fetch events.
+    /// The collectors that pull events.
     pub fn pulls(&self) -> &[Pull] {
         &self.0.pulls
     }
 
-    /// What is counted.
+    /// Metrics of events.
     pub fn metrics(&self) -> &EventMetrics {
         &self.0.metrics
     }
 
-    /// Which header names who is signed in.
+    /// The header that names the signed-in customer.
     pub fn user_header(&self) -> &HeaderName {
         &self.0.user_header
     }
 
-    /// Now.
+    /// The current time, in milliseconds since the Unix epoch.
     pub fn now_ms(&self) -> u64 {
         (self.0.clock)()
     }
 
-    /// In a word, whether events are taken: `ok`, `full`, or `failing` if the last append did.
+    /// State of ingestion: `ok`, `full`, or `failing` if the last append failed.
     pub fn state(&self) -> &'static str {
         if self.0.log.fill().is_full() {
             return "full";
@@ -291,7 +291,7 @@ impl Events {
 }
 
 impl GroupHandle {
-    /// Has the group look at once what it is to do.
+    /// Makes the group check for due work immediately.
     pub fn wake(&self) {
         self.changed.notify_one();
     }
@@ -327,7 +327,7 @@ fn check_names(groups: &[NewGroup]) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Makes runners.
+/// Creates runners.
 struct RunnerFactory {
     log: Arc<dyn EventLog>,
     store: EventStore,

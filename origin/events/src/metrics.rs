@@ -1,4 +1,4 @@
-//! What is counted of events. `docs/metrics.md` lists every name.
+//! Metrics of events. `docs/metrics.md` lists all names.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ struct OutcomeLabel {
     outcome: &'static str,
 }
 
-/// Groups are configured, so clients cannot add labels.
+/// Group names come from the configuration, so clients cannot create labels.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct GroupLabel {
     group: String,
@@ -43,14 +43,14 @@ struct GroupStateLabel {
     state: &'static str,
 }
 
-/// The outcomes of events in a group.
+/// Label values for the outcome of events in a group.
 const HANDLED: &str = "handled";
 const FAILED: &str = "failed";
 const AGAIN: &str = "handled_again";
 const FAILED_AGAIN: &str = "failed_again";
 const GIVEN_UP: &str = "given_up";
 
-/// The numbers of events. Cloning it is cheap: clones share them.
+/// Metrics of events. Clones share the same counters.
 #[derive(Clone, Debug)]
 pub struct EventMetrics {
     events: Family<VerdictLabels, Counter>,
@@ -58,7 +58,7 @@ pub struct EventMetrics {
     appends_refused: Family<OutcomeLabel, Counter>,
     log_waiting: Gauge,
     stored: Family<OutcomeLabel, Counter>,
-    /// Events that were deleted since their time was up.
+    /// Number of events deleted after their retention.
     pub expired: Counter,
     groups: Family<GroupOutcome, Counter>,
     outages: Family<GroupLabel, Counter>,
@@ -72,7 +72,7 @@ pub struct EventMetrics {
 }
 
 impl EventMetrics {
-    /// Registers all of them.
+    /// Registers all metrics.
     pub fn register(metrics: &Metrics) -> Self {
         let metrics = metrics.group(Self::add_to);
         metrics.start_at_zero();
@@ -80,7 +80,7 @@ impl EventMetrics {
     }
 
     fn add_to(group: &mut Group<'_>) -> Self {
-        // 0.1 ms to 3 s.
+        // 0.1 ms to 3.3 s.
         let seconds = || Histogram::new(exponential_buckets(0.000_1, 2.0, 16));
         Self {
             events: group.add("events", "Events received, by verdict and reason"),
@@ -173,22 +173,22 @@ impl EventMetrics {
         self.events.get_or_create(&labels).inc();
     }
 
-    /// Notes how long an append took.
+    /// Records the duration of an append.
     pub fn appended(&self, after: Duration) {
         self.appends.observe(after.as_secs_f64());
     }
 
-    /// Counts a request that the log did not take.
+    /// Counts a request that the log did not accept.
     pub fn not_appended(&self, error: AppendError) {
         self.appends_refused.get_or_create(&refusal(error)).inc();
     }
 
-    /// Notes how full the log is.
+    /// Records the fill level of the log.
     pub fn fill(&self, fill: Fill) {
         self.log_waiting.set(signed(fill.waiting_bytes));
     }
 
-    /// Counts events that SQL has.
+    /// Counts events written to SQL.
     pub fn stored(&self, stored: StoreCounts) {
         let counts = [
             ("new", stored.new),
@@ -207,42 +207,42 @@ impl EventMetrics {
         self.groups.get_or_create(&labels).inc_by(count);
     }
 
-    /// Counts events that a group has handled at the first try.
+    /// Counts events that a group handled at the first attempt.
     pub fn handled(&self, group: &str, count: u64) {
         self.group(group, HANDLED, count);
     }
 
-    /// Counts events that a group tries again, or that wait behind such.
+    /// Counts events that a group put in retry, and events waiting behind them.
     pub fn failed(&self, group: &str, count: u64) {
         self.group(group, FAILED, count);
     }
 
-    /// Counts an event that was tried again.
+    /// Counts a retry of an event.
     pub fn tried_again(&self, group: &str, is_done: bool) {
         self.group(group, if is_done { AGAIN } else { FAILED_AGAIN }, 1);
     }
 
-    /// Counts events that a group has given up.
+    /// Counts events that a group gave up.
     pub fn given_up(&self, group: &str, count: u64) {
         self.group(group, GIVEN_UP, count);
     }
 
-    /// Counts a batch that is tried again as a whole.
+    /// Counts a batch that is retried as a whole.
     pub fn outage(&self, group: &str) {
         self.outages.get_or_create(&label(group)).inc();
     }
 
-    /// Counts a customer who was computed anew.
+    /// Counts a recomputed customer.
     pub fn recomputed(&self, group: &str) {
         self.recomputed.get_or_create(&label(group)).inc();
     }
 
-    /// Counts that what a group had done was lost.
+    /// Counts a loss of a group's derived data.
     pub fn lost(&self, group: &str) {
         self.losses.get_or_create(&label(group)).inc();
     }
 
-    /// Notes how far a group is behind.
+    /// Records the lag of a group.
     pub fn group_is(
         &self,
         group: &str,
@@ -253,7 +253,7 @@ impl EventMetrics {
     ) {
         let oldest_ms = lag.oldest_ms.into_iter().chain(retries.oldest_ms).min();
         let age_ms = oldest_ms.map_or(0, |oldest_ms| now_ms.saturating_sub(oldest_ms));
-        // Each home of the log knows one of them.
+        // Each kind of log counts one of them.
         let lags = [
             (&self.lag_bytes, lag.bytes),
             (&self.lag_records, lag.records),

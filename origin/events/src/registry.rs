@@ -1,4 +1,5 @@
-//! The registry of types: in SQL, and ready in memory. If SQL is away, events are judged by what was known last.
+//! The registry of event types: stored in SQL, compiled in memory. If SQL is unavailable, the last loaded types
+//! validate events.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -14,31 +15,31 @@ use crate::model::types::{RegisteredType, TYPES_MAX, TypeSpec, Types};
 use weir_origin_core::background::Interval;
 use weir_origin_core::sql::SqlError;
 
-/// How soon an origin follows what another has changed.
+/// Interval of reloads, to apply changes of other origins.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// How often a change is tried whose type others change at the same time.
+/// Maximum number of attempts when others change the same type concurrently.
 const ATTEMPTS_MAX: usize = 5;
 
-/// Why a type was not changed.
+/// Why a change of a type failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
-    /// The definition will not do.
+    /// The definition is invalid.
     #[error("{0}")]
     Invalid(#[from] FieldError),
-    /// There is no such type.
+    /// The type does not exist.
     #[error("there is no such type")]
     Unknown,
-    /// It is of another version than the caller believes.
+    /// The type's version differs from the expected one.
     #[error("the type has a different version: read it again")]
     Version,
-    /// There are too many.
+    /// The maximum number of types is reached.
     #[error("the maximum of {TYPES_MAX} types is reached")]
     TooMany,
-    /// Others change it at the same time.
+    /// Others change the type at the same time.
     #[error("concurrent change: try again")]
     Busy,
-    /// SQL does not answer.
+    /// A SQL call failed.
     #[error(transparent)]
     Store(#[from] SqlError),
 }
@@ -51,10 +52,10 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// The types in this store.
+    /// Opens the registry and loads the types.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// If a SQL call fails.
     pub async fn open(store: EventStore, clock: Clock) -> Result<Self, SqlError> {
         let registry = Self {
             store,
@@ -65,14 +66,14 @@ impl Registry {
         Ok(registry)
     }
 
-    /// All types as they are now.
+    /// A snapshot of the current types.
     pub fn types(&self) -> Arc<Types> {
         // A change is one assignment.
         let types = self.types.read().unwrap_or_else(PoisonError::into_inner);
         types.clone()
     }
 
-    /// Follows what other origins change until `stop`.
+    /// Reloads the types at intervals until `stop`.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut interval = Interval::every(PERIOD, "reading the event types", stop).delayed();
         while interval.next().await {
@@ -81,10 +82,10 @@ impl Registry {
         }
     }
 
-    /// Takes over what SQL has.
+    /// Reloads the types from SQL.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// If a SQL call fails.
     pub async fn refresh(&self) -> Result<(), SqlError> {
         let stored = self.store.registry().types().await?;
         let known = self.types();
@@ -98,7 +99,7 @@ impl Registry {
                 before => match RegisteredType::of(stored) {
                     Ok(read) => types.push(Arc::new(read)),
                     Err(error) => {
-                        // A later version's, most likely. The one before still judges.
+                        // Probably written by a later version. The previous definition stays in use.
                         error!(%error, name = stored.name, "cannot read an event type");
                         types.extend(before.cloned());
                     }
@@ -110,7 +111,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Makes or changes a type, if it is of version `expected`, or of any.
+    /// Creates or changes a type if its version is `expected`; `None` matches any version.
     ///
     /// # Errors
     /// See [`ChangeError`].
@@ -120,7 +121,7 @@ impl Registry {
         spec: TypeSpec,
         expected: Option<u64>,
     ) -> Result<Arc<RegisteredType>, ChangeError> {
-        // It is refused here, or it is one in every origin.
+        // Validate here first: every origin loads what SQL contains.
         RegisteredType::new(name.clone(), 1, 0, spec.clone())?;
         let document = serde_json::to_string(&spec);
         let document = document.map_err(|error| FieldError::new("", error))?;
@@ -141,14 +142,14 @@ impl Registry {
             if put.await? {
                 self.refresh().await?;
                 let types = self.types();
-                // Somebody may have removed it at once.
+                // Another origin may have removed it immediately.
                 return types.get(name.as_str()).cloned().ok_or(ChangeError::Busy);
             }
         }
         Err(ChangeError::Busy)
     }
 
-    /// Removes a type, if it is of version `expected`, or of any. Its events stay.
+    /// Removes a type if its version is `expected`; `None` matches any version. Stored events stay.
     ///
     /// # Errors
     /// See [`ChangeError`].

@@ -1,4 +1,4 @@
-//! Answers what a gateway could not: from SQL, and then Redis knows it, too.
+//! Answers queries that Redis cannot answer: reads SQL and writes the result to Redis.
 
 use std::collections::HashMap;
 
@@ -17,20 +17,20 @@ use weir_origin_core::unavailable::Unavailable;
 /// Why a fitment query has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
-    /// So many read SQL already that this one is not let in.
+    /// Too many queries are reading SQL already.
     #[error("too many queries wait for SQL")]
     TooMany,
-    /// SQL or Redis does not answer.
+    /// SQL or Redis is unavailable.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
 }
 
 impl Fitment {
-    /// Answers a question from SQL, as JSON. What Redis did not know is written there, and it must answer: without it every
-    /// question would come here.
+    /// Answers a query from SQL, as JSON. It also writes the missing fitment to Redis, and fails if Redis is
+    /// unavailable. Otherwise every query would reach SQL.
     ///
     /// # Errors
-    /// See [`AnswerError`]. An answer is never guessed.
+    /// See [`AnswerError`]. The answer is never guessed.
     pub async fn check(&self, check: &Check) -> Result<Vec<u8>, AnswerError> {
         let _permit = self.permit()?;
         let mut offsets = Vec::with_capacity(check.vehicles.len());
@@ -59,13 +59,13 @@ impl Fitment {
         Ok(json)
     }
 
-    /// A page of what fits a vehicle, as JSON; of an unknown vehicle it has nothing.
+    /// A page of the parts that fit a vehicle, as JSON; `None` for an unknown vehicle.
     ///
     /// # Errors
     /// See [`AnswerError`].
     pub async fn browse(&self, browse: &Browse) -> Result<Option<Vec<u8>>, AnswerError> {
         let _permit = self.permit()?;
-        // Before the page is read: one that is read before a change has the stamp from before it.
+        // Read the stamp before the page: a page read before a change then has the stamp from before that change.
         let head = self.store().head().await.map_err(Unavailable::from)?;
         let vehicle = self
             .store()
@@ -91,7 +91,7 @@ impl Fitment {
         let call =
             fit_browse_fill::call(home.prefix(), browse, &page, self.0.settings.page_life_ms);
         if let Err(error) = home.run(&call).await {
-            // A page is cheap: it is read from SQL again.
+            // A page is cheap to read from SQL again.
             debug!(%error, "cannot cache a page in Redis");
         }
         Ok(Some(page.json))

@@ -1,4 +1,4 @@
-//! What can be configured of vehicle fitment.
+//! Configuration of vehicle fitment.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -38,10 +38,10 @@ pub struct FitmentConfig {
 }
 
 impl FitmentConfig {
-    /// How fitment is kept; `None` if there is to be none.
+    /// Converts the flags into settings; `None` if fitment is off.
     ///
     /// # Errors
-    /// Names the flag that will not do.
+    /// Names the invalid flag.
     pub fn settings(&self, key_prefix: &str) -> Result<Option<Settings>> {
         let Some(spool) = &self.fitment else {
             return Ok(None);
@@ -54,7 +54,7 @@ impl FitmentConfig {
         })?;
         let mut settings = Settings::new(spool.clone());
         for text in self.fitment_cluster.iter().filter(|text| !text.is_empty()) {
-            // The URL may hold a password, so an error does not show it.
+            // The URL may contain a password, so errors do not show it.
             let (name, url) = text
                 .split_once('=')
                 .context("--fitment-cluster: must be <name>=<url>")?;
@@ -84,31 +84,30 @@ impl FitmentConfig {
     }
 }
 
-/// How fitment is kept.
+/// Settings of vehicle fitment.
 #[derive(Clone)]
 pub struct Settings {
-    /// The folder of imports that wait. Origins that share imports share it.
+    /// The folder of pending imports. Origins that share imports share this folder.
     pub spool: PathBuf,
-    /// Redis, beside the origin's own.
+    /// Further Redis servers besides the origin's own.
     pub clusters: Vec<(Cluster, Redis)>,
-    /// In which Redis a product is.
+    /// Rules that assign products to a Redis.
     pub rules: Rules,
-    /// How Redis keeps relations.
+    /// Storage format of relations in Redis.
     pub plan: Plan,
-    /// How long pages of what fits a vehicle are kept, in milliseconds: a single change is seen there after that at the latest.
+    /// Lifetime of a cached page of parts, in milliseconds: the maximum delay until a single change appears there.
     pub page_life_ms: u64,
-    /// How many SKUs are compared with Redis in a second; 0: none.
+    /// Number of SKUs compared with Redis per second; 0: none.
     pub verify_per_s: u32,
-    /// How many questions may read SQL at a time. More are refused: the answer is in Redis soon.
+    /// Maximum number of concurrent queries that read SQL. Further queries are refused; Redis can answer them soon.
     pub fallbacks_max: usize,
-    /// How much of an import is read before its position is noted, in records.
+    /// Number of import records read between two stored positions.
     pub records_staged: usize,
-    /// Reads the clock.
     pub clock: Clock,
 }
 
 impl Settings {
-    /// The usual ones, with imports in this folder.
+    /// Default settings with this folder for imports.
     pub fn new(spool: PathBuf) -> Self {
         Self {
             spool,

@@ -3,15 +3,15 @@
 //! | module | does |
 //! |---|---|
 //! | [`http`] | the routes that gateways fall back to, garages, the admin routes, and the page of the console |
-//! | [`answer`] | answers what Redis does not know from SQL, and writes it to Redis |
-//! | [`jobs`] | has Redis follow SQL: what changed, or all of it; the map of vehicles; what SQL does not have |
-//! | [`verify`] | compares Redis with SQL in bounded steps, and mends |
+//! | [`answer`] | answers from SQL if Redis cannot, and writes the result to Redis |
+//! | [`jobs`] | updates Redis from SQL: changes, rebuilds, the vehicle map, removal of stale data |
+//! | [`verify`] | compares Redis with SQL in bounded steps, and repairs differences |
 //! | [`import`] | reads files of vehicles, products and relations |
-//! | [`store`] | SQL, which is the truth |
-//! | [`metrics`], [`config`] | what is counted, what can be configured |
+//! | [`store`] | the SQL store, the source of truth |
+//! | [`metrics`], [`config`] | metrics; flags and settings |
 //!
-//! A change is in SQL before it is in Redis, with a version that grows; a version that is older than what Redis has changes nothing
-//! there. So writing twice, writing late and two origins do no harm.
+//! Each change gets an increasing version and is stored in SQL before Redis. Redis ignores a version older than its
+//! own. Repeated writes, late writes and concurrent origins are therefore harmless.
 
 #![forbid(unsafe_code)]
 
@@ -38,7 +38,7 @@ use weir_origin_core::sql::{Database, SqlError};
 
 pub use config::Settings;
 
-/// The tables of fitment.
+/// SQL migrations of fitment.
 pub const MIGRATIONS: weir_origin_core::sql::Migrations = weir_origin_core::migrations!(
     "fitment",
     (1, "baseline", "0001_baseline"),
@@ -46,7 +46,7 @@ pub const MIGRATIONS: weir_origin_core::sql::Migrations = weir_origin_core::migr
     (3, "product changes", "0003_product_changes"),
 );
 
-/// Everything about fitment, put together. Cloning it is cheap.
+/// All parts of fitment. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct Fitment(Arc<Parts>);
 
@@ -56,12 +56,12 @@ struct Parts {
     home: Redis,
     settings: Settings,
     metrics: FitmentMetrics,
-    /// Questions that read SQL now.
+    /// Limits concurrent queries that read SQL.
     fallbacks: Semaphore,
 }
 
 impl Fitment {
-    /// Fitment in this database and this Redis, which is the cluster `home`, and in those that the settings name.
+    /// Creates fitment with this database, this Redis as the cluster `home`, and the clusters in the settings.
     pub fn new(
         mut settings: Settings,
         database: Database,
@@ -80,7 +80,7 @@ impl Fitment {
         }))
     }
 
-    /// Starts what runs in the background until `stop`.
+    /// Starts the background jobs, which run until `stop`.
     pub fn spawn(&self, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
         vec![
             tokio::spawn(self.clone().run_publishing(stop.clone())),
@@ -91,20 +91,20 @@ impl Fitment {
         ]
     }
 
-    /// SQL.
+    /// The SQL store.
     pub fn store(&self) -> &FitmentStore {
         &self.0.store
     }
 
-    /// Now.
+    /// The current time, in milliseconds since the Unix epoch.
     pub fn now_ms(&self) -> u64 {
         (self.0.settings.clock)()
     }
 
-    /// Applies changes of products from the system that owns them.
+    /// Applies product changes from the upstream system.
     ///
     /// # Errors
-    /// When SQL does not answer: nothing is applied.
+    /// If a SQL call fails; then nothing is applied.
     pub async fn change_products(
         &self,
         changes: &[ProductChange],
@@ -113,7 +113,7 @@ impl Fitment {
         self.store().change_products(changes, &place).await
     }
 
-    /// Where a product is in Redis.
+    /// The place of a product in Redis.
     pub fn place(&self, product: &Product) -> Placement {
         Placement {
             cluster: self
@@ -125,12 +125,12 @@ impl Fitment {
         }
     }
 
-    /// The Redis of that name. The rules name only those that there are.
+    /// The Redis with this name. Rules only name configured clusters.
     fn redis(&self, cluster: &Cluster) -> &Redis {
         self.known_redis(cluster).unwrap_or(&self.0.home)
     }
 
-    /// The same, unless the configuration has it no longer.
+    /// The Redis with this name; `None` if it is no longer configured.
     fn known_redis(&self, cluster: &Cluster) -> Option<&Redis> {
         if cluster.as_str() == Cluster::HOME {
             return Some(&self.0.home);

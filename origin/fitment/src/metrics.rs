@@ -1,4 +1,4 @@
-//! What is counted of vehicle fitment. `docs/metrics.md` lists every name.
+//! Metrics of vehicle fitment. `docs/metrics.md` lists all names.
 
 use std::sync::atomic::AtomicU64;
 
@@ -14,25 +14,25 @@ struct OutcomeLabel {
     outcome: &'static str,
 }
 
-/// How an import ends.
+/// Label values for the result of an import.
 const IMPORTS: [&str; 2] = ["done", "failed"];
 
-/// The numbers of vehicle fitment. Cloning it is cheap: clones share them.
+/// Metrics of vehicle fitment. Clones share the same counters.
 #[derive(Clone, Debug)]
 pub struct FitmentMetrics {
-    /// SKUs that were written to Redis.
+    /// Number of SKUs written to Redis.
     pub published: Counter,
     /// SKUs with changes not yet in Redis.
     pub waiting: Gauge,
-    /// How long the first of them has waited.
+    /// Age of the oldest pending change, in seconds.
     pub waiting_seconds: Gauge<f64, AtomicU64>,
-    /// Rebuilds that began, since Redis had lost its data or since somebody asked.
+    /// Number of rebuilds started, because Redis lost its data or an operator requested one.
     pub rebuilds: Counter,
     /// SKUs compared with Redis.
     pub verified: Counter,
-    /// Those of them that Redis had otherwise.
+    /// Number of compared SKUs that differed in Redis.
     pub mended: Counter,
-    /// SKUs of questions that SQL answered.
+    /// Number of SKUs in queries answered from SQL.
     pub fallbacks: Counter,
     /// Queries refused because too many waited for SQL.
     pub refused: Counter,
@@ -42,7 +42,7 @@ pub struct FitmentMetrics {
 }
 
 impl FitmentMetrics {
-    /// Registers all of them.
+    /// Registers all metrics.
     pub fn register(metrics: &Metrics) -> Self {
         let metrics = metrics.group(Self::add_to);
         for outcome in IMPORTS {
@@ -81,7 +81,7 @@ impl FitmentMetrics {
         }
     }
 
-    /// Counts an import that ended.
+    /// Counts a finished import.
     pub fn import(&self, is_done: bool) {
         let [done, failed] = IMPORTS;
         let outcome = if is_done { done } else { failed };

@@ -1,4 +1,4 @@
-//! Compares Redis with SQL in bounded steps, and mends what differs.
+//! Compares Redis with SQL in bounded steps, and repairs differences.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,10 +20,10 @@ use weir_origin_core::background::Interval;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::unavailable::Unavailable;
 
-/// Between two steps in the background.
+/// Interval between two background steps.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The most SKUs of one step.
+/// Maximum number of SKUs in one step.
 pub const STEP_MAX: usize = 200;
 
 /// Result of a comparison.
@@ -40,18 +40,18 @@ pub struct VerifySummary {
     pub next: Option<u64>,
 }
 
-/// What Redis has of a SKU, compared with SQL.
+/// Result of comparing a SKU in Redis with SQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SkuComparison {
     Same,
-    /// It is missing, older or damaged.
+    /// Redis lacks it, or has an older or damaged entry.
     Differs,
-    /// Its version is higher than any that SQL has given: SQL was set back.
+    /// Redis has a higher version than SQL: SQL was restored to an earlier state.
     IsAhead,
 }
 
 impl Fitment {
-    /// Walks around all SKUs, a step a second, until `stop`.
+    /// Compares all SKUs repeatedly, one step per second, until `stop`.
     pub(super) async fn run_verifying(self, stop: CancellationToken) {
         let limit = (self.0.settings.verify_per_s as usize).min(STEP_MAX);
         if limit == 0 {
@@ -68,10 +68,10 @@ impl Fitment {
         }
     }
 
-    /// Compares up to `limit` SKUs behind a number, of all products or of one.
+    /// Compares up to `limit` SKUs after a number, of one product or of all.
     ///
     /// # Errors
-    /// When SQL or Redis does not answer.
+    /// If SQL or Redis is unavailable.
     pub async fn verify(
         &self,
         spu: Option<&weir_fitment::Spu>,
@@ -160,8 +160,8 @@ impl Fitment {
         Ok(())
     }
 
-    /// Writes again what differs. Redis was read before SQL is read again here, so a version that is still higher there was
-    /// never given: SQL is the truth, and it replaces it.
+    /// Rewrites SKUs that differ. This reads SQL again after Redis. If Redis still has a higher version, SQL never
+    /// issued it, and the version from SQL replaces it.
     async fn mend(
         &self,
         rows: &[SkuRow],
@@ -178,7 +178,7 @@ impl Fitment {
                 continue;
             };
             if now.version != row.version {
-                // It changed meanwhile: who changed it has Redis follow.
+                // It changed meanwhile; that change updates Redis.
                 continue;
             }
             warn!(sku = %row.sku, ?finding, "Redis differs from SQL; rewriting the SKU");

@@ -1,4 +1,4 @@
-//! What can be configured of browse history.
+//! Configuration of browse history.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -60,10 +60,10 @@ pub struct HistoryConfig {
 }
 
 impl HistoryConfig {
-    /// How history is kept; `None` if there is to be none.
+    /// Converts the flags into settings; `None` if history is off.
     ///
     /// # Errors
-    /// Names the flag that will not do.
+    /// Names the invalid flag.
     pub fn settings(&self) -> Result<Option<Settings>> {
         if !self.history {
             return Ok(None);
@@ -96,7 +96,7 @@ fn cold_store(url: &str) -> Result<Arc<dyn ColdStore>> {
     Ok(Arc::new(store))
 }
 
-/// The URL is not shown: it may hold a password.
+/// Errors do not show the URL, because it may contain a password.
 #[cfg(not(feature = "cql"))]
 fn cold_store(_: &str) -> Result<Arc<dyn ColdStore>> {
     anyhow::bail!(
@@ -104,12 +104,12 @@ fn cold_store(_: &str) -> Result<Arc<dyn ColdStore>> {
     )
 }
 
-/// How large lists are, and how long they stay in Redis.
+/// Size of lists, and their lifetime in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// The most views of a list: at most [`VIEWS_MAX`].
+    /// Maximum number of views in a list; at most [`VIEWS_MAX`].
     pub views_max: usize,
-    /// How long a list lives in Redis after its last change, in milliseconds.
+    /// Lifetime of a list in Redis after its last change, in milliseconds.
     pub hot_ms: u64,
 }
 
@@ -122,22 +122,21 @@ impl Default for Bounds {
     }
 }
 
-/// How history is kept.
+/// Settings of browse history.
 #[derive(Clone)]
 pub struct Settings {
-    /// How large lists are.
+    /// Size and lifetime of lists.
     pub bounds: Bounds,
-    /// Whether lists are filled from the cold store.
+    /// Whether lists are completed from the cold store.
     pub has_cold_reads: bool,
-    /// Whether counts are kept in Redis.
+    /// Whether counts are cached in Redis.
     pub has_count_cache: bool,
-    /// The cold store; `None`: the origin's database.
+    /// The cold store; `None`: the SQL database.
     pub cold: Option<Arc<dyn ColdStore>>,
-    /// Where products are asked for; `None`: in the origin's own table.
+    /// The product service; `None`: the origin's own table.
     pub product_service: Option<Arc<dyn ProductSource>>,
-    /// How many products are asked for at once, and remembered.
+    /// Batch size and cache size of product lookups.
     pub products: ProductLimits,
-    /// Reads the clock.
     pub clock: Clock,
 }
 

@@ -1,7 +1,7 @@
-//! The cold store in Cassandra, ScyllaDB, or whatever else speaks CQL: one row for each list, which ends by itself when its latest
-//! view has become too old.
+//! The cold store in Cassandra, ScyllaDB or another CQL database. Each list is one row, which expires when its latest
+//! view is too old.
 //!
-//! A list is written by compare-and-set (`IF version = …`). If nobody knows whether a write was made, the fold reads again.
+//! Writes use compare-and-set (`IF version = …`). If the result of a write is unknown, the fold reads the list again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,14 +22,14 @@ use weir_history::{COLD_MS, Owner, ViewedProduct, cold};
 use super::model::cold::{ColdFuture, ColdStore, ColdStoreError, StoredList};
 use weir_origin_core::clock::Clock;
 
-/// How long one call may take: a reader waits for it.
+/// Timeout of one call: a reader waits for it.
 const CALL_LIMIT: Duration = Duration::from_secs(1);
 
-/// How long one try to connect may take, and the pause after one that failed.
+/// Timeout of one connection attempt, and the pause after a failure.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The longest name of a keyspace.
+/// Maximum length of a keyspace name.
 const KEYSPACE_LEN_MAX: usize = 48;
 
 const TABLE: &str = "history_cold (owner_key text PRIMARY KEY, value blob, version bigint)";
@@ -44,27 +44,27 @@ const UPDATE: &str = "
 
 const DELETE_VERSION: &str = "DELETE FROM history_cold WHERE owner_key = ? IF version = ?";
 
-/// Likewise by compare-and-set: Cassandra keeps no order between the two ways to write.
+/// Also a compare-and-set: Cassandra does not order plain writes relative to compare-and-set writes.
 const DELETE: &str = "DELETE FROM history_cold WHERE owner_key = ? IF EXISTS";
 
-/// What is not a URL of such a store. The URL itself is not shown: it may hold a password.
+/// The URL is invalid. The error does not show it, because it may contain a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0}: write cql://HOST:PORT,HOST:PORT/KEYSPACE, with USER:PASSWORD@ before the hosts for a login, and ?replicas=N for a new keyspace"
 )]
 pub struct CqlUrlError(&'static str);
 
-/// Where the store is.
+/// The address of the store.
 #[derive(Clone, PartialEq, Eq)]
 struct CqlEndpoint {
     nodes: Vec<String>,
     login: Option<(String, String)>,
     keyspace: String,
-    /// The keyspace is made with so many, if there is none.
+    /// Number of replicas for a new keyspace; `None`: do not create it.
     replicas: Option<u8>,
 }
 
-/// Lists in a store that speaks CQL. Cloning it is cheap.
+/// Lists in a CQL store. Cloning is cheap.
 #[derive(Clone)]
 pub struct CqlStore {
     ready: watch::Receiver<Option<Arc<PreparedSession>>>,
@@ -77,7 +77,7 @@ impl std::fmt::Debug for CqlStore {
     }
 }
 
-/// A session, and what is asked over it.
+/// A session with its prepared statements.
 struct PreparedSession {
     session: Session,
     select: PreparedStatement,
@@ -88,10 +88,11 @@ struct PreparedSession {
 }
 
 impl CqlStore {
-    /// The store at `url`. It connects in the background, so nobody need be there yet. Needs a tokio runtime.
+    /// Opens the store at `url` and connects in the background, so the nodes may be unreachable at first. Needs a tokio
+    /// runtime.
     ///
     /// # Errors
-    /// When it is no such URL.
+    /// If the URL is invalid.
     pub fn open(url: &str, clock: Clock) -> Result<Self, CqlUrlError> {
         let place = CqlEndpoint::read(url)?;
         let (tell, ready) = watch::channel(None);
@@ -99,7 +100,7 @@ impl CqlStore {
         Ok(Self { ready, clock })
     }
 
-    /// The session, as soon as there is one.
+    /// The session, once it is connected.
     async fn ready(&self) -> Result<Arc<PreparedSession>, ColdStoreError> {
         let mut ready = self.ready.clone();
         let waited = tokio::time::timeout(CALL_LIMIT, ready.wait_for(Option::is_some)).await;
@@ -175,17 +176,17 @@ impl ColdStore for CqlStore {
         Box::pin(self.forget_list(owner))
     }
 
-    /// They end by themselves.
+    /// Does nothing: rows expire by their TTL.
     fn forget_older<'a>(&'a self, _: u64, _: usize) -> ColdFuture<'a, u64> {
         Box::pin(std::future::ready(Ok(0)))
     }
 }
 
-/// For how long a list is kept, in seconds: until its latest view is too old.
+/// TTL of a list in seconds, until its latest view is too old.
 fn life_s(newest_ms: u64, now_ms: u64) -> i32 {
     let left_ms = newest_ms.saturating_add(COLD_MS).saturating_sub(now_ms);
     let left_s = left_ms.div_ceil(1_000).max(1);
-    // A clock may be years off; the store takes at most twenty.
+    // A clock may be years off; the store accepts at most twenty years.
     const MOST: u64 = 2 * COLD_MS / 1_000;
     i32::try_from(left_s.min(MOST)).unwrap_or(i32::MAX)
 }
@@ -198,7 +199,7 @@ fn other(error: impl std::fmt::Display) -> ColdStoreError {
     ColdStoreError::Other(error.to_string())
 }
 
-/// Whether a compare-and-set was made: its first column says so.
+/// Whether a compare-and-set was applied, from the first column of its reply.
 fn is_applied(result: QueryResult) -> Result<bool, ColdStoreError> {
     let rows = result.into_rows_result().map_err(other)?;
     let row = rows.first_row::<Row>().map_err(other)?;
@@ -230,7 +231,8 @@ impl PreparedSession {
             .await
             .map_err(|error| match made {
                 Ok(()) => error.to_string(),
-                // Who may not make tables finds one that is there; else this is why there is none.
+                // A user without permission to create tables can use existing ones. If they are missing, this is the
+                // reason.
                 Err(made) => made,
             })
     }
@@ -239,7 +241,7 @@ impl PreparedSession {
         let name = format!("{keyspace}.history_cold");
         let prepared = async |text: &str| {
             let mut prepared = session.prepare(text.replace("history_cold", &name)).await?;
-            // A write that the driver sends twice would be told that another was faster: itself.
+            // The driver may repeat only reads. A repeated compare-and-set would fail on its own first write.
             prepared.set_is_idempotent(text == SELECT);
             Ok::<_, PrepareError>(prepared)
         };
@@ -263,7 +265,7 @@ impl PreparedSession {
     }
 }
 
-/// Makes what is not there yet.
+/// Creates the keyspace and the table if they are missing.
 async fn make(session: &Session, place: &CqlEndpoint) -> Result<(), String> {
     let keyspace = &place.keyspace;
     let mut texts = Vec::new();
@@ -279,7 +281,7 @@ async fn make(session: &Session, place: &CqlEndpoint) -> Result<(), String> {
     ));
     for text in texts {
         let mut statement = scylla::statement::unprepared::Statement::new(text);
-        // The tables of a cluster change slowly.
+        // Schema changes in a cluster are slow.
         statement.set_request_timeout(Some(CONNECT_LIMIT));
         let made = session.query_unpaged(statement, ()).await;
         made.map_err(|error| error.to_string())?;
@@ -287,7 +289,7 @@ async fn make(session: &Session, place: &CqlEndpoint) -> Result<(), String> {
     Ok(())
 }
 
-/// Ends when there is a session, or when nobody wants one.
+/// Ends when a session is connected, or when the store is dropped.
 async fn connect_until_ready(
     place: CqlEndpoint,
     tell: watch::Sender<Option<Arc<PreparedSession>>>,

@@ -1,4 +1,4 @@
-//! Lists in Redis: one script call for each change.
+//! Lists in Redis: one script call per change.
 
 use std::time::Duration;
 
@@ -21,34 +21,35 @@ use super::config::Bounds;
 use weir_origin_core::background::Interval;
 use weir_origin_core::redis::{CallError, Redis};
 
-/// Commands of one pipeline: each side holds that many replies.
+/// Commands in one pipeline: client and server buffer this many replies.
 const PIPELINE: usize = 250;
 
-/// How long it is remembered who was active on a day: longer than any list of that day lives.
+/// Lifetime of a day's set of active owners beyond a list's lifetime, in milliseconds.
 const ACTIVE_MORE_MS: u64 = 2 * DAY_MS;
 
-/// How long a promise to count holds.
+/// Lifetime of a count promise, in milliseconds.
 const PROMISE_MS: u64 = 10_000;
 
-/// How long the marker of a list lives that nobody has loaded: longer than loading takes.
+/// Lifetime of the marker of an unloaded list, in milliseconds: longer than a load takes.
 const LOADING_MS: u64 = 60_000;
 
-/// How long a count is kept if the list does not change: products may, and views become too old.
+/// Lifetime of a cached count, in milliseconds. Products may change, and views may expire, without a change of the
+/// list.
 const COUNT_MS: u64 = 10 * 60_000;
 
-/// Owners of one step through a set.
+/// Number of owners per scan step.
 const SCAN: usize = 200;
 
-/// Into how many parts the slots of a cluster are cut, each with a mark.
+/// Number of parts of a cluster's slots, each with a checkpoint.
 const MARKS: u16 = 64;
 
-/// How often settings of Redis are looked at: they change while it runs.
+/// Interval between checks of Redis settings, which may change at run time.
 const WATCH_PERIOD: Duration = Duration::from_secs(60);
 
-/// The views that a list of Redis should hold packed.
+/// Minimum number of views that Redis should store in a list's packed encoding.
 const PACKED_MIN: u64 = 256;
 
-/// Lists in Redis. Cloning it is cheap.
+/// Lists in Redis. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct HotLists {
     redis: Redis,
@@ -56,17 +57,17 @@ pub struct HotLists {
     tags: std::sync::Arc<Tags>,
 }
 
-/// Some owners of a set, and where the next ones begin; 0: that were all.
+/// A page of owners in a set.
 #[derive(Debug)]
 pub struct ActivePage {
-    /// Their texts.
+    /// The encoded owners.
     pub owners: Vec<Vec<u8>>,
-    /// Where to go on.
+    /// The cursor of the next page; 0: this is the last page.
     pub next: u64,
 }
 
 impl HotLists {
-    /// The lists in this Redis.
+    /// Creates the lists on a Redis.
     pub fn new(redis: Redis, bounds: Bounds) -> Self {
         let tags = Tags::new().into();
         Self {
@@ -99,10 +100,10 @@ impl HotLists {
         }
     }
 
-    /// Notes views, of each owner in one call; tells what became of each.
+    /// Records views, with one call per owner. Returns the outcome of each view.
     ///
     /// # Errors
-    /// When Redis does not answer, so for all that follow. Whatever was done may be done again.
+    /// If Redis is unavailable; the remaining views are not recorded. Repeating the call is safe.
     pub async fn view(
         &self,
         views: &[(Owner, Vec<ViewedProduct>)],
@@ -124,7 +125,7 @@ impl HotLists {
         Ok(outcomes)
     }
 
-    /// The marks of this Redis: one, or some in all nodes of a cluster.
+    /// The checkpoint keys: one, or in a cluster one for each part of the slots.
     fn marks(&self) -> Vec<Vec<u8>> {
         let count = if self.redis.is_cluster() { MARKS } else { 1 };
         let slots = (0..count).map(|n| n * (SLOTS / MARKS));
@@ -132,7 +133,7 @@ impl HotLists {
         slots.map(key).collect()
     }
 
-    /// Moves the marks of a log, if all are at `from` or behind it; tells whether they were.
+    /// Moves the checkpoints of a log if all are at or after `from`. Returns whether they were.
     pub async fn advance_mark(&self, source: &str, from: u64, to: u64) -> Result<bool, CallError> {
         let marks = self.marks();
         let calls: Vec<Call> = marks
@@ -146,7 +147,7 @@ impl HotLists {
         Ok(all)
     }
 
-    /// The least mark of a log; `None`: one is not there.
+    /// The smallest checkpoint of a log; `None` if one is missing.
     pub async fn mark(&self, source: &str) -> Result<Option<u64>, CallError> {
         let marks = self.marks();
         let ask = |key: &Vec<u8>| cmd("HGET").arg(key).arg(source).to_owned();
@@ -156,7 +157,7 @@ impl HotLists {
         Ok(marks.and_then(|marks| marks.into_iter().min()))
     }
 
-    /// Puts the marks of a log there.
+    /// Sets the checkpoints of a log.
     pub async fn set_mark(&self, source: &str, to: u64) -> Result<(), CallError> {
         let (marks, position) = (
             self.marks(),
@@ -167,14 +168,14 @@ impl HotLists {
         Ok(())
     }
 
-    /// One owner's list.
+    /// Reads an owner's list.
     pub async fn read(&self, owner: &Owner) -> Result<List, CallError> {
         let name = new_generation();
         let call = history_read::call(&self.keys(owner), named(&name), None);
         Ok(history_read::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// The count, if one is known; else the list, and `promise` is noted if there is no other.
+    /// Reads the cached count. If there is none, returns the list, and stores `promise` unless another one exists.
     pub async fn read_count(&self, owner: &Owner, promise: &str) -> Result<CountReply, CallError> {
         let promise = Promise {
             name: promise,
@@ -185,7 +186,7 @@ impl HotLists {
         Ok(history_read::parse_count(&self.redis.run(&call).await?)?)
     }
 
-    /// Keeps the count that was promised, unless the list has changed since.
+    /// Stores the promised count, unless the list has changed since.
     pub async fn put_count(
         &self,
         owner: &Owner,
@@ -196,9 +197,9 @@ impl HotLists {
         Ok(history_count::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// Brings removals, and the cold list if there is one; the list as it is then. `generation`: that of the list as it was
-    /// read before them. Without it, or if the list has another by now, the removals are followed and nothing counts as
-    /// loaded.
+    /// Writes removals, and the cold list if given, and returns the resulting list. `generation` is the list's
+    /// generation when it was read before them. Without it, or if the generation has changed, removals are applied but
+    /// the list does not count as loaded.
     pub async fn fill(
         &self,
         owner: &Owner,
@@ -212,7 +213,7 @@ impl HotLists {
         Ok(history_fill::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// Deletes of each product views up to that time; tells how many went.
+    /// Deletes views of each product up to its given time. Returns the number deleted.
     pub async fn delete(
         &self,
         owner: &Owner,
@@ -226,7 +227,7 @@ impl HotLists {
         Ok(history_delete::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// Clears views up to `at_ms`; tells how many went.
+    /// Clears views up to `at_ms`. Returns the number cleared.
     pub async fn clear(&self, owner: &Owner, at_ms: u64, now_ms: u64) -> Result<usize, CallError> {
         let active = self.active_of(owner, now_ms);
         let (active, change) = (self.active(&active), self.change(owner));
@@ -234,7 +235,7 @@ impl HotLists {
         Ok(history_clear::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// Which of these slots have owners who were active on that day.
+    /// Filters these slots to those with owners active on that day.
     pub async fn active_slots(
         &self,
         day: u64,
@@ -255,7 +256,7 @@ impl HotLists {
         Ok(found)
     }
 
-    /// Some owners of a slot who were active on that day.
+    /// A page of a slot's owners who were active on that day.
     pub async fn active_page(
         &self,
         day: u64,
@@ -272,7 +273,7 @@ impl HotLists {
         Ok(ActivePage { owners, next })
     }
 
-    /// These are done: they leave the set.
+    /// Removes finished owners from the set.
     pub async fn forget_active(
         &self,
         day: u64,
@@ -289,7 +290,7 @@ impl HotLists {
             .map(drop)
     }
 
-    /// How many views Redis keeps packed in a list, if it says so.
+    /// The configured maximum of packed views in a list, if Redis reports it.
     async fn packed_max(&self) -> Result<Option<u64>, CallError> {
         let mut get = Cmd::new();
         get.arg("CONFIG")
@@ -299,7 +300,7 @@ impl HotLists {
     }
 }
 
-/// A name that no other has. If no random numbers from the operating system, nothing counts as loaded.
+/// A unique random name. If the operating system provides no random numbers, lists do not count as loaded.
 fn new_generation() -> String {
     let mut name = [0; 8];
     match SystemRandom::new().fill(&mut name) {
@@ -315,13 +316,13 @@ fn named(name: &str) -> NewGeneration<'_> {
     }
 }
 
-/// Says in the log, as long as it is so, that lists take five times the memory that they need: once when it is seen, and
-/// again when it has changed. Ends with `stop`.
+/// Warns if a Redis setting makes lists use five times the memory: once when detected, and after each change. Runs
+/// until `stop`.
 pub async fn watch_listpacks(hot: HotLists, stop: CancellationToken) {
     let mut interval = Interval::every(WATCH_PERIOD, "checking the list encoding in Redis", stop);
     let mut said = None;
     while interval.next().await {
-        // A Redis that does not let us ask is left alone.
+        // Skip the check if Redis does not permit `CONFIG GET`.
         let packed_max = hot.packed_max().await.ok().flatten();
         if packed_max != said
             && let Some(entries) = packed_max.filter(|max| *max < PACKED_MIN)
@@ -336,7 +337,7 @@ pub async fn watch_listpacks(hot: HotLists, stop: CancellationToken) {
     }
 }
 
-/// The least number in a reply: the answer of one server, or of several.
+/// The smallest number in a reply of one or more servers.
 fn least_number(reply: &Value) -> Option<u64> {
     match reply {
         Value::BulkString(text) => std::str::from_utf8(text).ok()?.parse().ok(),

@@ -1,9 +1,10 @@
-//! A guest's views become a user's, when the guest signs in.
+//! Merges a guest's views into the user's list after sign-in.
 //!
-//! The lists are in different slots of a Redis Cluster, so no script does it at once. Each step may be done again, and the
-//! next begins when the one before has ended: the guest's views are read; the user has them, in the cold store and in Redis;
-//! the guest has them no more; until none are left. The cold store comes before the last step, for no log has these views as the user's: a Redis
-//! that lost them could not be told again. A view that comes late for the guest stays there until the next join.
+//! The lists are in different slots of a Redis Cluster, so one script cannot move them atomically. Each step is
+//! idempotent and begins after the previous one. The steps are: read the guest's views, write them to the user's list
+//! in the cold store and in Redis, and remove them from the guest. They repeat until no views are left. The cold store
+//! must have the views before they are removed, because no event log attributes them to the user: a Redis that loses
+//! them could not be rebuilt. A late view of the guest stays there until the next merge.
 
 use weir_history::{Owner, ViewedProduct};
 
@@ -15,26 +16,26 @@ use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
 use weir_origin_core::unavailable::Unavailable;
 
-/// The most rounds of a join. When a full list has gone, what it had no room for comes up from the cold store; then none is
-/// left but what comes meanwhile.
+/// Maximum number of rounds. After a full list is moved, the cold store supplies the views that did not fit; then only
+/// newly arriving views are left.
 const ROUNDS: usize = 4;
 
-/// What a join did.
+/// Result of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JoinSummary {
-    /// Views of the guest that this join gave to the user. Of several joins at once, each view counts in one.
+    /// Number of views that this merge moved. Each view counts in only one of several concurrent merges.
     pub views: usize,
-    /// Whether that are all: if not, the client may join again later.
+    /// Whether all views were moved. If not, the client may merge again later.
     pub is_complete: bool,
 }
 
-/// Why a join is not done, or only in part. It may be done again.
+/// Why a merge failed, possibly after some views were moved. It may be repeated.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
-    /// SQL or Redis did not answer.
+    /// SQL or Redis is unavailable.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// The cold store has not taken the views.
+    /// The cold store did not accept the views.
     #[error(transparent)]
     Fold(#[from] FoldError),
 }
@@ -52,7 +53,7 @@ impl From<SqlError> for JoinError {
 }
 
 impl History {
-    /// Gives a guest's views to a user. What the user has removed since stays away.
+    /// Moves a guest's views to a user. Views that the user has removed since are left out.
     ///
     /// # Errors
     /// See [`JoinError`].
@@ -73,10 +74,10 @@ impl History {
         Ok(joined)
     }
 
-    /// The second step.
+    /// Second step: gives the views to the user.
     ///
     /// # Errors
-    /// When Redis, SQL or the cold store does not answer.
+    /// If Redis, SQL or the cold store is unavailable.
     pub async fn give(&self, views: &[ViewedProduct], user: &Owner) -> Result<(), JoinError> {
         if views.is_empty() {
             return Ok(());
@@ -87,22 +88,23 @@ impl History {
             at_ms: seen.at_ms,
         };
         let of_user: Vec<View> = views.iter().map(view).collect();
-        // The cold store first: a list that Redis loads meanwhile may lack them, and has them then.
+        // Write the cold store first: a list that Redis loads meanwhile may lack the views, and gets them from the next
+        // call.
         self.fold_with(user, views).await?;
         Ok(self.record(&of_user).await.map(drop)?)
     }
 
-    /// The third step: just these views go, because one that is on its way must not be lost. Returns how many of them no other
-    /// join has taken.
+    /// Third step: removes exactly these views from the guest, so that views arriving now are not lost. Returns the
+    /// number that no other merge has taken.
     ///
     /// # Errors
-    /// When SQL or Redis does not answer.
+    /// If SQL or Redis is unavailable.
     pub async fn take(&self, guest: &Owner, views: &[ViewedProduct]) -> Result<usize, JoinError> {
         let Some(newest) = views.first() else {
             return Ok(0);
         };
         let taken = match self.take_views(guest, views).await {
-            // A guest who has joined so often: all up to then goes.
+            // The guest has too many removals: clear all views up to that time.
             Err(RemoveError::TooMany) => {
                 let cleared = self.clear_views(guest, newest.at_ms).await;
                 cleared.map(|removed| (removed, None))

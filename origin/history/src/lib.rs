@@ -1,23 +1,23 @@
-//! Browse history: which products a user has seen last, in Redis, in SQL and in the cold store.
+//! Browse history: the products that a user viewed last, in Redis, in SQL and in the cold store.
 //!
 //! | module | does |
 //! |---|---|
-//! | [`http`] | the public and the admin routes, and the page of products that were seen last |
-//! | [`record`] | notes views, as the group of events gives them |
+//! | [`http`] | the public and the admin routes, and the page of recently viewed products |
+//! | [`record`] | records views from the event group |
 //! | [`read`] | lists and counts |
-//! | [`remove`] | deletes, clears, and has Redis follow |
-//! | [`marks`] | notices that Redis has lost views |
-//! | [`join`] | a guest's views become a user's |
-//! | [`jobs`] | copies lists of Redis to the cold store, and forgets what is too old |
+//! | [`remove`] | deletes and clears, in SQL and then in Redis |
+//! | [`marks`] | detects that Redis has lost views |
+//! | [`join`] | merges a guest's views into a user's list |
+//! | [`jobs`] | copies lists from Redis to the cold store, and deletes expired data |
 //! | [`hot`] | lists in Redis |
-//! | [`model`] | plain types: products, switches, what a cold store is |
-//! | `cql` | one in Cassandra (feature `cql`) |
-//! | [`store`] | SQL: what was removed, how far folds are, products, and a cold store |
-//! | [`products`] | what is known of products: a service or the table, and a cache |
-//! | [`metrics`], [`config`] | what is counted, what can be configured |
+//! | [`model`] | plain types: products, switches, the cold store interface |
+//! | `cql` | a cold store in Cassandra (feature `cql`) |
+//! | [`store`] | the SQL store: removals, progress of folds, products, and a cold store |
+//! | [`products`] | product data: a service or the table, and a cache |
+//! | [`metrics`], [`config`] | metrics; flags and settings |
 //!
-//! Removals are in SQL before they are in Redis, so a Redis that lost its data never shows what was removed: a list that
-//! Redis does not know is loaded from SQL before it is shown.
+//! SQL stores removals before Redis does. A list that is missing in Redis loads them from SQL before it is shown, so a
+//! Redis that lost its data never shows removed views.
 
 #![forbid(unsafe_code)]
 
@@ -56,7 +56,7 @@ use weir_origin_core::sql::{Database, SqlError};
 pub use config::Settings;
 pub use record::{Outcome, View};
 
-/// The tables of browse history.
+/// SQL migrations of browse history.
 pub const MIGRATIONS: weir_origin_core::sql::Migrations = weir_origin_core::migrations!(
     "history",
     (1, "baseline", "0001_baseline"),
@@ -64,7 +64,7 @@ pub const MIGRATIONS: weir_origin_core::sql::Migrations = weir_origin_core::migr
     (3, "switches", "0003_switches"),
 );
 
-/// Everything about browse history, put together. Cloning it is cheap.
+/// All parts of browse history. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct History(Arc<Parts>);
 
@@ -81,8 +81,8 @@ struct Parts {
 }
 
 impl History {
-    /// History in this Redis and this database, which is its cold store and has its products unless the settings name
-    /// others.
+    /// Creates history on this Redis and this database. The database is also the cold store and the product table,
+    /// unless the settings name others.
     pub fn new(
         settings: Settings,
         database: Database,
@@ -106,7 +106,7 @@ impl History {
         }))
     }
 
-    /// Starts what runs in the background until `stop`.
+    /// Starts the background jobs, which run until `stop`.
     pub fn spawn(&self, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
         vec![
             tokio::spawn(self.clone().run_applying(stop.clone())),
@@ -116,31 +116,31 @@ impl History {
         ]
     }
 
-    /// What was removed, how far folds are, products.
+    /// The SQL store: removals, progress of folds, products.
     pub fn store(&self) -> &HistoryStore {
         &self.0.store
     }
 
-    /// Lists in Redis.
+    /// The lists in Redis.
     pub fn hot(&self) -> &HotLists {
         &self.0.hot
     }
 
-    /// Lists on disk.
+    /// The lists in the cold store.
     pub fn cold(&self) -> &dyn ColdStore {
         &*self.0.cold
     }
 
-    /// What is known of products.
+    /// Product data.
     pub fn products(&self) -> &Products {
         &self.0.products
     }
 
-    /// Applies changes of products to the table, and drops these products from the cache. False: this change or a later one was
-    /// applied before. With a product service only the cache follows, and all are true.
+    /// Applies product changes to the table, and drops these products from the cache. Returns false for each change
+    /// that is outdated. With a product service it only clears the cache, and returns true for all.
     ///
     /// # Errors
-    /// When SQL does not answer: nothing is applied.
+    /// If a SQL call fails; then nothing is applied.
     pub async fn change_products(&self, changes: &[ProductChange]) -> Result<Vec<bool>, SqlError> {
         let applied = match self.0.settings.product_service {
             Some(_) => vec![true; changes.len()],
@@ -151,7 +151,7 @@ impl History {
         Ok(applied)
     }
 
-    /// Now.
+    /// The current time, in milliseconds since the Unix epoch.
     pub fn now_ms(&self) -> u64 {
         (self.0.settings.clock)()
     }

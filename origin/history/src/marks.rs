@@ -1,10 +1,12 @@
-//! How far the views of each log are in Redis, noted beside the lists: so a Redis that has lost views is noticed.
+//! Checkpoints: the position of each log up to which Redis has the views, stored next to the lists. They detect a Redis
+//! that lost views.
 //!
-//! A mark is moved after the views that it stands for, by whoever knows where it was. If it is missing, or before where it was left,
-//! Redis has lost what came since: all of it, or what was changed after its file was written. Of a cluster each node may
-//! lose by itself, so there is a mark in each 64th of its slots: a node with a fair share of them has one.
+//! A reader moves the checkpoint after it has written the views. If the checkpoint is missing or behind the reader's
+//! last position, Redis has lost views: all of them, or those since its last snapshot. Each node of a cluster can lose
+//! data independently. Each 64th of the slots therefore has a checkpoint, so a node with a fair share of slots has at
+//! least one.
 //!
-//! What is older than the days that are folded is in the cold store. So it is noted in SQL where a day's views begin in the log.
+//! The cold store has the views of all folded days. SQL therefore stores the log position at which each day begins.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -16,54 +18,54 @@ use crate::jobs::fold::FoldError;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
 
-/// Where a day's views begin in each log, as far as this origin has noted it.
+/// The day and its start position in each log, as recorded by this origin.
 pub(super) type DayStarts = Mutex<BTreeMap<String, (u64, u64)>>;
 
-/// Where to read a log again after Redis has lost all.
+/// Where to resume a log after Redis has lost all views.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rebuild {
-    /// From this position on.
+    /// At this position.
     Position(u64),
-    /// What was appended at this time or later, in milliseconds since the Unix epoch.
+    /// At the first record appended at or after this time, in milliseconds since the Unix epoch.
     Time(u64),
 }
 
 impl History {
-    /// Redis has the views of a log between two positions. False: it has lost some that lie before.
+    /// Records that Redis has the views of a log between two positions. Returns false if Redis has lost earlier ones.
     ///
     /// # Errors
-    /// When Redis or SQL does not answer. It may be called again.
+    /// If Redis or SQL is unavailable. The call may be repeated.
     pub async fn advance_mark(&self, source: &str, from: u64, to: u64) -> Result<bool, FoldError> {
         self.note_begin(source, from).await?;
         Ok(self.0.hot.advance_mark(source, from, to).await?)
     }
 
-    /// How far the views of a log are in Redis; `None`: nobody knows.
+    /// The position up to which Redis has the views of a log; `None`: unknown.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis is unavailable.
     pub async fn mark(&self, source: &str) -> Result<Option<u64>, CallError> {
         self.0.hot.mark(source).await
     }
 
-    /// The views of a log are in Redis up to there, as far as they are to be.
+    /// Sets the position up to which Redis has the views of a log.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis is unavailable.
     pub async fn set_mark(&self, source: &str, to: u64) -> Result<(), CallError> {
         self.0.hot.set_mark(source, to).await
     }
 
-    /// From where on a log must be read again so that lists are what they were at `position`.
+    /// Where to resume a log in order to restore the lists as of `position`.
     ///
     /// # Errors
-    /// When SQL does not answer.
+    /// If a SQL call fails.
     pub async fn rebuild_from(&self, source: &str, position: u64) -> Result<Rebuild, SqlError> {
         let today = self.now_ms() / DAY_MS;
         let store = &self.0.store;
         let first = store.folds().oldest_open_day(today).await?.unwrap_or(today);
         if !store.begins().has_begin(source, first).await? {
-            // Nothing was noted then. A day more: what was seen on a day may have been appended on the one before.
+            // No start was recorded. Go back one more day: a view of one day may have been appended on the day before.
             return Ok(Rebuild::Time(first.saturating_sub(1) * DAY_MS));
         }
         let begin = store.begins().begin_since(source, first).await?;
@@ -72,7 +74,7 @@ impl History {
         ))
     }
 
-    /// Notes where the views of this day begin: at the first of these positions, or the least.
+    /// Records where the views of this day begin: at the smallest of these positions.
     async fn note_begin(&self, source: &str, from: u64) -> Result<(), SqlError> {
         let today = self.now_ms() / DAY_MS;
         let known = self.begins().get(source).copied();

@@ -1,4 +1,4 @@
-//! What is counted of browse history. `docs/metrics.md` lists every name.
+//! Metrics of browse history. `docs/metrics.md` lists all names.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -13,30 +13,30 @@ struct OutcomeLabel {
     outcome: &'static str,
 }
 
-/// What answers a count.
+/// Label values for the source of a count.
 const COUNTS: [&str; 2] = ["cached", "counted"];
 
-/// The numbers of browse history. Cloning it is cheap: clones share them.
+/// Metrics of browse history. Clones share the same counters.
 #[derive(Clone, Debug)]
 pub struct HistoryMetrics {
     /// Lists loaded into Redis from SQL and the cold store.
     pub loaded: Counter,
-    /// Answers that may lack something: the cold store, SQL, Redis or the products did not answer.
+    /// Answers that may be incomplete: the cold store, SQL, Redis or the product source was unavailable.
     pub incomplete: Counter,
     /// Deletions that Redis had missed, applied later.
     pub reapplied: Counter,
-    /// Lists that were copied to the cold store.
+    /// Number of lists copied to the cold store.
     pub folded: Counter,
-    /// Lists that could not be copied, since what the cold store has cannot be read.
+    /// Number of lists that were not copied because the stored list cannot be read.
     pub fold_failures: Counter,
-    /// How many whole days ago the day was that waits longest to be copied, in seconds; 0 if none does.
+    /// Age of the oldest day that waits for its fold, in seconds and whole days; 0: none.
     pub fold_lag_seconds: Gauge,
     views: Family<OutcomeLabel, Counter>,
     counts: Family<OutcomeLabel, Counter>,
 }
 
 impl HistoryMetrics {
-    /// Registers all of them.
+    /// Registers all metrics.
     pub fn register(metrics: &Metrics) -> Self {
         let metrics = metrics.group(Self::add_to);
         for outcome in Outcome::ALL.map(Outcome::label) {

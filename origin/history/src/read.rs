@@ -1,8 +1,8 @@
 //! Lists and counts.
 //!
-//! Redis has the list of whoever came within four days. What it does not have is loaded: what was removed from SQL, older
-//! views from the cold store; then Redis has it. Whatever does not answer is left out, and the answer says so
-//! (`complete: false`); nothing is shown of which it is not known that it was not removed.
+//! Redis has the lists of owners active within the last four days. A missing list is loaded: removals from SQL, older
+//! views from the cold store; then it is stored in Redis. Unavailable sources are left out, and the answer contains
+//! `complete: false`. Views are never shown unless their removals are known.
 
 use ring::rand::{SecureRandom, SystemRandom};
 use tracing::warn;
@@ -15,52 +15,52 @@ use super::History;
 use super::model::products::Product;
 use weir_origin_core::unavailable::Unavailable;
 
-/// How often a list is loaded that Redis loses meanwhile.
+/// Maximum attempts to load a list that Redis keeps losing.
 const ATTEMPTS: usize = 3;
 
 /// An owner's views.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Views {
-    /// They, the newest first.
+    /// The views, newest first.
     pub views: Vec<ViewedProduct>,
-    /// Whether that are all.
+    /// Whether the list is complete.
     pub is_complete: bool,
 }
 
 /// An item of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// What, and when.
+    /// The product and the time of the view.
     pub seen: ViewedProduct,
-    /// What is known of the product.
+    /// Product data.
     pub product: Product,
 }
 
 /// A part of an owner's list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Its items, the newest first.
+    /// Its items, newest first.
     pub items: Vec<Item>,
-    /// Whether the whole list was known.
+    /// Whether the list is complete.
     pub is_complete: bool,
     /// Whether there are more.
     pub has_more: bool,
 }
 
-/// How long a list is.
+/// The length of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// So many products.
+    /// Number of products.
     pub count: u64,
-    /// Whether the whole list was known.
+    /// Whether the list is complete.
     pub is_complete: bool,
 }
 
 impl History {
-    /// An owner's views, from wherever they are.
+    /// Reads an owner's views from all sources.
     ///
     /// # Errors
-    /// When neither Redis nor SQL answers.
+    /// If both Redis and SQL are unavailable.
     pub async fn views(&self, owner: &Owner) -> Result<Views, Unavailable> {
         match self.0.hot.read(owner).await {
             Ok(list) => self.loaded(owner, list).await,
@@ -71,7 +71,7 @@ impl History {
         }
     }
 
-    /// Whether Redis lacks nothing of a list.
+    /// Whether the list in Redis is complete.
     fn is_loaded(&self, list: &List) -> bool {
         let is_full = list.views.len() >= self.0.settings.bounds.views_max;
         match list.loaded {
@@ -81,7 +81,7 @@ impl History {
         }
     }
 
-    /// What Redis has told, with what it lacks.
+    /// The list from Redis, completed if necessary.
     async fn loaded(&self, owner: &Owner, list: List) -> Result<Views, Unavailable> {
         match self.is_loaded(&list) {
             true => Ok(self.kept(list.views, true)),
@@ -89,7 +89,7 @@ impl History {
         }
     }
 
-    /// Loads what Redis lacks of a list. If Redis loses the list meanwhile, from the beginning.
+    /// Completes a list. Starts again if Redis loses the list meanwhile.
     async fn load(&self, owner: &Owner, mut list: List) -> Result<Views, Unavailable> {
         for _ in 1..ATTEMPTS {
             match self.try_load(owner, list).await? {
@@ -98,11 +98,11 @@ impl History {
             }
         }
         let views = self.try_load(owner, list).await?;
-        // Redis keeps losing it: what the stores have is all that can be told.
+        // Redis keeps losing the list, so an incomplete answer is the best available.
         views.or_else(|_| Ok(self.kept(Vec::new(), false)))
     }
 
-    /// The list as it is loaded; or as it is in Redis, if that has lost it while it was loaded.
+    /// The loaded list; or the list in Redis, if Redis lost it during the load.
     async fn try_load(
         &self,
         owner: &Owner,
@@ -112,7 +112,7 @@ impl History {
             Ok(removals) => removals,
             Err(error) => {
                 warn!(%error, "cannot load a list");
-                // Without removals nothing may be shown; with them, what is there.
+                // Without removals from any source, show nothing. If Redis has applied them, show its views.
                 let views = match list.loaded {
                     LoadedLists::Nothing => Vec::new(),
                     LoadedLists::Removals | LoadedLists::All => list.views,
@@ -136,7 +136,7 @@ impl History {
         }
     }
 
-    /// What the cold store has; `None` if it is not asked or does not answer. And whether that is all.
+    /// The views in the cold store; `None` if it is off or unavailable. Also whether they are complete.
     async fn cold_views(&self, owner: &Owner) -> (Option<Vec<ViewedProduct>>, bool) {
         if !self.0.switches.has_cold_reads() {
             return (None, true);
@@ -167,17 +167,17 @@ impl History {
         Views { views, is_complete }
     }
 
-    /// Without those that have become too old.
+    /// Drops expired views.
     fn kept(&self, mut views: Vec<ViewedProduct>, is_complete: bool) -> Views {
         let oldest_ms = oldest_ms(self.now_ms());
         views.retain(|seen| seen.at_ms > oldest_ms);
         Views { views, is_complete }
     }
 
-    /// A page of an owner's list: at most `limit` items after `place`, or from the newest on.
+    /// A page of an owner's list: at most `limit` items, after `place` or from the newest.
     ///
     /// # Errors
-    /// When neither Redis nor SQL answers.
+    /// If both Redis and SQL are unavailable.
     pub async fn list(
         &self,
         owner: &Owner,
@@ -198,8 +198,8 @@ impl History {
         })
     }
 
-    /// The views with their products, each product once: of its variants the one that was seen last. Without the products,
-    /// as they are.
+    /// The views with their product data, each product once with its last viewed variant. Without product data the
+    /// views stay unchanged.
     async fn items(&self, views: Views) -> (Vec<Item>, bool) {
         let skus: Vec<_> = views.views.iter().map(|seen| seen.sku.clone()).collect();
         let found = self.0.products.find(&skus).await;
@@ -213,10 +213,10 @@ impl History {
         (unique, views.is_complete && found.is_complete)
     }
 
-    /// How many products an owner's list has.
+    /// Number of products in an owner's list.
     ///
     /// # Errors
-    /// When neither Redis nor SQL answers.
+    /// If both Redis and SQL are unavailable.
     pub async fn count(&self, owner: &Owner) -> Result<Count, Unavailable> {
         let promise = match self.0.switches.has_count_cache() {
             true => random_name(),
@@ -242,7 +242,7 @@ impl History {
         Ok(counted)
     }
 
-    /// As [`History::loaded`]. What is loaded changes the list, which ends the promise: so it is made again.
+    /// Like [`History::loaded`]. A load changes the list, which ends the promise, so it is made again.
     async fn count_views(
         &self,
         owner: &Owner,
@@ -254,7 +254,7 @@ impl History {
         if views.is_complete && !was_loaded {
             return match self.0.hot.read_count(owner, promise).await {
                 Ok(CountReply::Unknown(list)) => Ok(self.kept(list.views, true)),
-                // Another has counted meanwhile, or Redis has gone.
+                // Another request has counted meanwhile, or Redis is unavailable.
                 Ok(CountReply::Known(_)) | Err(_) => Ok(views),
             };
         }
@@ -271,7 +271,7 @@ impl History {
         }
     }
 
-    /// Behind the answer's back: nobody waits for it.
+    /// Caches the count in the background; no request waits for it.
     fn keep_count(&self, owner: Owner, promise: String, count: u64) {
         let hot = self.0.hot.clone();
         tokio::spawn(async move {
@@ -288,7 +288,7 @@ impl History {
     }
 }
 
-/// None: no random numbers from the operating system. Then a count is not kept.
+/// `None` if the operating system provides no random numbers. Then the count is not cached.
 fn random_name() -> Option<String> {
     let mut name = [0; 8];
     SystemRandom::new().fill(&mut name).ok()?;

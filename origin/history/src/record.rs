@@ -1,5 +1,4 @@
-//! Notes views. Whoever calls may call again with the same views, in another order, or with some of them: nothing changes by
-//! it, and what was removed stays away.
+//! Records views. Calls may repeat views, in any order and in part, without effect. Removed views stay removed.
 
 use std::collections::HashMap;
 
@@ -8,37 +7,37 @@ use weir_history::{AT_MS_MAX, DAY_MS, Owner, Sku, ViewOutcome, ViewedProduct, ol
 use super::History;
 use weir_origin_core::redis::CallError;
 
-/// How far ahead of the origin's clock a view may be: as far as the events that it comes from.
+/// How far a view may be ahead of the origin's clock, in milliseconds: the same as for its event.
 const AHEAD_MS_MAX: u64 = DAY_MS;
 
-/// Somebody has seen a product.
+/// A product view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
-    /// Who.
+    /// The user or guest.
     pub owner: Owner,
-    /// What.
+    /// The product.
     pub sku: Sku,
-    /// When, in milliseconds since the Unix epoch.
+    /// The time, in milliseconds since the Unix epoch.
     pub at_ms: u64,
 }
 
-/// The outcome of a view.
+/// Outcome of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is the latest of its product.
+    /// It is the latest view of its product.
     Latest,
-    /// It, or a later one of its product, was known before.
+    /// It, or a later view of its product, is already stored.
     Known,
-    /// It was deleted or cleared before it came.
+    /// It was deleted or cleared before it arrived.
     Removed,
-    /// It is older than views are kept.
+    /// It is older than the retention of views.
     Expired,
-    /// Its time is more than a day ahead: it is not taken, or it would stand first for so long.
+    /// Its time is more than a day ahead. It is refused, because it would stay first for that time.
     Ahead,
 }
 
 impl Outcome {
-    /// All of them.
+    /// All outcomes.
     pub const ALL: [Self; 5] = [
         Self::Latest,
         Self::Known,
@@ -60,10 +59,10 @@ impl Outcome {
 }
 
 impl History {
-    /// Notes views: one script call for each owner, all in one trip. Tells the outcome of each, in their order.
+    /// Records views: one script call per owner, all in one round trip. Returns their outcomes in order.
     ///
     /// # Errors
-    /// When Redis does not answer: then any of them may have been noted, and all may be sent again.
+    /// If Redis is unavailable. Some views may have been recorded; the call may be repeated.
     #[expect(
         clippy::indexing_slicing,
         reason = "indices of lists that this function fills"
@@ -100,7 +99,7 @@ impl History {
     }
 }
 
-/// Why a view does not reach Redis.
+/// Why a view is not written to Redis.
 fn refused(view: &View, now_ms: u64) -> Option<Outcome> {
     if view.at_ms <= oldest_ms(now_ms) {
         return Some(Outcome::Expired);

@@ -1,5 +1,5 @@
-//! Deletes and clears: first in SQL, then in Redis. If Redis does not follow at once, it does so within seconds: what was
-//! removed is noted in the transaction that removes it.
+//! Deletes views and clears lists, first in SQL, then in Redis. The SQL transaction also marks the removal as pending,
+//! so Redis is updated within seconds if the first call fails.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -18,33 +18,32 @@ use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
 use weir_origin_core::unavailable::Unavailable;
 
-/// The most products of one deletion.
+/// Maximum number of products in one deletion.
 pub const DELETED_MAX: usize = 200;
 
-/// How often it is looked for removals that Redis has not followed, and how old they are: a request that is still at it
-/// takes less.
+/// Interval between checks for pending removals, and their minimum age: running requests take less time.
 const PERIOD: Duration = Duration::from_secs(5);
 const AGE_MS: u64 = 5_000;
 
-/// Removals of one step.
+/// Number of removals in one step.
 const STEP: usize = 100;
 
-/// The outcome of a removal.
+/// When a removal takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemovalTiming {
-    /// It is done.
+    /// Applied in SQL and Redis.
     Now,
-    /// SQL has it: it is done for good. Redis follows when it answers.
+    /// Stored permanently in SQL; Redis is updated when it is available.
     Soon,
 }
 
 /// Why nothing was removed.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoveError {
-    /// As many deletions are remembered as may be.
+    /// The owner has the maximum number of stored deletions.
     #[error("too many deleted products: clear the history instead")]
     TooMany,
-    /// SQL or Redis did not answer.
+    /// SQL or Redis is unavailable.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
 }
@@ -62,14 +61,14 @@ impl From<CallError> for RemoveError {
 }
 
 impl History {
-    /// Deletes products from an owner's list, each with its variants in the list: a list shows one variant, and another one must
-    /// not take its place. They stay away until they are seen again.
+    /// Deletes products from an owner's list, each with its variants in the list. Otherwise another variant would
+    /// replace the deleted one. They stay deleted until they are viewed again.
     ///
     /// # Errors
     /// See [`RemoveError`].
     pub async fn delete(&self, owner: &Owner, skus: &[Sku]) -> Result<RemovalTiming, RemoveError> {
         let now_ms = self.now_ms();
-        // A view's clock may be ahead of ours: what is in the list goes, whatever its time.
+        // The clock of a view may be ahead of this origin's. Delete what is in the list, regardless of its time.
         let views = self.views(owner).await?.views;
         let deletion = |sku: &Sku| {
             let seen = views.iter().find(|seen| seen.sku == *sku);
@@ -83,7 +82,7 @@ impl History {
         self.delete_views(owner, &deleted).await
     }
 
-    /// Other SKUs of a list that belong to the same products as these. SKUs whose product is unknown now are left out.
+    /// Other SKUs in the list that belong to the same products. SKUs whose product is currently unknown are left out.
     async fn variants(&self, skus: &[Sku], views: &[ViewedProduct]) -> Vec<Sku> {
         let others = views.iter().map(|seen| &seen.sku);
         let others = others.filter(|sku| !skus.contains(sku));
@@ -99,7 +98,7 @@ impl History {
         variants.map(|(sku, _)| sku).collect()
     }
 
-    /// Deletes of each product views up to that time.
+    /// Deletes views of each product up to its given time.
     ///
     /// # Errors
     /// See [`RemoveError`].
@@ -112,8 +111,8 @@ impl History {
         Ok(removed)
     }
 
-    /// The same. Also returns how many of these views were still in the list: of several calls at once, each view counts in one.
-    /// `None` if Redis does not answer.
+    /// Like [`History::delete_views`]. Also returns how many of these views were still in the list; each view counts in
+    /// only one of several concurrent calls. `None` if Redis is unavailable.
     pub(crate) async fn take_views(
         &self,
         owner: &Owner,
@@ -152,7 +151,8 @@ impl History {
         let op = self.0.store.removed().clear(owner, at_ms).await?;
         let followed = self.0.hot.clear(owner, at_ms, self.now_ms()).await;
         let removed = self.followed(&op, followed).await;
-        // Its bytes go, too. If not now, then when the list is folded: it counts as active.
+        // Also erase the data in the cold store. If this fails, the next fold does it, because the list counts as
+        // active.
         if let Err(error) = self.rewrite(owner).await {
             warn!(%error, "cannot delete a cleared list in the cold store; it stays hidden");
         }
@@ -165,13 +165,13 @@ impl History {
         let is_kept = |seen: &&ViewedProduct| !removals.cover(seen);
         let kept: Vec<ViewedProduct> = stored.views.iter().filter(is_kept).cloned().collect();
         if kept.len() < stored.views.len() {
-            // Whoever has written meanwhile has read these removals, or the next fold has.
+            // A concurrent writer has read these removals, or the next fold reads them.
             self.0.cold.write(owner, stored.version, &kept).await?;
         }
         Ok(())
     }
 
-    /// Notes that Redis has followed, if it has.
+    /// Marks the removal as applied if the Redis call succeeded.
     async fn followed<T>(
         &self,
         op: &PendingRemoval,
@@ -182,24 +182,24 @@ impl History {
             return RemovalTiming::Soon;
         }
         if let Err(error) = self.0.store.removed().applied(op).await {
-            // It is applied once more, which changes nothing.
+            // It is applied again, which has no effect.
             warn!(%error, "cannot mark a deletion as applied; retrying");
         }
         RemovalTiming::Now
     }
 
-    /// Has Redis and the cold store follow removals that they may not have followed, those made until `until_ms`; tells how
-    /// many there were, at most a step's.
+    /// Applies pending removals made until `until_ms` to Redis and the cold store, at most one step. Returns their
+    /// number.
     ///
     /// # Errors
-    /// When SQL, Redis or the cold store does not answer. What was applied stays so.
+    /// If SQL, Redis or the cold store is unavailable. Applied removals stay applied.
     pub async fn apply_removals(&self, until_ms: u64) -> Result<usize, FoldError> {
         let ops = self.0.store.removed().unapplied(until_ms, STEP).await?;
         for op in &ops {
             let removals = self.0.store.removed().removals(&op.owner).await?;
             self.0.hot.fill(&op.owner, None, &removals, None).await?;
             match self.fold_owner(&op.owner).await {
-                // It cannot be read by us, and is not shown by us.
+                // This version cannot read the list, so it does not show it either.
                 Ok(()) | Err(FoldError::Cold(ColdStoreError::Value(_))) => {}
                 Err(error) => return Err(error),
             }

@@ -1,6 +1,6 @@
-//! Settings that operators change while origins run: cold reads, the cache of counts, the batch size of product look-ups.
+//! Settings that operators change at run time: cold reads, the count cache, and the batch size of product lookups.
 //!
-//! The switches are in SQL. Each origin reads them every second, and the one that changes them follows at once.
+//! SQL stores the switches. Each origin reads them every second; the origin that changes them applies them immediately.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,10 +15,10 @@ use super::model::switches::SwitchSettings;
 use weir_origin_core::background::Interval;
 use weir_origin_core::sql::SqlError;
 
-/// How often an origin reads the switches.
+/// Interval between reads of the switches.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The most products of one question.
+/// Maximum number of products per request.
 pub const BATCH_MAX: usize = 10_000;
 
 /// Effective switches of this origin.
@@ -33,7 +33,7 @@ pub struct EffectiveSwitches {
     products_batch: usize,
 }
 
-/// The switches of one origin.
+/// The switches in effect on one origin.
 #[derive(Debug)]
 pub(crate) struct Switches {
     cold_reads: AtomicBool,
@@ -67,20 +67,20 @@ impl History {
         }
     }
 
-    /// Switches all origins: this one at once, the others within seconds.
+    /// Changes the switches of all origins: of this one immediately, of the others within seconds.
     ///
     /// # Errors
-    /// When SQL does not answer: then nothing is switched.
+    /// If a SQL call fails; then nothing changes.
     pub async fn switch(&self, switched: SwitchSettings) -> Result<(), SqlError> {
         self.store().switches().put(switched).await?;
         self.follow(switched);
         Ok(())
     }
 
-    /// Reads the switches, and follows them.
+    /// Reads and applies the switches.
     ///
     /// # Errors
-    /// When SQL does not answer: the switches stay as they are.
+    /// If a SQL call fails; then the switches stay unchanged.
     pub async fn follow_switches(&self) -> Result<(), SqlError> {
         self.follow(self.store().switches().read().await?);
         Ok(())

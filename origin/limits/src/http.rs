@@ -1,4 +1,4 @@
-//! The route of limits, for operators.
+//! Admin routes of rate limits.
 
 use axum::Json;
 use axum::extract::State;
@@ -40,13 +40,13 @@ struct Span {
     minutes: Option<u64>,
 }
 
-/// Refusals are told of so many minutes unless the query says otherwise.
+/// Default number of minutes in a refusal report.
 const MINUTES: u64 = 5;
 
-/// Gateways' counts are kept no longer.
+/// Gateways delete older counts.
 const MINUTES_MAX: u64 = KEPT_S / 60;
 
-/// The routes for operators.
+/// The admin routes.
 pub fn admin() -> Api<Redis> {
     let rules = RouteRules::PLATFORM.refuses(&[REDIS_UNAVAILABLE]);
     Api::admin(Area::Limits)

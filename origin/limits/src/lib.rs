@@ -1,5 +1,5 @@
-//! Limits: the rules that gateways read from Redis, and what gateways tell of refusals there. What else a gateway has stands in its
-//! own configuration, which the origin does not know.
+//! Rate limits: the rules that gateways read from Redis, and the refusal counts that they write there. All other limit
+//! settings are part of a gateway's configuration, which the origin does not read.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What gateways have told of refusals: see [`weir_scripts::tally`].
+//! Refusal counts that gateways write to Redis; see [`weir_scripts::tally`].
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use weir_scripts::tally::{Subject, words};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::{CallError, Redis};
 
-/// The most keys that are told.
+/// Maximum number of keys in a report.
 const KEYS_MAX: usize = 100;
 
 /// Refusals of the last minutes.
@@ -67,7 +67,7 @@ impl Requests {
             "limited" => self.limited += count,
             "shadow_limited" => self.shadow_limited += count,
             "denied" => self.denied += count,
-            // A later gateway may tell of more.
+            // A newer gateway may count other outcomes.
             _ => {}
         }
     }
@@ -78,7 +78,7 @@ impl Requests {
 }
 
 impl Refusals {
-    /// Those of this minute and of those before, so many in all.
+    /// Reads the counts of the last `minutes` minutes, including the current one.
     pub(super) async fn read(redis: &Redis, minutes: u64) -> Result<Self, CallError> {
         let keys = keys::tallies(redis.prefix(), Subject::Limits, now_ms(), minutes);
         let commands = keys.map(|key| {

@@ -1,4 +1,4 @@
-//! Answers gateways when Redis does not know a link: looks into the cold store, and warms Redis.
+//! Answers gateways when Redis does not have a link: reads the cold store, then writes the link to Redis.
 
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
@@ -28,14 +28,14 @@ use weir_origin_core::redis::{CallError, Redis};
 use weir_origin_core::sql::SqlError;
 use weir_origin_core::unavailable::Unavailable;
 
-/// What tells this origin's clicks and batches from all others.
+/// Distinguishes this origin's clicks and batches from those of other origins.
 static COUNTER: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0));
 static SEQUENCE: AtomicU64 = AtomicU64::new(0);
 
-/// The pause before a click is given back again.
+/// The pause before a click refund is retried, in milliseconds.
 const BACK_PAUSE_MS: u64 = 1_000;
 
-/// When Redis is left in peace: soon, since each call that fails takes up to a second.
+/// Opens early, because each failed Redis call takes up to a second.
 const BREAKER: breaker::Settings = breaker::Settings {
     window_ms: 10_000,
     min_requests: 3,
@@ -44,22 +44,22 @@ const BREAKER: breaker::Settings = breaker::Settings {
     probes: 2,
 };
 
-/// A new circuit breaker, as [`ColdLinks`] has it.
+/// Creates the circuit breaker of [`ColdLinks`].
 pub(super) fn new_breaker() -> Arc<Mutex<Breaker>> {
     Arc::new(Mutex::new(Breaker::new(BREAKER)))
 }
 
-/// As gateways do: an access renews a life of which a tenth is gone.
+/// An access renews a link after a tenth of its life, in permille. Gateways use the same value.
 const RENEW_PERMILLE: u32 = 100;
 
-/// A link as it is to be answered.
+/// A link to answer with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColdLink {
-    /// What it says.
+    /// The link.
     pub link: Link,
-    /// How long it lives if nobody clicks again, in milliseconds; `None`: permanently. 0: it has ended.
+    /// Remaining life without further clicks, in milliseconds; `None`: permanent; 0: it has ended.
     pub left_ms: Option<u64>,
-    /// How many clicks it had left before this one; `None`: as many as come.
+    /// Remaining clicks before this one; `None`: unlimited.
     pub clicks_left: Option<u64>,
 }
 
@@ -73,12 +73,12 @@ impl ColdLink {
         }
     }
 
-    /// Whether all its clicks were used before this one.
+    /// Whether all clicks were used before this one.
     pub fn is_used_up(&self) -> bool {
         self.clicks_left == Some(0)
     }
 
-    /// What Redis would have told.
+    /// The equivalent result of a Redis lookup.
     pub fn to_read(&self) -> Read {
         Read {
             record: self.link.for_gateways(),
@@ -88,16 +88,16 @@ impl ColdLink {
     }
 }
 
-/// Why a link's outcome is not known.
+/// Why the lookup of a link failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ColdError {
-    /// The cold store does not answer.
+    /// The cold store failed.
     #[error(transparent)]
     Store(#[from] SqlError),
-    /// Redis does not answer, and without it the link cannot be answered.
+    /// Redis failed, and the link cannot be answered without it.
     #[error(transparent)]
     Redis(#[from] CallError),
-    /// Redis has not answered for a while, and is left in peace.
+    /// The circuit breaker of Redis is open.
     #[error("Redis does not answer; pausing Redis lookups")]
     NotAsked,
     /// Redis holds a malformed record.
@@ -120,10 +120,10 @@ impl From<Unavailable> for ColdError {
     }
 }
 
-/// Who clicked.
+/// The client that clicked.
 #[derive(Clone, Debug)]
 pub struct Clicker<'a> {
-    /// The client's address, if it is known.
+    /// The client's address, if known.
     pub address: Option<IpAddr>,
     /// Its `User-Agent`.
     pub user_agent: &'a [u8],
@@ -133,7 +133,7 @@ pub struct Clicker<'a> {
     pub accept_language: &'a [u8],
 }
 
-/// Answers gateways from the cold store. Cloning it is cheap.
+/// Answers gateways from the cold store. Cloning is cheap.
 #[derive(Clone)]
 pub struct ColdLinks {
     pub(super) store: LinkStore,
@@ -142,14 +142,14 @@ pub struct ColdLinks {
     pub(super) finder: Finder,
     pub(super) publisher: Publisher,
     pub(super) metrics: LinkMetrics,
-    /// In front of Redis.
+    /// The circuit breaker of Redis.
     pub(super) breaker: Arc<Mutex<Breaker>>,
     pub(super) clock: Clock,
 }
 
 impl ColdLinks {
-    /// Looks up a link for this purpose, and puts it into Redis; `None`: there is no such link. If the link's clicks are
-    /// limited, Redis counts this one, exactly once.
+    /// Looks up a link for this purpose and writes it to Redis; `None`: the link does not exist. If the link has a
+    /// click limit, Redis counts this click exactly once.
     ///
     /// # Errors
     /// See [`ColdError`].
@@ -162,10 +162,10 @@ impl ColdLinks {
         let now_ms = (self.clock)();
         let is_over = |link: &StoredLink| link.expires_at_ms.is_some_and(|end| end <= now_ms);
         let found = match stored {
-            // Its own end has come: that is an answer.
+            // The link's own end has passed, so the answer is final.
             Some(link) if has_own_end_come(&link.link, now_ms) => Some(ColdLink::ended(link.link)),
             Some(link) if !is_over(&link) => Some(self.warm(id, link, purpose).await?),
-            // Gateways may have renewed it in Redis; or it is in another origin's log.
+            // Gateways may have renewed it in Redis, or it is in another origin's log.
             stored => {
                 let read = self.read(id, purpose).await?;
                 read.or(stored.map(|link| ColdLink::ended(link.link)))
@@ -192,7 +192,7 @@ impl ColdLinks {
         let warmed = self.guarded(self.write_warm(id, &stored, left_ms)).await;
         if stored.link.max_clicks > 0 && !stored.link.is_disabled {
             warmed?;
-            // What is in Redis now counts; it may have been edited since.
+            // Redis is authoritative now; the link may have been edited since.
             if let Some(found) = self.read(id, purpose).await? {
                 return Ok(found);
             }
@@ -206,7 +206,7 @@ impl ColdLinks {
         })
     }
 
-    /// What needs Redis, unless that has not answered for a while: then nobody waits for it.
+    /// Runs a call that needs Redis. Fails immediately while the circuit breaker is open.
     async fn guarded<T>(
         &self,
         call: impl Future<Output = Result<T, ColdError>>,
@@ -224,12 +224,12 @@ impl ColdLinks {
     }
 
     fn breaker(&self) -> MutexGuard<'_, Breaker> {
-        // Whoever panicked left it as it was.
+        // The breaker is consistent even after a panic.
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// With NX: what Redis has is newer. A second look into the cold store finds an edit or a deletion that came
-    /// between the first look and this.
+    /// Writes with NX, because an entry in Redis is newer. A second read of the cold store finds edits and deletions
+    /// since the first read.
     async fn write_warm(
         &self,
         id: &LinkId,
@@ -256,7 +256,7 @@ impl ColdLinks {
         Ok(())
     }
 
-    /// As a gateway reads it.
+    /// Reads the link from Redis like a gateway.
     async fn read(&self, id: &LinkId, purpose: Purpose) -> Result<Option<ColdLink>, ColdError> {
         self.guarded(self.read_now(id, purpose)).await
     }
@@ -277,7 +277,7 @@ impl ColdLinks {
         }))
     }
 
-    /// A name for a click that came without one.
+    /// Creates an id for a click that has none.
     pub fn new_click() -> ClickId {
         ClickId {
             counter: *COUNTER,
@@ -285,7 +285,7 @@ impl ColdLinks {
         }
     }
 
-    /// Gives a click back that led nowhere, in the background, for as long as its mark would be kept.
+    /// Refunds an unused click in the background, for as long as its mark is stored.
     pub fn give_back(&self, id: &LinkId, click: ClickId) {
         let (redis, keys) = (self.redis.clone(), LinkKeys::new(self.redis.prefix(), id));
         tokio::spawn(async move {
@@ -299,7 +299,7 @@ impl ColdLinks {
         });
     }
 
-    /// Sends a click to the statistics, in the background: nobody waits for it, and if it is lost one click is.
+    /// Sends a click to the statistics in the background. If this fails, one click is lost.
     pub fn count_click(&self, id: &LinkId, clicker: &Clicker<'_>) {
         let now_ms = (self.clock)();
         let row = Row {

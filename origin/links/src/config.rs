@@ -1,4 +1,4 @@
-//! What can be configured of short links.
+//! Configuration of short links.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use weir_origin_core::http::webhook::WebhookSender;
 use weir_origin_core::outbox::{ChangeWebhook, OutboxTimes, Sinks};
 use weir_origin_core::secret::{self, KeyNames, SecretError, Variables};
 
-/// Names the variable that holds the secret that scrambles the codes of links.
+/// Environment variable with the secret that scrambles link codes.
 pub const LINK_SECRET: &str = "WEIR_LINK_SECRET";
 
 const CLICKS: KeyNames = KeyNames {
@@ -30,10 +30,10 @@ const CLICKS: KeyNames = KeyNames {
     previous_id: "WEIR_LINK_CLICK_PREVIOUS_KEY_ID",
 };
 
-/// Names the variable that holds the secret that signs changes of links.
+/// Environment variable with the secret that signs link changes.
 pub const LINKS_WEBHOOK_SECRET: &str = "WEIR_LINKS_WEBHOOK_SECRET";
 
-/// The part of `--help` about the secrets of links.
+/// `--help` text for the secrets of links.
 pub const SECRETS_HELP: &str = "  WEIR_LINK_SECRET    optional: scrambles short link codes, so that they cannot be guessed. Never change it while links exist
   WEIR_LINK_CLICK_SECRET
                       optional: signs ids of clicks on links with `conversion`, to attribute orders; shared with the gateways
@@ -109,18 +109,18 @@ pub struct LinkConfig {
 }
 
 impl LinkConfig {
-    /// The databases that tell where clicks come from.
+    /// Opens the databases that locate clicks.
     ///
     /// # Errors
-    /// Names the flag and the file that cannot be used.
+    /// Names the flag and the unusable file.
     pub fn geo(&self) -> Result<Geo, GeoError> {
         Geo::open(self.geo_city_db.as_deref(), self.geo_asn_db.as_deref())
     }
 
-    /// How links are made and kept; `None` if there are to be none.
+    /// Converts the flags into settings; `None` if links are off.
     ///
     /// # Errors
-    /// Names the file and the field that will not do.
+    /// Names the file and the invalid field.
     pub fn settings(&self, scramble: Option<Scramble>) -> Result<Option<Settings>> {
         let Some(path) = &self.links else {
             return Ok(None);
@@ -136,7 +136,7 @@ impl LinkConfig {
 }
 
 impl LinkConfig {
-    /// What clicks are named and signed with, if their secret is set.
+    /// Reads the keys that sign click ids, if their secret is set.
     ///
     /// # Errors
     /// See [`SecretError`].
@@ -155,7 +155,7 @@ impl LinkConfig {
         }
     }
 
-    /// How patient the outbox is.
+    /// Timeouts and retry intervals of the outbox.
     pub fn outbox_times(&self) -> OutboxTimes {
         OutboxTimes {
             retention: std::time::Duration::from_millis(self.links_changes_retention.ms),
@@ -163,10 +163,10 @@ impl LinkConfig {
         }
     }
 
-    /// The URL that is told of changes of links, if there is one; requests are signed with `secret`.
+    /// Creates the webhook for link changes, if configured. `secret` signs its requests.
     ///
     /// # Errors
-    /// Names the flag that will not do.
+    /// Names the invalid flag.
     pub fn webhook(&self, secret: Option<&str>) -> Result<Option<ChangeWebhook>> {
         let Some(url) = &self.links_webhook_url else {
             return Ok(None);
@@ -184,7 +184,7 @@ impl LinkConfig {
     }
 }
 
-/// What changes of links are signed with, if it is set.
+/// Reads the secret that signs link changes, if it is set.
 ///
 /// # Errors
 /// See [`SecretError`].
@@ -195,7 +195,7 @@ pub fn links_webhook_secret(variables: Variables<'_>) -> Result<Option<String>, 
     }
 }
 
-/// What scrambles the codes of links, if a secret is set.
+/// Reads the secret that scrambles link codes, if it is set.
 ///
 /// # Errors
 /// See [`SecretError`].
@@ -224,35 +224,35 @@ fn read_domains(path: &Path) -> Result<Domains> {
         .with_context(|| path.display().to_string())
 }
 
-/// How links are made and kept.
+/// Settings of short links.
 #[derive(Clone)]
 pub struct Settings {
-    /// Under which domains.
+    /// The domains of links.
     pub domains: Domains,
     /// How numbers become codes.
     pub numbering: Numbering,
     /// The folder of the log.
     pub log: PathBuf,
-    /// When an entry of the log counts as written.
+    /// When a log entry counts as durable.
     pub sync: Sync,
-    /// What the log may hold.
+    /// Size limits of the log.
     pub log_limits: LogLimits,
-    /// How the numbers of each length are parted.
+    /// How the numbers of each code length are divided into segments.
     pub plans: [Plan; Length::ALL.len()],
-    /// For how long numbers and names are kept from others.
+    /// Cooldowns of numbers and codes.
     pub times: Times,
-    /// The request header that names a client's country; `None`: no country is known.
+    /// The request header with the client's country code; `None`: countries are unknown.
     pub country_header: Option<String>,
-    /// What clicks on tracked links are named and signed with; `None`: they have no names.
+    /// Keys that sign click ids of tracked links; `None`: clicks have no ids.
     pub click_keys: Option<KeyRing>,
-    /// Which receivers changes are written for.
+    /// The receivers of link changes.
     pub sinks: Sinks,
     /// Reads the clock.
     pub clock: Clock,
 }
 
 impl Settings {
-    /// The usual ones.
+    /// Default settings.
     pub fn new(domains: Domains, log: PathBuf) -> Self {
         Self {
             domains,

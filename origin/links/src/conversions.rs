@@ -1,4 +1,4 @@
-//! What has come of a link's clicks. Who knows is found at start-up: links know nothing of orders.
+//! Orders attributed to a link's clicks. The orders module is connected at start-up, so links do not depend on it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,13 +28,13 @@ pub struct Conversions {
     pub revenue: BTreeMap<String, u64>,
 }
 
-/// Orders, when they are found.
+/// Future of a lookup of orders.
 pub type ConversionsFuture<'a> =
     Pin<Box<dyn Future<Output = Result<Conversions, SqlError>> + Send + 'a>>;
 
-/// Knows which orders came of which clicks.
+/// Finds the orders attributed to clicks.
 pub trait Orders: fmt::Debug + Send + Sync {
-    /// Those that were made from `from_ms` until before `until_ms`.
+    /// Orders created from `from_ms` to before `until_ms`.
     fn of_link<'a>(
         &'a self,
         link: &'a LinkId,

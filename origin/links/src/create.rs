@@ -1,8 +1,8 @@
-//! Makes links.
+//! Creates links.
 //!
-//! A link with a generated code is written to Redis (with NX) and to the log at the same time, and acknowledged when
-//! both have it; the cold store follows. SQL is not asked. A link under a chosen code is rare and may collide, so it
-//! goes into the cold store first, whose primary key decides.
+//! A link with a generated code is written to Redis (with NX) and to the log in parallel. It is acknowledged when both
+//! have it, without a SQL call; the cold store gets it later. A custom code is rare and may collide, so it is inserted
+//! into the cold store first, where the primary key decides.
 
 use tokio::join;
 use tracing::{error, warn};
@@ -21,7 +21,7 @@ use crate::state::LinkStatus;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
 
-/// How many codes are tried. Only the first should ever be needed: no other link has it.
+/// Maximum number of codes to try. The first one should always succeed: generated codes are unique.
 const ATTEMPTS: usize = 4;
 
 /// Why a link cannot be created.
@@ -30,32 +30,32 @@ pub enum CreateError {
     /// The request is invalid.
     #[error(transparent)]
     Refused(#[from] LinkFieldError),
-    /// The chosen code is taken, or its number may be handed out.
+    /// The custom code is taken, or its number is reserved for generated codes.
     #[error("the code is taken")]
     Taken,
     /// Its password cannot be hashed now. Nothing was done.
     #[error(transparent)]
     Busy(#[from] Busy),
-    /// There are no numbers. Nothing was done.
+    /// No numbers are available. Nothing was done.
     #[error(transparent)]
     NoNumber(#[from] NoNumber),
-    /// The log did not take it. Redis may have it, but nobody was told of it.
+    /// The log did not accept it. Redis may have it, but it was not acknowledged.
     #[error(transparent)]
     Log(#[from] AppendError),
-    /// Redis did not take it, or it is unknown whether it did.
+    /// The Redis write failed, or its result is unknown.
     #[error(transparent)]
     Redis(#[from] CallError),
-    /// The cold store did not take it, or it is unknown whether it did.
+    /// The cold store write failed, or its result is unknown.
     #[error(transparent)]
     Store(#[from] SqlError),
 }
 
-/// A link that is about to be written.
+/// A link to be written.
 #[derive(Clone, Debug)]
 struct PreparedLink<'a> {
     draft: Draft<'a>,
     new: NewLink,
-    /// What gateways have of it.
+    /// The record that gateways receive.
     shown: String,
 }
 
@@ -110,7 +110,7 @@ impl<'a> PreparedLink<'a> {
     }
 }
 
-/// Makes links. Cloning it is cheap.
+/// Creates links. Cloning is cheap.
 #[derive(Clone)]
 pub struct Creator {
     pub(super) store: LinkStore,
@@ -124,7 +124,7 @@ pub struct Creator {
 }
 
 impl Creator {
-    /// Makes a link.
+    /// Creates a link.
     ///
     /// # Errors
     /// See [`CreateError`].
@@ -136,7 +136,7 @@ impl Creator {
         self.make(draft, now_ms).await
     }
 
-    /// Hashes the password that is wanted, if any.
+    /// Hashes the requested password, if any.
     async fn guard(&self, draft: &mut Draft<'_>) -> Result<(), CreateError> {
         if let Some(password) = draft.password.take() {
             draft.link.guard = Some(self.passwords.guard(password).await?);
@@ -171,7 +171,7 @@ impl Creator {
         Err(NoNumber.into())
     }
 
-    /// Writes a link whose number is ours. `None`: its code is another link's.
+    /// Writes a link whose number belongs to this origin. `None`: another link has its code.
     async fn write(&self, ready: PreparedLink<'_>) -> Result<Option<LinkView>, CreateError> {
         let entry = Entry::Made(ready.new.clone());
         let (logged, written) = join!(
@@ -187,8 +187,8 @@ impl Creator {
         Ok(None)
     }
 
-    /// Makes a link under a chosen code that was generated somewhere else, such as in another Weir. If its number is ready here,
-    /// it is taken from there, so that nobody else gets it.
+    /// Creates a link with a code that was generated elsewhere, such as in another Weir installation. If this origin
+    /// holds its number, the number is claimed, so that no other link gets it.
     #[cfg(feature = "imports")]
     pub(super) async fn make_imported(
         &self,
@@ -205,7 +205,7 @@ impl Creator {
         made.map(drop).ok_or(CreateError::Taken)
     }
 
-    /// Voids the log's entries of codes that turned out to be other links'.
+    /// Voids log entries whose codes belong to other links.
     async fn leave(&self, links: &[NewLink]) -> Result<(), CreateError> {
         self.metrics.collisions.inc_by(links.len() as u64);
         error!(link = ?links.first().map(|link| &link.id), "a generated code is already taken");
@@ -214,8 +214,8 @@ impl Creator {
         Ok(())
     }
 
-    /// Makes many links, those with generated codes in one write to the log and one pipeline to Redis. Answers come
-    /// in the order of the requests.
+    /// Creates many links. Those with generated codes share one log write and one Redis pipeline. Answers have the
+    /// order of the requests.
     pub async fn create_all(
         &self,
         requests: Vec<LinkRequest>,
@@ -239,13 +239,13 @@ impl Creator {
                 *to = Some(answer);
             }
         }
-        // Each is either answered at once or generated.
+        // Every request is either answered immediately or gets a generated code.
         let unanswered = || Err(CreateError::NoNumber(NoNumber));
         let answer = |answer: Option<_>| answer.unwrap_or_else(unanswered);
         answers.into_iter().map(answer).collect()
     }
 
-    /// Answers a link under a chosen code; one with a generated code joins those that are written together.
+    /// Answers a link with a custom code. A link with a generated code joins the common write.
     async fn begin<'a>(
         &self,
         n: usize,
@@ -294,7 +294,7 @@ impl Creator {
         answers
     }
 
-    /// The answer to one of many, which gets another code if it met another link.
+    /// Finishes one of many links. It gets another code if its first one is taken.
     async fn end(
         &self,
         ready: PreparedLink<'_>,
@@ -309,8 +309,8 @@ impl Creator {
         self.make(draft, new.created_at_ms).await
     }
 
-    /// SQL decides who gets the code. If it could be generated, its number is noted first and checked after that:
-    /// whoever reserves its segment from now on leaves it out.
+    /// SQL decides which link gets the code. If the code could be generated, its number is stored first and then
+    /// checked: origins that reserve its segment from now on skip it.
     async fn make_custom(&self, ready: PreparedLink<'_>) -> Result<LinkView, CreateError> {
         let id = &ready.new.id;
         let codes = ready.draft.domain.codes;
@@ -335,7 +335,7 @@ impl Creator {
             return Err(CreateError::Taken);
         }
         if let Err(error) = self.records.write(ready.record(), Some(0)).await {
-            // It is made all the same: whoever asks for it finds it in the cold store.
+            // The link exists nevertheless; lookups find it in the cold store.
             warn!(%error, link = %id, "cannot write a link with a custom code to Redis");
         }
         self.metrics.created.inc();

@@ -1,5 +1,5 @@
-//! A link's clicks by country, device and referrer at once: what [`Report`](super::report::Report) tells of each by itself,
-//! filtered by the others.
+//! A link's clicks by country, device and referrer combined. [`Report`](super::report::Report) counts each dimension
+//! alone; here the others filter it.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub struct Filter {
     pub referrer: Option<String>,
 }
 
-/// What clicks can be filtered by.
+/// A dimension of the filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CrossDimension {
     Country,
@@ -98,10 +98,10 @@ impl Filter {
 }
 
 impl Cross {
-    /// Reads it. Clicks from before `created_at_ms` are of another link that had this code.
+    /// Reads the cross-tab. Clicks before `created_at_ms` belong to an earlier link with this code.
     ///
     /// # Errors
-    /// When SQL does not answer.
+    /// If a SQL call fails.
     pub async fn read(
         store: &LinkStore,
         link: &LinkId,
@@ -117,7 +117,7 @@ impl Cross {
         Ok(Self::from_cells(&cells, range, filter))
     }
 
-    /// Whether hours of this range are kept no more.
+    /// Whether the hours of this range are no longer stored.
     pub fn is_too_old(range: &Range, now_ms: u64) -> bool {
         range
             .from_ms()

@@ -1,7 +1,7 @@
 //! The domains of links: stored in SQL, shared by all origins, changed by the API.
 //!
-//! Each origin has them in memory and looks every second whether SQL has others. So all of them publish the same
-//! document, whatever file each was started with: that only seeds a database that has none.
+//! Each origin caches them and checks SQL for changes every second. All origins therefore publish the same document,
+//! regardless of the file they were started with. The file is only used if the database has no domains yet.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -14,19 +14,19 @@ use super::numbers::Clock;
 use super::store::{LinkStore, StoredDomains};
 use weir_origin_core::sql::SqlError;
 
-/// How often a change is tried when others change the domains, too.
+/// Maximum number of attempts when others change the domains concurrently.
 const ATTEMPTS: usize = 8;
 
-/// What an origin knows of the domains.
+/// A snapshot of the domains.
 #[derive(Clone, Debug)]
 pub struct DomainSnapshot {
-    /// They, of this version.
+    /// The current domains and their version.
     pub stored: Arc<StoredDomains>,
-    /// Every domain that ever was: it may have links.
+    /// All domains that ever existed: they may have links.
     pub ever: Arc<[DomainId]>,
 }
 
-/// The domains. Cloning it is cheap, and clones share them.
+/// The domains. Clones are cheap and share them.
 #[derive(Clone)]
 pub struct SharedDomains {
     store: LinkStore,
@@ -34,39 +34,39 @@ pub struct SharedDomains {
     clock: Clock,
 }
 
-/// Why domains were not changed.
+/// Why a change of the domains failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
-    /// They would not be valid.
+    /// The new domains would be invalid.
     #[error(transparent)]
     Invalid(#[from] FieldError),
-    /// They have another version than was to be changed.
+    /// The version differs from the expected one.
     #[error("the domains have version {0}")]
     Version(u64),
-    /// There is no such domain.
+    /// The domain does not exist.
     #[error("there is no such domain")]
     Unknown,
-    /// It has links.
+    /// The domain has links.
     #[error("the domain has links: delete them first")]
     HasLinks,
-    /// It has links, whose codes would be others.
+    /// The domain has links, whose codes would change.
     #[error(
         "codes.ignore_case cannot change while the domain \"{0}\" has links: delete them first, or create another domain"
     )]
     Case(DomainId),
-    /// Others kept changing them.
+    /// Others kept changing the domains.
     #[error("the domains are being changed concurrently")]
     Busy,
-    /// SQL does not answer.
+    /// A SQL call failed.
     #[error(transparent)]
     Store(#[from] SqlError),
 }
 
 impl SharedDomains {
-    /// The domains that SQL has; if none, those of `file`, which it has from then on.
+    /// Reads the domains from SQL. If there are none, stores those of `file`.
     ///
     /// # Errors
-    /// When SQL does not answer.
+    /// If a SQL call fails.
     pub async fn open(store: LinkStore, file: &Domains, clock: Clock) -> Result<Self, SqlError> {
         if store.shared_domains().seed_domains(file, clock()).await? {
             info!("imported the link domains from the file into the database");
@@ -96,22 +96,22 @@ impl SharedDomains {
         })
     }
 
-    /// What is known now.
+    /// The current snapshot.
     pub fn snapshot(&self) -> DomainSnapshot {
-        // Nothing in there can be half done.
+        // A panic cannot leave it half-changed.
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.clone()
     }
 
-    /// The domains.
+    /// The current domains.
     pub fn get(&self) -> Arc<StoredDomains> {
         self.snapshot().stored
     }
 
-    /// Reads them again if SQL has others. Whether it has.
+    /// Reloads the domains if SQL has a newer version. Returns whether it had.
     ///
     /// # Errors
-    /// When SQL does not answer: what is known stays.
+    /// If a SQL call fails; the snapshot stays.
     pub async fn refresh(&self) -> Result<bool, SqlError> {
         if self.store.shared_domains().domains_version().await? == self.get().version {
             return Ok(false);
@@ -129,7 +129,7 @@ impl SharedDomains {
         Ok(true)
     }
 
-    /// Changes the domains; `version`: only if they have this one.
+    /// Changes the domains; with `version`, only that version.
     ///
     /// # Errors
     /// See [`ChangeError`].
@@ -165,7 +165,7 @@ impl SharedDomains {
         Err(ChangeError::Busy)
     }
 
-    /// Refuses a domain that treats upper and lower case in another way than before, if it has links.
+    /// Refuses a different case sensitivity for a domain that has links.
     ///
     /// # Errors
     /// See [`ChangeError`].
@@ -180,7 +180,7 @@ impl SharedDomains {
         }
     }
 
-    /// Takes a domain away that has no links.
+    /// Removes a domain without links.
     ///
     /// # Errors
     /// See [`ChangeError`].

@@ -1,8 +1,8 @@
 //! Changes and deletes links.
 //!
-//! An edit goes into the cold store first, with a note that Redis must follow; then into Redis, and into the stream
-//! that gateways poll. If a step fails, it is repeated because of the note; and once more in any case, since Redis may lose
-//! what it has just acknowledged.
+//! An edit is stored in the cold store first, marked as pending for Redis. Then it is written to Redis, and to the
+//! stream that gateways poll. Pending edits are retried after a failure. Each edit is also checked again later, because
+//! Redis may lose a write that it has just acknowledged.
 
 use tracing::warn;
 use weir_link::code::LinkId;
@@ -18,28 +18,28 @@ use crate::model::view::LinkView;
 use crate::state::States;
 use weir_origin_core::sql::SqlError;
 
-/// How often an edit is tried when others edit the same link.
+/// Maximum number of attempts when others edit the same link.
 const ATTEMPTS: usize = 8;
 
-/// Why a link was not changed.
+/// Why a change of a link failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
-    /// It was not found.
+    /// The link was not found.
     #[error(transparent)]
     Find(#[from] FindError),
     /// The request is invalid.
     #[error(transparent)]
     Refused(#[from] LinkFieldError),
-    /// Its version is not the one that was to be changed.
+    /// The version differs from the expected one.
     #[error("the link has version {0}")]
     Version(u32),
-    /// Others kept changing it.
+    /// Others kept changing the link.
     #[error("the link is being changed concurrently")]
     Busy,
-    /// Its password cannot be hashed now.
+    /// The password cannot be hashed now.
     #[error(transparent)]
     Hash(#[from] HashBusy),
-    /// The cold store does not answer.
+    /// The cold store failed.
     #[error(transparent)]
     Store(#[from] SqlError),
 }
@@ -49,11 +49,11 @@ pub enum EditError {
 pub struct EditedLink {
     /// The link.
     pub link: LinkView,
-    /// Whether Redis has followed, so that gateways see it within a second.
+    /// Whether Redis has the edit, so that gateways see it within a second.
     pub is_published: bool,
 }
 
-/// Changes links. Cloning it is cheap.
+/// Changes links. Cloning is cheap.
 #[derive(Clone)]
 pub struct Editor {
     pub(super) store: LinkStore,
@@ -66,7 +66,7 @@ pub struct Editor {
 }
 
 impl Editor {
-    /// Changes a link; `version`: only if it has this one.
+    /// Changes a link; with `version`, only that version.
     ///
     /// # Errors
     /// See [`EditError`].
@@ -79,7 +79,7 @@ impl Editor {
         let known = self.domains.get();
         let domain = known.domains.by_id(id.domain.as_str());
         let domain = domain.ok_or(FindError::Unknown)?;
-        // Once, however often it is tried.
+        // Hash once, regardless of the number of attempts.
         let guard = match request.password.clone() {
             Some(Some(password)) => Some(Some(self.passwords.guard(password).await?)),
             Some(None) => Some(None),
@@ -112,7 +112,7 @@ impl Editor {
         Err(EditError::Busy)
     }
 
-    /// Deletes a link. Whether Redis has followed.
+    /// Deletes a link. Returns whether Redis has the deletion.
     ///
     /// # Errors
     /// See [`EditError`].
@@ -144,7 +144,7 @@ impl Editor {
         }
     }
 
-    /// Has Redis follow now; if it cannot, it will later.
+    /// Writes the change to Redis now; if this fails, a background job does it later.
     async fn follow(&self, id: &LinkId) -> bool {
         match self.publisher.publish(id).await {
             Ok(()) => true,
@@ -156,7 +156,7 @@ impl Editor {
     }
 }
 
-/// What an edit is called in the history: by its switch, if that is all it does.
+/// The name of an edit in the history. An edit that only enables or disables the link has its own name.
 fn action(before: &StoredLink, is_disabled: bool, request: &EditRequest) -> Action {
     match (before.link.is_disabled, is_disabled) {
         _ if !request.is_switch_only() => Action::Edit,

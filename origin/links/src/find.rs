@@ -1,4 +1,4 @@
-//! Finds links: in the cold store, or still in a log.
+//! Finds links, in the cold store or in a log.
 
 use std::time::Duration;
 
@@ -10,30 +10,30 @@ use super::store::{LinkStore, StoredLink};
 use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
 
-/// How long to wait for a link that Redis has and the cold store does not: it is in another origin's log.
+/// Time to wait for a link that is in Redis but not in the cold store: it is in another origin's log.
 const FOLLOW_LIMIT: Duration = Duration::from_secs(2);
 
-/// The pause between two looks.
+/// The pause between two attempts.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(50);
 
 /// Why a link was not found.
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
-    /// There is no such link.
+    /// The link does not exist.
     #[error("there is no such link")]
     Unknown,
-    /// Redis has it, but the cold store does not yet.
+    /// Redis has the link, but the cold store does not have it yet.
     #[error("the link is new and not in the cold store yet")]
     NotYet,
-    /// The cold store does not answer.
+    /// The cold store failed.
     #[error(transparent)]
     Store(#[from] SqlError),
-    /// Redis does not answer.
+    /// Redis failed.
     #[error(transparent)]
     Redis(#[from] CallError),
 }
 
-/// Finds links. Cloning it is cheap.
+/// Finds links. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct Finder {
     store: LinkStore,
@@ -50,7 +50,7 @@ impl Finder {
         }
     }
 
-    /// A link, wherever it is: in the cold store, or still in a log.
+    /// Finds a link in the cold store or in any origin's log.
     ///
     /// # Errors
     /// See [`FindError`].
@@ -73,18 +73,18 @@ impl Finder {
         found.unwrap_or(Err(FindError::NotYet))
     }
 
-    /// A link in the cold store, or in this origin's log: then it waits until the cold store has it.
+    /// Finds a link in the cold store. If this origin's log is not drained yet, waits and looks again.
     ///
     /// # Errors
-    /// When the cold store does not answer.
+    /// If the cold store fails.
     pub async fn find_here(&self, id: &LinkId) -> Result<Option<StoredLink>, SqlError> {
-        // Asked before the store: what leaves the log between the two is in neither look.
+        // Read this before the store. Otherwise a link that leaves the log in between would be missed in both.
         let was_drained = self.log.is_drained();
         let found = self.store.link(id).await?;
         if found.is_some() || was_drained {
             return Ok(found);
         }
-        // If that takes long the store is not working, and will say so.
+        // If this takes long, the store is not working, and the next read fails.
         let _ = tokio::time::timeout(FOLLOW_LIMIT, self.log.drained()).await;
         self.store.link(id).await
     }

@@ -1,5 +1,5 @@
-//! Where an address is, and who runs its network: from databases in MaxMind's format, which GeoLite2,
-//! DB-IP and others publish. They are read whole when the origin starts.
+//! Locates addresses and finds their network operators, with databases in MaxMind's format. GeoLite2, DB-IP and others
+//! publish such databases. The origin loads them into memory at start-up.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use maxminddb::{MaxMindDbError, Reader};
 use serde::Deserialize;
 
-/// The databases there are. Cloning it is cheap.
+/// The configured databases. Cloning is cheap.
 #[derive(Clone, Default)]
 pub struct Geo {
     cities: Option<Arc<Reader<Vec<u8>>>>,
@@ -25,7 +25,7 @@ impl fmt::Debug for Geo {
     }
 }
 
-/// A database that cannot be used.
+/// A database cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{flag}: {}: {source}", path.display())]
 pub struct GeoError {
@@ -34,7 +34,7 @@ pub struct GeoError {
     source: Box<MaxMindDbError>,
 }
 
-/// Of a city's or a country's record.
+/// The record of a city or country.
 #[derive(Deserialize)]
 struct GeoRecord<'a> {
     #[serde(borrow)]
@@ -47,7 +47,7 @@ struct Coded<'a> {
     iso_code: Option<&'a str>,
 }
 
-/// Of a network's record.
+/// The record of a network.
 #[derive(Deserialize)]
 struct Network<'a> {
     autonomous_system_number: Option<u32>,
@@ -55,10 +55,10 @@ struct Network<'a> {
 }
 
 impl Geo {
-    /// Reads the databases of these paths: one of cities or countries, one of autonomous systems.
+    /// Opens the databases at these paths: one of cities or countries, one of autonomous systems.
     ///
     /// # Errors
-    /// Names the flag and the file that cannot be used.
+    /// Names the flag and the unusable file.
     pub fn open(cities: Option<&Path>, operators: Option<&Path>) -> Result<Self, GeoError> {
         Ok(Self {
             cities: open("--geo-city-db", cities)?,
@@ -66,8 +66,8 @@ impl Geo {
         })
     }
 
-    /// ISO 3166-2, like `DE-BE`; just the country if no more is known; `None` if not even that is, or the
-    /// database's record is broken.
+    /// The ISO 3166-2 region, such as `DE-BE`, or only the country. `None` if neither is known or the record is
+    /// invalid.
     pub fn region(&self, address: IpAddr) -> Option<String> {
         let place: GeoRecord<'_> = self
             .cities
@@ -84,7 +84,7 @@ impl Geo {
         })
     }
 
-    /// The name of who runs the network, or its number, like `AS64500`.
+    /// The name of the network operator, or its number, such as `AS64500`.
     pub fn operator(&self, address: IpAddr) -> Option<String> {
         let found = self.operators.as_ref()?.lookup(address).ok()?;
         let network: Network<'_> = found.decode().ok()??;

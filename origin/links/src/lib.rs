@@ -1,27 +1,27 @@
-//! Short links: made, kept, found again when Redis has lost them; their clicks.
+//! Short links: creation, storage, recovery after a data loss in Redis, and click statistics.
 //!
 //! | module | does |
 //! |---|---|
 //! | [`http`] | the public and the admin routes, and the page of links |
-//! | [`model`] | plain types and computations: fields, requests, answers, counts of clicks, QR codes |
+//! | [`model`] | plain types and calculations: fields, requests, answers, click counts, QR codes |
 //! | [`store`] | the cold store: links in SQL |
-//! | [`jobs`] | counts clicks, has Redis follow edits, removes links that have ended, measures how many numbers are left |
+//! | [`jobs`] | counts clicks, writes edits to Redis, deletes ended links, measures the remaining numbers |
 //! | [`records`] | links in Redis |
-//! | [`log`] | keeps a new link until the cold store has it |
-//! | [`create`], [`numbers`] | new links: one write to Redis, one to the log; numbers of generated codes, kept ready |
+//! | [`log`] | stores new links until the cold store has them |
+//! | [`create`], [`numbers`] | creates links: one write to Redis, one to the log; allocates numbers for generated codes |
 //! | [`edit`] | changes and deletes links |
-//! | [`find`], [`search`] | finds a link in the cold store or in a log; finds links by what they say |
-//! | [`cold`] | answers gateways when Redis does not know a link |
-//! | [`state`] | the answer to a click at this moment |
-//! | [`password`] | links that only who knows a password may follow |
+//! | [`find`], [`search`] | finds a link in the cold store or in a log; searches links |
+//! | [`cold`] | answers gateways if Redis does not have a link |
+//! | [`state`] | the current state of a link |
+//! | [`password`] | password-protected links |
 //! | [`domains`] | the domains, shared by all origins |
-//! | [`quota`] | how many links a tenant may have |
-//! | [`report`], [`cross`] | a link's clicks: sums, over time, by device, by several at once |
-//! | [`conversions`] | orders that came of a link's clicks |
-//! | [`geo`] | where an address is, and who runs its network |
-//! | `import` | takes links over from exports of other shorteners, and of Weir (feature `imports`) |
-//! | `cli` | `weir-origin links`, which asks a running origin (feature `cli`) |
-//! | [`metrics`], [`config`] | what is counted, what can be configured |
+//! | [`quota`] | link quotas of tenants |
+//! | [`report`], [`cross`] | a link's clicks: totals, time series, breakdowns, cross-tabs |
+//! | [`conversions`] | orders attributed to a link's clicks |
+//! | [`geo`] | locates addresses and finds their network operators |
+//! | `import` | imports links from exports of other shorteners and of Weir (feature `imports`) |
+//! | `cli` | `weir-origin links`, a client of a running origin (feature `cli`) |
+//! | [`metrics`], [`config`] | metrics; flags and settings |
 
 #![forbid(unsafe_code)]
 
@@ -91,41 +91,41 @@ use weir_origin_core::sql::{Database, SqlError};
 pub use config::Settings;
 pub use jobs::clicks::NoName;
 
-/// The tables of links and clicks.
+/// SQL migrations of links and clicks.
 pub const MIGRATIONS: weir_origin_core::sql::Migrations = weir_origin_core::migrations!(
     "links",
     (1, "baseline", "0001_baseline"),
     (2, "segment times", "0002_segment_times"),
 );
 
-/// Why no links can be made.
+/// Why links cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The log's folder is not fit.
+    /// The log's folder is unusable.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The cold store does not answer.
+    /// The cold store failed.
     #[error(transparent)]
     Store(#[from] SqlError),
-    /// Links were made with another secret, or without one: the same code would come of two numbers.
+    /// Links were created with another secret, or without one: two numbers would give the same code.
     #[error(
         "WEIR_LINK_SECRET has changed (numbering {known} before, {ours} now): restore the earlier secret"
     )]
     Numbering {
-        /// As the cold store has it.
+        /// The numbering in the cold store.
         known: String,
-        /// As it is configured.
+        /// The configured numbering.
         ours: String,
     },
 }
 
-/// Everything about links, put together. Cloning it is cheap.
+/// All parts of links. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct Links {
     parts: Arc<Parts>,
-    /// Who is told of changes of links.
+    /// Receivers of link changes.
     receivers: Vec<Outbox>,
-    /// Who knows what came of clicks.
+    /// Finds orders attributed to clicks.
     orders: Option<Arc<dyn Orders>>,
 }
 
@@ -149,9 +149,9 @@ struct Parts {
     capacity: CapacityGauge,
     domains: SharedDomains,
     metrics: LinkMetrics,
-    /// The request header that names a client's country.
+    /// The request header with the client's country code.
     country_header: Option<String>,
-    /// What clicks are named and signed with.
+    /// Keys that sign click ids.
     click_keys: Option<KeyRing>,
     clock: Clock,
 }
@@ -163,7 +163,7 @@ impl std::fmt::Debug for Parts {
 }
 
 impl Links {
-    /// Opens the log, and notes domains and numbering in the cold store. Nothing can be made before
+    /// Opens the log, and stores domains and numbering in the cold store. No link can be created before
     /// [`Links::spawn`].
     ///
     /// # Errors
@@ -199,7 +199,8 @@ impl Links {
         })
     }
 
-    /// The same, in which this receiver is told of changes of links. [`Settings::sinks`] must name it, so that they are written.
+    /// Adds a receiver of link changes. [`Settings::sinks`] must contain its name, otherwise no changes are written for
+    /// it.
     #[must_use]
     pub fn with_receiver(
         mut self,
@@ -213,24 +214,24 @@ impl Links {
         self
     }
 
-    /// The same, in which this knows which orders came of clicks.
+    /// Connects the source of orders attributed to clicks.
     #[must_use]
     pub fn with_orders(mut self, orders: Arc<dyn Orders>) -> Self {
         self.orders = Some(orders);
         self
     }
 
-    /// Who knows what came of clicks; `None`: clicks have no names here.
+    /// The source of orders attributed to clicks; `None`: clicks have no ids here.
     pub fn conversions(&self) -> Option<&Arc<dyn Orders>> {
         self.orders.as_ref()
     }
 
-    /// The click of this name, if it is one.
+    /// Verifies and decodes a click id.
     pub fn read_click(&self, name: &[u8]) -> Option<ClickTag> {
         ClickTag::read(self.parts.click_keys.as_ref()?, name).ok()
     }
 
-    /// The name of a click on a tracked link that comes here, if there is anything to sign it with.
+    /// A signed id for a click on a tracked link; `None` without a signing key.
     pub fn click_tag(&self, id: &LinkId) -> Option<String> {
         let tag = ClickTag {
             link: id.clone(),
@@ -240,7 +241,7 @@ impl Links {
         Some(tag.sign(self.parts.click_keys.as_ref()?))
     }
 
-    /// Starts what runs in the background until `stop`.
+    /// Starts the background jobs, which run until `stop`.
     pub fn spawn(&self, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
         let parts = &self.parts;
         let (log, store, metrics) = (&parts.log, &parts.store, &parts.metrics);
@@ -257,10 +258,10 @@ impl Links {
         tasks
     }
 
-    /// Starts to count clicks until `stop`; `geo` tells where they come from.
+    /// Starts to count clicks until `stop`; `geo` locates them.
     ///
     /// # Errors
-    /// When no random numbers from the operating system.
+    /// If the operating system provides no random numbers.
     pub fn spawn_counter(
         &self,
         geo: Geo,
@@ -270,20 +271,20 @@ impl Links {
         Ok(tokio::spawn(counter.run(stop.clone())))
     }
 
-    /// Counts clicks; to be [run](ClickCounter::run) once. Among the consumers of the stream it is `name`, which
-    /// no other may be at the same time.
+    /// Creates a click counter to be [run](ClickCounter::run) once. `name` is its consumer name in the stream; it must
+    /// be unique among running consumers.
     pub fn click_counter(&self, geo: Geo, name: String) -> ClickCounter {
         let parts = &self.parts;
         let (store, redis) = (parts.store.clone(), parts.redis.clone());
         ClickCounter::new(store, redis, geo, parts.metrics.clone(), name)
     }
 
-    /// The domains.
+    /// The current domains.
     pub fn domains(&self) -> Arc<StoredDomains> {
         self.parts.domains.get()
     }
 
-    /// The domains, to be changed.
+    /// The domains, with methods to change them.
     pub fn shared_domains(&self) -> &SharedDomains {
         &self.parts.domains
     }
@@ -293,68 +294,68 @@ impl Links {
         &self.parts.store
     }
 
-    /// Links in Redis.
+    /// The links in Redis.
     pub fn records(&self) -> &LinkRecords {
         &self.parts.records
     }
 
-    /// The log.
+    /// The log of new links.
     pub fn log(&self) -> &LinkLog {
         &self.parts.log
     }
 
-    /// Hands out codes.
+    /// The allocator of codes.
     pub fn allocator(&self) -> &Allocator {
         &self.parts.allocator
     }
 
-    /// Makes links.
+    /// The creator of links.
     pub fn creator(&self) -> &Creator {
         &self.parts.creator
     }
 
-    /// Finds links.
+    /// The finder of links.
     pub fn finder(&self) -> &Finder {
         &self.parts.finder
     }
 
-    /// Changes links.
+    /// The editor of links.
     pub fn editor(&self) -> &Editor {
         &self.parts.editor
     }
 
-    /// Takes links over from files.
+    /// The importer of links from files.
     #[cfg(feature = "imports")]
     pub fn importer(&self) -> &Importer {
         &self.parts.importer
     }
 
-    /// How many links tenants may have.
+    /// The link quotas of tenants.
     pub fn quota(&self) -> &Quota {
         &self.parts.quota
     }
 
-    /// Tells how links stand.
+    /// Reads the state of links.
     pub fn states(&self) -> &States {
         &self.parts.states
     }
 
-    /// Hashes and checks passwords.
+    /// Hashes and verifies passwords.
     pub fn passwords(&self) -> &Passwords {
         &self.parts.passwords
     }
 
-    /// Answers gateways that Redis could not.
+    /// Answers gateways when Redis does not have a link.
     pub fn cold(&self) -> &ColdLinks {
         &self.parts.cold
     }
 
-    /// Has Redis follow the cold store.
+    /// Writes changes from the cold store to Redis.
     pub fn publisher(&self) -> &Publisher {
         &self.parts.publisher
     }
 
-    /// Removes links that have ended.
+    /// Deletes ended links.
     pub fn cleaner(&self) -> &Cleaner {
         &self.parts.cleaner
     }
@@ -364,18 +365,18 @@ impl Links {
         &self.parts.capacity
     }
 
-    /// What is counted.
+    /// Metrics of links.
     pub fn metrics(&self) -> &LinkMetrics {
         &self.parts.metrics
     }
 
-    /// The country of a client that a gateway has sent here, if it names one.
+    /// The country of a client in a gateway's request, if known.
     pub fn country(&self, headers: &HeaderMap) -> Option<Country> {
         let value = headers.get(self.parts.country_header.as_deref()?)?;
         Country::read(value.as_bytes())
     }
 
-    /// Now.
+    /// The current time, in milliseconds since the Unix epoch.
     pub fn now_ms(&self) -> u64 {
         (self.parts.clock)()
     }
@@ -505,7 +506,7 @@ impl Parts {
     }
 }
 
-/// Numbers must become codes as they always have here.
+/// Checks that numbers still become the same codes as before.
 async fn check_numbering(settings: &Settings, store: &LinkStore) -> Result<(), OpenError> {
     let ours = settings.numbering.fingerprint();
     let known = store.segments().numbering(&ours).await?;

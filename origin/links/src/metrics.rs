@@ -1,4 +1,4 @@
-//! What is counted of links and their clicks. `docs/metrics.md` lists every name.
+//! Metrics of links and clicks. `docs/metrics.md` lists all names.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -10,16 +10,16 @@ use weir_link::segment::{DAYS_LEFT_MAX, SkipReason};
 use weir_origin_core::metrics::{Group, Metrics};
 use weir_origin_core::outbox::{Backlog, Meter, SinkName};
 
-/// The outcomes of requests for segments, beside the reasons of [`SkipReason`].
+/// Label values for the outcome of a segment request, in addition to those of [`SkipReason`].
 const RESERVED: &str = "reserved";
 const TAKEN: &str = "taken";
 
 const DAY_S: u64 = 86_400;
 
-/// How clean-up handled ended links.
+/// Label values for how the clean-up handled ended links.
 const CLEANED: [&str; 2] = ["removed", "alive"];
 
-/// How a look into the cold store ends.
+/// Label values for the result of a cold store lookup.
 const COLD: [&str; 2] = ["found", "unknown"];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -38,7 +38,7 @@ struct DeliveryLabel {
     outcome: &'static str,
 }
 
-/// The outcomes of password attempts.
+/// Label values for the outcome of a password attempt.
 pub(super) const PASSWORDS: [&str; 4] = ["right", "wrong", "too_many", "busy"];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -46,21 +46,21 @@ struct OutcomeLabel {
     outcome: &'static str,
 }
 
-/// The outcomes of batches of clicks.
+/// Label values for the outcome of a click batch.
 const CLICK_BATCHES: [&str; 3] = ["counted", "counted_before", "refused"];
 
-/// The numbers of links. Cloning it is cheap: clones share them.
+/// Metrics of links. Clones share the same counters.
 #[derive(Clone, Debug)]
 pub struct LinkMetrics {
-    /// Links that were acknowledged.
+    /// Number of acknowledged links.
     pub created: Counter,
-    /// Codes that turned out to be another link's, and were left: there should be none.
+    /// Generated codes that were already taken by another link; should be 0.
     pub collisions: Counter,
     /// Creations that waited for code numbers.
     pub waited: Counter,
     /// Log entries written to the cold store.
     pub drained: Counter,
-    /// Log entries whose code the cold store already had; should be 0: there should be none.
+    /// Log entries whose code the cold store already had; should be 0.
     pub drained_taken: Counter,
     /// Edits written to Redis again.
     pub republished: Counter,
@@ -81,7 +81,7 @@ pub struct LinkMetrics {
 }
 
 impl LinkMetrics {
-    /// Registers all of them.
+    /// Registers all metrics.
     pub fn register(metrics: &Metrics) -> Self {
         let metrics = metrics.group(Self::add_to);
         metrics.start_at_zero();
@@ -149,7 +149,7 @@ impl LinkMetrics {
     }
 
     fn start_at_zero(&self) {
-        // All of them, until they are counted: an alert fires on few.
+        // Assume the full amount until the first measurement, because an alert fires on few numbers.
         for length in Length::ALL {
             self.numbers_left(length, length.capacity(), DAYS_LEFT_MAX);
         }
@@ -180,19 +180,19 @@ impl LinkMetrics {
         }
     }
 
-    /// Counts entries that the cold store took, and how many names of them were taken.
+    /// Counts entries written to the cold store, and how many of their codes were taken.
     pub fn drained(&self, entries: u64, taken: u64) {
         self.drained.inc_by(entries);
         self.drained_taken.inc_by(taken);
     }
 
-    /// Notes how much of the log waits.
+    /// Records the number of waiting bytes in the log.
     pub fn log_waiting(&self, bytes: u64) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         self.log_waiting.set(bytes);
     }
 
-    /// Notes how many numbers of a length are left, and for how many days they last.
+    /// Records how many numbers of a length are left, and for how many days they last.
     pub fn numbers_left(&self, length: Length, numbers: u64, days: u64) {
         let label = LengthLabel {
             length: length.digits(),
@@ -204,19 +204,19 @@ impl LinkMetrics {
         seconds_left.set(gauge(days.saturating_mul(DAY_S)));
     }
 
-    /// Counts a segment that was reserved, or was another origin's.
+    /// Counts a segment that was reserved, or that another origin took.
     pub fn segment(&self, is_reserved: bool) {
         let outcome = if is_reserved { RESERVED } else { TAKEN };
         self.segments.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
-    /// Counts a segment that is not handed out again.
+    /// Counts a skipped segment.
     pub fn segment_skipped(&self, skip: SkipReason) {
         let outcome = skip.label();
         self.segments.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
-    /// Counts links that clean-up looked at.
+    /// Counts links handled by the clean-up.
     pub fn cleaned(&self, removed: u64, alive: u64) {
         for (outcome, count) in CLEANED.into_iter().zip([removed, alive]) {
             let label = OutcomeLabel { outcome };
@@ -224,20 +224,20 @@ impl LinkMetrics {
         }
     }
 
-    /// Counts a look into the cold store.
+    /// Counts a lookup in the cold store.
     pub fn cold_lookup(&self, is_found: bool) {
         let [found, unknown] = COLD;
         let outcome = if is_found { found } else { unknown };
         self.cold.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
-    /// Counts a password that was tried: one of [`PASSWORDS`].
+    /// Counts a password attempt with one of the outcomes in [`PASSWORDS`].
     pub(super) fn password(&self, outcome: &'static str) {
         let label = OutcomeLabel { outcome };
         self.passwords.get_or_create(&label).inc();
     }
 
-    /// Counts a batch of clicks and, unless it came before, its clicks.
+    /// Counts a click batch and, unless it is a repetition, its clicks.
     pub fn click_batch(&self, is_new: bool, clicks: u64) {
         let outcome = if is_new { "counted" } else { "counted_before" };
         let label = OutcomeLabel { outcome };
@@ -247,7 +247,7 @@ impl LinkMetrics {
         }
     }
 
-    /// Counts what was to be a batch of clicks, and was none.
+    /// Counts a malformed click batch.
     pub fn click_batches_refused(&self) {
         let outcome = "refused";
         let label = OutcomeLabel { outcome };

@@ -1,13 +1,13 @@
-//! Numbers of generated codes: reserved ahead of time, in segments, and handed out without a lock.
+//! Allocates numbers for generated codes: reserves them in segments ahead of time, and hands them out without a lock.
 //!
-//! For each length a task keeps a queue of codes filled. Making a link takes the next code from it in one atomic step;
-//! Redis and SQL are asked in the background only. So a creation waits for neither, unless they have been down for as
-//! long as the queue lasts.
+//! For each length, a task keeps a queue of codes filled. A new link takes the next code in one atomic step. Only the
+//! background task calls Redis and SQL. A creation therefore waits for neither, unless they are down for longer than
+//! the queue lasts.
 //!
-//! Two origins never hand out the same number: a number belongs to the origin that inserted its segment into the cold
-//! store, in a round through all numbers; the counter in Redis only keeps origins from trying the same segment. A
-//! number of an earlier round is handed out again only as [`SegmentUse`] allows. What a process has in
-//! its queue when it dies is left for the next round.
+//! Two origins never hand out the same number. A number belongs to the origin that inserted its segment into the cold
+//! store, for one round through all numbers. The counter in Redis only prevents origins from trying the same segment. A
+//! number of an earlier round is reused only if [`SegmentUse`] permits it. If a process dies, the numbers in its queue
+//! stay unused until the next round.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,26 +30,27 @@ use weir_origin_core::background::{Backoff, Interval};
 use weir_origin_core::sql::SqlError;
 use weir_origin_core::unavailable::Unavailable;
 
-/// The least numbers that are kept ready, whatever the segments' length: at 10,000 links a second they last 0.4 s,
-/// in which many segments can be fetched.
+/// Minimum number of queued numbers, regardless of the segment length. At 10,000 links per second they last 0.4 s,
+/// enough to fetch many segments.
 const AHEAD: u64 = 4_000;
 
-/// Codes that are computed in one turn: others on this thread wait for about a millisecond.
+/// Codes computed per turn: other tasks on this thread wait for about a millisecond.
 const CODES_A_TURN: usize = 32;
 
 /// How long a creation waits for numbers before it is refused.
 const WAIT_LIMIT: Duration = Duration::from_secs(2);
 
-/// The pause after Redis or SQL failed.
+/// Backoff after Redis or SQL failed.
 const BACKOFF: Backoff = Backoff {
     first: Duration::from_millis(50),
     max: Duration::from_secs(2),
 };
 
-/// The pause after segments that may not be reused, of which there may be very many.
+/// The pause after segments that must not be reused, of which many may follow.
 const SKIP_PAUSE: Duration = Duration::from_millis(5);
 
-/// After so many fetches in a row without a number the pause is the longest of [`BACKOFF`]: there may be none left.
+/// After this many consecutive fetches without a number, the pause is the longest of [`BACKOFF`]: no numbers may be
+/// left.
 const SKIPS_MAX: u32 = 1_000;
 
 /// How long an origin waits for another one to open a round.
@@ -58,22 +59,22 @@ const WRAP_PAUSE: Duration = Duration::from_millis(50);
 /// Reads the clock, in milliseconds since the Unix epoch.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// What an allocator needs.
+/// Dependencies of an allocator.
 #[derive(Clone)]
 pub struct AllocatorDeps {
-    /// Who owns which segment.
+    /// Stores the owners of segments.
     pub store: LinkStore,
-    /// The counters.
+    /// The counters in Redis.
     pub records: LinkRecords,
     /// How numbers become codes.
     pub numbering: Numbering,
-    /// How the numbers of each length are parted.
+    /// How the numbers of each length are divided into segments.
     pub plans: [Plan; Length::ALL.len()],
-    /// For how long numbers are kept from others.
+    /// Cooldowns of numbers.
     pub times: Times,
-    /// Tells every domain that may have links.
+    /// Returns all domains that may have links.
     pub domains: Arc<dyn Fn() -> Arc<[DomainId]> + Send + Sync>,
-    /// What is counted.
+    /// Metrics of links.
     pub metrics: LinkMetrics,
     /// Reads the clock.
     pub clock: Clock,
@@ -85,7 +86,7 @@ impl fmt::Debug for AllocatorDeps {
     }
 }
 
-/// There was no number in time.
+/// No number was available in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no free number within {WAIT_LIMIT:?}")]
 pub struct NoNumber;
@@ -96,20 +97,20 @@ struct ReadyNumber {
     use_by_ms: u64,
 }
 
-/// Codes of one length that are ready.
+/// Ready codes of one length.
 #[derive(Debug)]
 struct Queue {
     plan: Plan,
     ready: ArrayQueue<ReadyNumber>,
-    /// With so many or fewer the next segment is fetched.
+    /// At this number of codes or fewer, the next segment is fetched.
     low: usize,
     wanted: Notify,
     filled: Notify,
-    /// Where the cold store's last segment ends, as far as it is known here.
+    /// End of the last segment in the cold store, as far as this origin has read it.
     floor: AtomicU64,
 }
 
-/// Hands out codes. Cloning it is cheap.
+/// Hands out codes. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct Allocator {
     deps: Arc<AllocatorDeps>,
@@ -132,11 +133,11 @@ impl Queue {
         }
     }
 
-    /// Segments that it has room for.
+    /// Number of segments that fit into the queue.
     fn room(&self) -> u64 {
         let free = self.ready.capacity().saturating_sub(self.ready.len());
         let segments = free as u64 / self.plan.segment_len();
-        // Never a segment twice in one reservation.
+        // A reservation never contains a segment twice.
         segments.min(self.plan.range().div_ceil(self.plan.segment_len()))
     }
 
@@ -147,7 +148,7 @@ impl Queue {
 }
 
 impl Allocator {
-    /// An allocator without numbers: [`Allocator::run`] fetches them.
+    /// Creates an allocator without numbers: [`Allocator::run`] fetches them.
     pub fn new(deps: AllocatorDeps) -> Self {
         let queues = Arc::new(deps.plans.map(Queue::new));
         let deps = Arc::new(deps);
@@ -162,19 +163,19 @@ impl Allocator {
         &self.queues[length.position()]
     }
 
-    /// The plan of a length.
+    /// The segment plan of a length.
     pub fn plan(&self, length: Length) -> Plan {
         self.queue(length).plan
     }
 
-    /// A code that nobody else gets; at once, if any is ready.
+    /// Takes a unique code, if one is ready.
     pub fn take(&self, length: Length) -> Option<Code> {
         let queue = self.queue(length);
         let mut code = None;
         while code.is_none()
             && let Some(ready) = queue.ready.pop()
         {
-            // Later another origin may have it.
+            // Later another origin may have the number.
             let is_fresh = (self.deps.clock)() < ready.use_by_ms;
             code = is_fresh.then_some(ready.code);
         }
@@ -184,10 +185,10 @@ impl Allocator {
         code
     }
 
-    /// A code that nobody else gets.
+    /// Takes a unique code; waits if none is ready.
     ///
     /// # Errors
-    /// When there is none for 2 s.
+    /// If none is available for 2 s.
     pub async fn next(&self, length: Length) -> Result<Code, NoNumber> {
         if let Some(code) = self.take(length) {
             return Ok(code);
@@ -195,7 +196,7 @@ impl Allocator {
         self.deps.metrics.waited.inc();
         let wait = async {
             loop {
-                // Before the look: what comes in between wakes this one, too.
+                // Register before the check, so that codes added in between also wake this task.
                 let filled = self.queue(length).filled.notified();
                 if let Some(code) = self.take(length) {
                     return code;
@@ -207,10 +208,10 @@ impl Allocator {
         code.map_err(|_| NoNumber)
     }
 
-    /// Whether the number of this code may be handed out, now or soon, or was lately.
+    /// Whether the number of this code may be handed out now or soon, or was recently.
     ///
     /// # Errors
-    /// When SQL does not answer.
+    /// If a SQL call fails.
     pub async fn is_reserved(&self, length: Length, index: u64) -> Result<bool, SqlError> {
         let since_ms = (self.deps.clock)().saturating_sub(self.deps.times.hold_ms);
         let reserved = self
@@ -221,7 +222,7 @@ impl Allocator {
         reserved.await
     }
 
-    /// Which number a code has under a domain with these options, if it is one that may be generated.
+    /// The number of a code in a domain with these options; `None` if it cannot be generated.
     pub fn index(&self, options: CodeOptions, code: &Code) -> Option<(Length, u64)> {
         let code = options.as_generated(code)?;
         let (length, _) = code.number()?;
@@ -230,7 +231,7 @@ impl Allocator {
         Some((length, index))
     }
 
-    /// Takes this very code from those that are ready: then nobody else gets it. False if it is none of them.
+    /// Takes this code from the ready ones, so that no other link gets it. Returns false if it is not ready here.
     pub fn claim(&self, options: CodeOptions, code: &Code) -> bool {
         let Some(code) = options.as_generated(code) else {
             return false;
@@ -248,10 +249,10 @@ impl Allocator {
                 is_ours = (self.deps.clock)() < ready.use_by_ms;
                 continue;
             }
-            // One that finds no place is left for the next round.
+            // A code that does not fit stays unused until the next round.
             let _ = queue.ready.push(ready);
         }
-        // Who has come meanwhile may have found none.
+        // Tasks that came meanwhile may have found the queue empty.
         queue.filled.notify_waiters();
         is_ours
     }
@@ -283,7 +284,7 @@ impl Allocator {
         }
     }
 
-    /// Returns when numbers were taken. Those that get old meanwhile are dropped.
+    /// Waits until numbers are needed. Drops numbers that expire meanwhile.
     async fn until_wanted(&self, queue: &Queue) {
         let old = Duration::from_millis(self.deps.times.hold_ms / 4);
         tokio::select! {
@@ -292,7 +293,7 @@ impl Allocator {
         }
     }
 
-    /// Drops numbers that soon expire: otherwise a creation after a quiet day would have to wait.
+    /// Drops numbers that expire soon. Otherwise a creation after a quiet day would have to wait.
     fn renew(&self, queue: &Queue) {
         let soon_ms = (self.deps.clock)().saturating_add(self.deps.times.hold_ms / 2);
         for _ in 0..queue.ready.len() {
@@ -305,7 +306,7 @@ impl Allocator {
         }
     }
 
-    /// Fetches as many segments as there is room for.
+    /// Fetches as many segments as fit.
     async fn fill(&self, queue: &Queue) -> Result<FillOutcome, Unavailable> {
         let room = queue.room();
         if room == 0 {
@@ -329,7 +330,7 @@ impl Allocator {
         }
     }
 
-    /// How many numbers there are more.
+    /// Reserves segments and returns the number of added codes.
     async fn reserve(&self, queue: &Queue, segments: &[Segment]) -> Result<u64, Unavailable> {
         let AllocatorDeps { store, metrics, .. } = &*self.deps;
         let now_ms = (self.deps.clock)();
@@ -339,18 +340,18 @@ impl Allocator {
             metrics.segment(*is_ours);
             if *is_ours {
                 added += self.take_over(queue, segment, now_ms).await?;
-                // Who waits need not wait for the other segments.
+                // Waiting creations need not wait for the other segments.
                 queue.filled.notify_waiters();
             }
         }
         if reserved.contains(&false) {
-            // Redis' counter is behind: it lost its data.
+            // The counter in Redis is behind: Redis lost its data.
             queue.raise_floor(store.segments().last_segment(queue.plan.length()).await?);
         }
         Ok(added)
     }
 
-    /// Puts the numbers of a segment that is ours into the queue, if it may be handed out.
+    /// Adds the numbers of an owned segment to the queue, if it may be handed out.
     async fn take_over(
         &self,
         queue: &Queue,
@@ -368,14 +369,14 @@ impl Allocator {
         let use_by_ms = now_ms.saturating_add(self.deps.times.hold_ms);
         let mut added = 0;
         for code in codes {
-            // There is room: only this task adds.
+            // It always fits: only this task adds codes.
             added += u64::from(queue.ready.push(ReadyNumber { code, use_by_ms }).is_ok());
         }
         Ok(added)
     }
 
-    /// All codes of a segment except those that people have chosen. To be called after the segment was reserved:
-    /// whoever chooses one from now on finds it reserved.
+    /// All codes of a segment except custom ones. Call it after the segment is reserved: later custom codes then find
+    /// it reserved.
     async fn codes(&self, plan: &Plan, segment: &Segment) -> Result<Vec<Code>, Unavailable> {
         let customs = self.deps.store.segments().customs(segment).await?;
         let is_free = |index: &u64| customs.binary_search(index).is_err();
@@ -429,7 +430,7 @@ impl Allocator {
         Ok(decided.is_ok())
     }
 
-    /// Returns once the segment's round is open. The origin with the lock in Redis opens it.
+    /// Waits until the segment's round is open. The origin that holds the lock in Redis opens it.
     async fn open_round(&self, segment: &Segment) -> Result<(), Unavailable> {
         let AllocatorDeps { store, records, .. } = &*self.deps;
         let (length, round) = (segment.length, segment.round);
@@ -449,13 +450,13 @@ impl Allocator {
     }
 }
 
-/// What came of filling a queue.
+/// Result of filling a queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FillOutcome {
-    /// It is full.
+    /// The queue was full.
     Already,
-    /// There are more numbers than before.
+    /// Codes were added.
     Some,
-    /// No number that was asked for may be handed out.
+    /// No codes were added: other origins own the segments, or they must not be reused yet.
     Skipped,
 }

@@ -1,10 +1,10 @@
-//! Links that only who knows a password may follow.
+//! Links that are protected by a password.
 //!
-//! The cold store has a slow hash of the password; gateways, edges and Redis do not even have what it protects
-//! ([`Link::for_gateways`](weir_link::record::Link::for_gateways)), and send whoever comes here.
+//! The cold store has a slow hash of the password. Gateways, edges and Redis never receive the protected fields
+//! ([`Link::for_gateways`](weir_link::record::Link::for_gateways)), and forward visitors to the origin.
 //!
-//! A hash takes a good part of a second of a core, on purpose. So few run at once, few wait, and links take turns
-//! (`turns`). An attempt over the limits is refused before anything is hashed.
+//! A hash deliberately takes a large part of a second of one core. Few hashes run at once, few wait, and links take
+//! turns (`turns`). An attempt above the limits is refused before any hashing.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,39 +25,39 @@ use super::metrics::LinkMetrics;
 use super::numbers::Clock;
 use super::turns::{QueueFull, Turns};
 
-/// Rounds of PBKDF2 with SHA-256: what OWASP's Password Storage Cheat Sheet asks for.
+/// Iterations of PBKDF2 with SHA-256, as recommended by OWASP's Password Storage Cheat Sheet.
 const ROUNDS: u32 = 600_000;
 
-/// The most rounds that a stored hash may ask for.
+/// Maximum number of iterations that a stored hash may request.
 const ROUNDS_MAX: u32 = 10_000_000;
 
-/// How a stored hash begins: `pbkdf2-sha256$<rounds>$<salt>$<hash>`, the last two in Base64.
+/// Prefix of a stored hash: `pbkdf2-sha256$<rounds>$<salt>$<hash>`, with salt and hash in Base64.
 const KIND: &str = "pbkdf2-sha256";
 
 const SALT_LEN: usize = 16;
 const HASH_LEN: usize = 32;
 
-/// For how long attempts count, in milliseconds.
+/// Window of the attempt limits, in milliseconds.
 const WINDOW_MS: u64 = 15 * 60 * 1000;
 
-/// The most wrong passwords for a link from one address in that time.
+/// Maximum number of wrong passwords per window for a link from one address.
 const OF_ADDRESS_MAX: u32 = 10;
 
-/// The most wrong passwords for a link from everywhere.
+/// Maximum number of wrong passwords per window for a link from all addresses.
 const OF_LINK_MAX: u32 = 1_000;
 
-/// The most addresses, and the most links, of which attempts are remembered.
+/// Maximum number of addresses, and of links, with remembered attempts.
 const KNOWN_MAX: usize = 65_536;
 
-/// A password as somebody has typed it: 1 to [`PASSWORD_LEN_MAX`] bytes. It shows itself to nobody.
+/// A password as typed: 1 to [`PASSWORD_LEN_MAX`] bytes. Its `Debug` output is redacted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(String);
 
 impl Password {
-    /// Reads one.
+    /// Checks the length of a password.
     ///
     /// # Errors
-    /// When it is empty or too long.
+    /// If it is empty or too long.
     pub fn new(text: String) -> Result<Self, NoPassword> {
         match (1..=PASSWORD_LEN_MAX).contains(&text.len()) {
             true => Ok(Self(text)),
@@ -66,7 +66,7 @@ impl Password {
     }
 }
 
-/// A text that is no password.
+/// The text is not a valid password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must have 1 to {PASSWORD_LEN_MAX} bytes")]
 pub struct NoPassword;
@@ -83,7 +83,7 @@ impl fmt::Debug for Password {
     }
 }
 
-/// Too many passwords are being hashed, or no random numbers from the operating system.
+/// Too many passwords are being hashed, or the operating system provides no random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many passwords are being checked")]
 pub struct Busy;
@@ -91,20 +91,20 @@ pub struct Busy;
 /// The outcome of a password attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PasswordOutcome {
-    /// It is the link's.
+    /// The password is correct.
     Right,
-    /// It is not.
+    /// The password is wrong.
     Wrong,
-    /// Nothing was looked at: too many were tried. In so many milliseconds one may be again.
+    /// Not checked: there were too many wrong attempts.
     TooMany {
-        /// How many.
+        /// Milliseconds until the next permitted attempt.
         wait_ms: u64,
     },
-    /// Nothing was looked at: too many are being tried.
+    /// Not checked: too many attempts are in progress.
     Busy,
 }
 
-/// Hashes and checks passwords. Cloning it is cheap.
+/// Hashes and verifies passwords. Cloning is cheap.
 #[derive(Clone)]
 pub struct Passwords {
     turns: Turns,
@@ -123,7 +123,7 @@ impl Passwords {
         }
     }
 
-    /// What stands in front of a link with this password.
+    /// Hashes a password into the guard of a link.
     ///
     /// # Errors
     /// See [`Busy`].
@@ -159,7 +159,7 @@ impl Passwords {
     ) -> PasswordOutcome {
         let network = address.map(network_of);
         let now_ms = (self.clock)();
-        // Counted before it is known to be wrong: many at once are no way around it.
+        // Count it before the check, so that parallel attempts cannot bypass the limit.
         if let Err(wait_ms) = self.with(|attempts| attempts.take(link, network, now_ms)) {
             return PasswordOutcome::TooMany { wait_ms };
         }
@@ -172,7 +172,8 @@ impl Passwords {
             }
             Ok(false) => PasswordOutcome::Wrong,
             Err(Busy) => {
-                // It was not a guess, so it does not count for the link. It counts for the address, which asked while others wait.
+                // It was not checked, so it does not count for the link. It still counts for the address, which sent it
+                // while others wait.
                 self.with(|attempts| attempts.give_back(link, None));
                 PasswordOutcome::Busy
             }
@@ -183,7 +184,7 @@ impl Passwords {
         act(&mut self.attempts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Does what takes long, when there is room for it.
+    /// Runs slow work when a turn is available.
     async fn slowly<T: Send + 'static>(
         &self,
         link: Option<&LinkId>,
@@ -191,7 +192,7 @@ impl Passwords {
     ) -> Result<T, Busy> {
         let turn = self.turns.next(link).await.map_err(|QueueFull| Busy)?;
         let done = tokio::task::spawn_blocking(move || {
-            // The work holds the turn: the client may have disconnected.
+            // The work holds the turn, because the client may disconnect.
             let _turn = turn;
             work()
         });
@@ -201,7 +202,7 @@ impl Passwords {
 
 // --- attempts
 
-/// What one visitor is taken for: an address, or a network of IPv6, of which one visitor has 2^64.
+/// The key of a visitor in the limits: an IPv4 address, or an IPv6 network, because one visitor has 2^64 addresses.
 fn network_of(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -215,7 +216,7 @@ fn network_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Wrong passwords of the last minutes, in this process.
+/// Wrong passwords in the current window, in this process.
 #[derive(Debug, Default)]
 struct Attempts {
     of_links: HashMap<LinkId, Count>,
@@ -229,13 +230,13 @@ struct Count {
 }
 
 impl Attempts {
-    /// Counts an attempt; if it is one too many, how long to wait.
+    /// Counts an attempt. If the limit is exceeded, returns how long to wait.
     fn take(&mut self, link: &LinkId, network: Option<IpAddr>, now_ms: u64) -> Result<(), u64> {
         let all = count(&mut self.of_links, link.clone(), now_ms);
-        // Of so many links at once nobody has forgotten the password.
+        // The table of links is full: this many links at once indicate an attack.
         let all = all.ok_or(WINDOW_MS)?;
         check(all, OF_LINK_MAX, now_ms)?;
-        // Where there is no room for one more address, the link's own number must do.
+        // If the table of addresses is full, only the link's count applies.
         if let Some(network) = network
             && let Some(one) = count(&mut self.of_addresses, (link.clone(), network), now_ms)
         {
@@ -248,7 +249,7 @@ impl Attempts {
         Ok(())
     }
 
-    /// Takes back an attempt that was not a guess: of the link, and of the network if it is named.
+    /// Takes back an attempt that was right or was not checked: of the link, and of the network if given.
     fn give_back(&mut self, link: &LinkId, network: Option<IpAddr>) {
         if let Some(all) = self.of_links.get_mut(link) {
             all.tries = all.tries.saturating_sub(1);
@@ -267,13 +268,13 @@ fn check(count: &Count, max: u32, now_ms: u64) -> Result<(), u64> {
     }
 }
 
-/// The count of a key; `None`: there is no room for one more.
+/// The count of a key; `None`: the table is full.
 fn count<K: std::hash::Hash + Eq>(
     counts: &mut HashMap<K, Count>,
     key: K,
     now_ms: u64,
 ) -> Option<&mut Count> {
-    // A clock that was set back ends a window, too.
+    // A clock that was set back also ends a window.
     let is_over = |count: &Count| !(count.since_ms..count.since_ms + WINDOW_MS).contains(&now_ms);
     if counts.len() >= KNOWN_MAX && !counts.contains_key(&key) {
         counts.retain(|_, count| !is_over(count) && count.tries > 0);
@@ -310,7 +311,7 @@ fn hash(password: &Password) -> Option<String> {
     Some(format!("{KIND}${ROUNDS}${salt}${out}"))
 }
 
-/// Whether `stored` is the hash of `password`. What is no hash is of none.
+/// Whether `stored` is the hash of `password`. False if `stored` is malformed.
 fn is_right(stored: &str, password: &Password) -> bool {
     let parts: Vec<&str> = stored.split('$').collect();
     let [KIND, rounds, salt, out] = parts[..] else {

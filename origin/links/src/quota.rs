@@ -1,8 +1,8 @@
-//! How many links a tenant may have.
+//! Link quotas of tenants.
 //!
-//! Links are made faster than SQL is asked, by Redis and a log, so they are not counted by a transaction but here: what SQL had a
-//! little while ago, and what was made since. Each origin counts for itself. So with several of them a tenant may have more by what
-//! the others have made in [`FRESH_FOR`]; one alone never lets it have more.
+//! Links are created without a SQL transaction, through Redis and a log. The quota therefore counts in memory: the
+//! number of links in SQL some seconds ago, plus those created since. Each origin counts alone. With several origins, a
+//! tenant may exceed its quota by what the others created within [`FRESH_FOR`]. A single origin never exceeds it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,27 +14,27 @@ use super::store::LinkStore;
 use weir_origin_core::sql::SqlError;
 use weir_origin_core::tenants::{LimitExceeded, TENANTS_MAX, Tenant, TenantName};
 
-/// For how long what SQL has said counts.
+/// How long a count from SQL is used.
 pub const FRESH_FOR: Duration = Duration::from_secs(10);
 
-/// How soon it is asked again by a tenant that has all it may have: links are deleted, too.
+/// How soon SQL is queried again for a tenant at its quota, because links may have been deleted.
 pub const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// The most tenants that are remembered: with more, all are counted anew.
+/// Maximum number of cached tenants. Above it, all are counted again.
 const REMEMBERED_MAX: usize = 2 * TENANTS_MAX as usize;
 
-/// What is known of one tenant's links.
+/// The cached count of a tenant's links.
 #[derive(Debug, Default)]
 struct CachedCount {
-    /// When SQL was asked; `None`: never.
+    /// When SQL was queried; `None`: never.
     at: Option<Instant>,
-    /// As SQL had it, and what was taken beside.
+    /// The count from SQL, plus links created since.
     links: u64,
-    /// Taken since SQL was asked: it may not have them yet when it is asked again.
+    /// Links created since the SQL query. The next query may not include them yet.
     since: u64,
 }
 
-/// Counts links of tenants. Cloning it is cheap, and clones count together.
+/// Counts links of tenants. Clones are cheap and share the counts.
 #[derive(Clone, Debug)]
 pub struct Quota {
     store: LinkStore,
@@ -42,24 +42,24 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// Of the links in this store.
+    /// Creates quotas for the links in this store.
     pub fn new(store: LinkStore) -> Self {
         let of = Arc::default();
         Self { store, of }
     }
 
-    /// Lets a tenant make so many links; else what it has too much. They count whether or not they are made, until SQL is asked
-    /// again.
+    /// Reserves this number of links for a tenant; otherwise returns the exceeded limit. Reserved links count until the
+    /// next SQL query, even if they are not created.
     ///
     /// # Errors
-    /// When SQL does not answer.
+    /// If a SQL call fails.
     pub async fn take(
         &self,
         tenant: &Tenant,
         links: u64,
     ) -> Result<Option<LimitExceeded>, SqlError> {
         let known = self.cached_count(&tenant.name);
-        // Only this tenant's requests wait while it is counted.
+        // Only requests of this tenant wait during the query.
         let mut known = known.lock().await;
         let max = tenant.limits.links;
         let age = known.at.map(|at| at.elapsed());

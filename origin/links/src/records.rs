@@ -1,4 +1,4 @@
-//! Links in Redis: one record each, the counter of numbers, and what gateways poll.
+//! Links in Redis: one record per link, the counters of numbers, and the stream that gateways poll.
 
 use redis::{Cmd, Value, cmd};
 use weir_link::code::{Length, LinkId};
@@ -8,58 +8,59 @@ use weir_link::redis::link_segment;
 
 use weir_origin_core::redis::{CallError, Redis};
 
-/// Commands of one pipeline: each side holds that many replies.
+/// Commands in one pipeline: client and server buffer this many replies.
 const PIPELINE: usize = 1_000;
 
-/// Marks of a cluster: in slots at random, so that even one of sixteen nodes is without any once in ten million.
+/// Number of checkpoints in a cluster, in random slots. Even with sixteen nodes, a node has none only once in ten
+/// million cases.
 const MARKS: u16 = 256;
 
-/// How long a round's opener may take before another origin tries.
+/// How long an origin may take to open a round before another one tries, in milliseconds.
 const WRAP_LOCK_MS: u64 = 5_000;
 
-/// A link's key in Redis.
+/// Remaining life of a link's key in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// There is none.
+    /// The key does not exist.
     Gone,
-    /// For ever.
+    /// Permanent.
     Ever,
-    /// For so many milliseconds, if nobody clicks.
+    /// Milliseconds until it expires without further clicks.
     Ms(u64),
 }
 
-/// A record to be written.
+/// A record to write.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// Whose.
+    /// The link.
     pub id: &'a LinkId,
     /// See [`weir_link::record::Link::encode`].
     pub record: &'a str,
-    /// How long it lives, in milliseconds; `None`: for ever.
+    /// Its life in milliseconds; `None`: permanent.
     pub life_ms: Option<u64>,
 }
 
-/// Something that is asked about a link.
+/// A lookup about a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecordLookup<'a> {
-    /// 1 if Redis has it, else 0.
+    /// 1 if Redis has it, otherwise 0.
     IsThere(&'a LinkId),
-    /// How many of its clicks are used.
+    /// Number of used clicks.
     ClicksUsed(&'a LinkId),
 }
 
-/// The name of a change in the stream that gateways read.
+/// The id of a change in the stream that gateways read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeId(Vec<u8>);
 
-/// Links in Redis. Cloning it is cheap.
+/// Links in Redis. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct LinkRecords {
     redis: Redis,
 }
 
 impl LinkRecords {
-    /// The records in this Redis.
+    /// Creates the records on a Redis.
     pub fn new(redis: Redis) -> Self {
         Self { redis }
     }
@@ -72,23 +73,23 @@ impl LinkRecords {
         let mut set = cmd("SET");
         set.arg(self.keys(record.id).record()).arg(record.record);
         if let Some(life_ms) = record.life_ms {
-            // Redis refuses 0; what is about to end may end at once.
+            // Redis refuses 0. A link that is about to end may end immediately.
             set.arg("PX").arg(life_ms.max(1));
         }
         set
     }
 
-    /// Writes a new link. False if there is one of its name. A write of which it is not known whether it
-    /// reached Redis is made again, and may meet itself: then this is false, too.
+    /// Writes a new link. Returns false if its key exists. A write with an unknown result is repeated and may find its
+    /// own key; then this also returns false.
     ///
     /// # Errors
-    /// When Redis does not answer; so for all that follow.
+    /// If Redis is unavailable.
     pub async fn create(&self, record: Record<'_>) -> Result<bool, CallError> {
         let reply = self.redis.send(self.set(record).arg("NX")).await?;
         Ok(reply != Value::Nil)
     }
 
-    /// Writes new links, in one pipeline; says of each what [`LinkRecords::create`] says.
+    /// Writes new links in one pipeline, each like [`LinkRecords::create`].
     pub async fn create_all(&self, records: &[Record<'_>]) -> Result<Vec<bool>, CallError> {
         let mut written = Vec::with_capacity(records.len());
         for chunk in records.chunks(PIPELINE) {
@@ -103,8 +104,8 @@ impl LinkRecords {
         Ok(written)
     }
 
-    /// Notes how many clicks of a link were used, unless Redis knows. Before the link is there: so nobody can click it
-    /// in between.
+    /// Stores the number of used clicks of a link, unless Redis has one. Call it before the link is written, so that no
+    /// click comes in between.
     pub async fn seed_clicks(
         &self,
         id: &LinkId,
@@ -122,8 +123,8 @@ impl LinkRecords {
         self.redis.send(&set).await.map(drop)
     }
 
-    /// Writes a link, whatever is there, and tells gateways that it changed: by which change. `used`: how many of its clicks
-    /// were used, if Redis does not know; `None`: they are not counted.
+    /// Writes a link unconditionally and notifies gateways. Returns the change's id. `used`: number of used clicks,
+    /// stored if Redis has none; `None`: clicks are not counted.
     pub async fn write(
         &self,
         record: Record<'_>,
@@ -135,7 +136,7 @@ impl LinkRecords {
         self.redis.send(&self.set(record)).await?;
         let clicks = self.keys(record.id).clicks();
         let expiry = match record.life_ms {
-            // A maximum that comes later begins with all its clicks.
+            // A click limit set later starts with its full number of clicks.
             _ if used.is_none() => cmd("UNLINK").arg(clicks).to_owned(),
             Some(life_ms) => cmd("PEXPIRE").arg(clicks).arg(life_ms.max(1)).to_owned(),
             None => cmd("PERSIST").arg(clicks).to_owned(),
@@ -144,7 +145,7 @@ impl LinkRecords {
         self.publish_change(record.id).await
     }
 
-    /// What Redis has of a link, if anything.
+    /// The record of a link in Redis, if there is one.
     pub async fn record(&self, id: &LinkId) -> Result<Option<Vec<u8>>, CallError> {
         let get = cmd("GET").arg(self.keys(id).record()).to_owned();
         match self.redis.send(&get).await? {
@@ -153,7 +154,7 @@ impl LinkRecords {
         }
     }
 
-    /// The time up to which all of Redis has edits; `None`: it does not know.
+    /// The time up to which Redis has all edits, in milliseconds since the Unix epoch; `None`: unknown.
     pub async fn mark(&self) -> Result<Option<u64>, CallError> {
         let gets = self.marks().map(|key| cmd("GET").arg(key).to_owned());
         let replies = self.redis.send_all(gets.collect()).await?;
@@ -161,7 +162,7 @@ impl LinkRecords {
         Ok(replies.into_iter().filter_map(number).min())
     }
 
-    /// Redis has all edits up to this time.
+    /// Records that Redis has all edits up to this time.
     pub async fn set_mark(&self, at_ms: u64) -> Result<(), CallError> {
         let set = |key| cmd("SET").arg(key).arg(at_ms).to_owned();
         let sets = self.marks().map(set);
@@ -173,7 +174,7 @@ impl LinkRecords {
         (0..count).map(|number| keys::link_mark(self.redis.prefix(), number))
     }
 
-    /// Takes a link away, and tells gateways so: by which change.
+    /// Deletes a link and notifies gateways. Returns the change's id.
     pub async fn forget(&self, id: &LinkId) -> Result<ChangeId, CallError> {
         let keys = self.keys(id);
         let mut unlink = cmd("UNLINK");
@@ -206,7 +207,7 @@ impl LinkRecords {
         Ok(matches!(found, Value::Array(changes) if !changes.is_empty()))
     }
 
-    /// How long each of these still lives.
+    /// The remaining lives of these links.
     pub async fn remaining_lives(&self, ids: &[&LinkId]) -> Result<Vec<Life>, CallError> {
         let mut lives = Vec::with_capacity(ids.len());
         for chunk in ids.chunks(PIPELINE) {
@@ -217,7 +218,7 @@ impl LinkRecords {
         Ok(lives)
     }
 
-    /// The answer to each of these; `None`: Redis does not know.
+    /// Runs these lookups; `None`: Redis has no value.
     pub async fn ask(&self, asked: &[RecordLookup<'_>]) -> Result<Vec<Option<u64>>, CallError> {
         let mut told = Vec::with_capacity(asked.len());
         for chunk in asked.chunks(PIPELINE) {
@@ -231,7 +232,7 @@ impl LinkRecords {
         Ok(told)
     }
 
-    /// Whether there is any of these.
+    /// Whether any of these links exists.
     pub async fn has_any(&self, ids: &[LinkId]) -> Result<bool, CallError> {
         for chunk in ids.chunks(PIPELINE) {
             let ask = |id: &LinkId| cmd("EXISTS").arg(self.keys(id).record()).to_owned();
@@ -243,13 +244,13 @@ impl LinkRecords {
         Ok(false)
     }
 
-    /// Raises the counter of numbers of `length` by `by`, from `at_least` on; tells where it stands now.
+    /// Raises the counter of `length` by `by`, to at least `at_least` plus `by`. Returns the new value.
     pub async fn raise(&self, length: Length, by: u64, at_least: u64) -> Result<u64, CallError> {
         let call = link_segment::call(self.redis.prefix(), length, by, at_least);
         Ok(link_segment::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// Whether it is this caller who may open the next round through the numbers of `length`.
+    /// Whether this caller may open the next round of `length`.
     pub async fn lock_wrap(&self, length: Length) -> Result<bool, CallError> {
         let mut set = cmd("SET");
         set.arg(keys::link_wrap(self.redis.prefix(), length));
@@ -257,14 +258,14 @@ impl LinkRecords {
         Ok(self.redis.send(&set).await? != Value::Nil)
     }
 
-    /// The round is open: the next one may follow at once. A lock that has run out meanwhile may be another
-    /// origin's by now, which does no harm: two may open one round.
+    /// Releases the lock after the round is open, so that the next round can follow immediately. An expired lock may
+    /// belong to another origin by now. That is harmless: two origins may open the same round.
     pub async fn unlock_wrap(&self, length: Length) -> Result<(), CallError> {
         let key = keys::link_wrap(self.redis.prefix(), length);
         self.redis.send(cmd("DEL").arg(key)).await.map(drop)
     }
 
-    /// Gives gateways the domains, as JSON.
+    /// Publishes the domains to gateways, as JSON.
     pub async fn publish_domains(&self, json: &[u8]) -> Result<(), CallError> {
         let key = keys::link_domains(self.redis.prefix());
         self.redis
@@ -273,7 +274,7 @@ impl LinkRecords {
             .map(drop)
     }
 
-    /// What an `Idempotency-Key` holds; if nothing, `ours` from now on, for so long.
+    /// Reads the value of an `Idempotency-Key`. If there is none, stores `ours` with this lifetime.
     pub async fn idempotency(
         &self,
         hash: [u8; 16],
@@ -288,12 +289,12 @@ impl LinkRecords {
         }
         match self.redis.send(cmd("GET").arg(&key)).await? {
             Value::BulkString(held) => Ok(Some(held)),
-            // It has ended in between: as if it were held, the client asks again.
+            // It expired in between: answer as if it were held, so that the client retries.
             _ => Ok(Some(Vec::new())),
         }
     }
 
-    /// What an `Idempotency-Key` holds from now on; `None`: nothing.
+    /// Sets the value of an `Idempotency-Key`; `None` deletes it.
     pub async fn set_idempotency(
         &self,
         hash: [u8; 16],

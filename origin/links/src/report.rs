@@ -1,4 +1,4 @@
-//! Reports a link's clicks: sums, over time, and by device, referrer and so on.
+//! Reports a link's clicks: totals, a time series, and breakdowns by device, referrer and so on.
 
 use std::collections::BTreeMap;
 
@@ -12,42 +12,42 @@ use crate::model::zone::Zone;
 use crate::store::LinkStore;
 use weir_origin_core::sql::SqlError;
 
-/// The most hours in one answer: a month.
+/// Maximum number of hours in a report: a month.
 pub const HOURS_MAX: u64 = 31 * 24;
 
-/// The most days in one answer: as many as are kept.
+/// Maximum number of days in a report: the retention of days.
 pub const DAYS_MAX: u64 = 400;
 
-/// So many days, or hours, are told of unless it is said which.
+/// Default number of days in a report.
 const DEFAULT_DAYS: u64 = 30;
 const DEFAULT_HOURS: u64 = 24;
 
-/// What is asked for: whole hours, or whole days of UTC or of another time zone.
+/// A requested range: whole hours, or whole days in UTC or another time zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
     span: Span,
     zone: Option<Zone>,
-    /// Where hours or days begin, and where the last one ends: at least two.
+    /// Starts of the hours or days, and the end of the last one: at least two.
     borders: Vec<u64>,
 }
 
 /// Why a range is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RangeError {
-    /// It ends before it begins, or where it begins.
+    /// It ends before or at its start.
     #[error("to_ms: must be later than from_ms")]
     Empty,
     /// It has too many hours or days.
     #[error("from_ms, to_ms: must span at most {HOURS_MAX} hours or {DAYS_MAX} days")]
     TooLong,
-    /// Days of a zone are sums of hours, which are not kept for as long as days.
+    /// Days of a time zone are sums of hours, which have a shorter retention than days.
     #[error("tz, from_ms: days in a time zone are only available for the last 90 days")]
     TooOld,
 }
 
 impl Range {
-    /// From the hour or day that holds `from_ms` to the end of the one that holds the millisecond before
-    /// `to_ms`; unless told, to the end of the one that runs, and back from there. `zone`: of this time zone; `None`: UTC.
+    /// Creates a range from the hour or day that contains `from_ms` to the end of the one that contains the millisecond
+    /// before `to_ms`. By default it ends with the current hour or day. `zone`: the time zone; `None`: UTC.
     ///
     /// # Errors
     /// See [`RangeError`].
@@ -78,7 +78,7 @@ impl Range {
         self.zone.as_ref().map_or("UTC", Zone::name)
     }
 
-    /// Whether what it is divided into is kept as it is.
+    /// Whether its intervals are stored directly.
     const fn is_kept(&self) -> bool {
         matches!((self.span, &self.zone), (Span::Hour, _) | (_, None))
     }
@@ -93,31 +93,31 @@ impl Range {
         self.borders.last().copied().unwrap_or(0)
     }
 
-    /// What it is divided into.
+    /// Resolution of the series.
     pub const fn span(&self) -> Span {
         self.span
     }
 
-    /// Where its hours or days begin.
+    /// Starts of its hours or days.
     pub fn starts(&self) -> &[u64] {
         self.borders.split_last().map_or(&[], |(_, starts)| starts)
     }
 
-    /// In which of its hours or days this instant is.
+    /// Index of the hour or day that contains this time.
     pub fn position(&self, at_ms: u64) -> Option<usize> {
         let behind = self.borders.partition_point(|border| *border <= at_ms);
         let position = behind.checked_sub(1)?;
         (behind < self.borders.len()).then_some(position)
     }
 
-    /// The days of UTC that it touches.
+    /// The UTC days that it touches.
     fn days(&self) -> (u64, u64) {
         let last_ms = Span::Day.start_ms(self.until_ms().saturating_sub(1));
         (Span::Day.start_ms(self.from_ms()), last_ms + DAY_MS)
     }
 }
 
-/// Borders of spans that have one length.
+/// Borders of intervals with a fixed length.
 fn even(span: Span, from_ms: Option<u64>, last_ms: u64) -> Result<Vec<u64>, RangeError> {
     let len_ms = span.len_ms();
     let (default, most) = match span {
@@ -137,7 +137,7 @@ fn even(span: Span, from_ms: Option<u64>, last_ms: u64) -> Result<Vec<u64>, Rang
     Ok((0..=count).map(|n| from_ms + n * len_ms).collect())
 }
 
-/// Borders of a zone's days.
+/// Borders of a time zone's days.
 fn zoned(
     zone: &Zone,
     from_ms: Option<u64>,
@@ -164,34 +164,33 @@ fn zoned(
 /// The clicks of one link within a [`Range`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// What was asked for.
+    /// The requested range.
     pub range: Range,
-    /// Those of people, and of programs that they sent.
+    /// Clicks of people, and of scripts on their behalf.
     pub clicks: u64,
-    /// Those of programs that come by themselves: crawlers, previews.
+    /// Clicks of bots: crawlers and previews.
     pub bots: u64,
-    /// Different visitors and addresses. Those of several days add up: nobody is known from one day to
-    /// the next. Of hours it is the sum, but no more than their day had.
+    /// Unique visitors and addresses. Several days add up, because visitors are not tracked across days. Hours also add
+    /// up, but to no more than their day's count.
     pub uniques: Uniques,
-    /// Every hour or day, those without clicks included.
+    /// All hours or days, including those without clicks.
     pub series: Vec<Point>,
-    /// How the clicks divide, the largest first. It is kept by day, so it is that of all days that the
-    /// range touches.
+    /// Breakdowns by dimension, largest first. They are stored by day, so they cover all days that the range touches.
     pub parts: BTreeMap<Breakdown, Vec<PartCount>>,
 }
 
 impl Report {
-    /// Reads it. Clicks from before `created_at_ms` are of another link that had this code.
+    /// Reads a report. Clicks before `created_at_ms` belong to an earlier link with this code.
     ///
     /// # Errors
-    /// When SQL does not answer.
+    /// If a SQL call fails.
     pub async fn read(
         store: &LinkStore,
         link: &LinkId,
         created_at_ms: u64,
         range: Range,
     ) -> Result<Self, SqlError> {
-        // The days of a zone are made of hours.
+        // Days of a time zone are sums of hours.
         let kept = match range.is_kept() {
             true => range.span,
             false => Span::Hour,
@@ -226,7 +225,7 @@ impl Report {
         })
     }
 
-    /// Clicks of people who have scanned a QR code. It is one of the referrers.
+    /// Clicks by people who scanned a QR code. They are one of the referrers.
     pub fn scans(&self) -> u64 {
         let referrers = self.parts.get(&Breakdown::Referrer).into_iter().flatten();
         let scans = referrers.filter(|count| count.value == SCANNED);
@@ -263,7 +262,7 @@ fn uniques(span: Span, points: &[Point], days: &[Point]) -> Uniques {
         sum.addresses += point.uniques.addresses;
     }
     if span == Span::Hour {
-        // Who came in two hours of a day is in the sum twice.
+        // A visitor in two hours of a day counts twice in the sum.
         for day in days {
             if let Some(sum) = by_day.get_mut(&day.at_ms) {
                 sum.visitors = sum.visitors.min(day.uniques.visitors);
@@ -330,7 +329,7 @@ pub struct ReportView<'a> {
 }
 
 impl Report {
-    /// The report as the API shows it.
+    /// The report in the API's format.
     pub fn view(&self) -> ReportView<'_> {
         let values = |part| Values(self.parts.get(&part).map(Vec::as_slice).unwrap_or_default());
         let (parts_from_ms, parts_to_ms) = self.range.days();
@@ -359,7 +358,7 @@ impl Report {
 }
 
 impl Report {
-    /// By how much the clicks of any value of a part may be too many, for the parts where they may.
+    /// Maximum overcount by dimension, for dimensions that have one.
     fn errors(&self) -> BTreeMap<&'static str, u64> {
         let parts = self.parts.iter();
         let most = parts.map(|(part, values)| {
@@ -370,7 +369,7 @@ impl Report {
     }
 }
 
-/// Values and their clicks, as the members of an object.
+/// Values and their clicks, serialized as an object.
 struct Values<'a>(&'a [PartCount]);
 
 impl Serialize for Values<'_> {
@@ -380,7 +379,7 @@ impl Serialize for Values<'_> {
 }
 
 impl Report {
-    /// The same as a table for other programs: one line an hour or day, then one line a value.
+    /// The report as CSV: one line per hour or day, then one line per value.
     pub fn csv(&self) -> String {
         let mut csv = weir_origin_core::http::csv::Csv::new(&[
             "part",
@@ -429,7 +428,7 @@ mod tests {
         let hours = range(Span::Hour, Some(NOON - HOUR_MS), Some(NOON)).unwrap();
         assert_eq!(hours.from_ms(), NOON - HOUR_MS - 1);
         assert_eq!(hours.until_ms(), NOON + HOUR_MS - 1);
-        // Where the end is a border, nothing behind it is meant.
+        // An end that is a border does not include the next interval.
         let day = range(Span::Day, Some(DAY_MS), Some(2 * DAY_MS)).unwrap();
         assert_eq!((day.from_ms(), day.until_ms()), (DAY_MS, 2 * DAY_MS));
         let day = range(Span::Day, None, None).unwrap();
@@ -478,7 +477,7 @@ mod tests {
             point(starts[1] - 1, 2),
             point(starts[1], 4),
             point(range.until_ms() - 1, 8),
-            // Neither before nor behind it.
+            // Points before and after the range are left out.
             point(starts[0] - 1, 16),
             point(range.until_ms(), 16),
         ];

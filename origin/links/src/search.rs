@@ -1,7 +1,7 @@
-//! Finds links by what they say: page by page, those that were made last or clicked most first.
+//! Searches links, page by page, newest or most clicked first.
 //!
-//! SQL gives links in their order, and what is wanted is decided here, so that every database finds the same. A page looks at
-//! [`SCAN_MAX`] links at most, however few of them are wanted: where it has ended the next one goes on.
+//! SQL returns links in order and this module filters them, so all databases give the same result. A page examines at
+//! most [`SCAN_MAX`] links, however few match. The next page continues there.
 
 use weir_link::code::{Code, DomainId, LinkId};
 
@@ -9,55 +9,55 @@ use super::store::{ClicksPlace, LinkCursor, LinkStore, StoredLink};
 use weir_origin_core::access::Caller;
 use weir_origin_core::sql::SqlError;
 
-/// The most links that one page looks at.
+/// Maximum number of links that a page examines.
 pub const SCAN_MAX: usize = 5_000;
 
-/// Links of one statement, if not all that it reads are wanted.
+/// Links per statement, if not all that it reads may match.
 const CHUNK: usize = 500;
 
-/// Which links.
+/// Selects links.
 #[derive(Clone, Debug, Default)]
 pub struct LinkQuery {
-    /// With this in their code, an address, a tag or the title of their preview; in any case of ASCII letters.
+    /// Text in the code, a URL, a tag or the preview title; ASCII letters match in any case.
     pub text: Option<String>,
-    /// With this tag.
+    /// A tag.
     pub tag: Option<String>,
-    /// Under this domain.
+    /// A domain.
     pub domain: Option<String>,
-    /// With this in one of their targets.
+    /// Text in one of the targets.
     pub target: Option<String>,
-    /// Made at this time or later, in milliseconds since the Unix epoch.
+    /// Created at or after this time, in milliseconds since the Unix epoch.
     pub from_ms: u64,
-    /// Made before this time; `None`: whenever.
+    /// Created before this time; `None`: no limit.
     pub to_ms: Option<u64>,
-    /// That may be seen by this key, which is only about some links.
+    /// A key that is limited to some links: only links that it may see.
     pub narrow_key: Option<Caller>,
 }
 
-/// How far a search has come, and in which order.
+/// Position and order of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cursor {
-    /// By age, behind this link; `None`: from the last one on.
+    /// By age, after this link; `None`: from the newest.
     Age(Option<LinkCursor>),
-    /// By clicks, behind this link; `None`: from the most clicked one on.
+    /// By clicks, after this link; `None`: from the most clicked.
     Clicks(Option<ClicksPlace>),
-    /// By clicks, behind all that were clicked: the others by age.
+    /// Ordered by clicks, after all clicked links: the unclicked ones by age.
     Unclicked(Option<LinkCursor>),
 }
 
 /// A page.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// What was found.
+    /// The links found.
     pub links: Vec<StoredLink>,
-    /// Where the next page begins; `None`: there is none.
+    /// Start of the next page; `None`: this is the last page.
     pub next: Option<Cursor>,
 }
 
-/// At most `limit` links that are wanted, behind `cursor`. There may be more although fewer were found.
+/// Finds at most `limit` links after `cursor`. More pages may follow even if fewer were found.
 ///
 /// # Errors
-/// When SQL does not answer.
+/// If a SQL call fails.
 pub async fn search(
     store: &LinkStore,
     wanted: &LinkQuery,
@@ -65,7 +65,7 @@ pub async fn search(
     limit: usize,
 ) -> Result<Page, SqlError> {
     let mut links: Vec<StoredLink> = Vec::new();
-    // Behind the last link that was taken.
+    // The position after the last link taken.
     let mut behind_last = cursor.clone();
     let mut looked_at = 0;
     while looked_at < SCAN_MAX {
@@ -75,7 +75,7 @@ pub async fn search(
         looked_at += rows.len();
         for row in rows {
             if row.created_at_ms < wanted.from_ms && !matches!(cursor, Cursor::Clicks(_)) {
-                // All that follow are older.
+                // All following links are older.
                 return Ok(Page { links, next: None });
             }
             cursor = cursor.behind(&row);
@@ -83,7 +83,7 @@ pub async fn search(
                 continue;
             }
             if links.len() == limit {
-                // One more tells that there is another page.
+                // One more match shows that there is another page.
                 let next = Some(behind_last);
                 return Ok(Page { links, next });
             }
@@ -102,7 +102,7 @@ pub async fn search(
 }
 
 impl LinkQuery {
-    /// Whether nothing is asked for, but perhaps a tag.
+    /// Whether nothing is filtered, except perhaps by tag.
     fn is_plain(&self) -> bool {
         let texts = [&self.text, &self.domain, &self.target];
         texts.iter().all(|text| text.is_none())
@@ -132,7 +132,7 @@ impl LinkQuery {
     }
 }
 
-/// Whether a link has `text` somewhere that people read.
+/// Whether a link contains `text` in a visible field.
 fn contains_text(link: &StoredLink, text: &str) -> bool {
     let title = link
         .link
@@ -153,7 +153,7 @@ fn contains(text: &str, part: &str) -> bool {
 }
 
 impl Cursor {
-    /// How many links one statement reads. If SQL alone finds what is wanted, one more than the page has.
+    /// Number of links per statement. If SQL alone can filter, one more than the page has.
     fn chunk(&self, wanted: &LinkQuery, limit: usize) -> usize {
         let is_found_by_sql = match self {
             Self::Age(_) => true,
@@ -174,7 +174,7 @@ impl Cursor {
         chunk: usize,
     ) -> Result<Vec<StoredLink>, SqlError> {
         let to_ms = wanted.to_ms.unwrap_or(u64::MAX);
-        // A page ends where it has looked, and that must not be another's link.
+        // A page's cursor must not name a link outside the key's scope.
         let domains = wanted.narrow_key.as_ref().and_then(Caller::domains);
         match self {
             Self::Age(after) | Self::Unclicked(after) => {
@@ -194,7 +194,7 @@ impl Cursor {
         }
     }
 
-    /// Behind this link, in the same order.
+    /// The position after this link, in the same order.
     fn behind(&self, link: &StoredLink) -> Self {
         let (id, created_at_ms) = (link.id.clone(), link.created_at_ms);
         match self {
@@ -207,12 +207,12 @@ impl Cursor {
         }
     }
 
-    /// Whether a link is of this part of the order: those that were clicked have been told before the others.
+    /// Whether a link belongs to this part of the order: clicked links come before the others.
     fn passes(&self, link: &StoredLink) -> bool {
         !matches!(self, Self::Unclicked(_)) || link.clicks == 0
     }
 
-    /// As the API has it: a number, the domain and the code of the last link. Neither has a dot.
+    /// The cursor in the API's format: a number, and the domain and code of the last link. Neither contains a dot.
     pub fn write(&self) -> String {
         let by = |kind: &str, number: u64, id: &LinkId| {
             format!("{kind}{number}.{}.{}", id.domain, id.code)
@@ -227,7 +227,7 @@ impl Cursor {
         }
     }
 
-    /// Reads what [`Cursor::write`] has written.
+    /// Parses the output of [`Cursor::write`].
     pub fn read_text(text: &str) -> Option<Self> {
         let (kind, rest) = match text.strip_prefix('c') {
             Some(rest) => ('c', rest),
@@ -250,7 +250,7 @@ impl Cursor {
     }
 }
 
-/// A number, and the link that is named behind it.
+/// Parses a number followed by a link.
 fn named(text: &str) -> Option<(u64, LinkId)> {
     let (number, name) = text.split_once('.')?;
     let (domain, code) = name.split_once('.')?;

@@ -1,4 +1,4 @@
-//! How a link answers a click now, as the API shows it.
+//! The current state of a link, as the API shows it.
 
 use std::collections::HashMap;
 
@@ -26,24 +26,24 @@ pub enum State {
     UsedUp,
 }
 
-/// A link's state, and how many clicks it has left; `None`: as many as come.
+/// A link's state and remaining clicks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkStatus {
-    /// How it answers a click.
+    /// Its state.
     pub state: State,
-    /// How many clicks it has left.
+    /// Remaining clicks; `None`: unlimited.
     pub clicks_left: Option<u64>,
 }
 
-/// What is known of a link's use.
+/// The usage of a link.
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
-    /// Whether nobody has clicked it for as long as it lives.
+    /// Whether its life has passed without a click.
     is_over: bool,
     clicks_used: u64,
 }
 
-/// Tells how links stand. Cloning it is cheap.
+/// Reads the state of links. Cloning is cheap.
 #[derive(Clone)]
 pub struct States {
     pub(super) store: LinkStore,
@@ -52,7 +52,7 @@ pub struct States {
 }
 
 impl State {
-    /// The word in tables; the same as in JSON.
+    /// The label in tables; the same as in JSON.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -64,7 +64,7 @@ impl State {
 }
 
 impl LinkStatus {
-    /// That of a link that was just made.
+    /// The state of a link that was just created.
     pub fn new(link: &Link) -> Self {
         Self::of(link, Use::default(), 0)
     }
@@ -84,21 +84,21 @@ impl LinkStatus {
 }
 
 impl States {
-    /// How this one stands: see [`States::of`].
+    /// The state of one link: see [`States::of`].
     ///
     /// # Errors
-    /// When SQL does not answer.
+    /// If a SQL call fails.
     pub async fn of_one(&self, link: &StoredLink) -> Result<LinkStatus, SqlError> {
         let standings = self.of(std::slice::from_ref(link)).await?;
         let one = standings.first().copied();
         Ok(one.unwrap_or_else(|| LinkStatus::new(&link.link)))
     }
 
-    /// How each of these stands. Redis knows best: it has the clicks that SQL has not counted yet, and the lives that
-    /// gateways have renewed. If it does not answer, or has lost its data, what SQL has must do.
+    /// The states of links. Redis has the latest data: clicks that SQL has not counted yet, and lives that gateways
+    /// renewed. If Redis is unavailable or lost its data, SQL is used.
     ///
     /// # Errors
-    /// When SQL does not answer.
+    /// If a SQL call fails.
     pub async fn of(&self, links: &[StoredLink]) -> Result<Vec<LinkStatus>, SqlError> {
         let now_ms = (self.clock)();
         let seems_over = |link: &StoredLink| link.expires_at_ms.is_some_and(|ms| ms <= now_ms);

@@ -1,7 +1,7 @@
-//! Turns at slow work. A few run at once, a few wait, and the rest is refused.
+//! A queue for slow work. A few tasks run at once, a few wait, and the rest are refused.
 //!
-//! Work belongs to a link, or to none. A crowd at one link does not take the turns of other links: the next turn goes to a link
-//! that has none, and a full queue makes room for a link of which fewer wait.
+//! Work belongs to a link, or to none. Many requests for one link do not block other links: the next turn goes to a
+//! link without one, and a full queue makes room for a link with fewer waiters.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,17 +9,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::oneshot;
 use weir_link::code::LinkId;
 
-/// The most that run at once. The rest of the origin's work is cheap.
+/// Maximum number of running tasks. The origin's other work is cheap.
 const AT_ONCE: usize = 2;
 
-/// The most that wait.
+/// Maximum number of waiting tasks.
 const WAITING_MAX: usize = 6;
 
-/// Too many wait already.
+/// The queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueFull;
 
-/// Hands out turns. Cloning it is cheap.
+/// Hands out turns. Cloning is cheap.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Turns(Arc<Mutex<Queue>>);
 
@@ -35,7 +35,7 @@ struct Waiter {
     turn: oneshot::Sender<LinkTurn>,
 }
 
-/// A turn. It ends when it is dropped.
+/// A turn, which ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct LinkTurn {
     turns: Turns,
@@ -69,7 +69,7 @@ impl Turns {
 impl Queue {
     /// Adds a waiter. Returns it if its turn begins at once.
     fn join(&mut self, waiter: Waiter) -> Result<Option<Waiter>, QueueFull> {
-        // Clients that have left.
+        // Remove clients that have disconnected.
         self.waiting.retain(|one| !one.turn.is_closed());
         if self.running.len() < AT_ONCE {
             self.running.push(waiter.link.clone());
@@ -82,7 +82,7 @@ impl Queue {
         Ok(None)
     }
 
-    /// Refuses the last waiter of the link with the most, if `link` has so few that it is still behind after that.
+    /// Refuses the last waiter of the link with the most waiters, if `link` still has fewer afterwards.
     fn make_room(&mut self, link: &Option<LinkId>) -> Result<(), QueueFull> {
         let count = |link: &Option<LinkId>| {
             let waiting = self.waiting.iter();
@@ -119,7 +119,7 @@ impl Drop for LinkTurn {
     fn drop(&mut self) {
         let next = self.turns.with(|queue| queue.end(&self.link));
         if let Some(Waiter { link, turn }) = next {
-            // If its client has just left, the turn is dropped here and goes to the next.
+            // If its client has just disconnected, the turn is dropped here and goes to the next waiter.
             drop(turn.send(self.turns.turn(link)));
         }
     }
@@ -135,7 +135,7 @@ mod tests {
         format!("d/{code}-link").parse().unwrap()
     }
 
-    /// Asks for a turn, and comes to wait or has it.
+    /// Requests a turn; returns when it has one or waits for one.
     async fn ask(turns: &Turns, code: &str) -> JoinHandle<Result<LinkTurn, QueueFull>> {
         let (turns, link) = (turns.clone(), link(code));
         let asked = tokio::spawn(async move { turns.next(Some(&link)).await });
@@ -180,7 +180,7 @@ mod tests {
         let other = ask(&turns, "ab").await;
         let refused = crowd.pop().unwrap();
         assert_eq!(refused.await.unwrap().err(), Some(QueueFull));
-        // It waits for one turn and no longer.
+        // It waits for only one turn.
         drop(turn(crowd.remove(0)).await);
         let other = turn(other).await;
         assert!(crowd[1..].iter().all(|asked| !asked.is_finished()));

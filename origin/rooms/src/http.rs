@@ -1,4 +1,4 @@
-//! The routes of waiting rooms, for operators.
+//! Admin routes of waiting rooms.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -23,7 +23,7 @@ use weir_origin_core::http::refusal::REDIS_UNAVAILABLE;
 use weir_origin_core::http::{Problem, Refusal, TypedBody, ValidationError};
 use weir_origin_core::redis::CallError;
 
-/// A setting of a room was refused.
+/// Refusal of an invalid room setting.
 const INVALID_ROOM: Refusal = Refusal::invalid(
     "invalid_room",
     "Invalid",
@@ -134,7 +134,7 @@ struct RoomParam(
     String,
 );
 
-/// The routes for operators.
+/// The admin routes.
 pub fn admin() -> Api<Rooms> {
     let own = RouteRules::for_resource(ResourceKind::Room);
     Api::admin(Area::Rooms)
@@ -210,7 +210,7 @@ async fn set(
     check(&fields)?;
     let set = rooms.store().set(&room, &fields, now_ms()).await;
     let setting = set.map_err(not_set)?;
-    // If Redis is away now, the next round puts it there.
+    // If Redis does not answer now, the next round of the background job publishes the setting.
     if let Err(error) = rooms.publish(&room, &setting).await {
         warn!(%error, room = room.as_str(), "cannot write a room setting to Redis; retrying");
     }

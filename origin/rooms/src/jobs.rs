@@ -1,4 +1,4 @@
-//! Puts settings into Redis, where gateways read them, again and again: so they survive whatever Redis loses.
+//! Publishes settings to Redis periodically, so that gateways get them even after Redis loses data.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::Rooms;
 use weir_origin_core::background::Interval;
 use weir_origin_core::tenants::NameRange;
 
-/// Between two rounds.
+/// Interval between two rounds.
 const PERIOD: Duration = Duration::from_secs(2);
 
 impl Rooms {
@@ -20,7 +20,7 @@ impl Rooms {
         }
     }
 
-    /// Puts all settings into Redis that are not there.
+    /// Publishes all settings to Redis. Redis keeps a setting that is at least as new.
     ///
     /// # Errors
     /// When SQL or Redis does not answer.

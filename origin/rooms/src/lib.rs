@@ -1,14 +1,14 @@
-//! Waiting rooms: what operators set, and how the queues are.
+//! Waiting rooms: settings and queue readings.
 //!
-//! | module | does |
+//! | module | contents |
 //! |---|---|
-//! | [`http`] | the routes for operators |
-//! | [`jobs`] | puts settings into Redis, where gateways read them, again and again |
-//! | [`model`] | what an operator sets |
-//! | [`store`] | settings in SQL, which is the truth |
+//! | [`http`] | the admin routes |
+//! | [`jobs`] | periodic publishing of settings to Redis, where gateways read them |
+//! | [`model`] | the setting of a room |
+//! | [`store`] | settings in SQL, the source of truth |
 //!
-//! A queue itself is in Redis and in visitors' passes; the origin only looks at it. A room exists at gateways: what is set here
-//! for one that no gateway has does nothing.
+//! The queue itself is in Redis and in visitors' queue tokens; the origin only reads it. Rooms are defined in the
+//! gateways' configuration: a setting for a room that no gateway defines has no effect.
 
 #![forbid(unsafe_code)]
 
@@ -30,11 +30,11 @@ use store::RoomStore;
 use weir_origin_core::redis::{CallError, Redis};
 use weir_origin_core::sql::Database;
 
-/// The tables of rooms.
+/// SQL migrations of waiting rooms.
 pub const MIGRATIONS: weir_origin_core::sql::Migrations =
     weir_origin_core::migrations!("rooms", (1, "baseline", "0001_baseline"));
 
-/// Everything about waiting rooms, put together. Cloning it is cheap.
+/// Waiting rooms: store and Redis. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct Rooms(Arc<Parts>);
 
@@ -45,7 +45,7 @@ struct Parts {
 }
 
 impl Rooms {
-    /// Waiting rooms in this database and this Redis.
+    /// Creates waiting rooms on this database and Redis.
     pub fn new(database: Database, redis: Redis) -> Self {
         Self(Arc::new(Parts {
             store: RoomStore::new(database),
@@ -53,29 +53,29 @@ impl Rooms {
         }))
     }
 
-    /// Starts what runs in the background until `stop`.
+    /// Spawns the background jobs, which run until `stop`.
     pub fn spawn(&self, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
         vec![tokio::spawn(self.clone().run_publishing(stop.clone()))]
     }
 
-    /// SQL.
+    /// The SQL store.
     pub fn store(&self) -> &RoomStore {
         &self.0.store
     }
 
-    /// Puts a setting into Redis, unless one as new is there. Whether it was newer.
+    /// Writes a setting to Redis unless Redis has one at least as new. Returns whether it was written.
     ///
     /// # Errors
-    /// When Redis does not do it.
+    /// When the Redis call fails.
     pub async fn publish(&self, room: &RoomName, setting: &Setting) -> Result<bool, CallError> {
         let call = room_set::call(&self.keys(room), setting);
         Ok(room_set::parse(&self.0.redis.run(&call).await?)?)
     }
 
-    /// How a room is; `None` if Redis does not know it.
+    /// Reads a room's queue; `None` if Redis has no data of the room.
     ///
     /// # Errors
-    /// When Redis does not tell.
+    /// When the Redis call fails.
     pub async fn look(&self, room: &RoomName) -> Result<Option<RoomReading>, CallError> {
         let call = room_look::call(&self.keys(room));
         Ok(room_look::parse(&self.0.redis.run(&call).await?)?)

@@ -1,4 +1,4 @@
-//! What an operator sets for a waiting room.
+//! The setting of a waiting room.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -34,7 +34,7 @@ fn modes() -> Object {
 }
 
 impl RoomFields {
-    /// What gateways read from Redis.
+    /// The setting in the form that gateways read from Redis.
     pub fn setting(self, version: u64) -> Setting {
         Setting {
             version,

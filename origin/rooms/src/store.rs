@@ -18,7 +18,7 @@ const SELECT: &str = "
 
 const COUNT: &str = "SELECT COUNT(*) AS n FROM rooms WHERE name >= ? AND name < ?";
 
-/// A tenant's rooms.
+/// Number of rooms per tenant.
 pub const TENANTS_ROOMS: Count = Count {
     what: "rooms",
     used: COUNT,
@@ -44,7 +44,7 @@ weir_origin_core::columns!(RoomFields {
     opens_at_ms: Plain["opens_at_ms"],
 });
 
-/// A mode, as its word.
+/// Codec that stores a mode as its label.
 struct ModeColumn;
 
 impl Codec<Mode> for ModeColumn {
@@ -57,30 +57,30 @@ impl Codec<Mode> for ModeColumn {
     }
 }
 
-/// A room was not set.
+/// Why a room was not set.
 #[derive(Debug, thiserror::Error)]
 pub enum SetError {
-    /// SQL did not answer, or answered with an error.
+    /// The SQL statement failed.
     #[error(transparent)]
     Sql(#[from] SqlError),
-    /// It would be one too many of its tenant's.
+    /// The tenant has reached its room limit.
     #[error(transparent)]
     Over(#[from] LimitExceeded),
 }
 
-/// Settings in SQL. Cloning it is cheap. A call fails only when SQL does not answer or answers with an error.
+/// Room settings in SQL. Cloning it is cheap. Methods fail only when SQL does not answer or returns an error.
 #[derive(Clone, Debug)]
 pub struct RoomStore {
     db: Database,
 }
 
 impl RoomStore {
-    /// The store in this database.
+    /// Creates a store on this database.
     pub fn new(db: Database) -> Self {
         Self { db }
     }
 
-    /// The rooms of these names that something is set for.
+    /// Returns the rooms with a setting in this range of names.
     ///
     /// # Errors
     /// When SQL does not answer.
@@ -91,7 +91,7 @@ impl RoomStore {
         Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
     }
 
-    /// What is set for a room; `None`: nothing.
+    /// Returns the setting of a room; `None` if it has none.
     ///
     /// # Errors
     /// When SQL does not answer.
@@ -101,10 +101,10 @@ impl RoomStore {
         Ok(row.map(|(_, setting)| setting))
     }
 
-    /// Sets a room. What is set then, with its version.
+    /// Sets a room. Returns the stored setting with its version.
     ///
     /// # Errors
-    /// When SQL does not answer, and when its tenant has as many rooms as it may have.
+    /// When SQL does not answer, or when the tenant has reached its room limit.
     pub async fn set(
         &self,
         room: &RoomName,
@@ -121,7 +121,7 @@ impl RoomStore {
     }
 }
 
-/// Why it is not set; `None`: it is.
+/// Sets a room in one transaction. Returns the exceeded limit; `None` if the room was set.
 async fn set_once(
     db: &Database,
     room: &RoomName,
@@ -141,7 +141,7 @@ async fn set_once(
     let insert = fields.bind(sql(&INSERT)).number(FIRST_VERSION);
     let insert = insert.number(now_ms).text(room.as_str());
     if !tx.insert(insert).await? {
-        // Somebody else has made it in between.
+        // Another request has inserted the room in the meantime.
         tx.execute(update()).await?;
     }
     if let Some((names, limits)) = tenant

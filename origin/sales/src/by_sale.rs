@@ -1,8 +1,8 @@
-//! What is shown of each sale, for as many sales as fit a scrape.
+//! Metrics per sale, with a bounded number of labels.
 //!
-//! A label that stays for every sale there ever was would grow without end. So the numbers are kept here, of the sales that the
-//! reconciler works on, and labels are made of them with each scrape: those of the sales that matter most, and one for all
-//! others together.
+//! A label per sale would make the number of time series grow without bound. So this module stores the numbers of the
+//! sales that the reconciler works on, and creates labels at each scrape: one for each of the most important sales, and
+//! one for the sum of all others.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,26 +18,26 @@ use weir_base::id::SaleId;
 
 use super::metrics::{CLAIM_AGES, ClaimAge};
 
-/// The most sales with labels of their own.
+/// Maximum number of sales with their own label.
 pub const LABELLED_MAX: usize = 50;
 
-/// The label of all others. No sale has this id: it is none.
+/// The label of all other sales. It is not a valid sale id.
 const OTHERS: &str = "(others)";
 
-/// How a sale stands.
+/// Current numbers of a sale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SaleNumbers {
-    /// Whether it has begun and not ended.
+    /// Whether the sale has started and not ended.
     pub is_open: bool,
-    /// Units in Redis that nobody has.
+    /// Available units in Redis.
     pub stock: u64,
     /// Units in open claims.
     pub held: u64,
-    /// Units in orders, as Redis knows them.
+    /// Units in orders, according to Redis.
     pub ordered: u64,
     /// Claims neither ordered nor released.
     pub open_claims: u64,
-    /// The same, by how far their deadlines have passed: as [`CLAIM_AGES`] has it.
+    /// Open claims by the time since their deadline; see [`CLAIM_AGES`].
     pub open_claims_by_age: [u64; CLAIM_AGES.len()],
     /// Shards without stock in Redis.
     pub cold_shards: u64,
@@ -50,17 +50,17 @@ pub struct BySale(Arc<Mutex<BTreeMap<SaleId, SaleFigures>>>);
 #[derive(Clone, Copy, Debug, Default)]
 struct SaleFigures {
     numbers: SaleNumbers,
-    /// Surplus units in the sum; `None` until the books were read.
+    /// Surplus units in the sum; `None` until the first balance check.
     drift: Option<i64>,
 }
 
 impl SaleFigures {
-    /// Whether somebody should look at it.
+    /// Whether an operator should look at the sale.
     fn is_amiss(&self) -> bool {
         self.numbers.cold_shards > 0 || self.drift.is_some_and(|units| units != 0)
     }
 
-    /// What matters more is greater.
+    /// Sort key: more important sales are greater.
     fn rank(&self) -> (bool, bool, u64) {
         let numbers = &self.numbers;
         let units = numbers.stock.saturating_add(numbers.held);
@@ -68,7 +68,7 @@ impl SaleFigures {
         (self.is_amiss(), numbers.is_open, units)
     }
 
-    /// Adds another sale. Drifts must not cancel each other out, so they lose their signs.
+    /// Adds another sale. Adds absolute drifts, so that they do not cancel each other out.
     fn add(&mut self, other: &Self) {
         let (sum, more) = (&mut self.numbers, &other.numbers);
         for (sum, more) in [
@@ -92,31 +92,31 @@ impl SaleFigures {
 }
 
 impl BySale {
-    /// Notes how a sale stands.
+    /// Sets the numbers of a sale.
     pub fn set(&self, sale: &SaleId, numbers: SaleNumbers) {
         self.lock().entry(sale.clone()).or_default().numbers = numbers;
     }
 
-    /// Notes a sale's drift.
+    /// Sets the drift of a sale.
     pub fn set_drift(&self, sale: &SaleId, units: i64) {
         self.lock().entry(sale.clone()).or_default().drift = Some(units);
     }
 
-    /// Forgets all sales but these: they have ended.
+    /// Removes all sales that do not satisfy `is_kept`.
     pub fn keep(&self, is_kept: impl Fn(&SaleId) -> bool) {
         self.lock().retain(|sale, _| is_kept(sale));
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<SaleId, SaleFigures>> {
-        // Nothing in it can be half done.
+        // The map is always consistent, even after a panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The labels of a scrape, with their numbers.
+    /// Returns the labels of a scrape with their numbers.
     fn labelled(&self) -> Vec<(String, SaleFigures)> {
         let all = self.lock();
         let mut sales: Vec<(&SaleId, &SaleFigures)> = all.iter().collect();
-        // Stable: among equals the order of their ids, so that labels do not come and go.
+        // The sort is stable: equal sales stay in the order of their ids, so labels do not flap.
         sales.sort_by_key(|(_, known)| std::cmp::Reverse(known.rank()));
         let rest = sales.split_off(sales.len().min(LABELLED_MAX));
         let named = |(sale, known): (&SaleId, &SaleFigures)| (sale.as_str().to_owned(), *known);
@@ -130,14 +130,14 @@ impl BySale {
     }
 }
 
-/// One gauge of a sale: its further label, if it has one, and its value.
+/// One gauge value of a sale, with an optional second label.
 type GaugeReading = (Option<(&'static str, &'static str)>, Option<i64>);
 
 fn number(units: u64) -> Option<i64> {
     Some(i64::try_from(units).unwrap_or(i64::MAX))
 }
 
-/// A gauge without a further label.
+/// A gauge value without a second label.
 fn plain(value: Option<i64>) -> Vec<GaugeReading> {
     vec![(None, value)]
 }
@@ -182,7 +182,7 @@ impl Collector for BySale {
     }
 }
 
-/// Writes one family: a line for each sale and each reading that it has.
+/// Encodes one metric family: one line per sale and value.
 fn write_family(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -202,7 +202,7 @@ fn write_family(
     Ok(())
 }
 
-/// The sale, and perhaps one more.
+/// The label of a sale, and an optional second one.
 #[derive(Debug)]
 struct Labels<'a>(&'a str, Option<(&'static str, &'static str)>);
 
@@ -242,7 +242,7 @@ mod tests {
             };
             by_sale.set(&sale(&format!("s{n}")), numbers);
         }
-        // The smallest, of which one has something amiss, and one is open.
+        // The two smallest sales: one has a drift, one is open.
         by_sale.set_drift(&sale("s0"), -3);
         let open = SaleNumbers {
             is_open: true,
@@ -260,7 +260,7 @@ mod tests {
             "weir_origin_drift_units{sale=\"s0\"} -3\n",
             "weir_origin_sale_units{sale=\"s1\",state=\"stock\"} 1\n",
             "weir_origin_sale_units{sale=\"s59\",state=\"stock\"} 59\n",
-            // s2 to s11.
+            // Sum of s2 to s11.
             "weir_origin_sale_units{sale=\"(others)\",state=\"stock\"} 65\n",
             "weir_origin_open_claims{sale=\"(others)\"} 10\n",
         ] {
@@ -277,7 +277,7 @@ mod tests {
         by_sale.keep(|id| id.as_str() == "b");
         let text = scrape(&by_sale);
         assert!(text.contains("{sale=\"b\"}") && !text.contains("sale=\"a\""));
-        // Its name stays, so that a rule which names it is not wrong.
+        // The family stays, so that alert rules that name it remain valid.
         by_sale.keep(|_| false);
         assert!(scrape(&by_sale).contains("# TYPE weir_origin_open_claims gauge"));
     }

@@ -1,14 +1,16 @@
-//! Changes the stock of a running sale: adds units, and withdraws some that nobody holds.
+//! Changes the stock of a running sale: adds units, or withdraws free ones.
 //!
-//! First SQL notes what is wanted, and how many units each shard is to add or give (*intent*). Then each shard is told its
-//! share, and remembers the change's number with what came of it (*effect*): told again, it answers the same. When all
-//! have answered, SQL notes how many it were (*outcome*). Whoever dies in between, the jobs of any origin go on from
-//! there.
+//! 1. SQL stores the requested change, and how many units each shard adds or gives up (*intent*).
+//! 2. Each shard applies its share, and stores the change's number with the result (*effect*). A repeated request
+//!    returns the same result.
+//! 3. When all shards have answered, SQL stores the total (*outcome*).
 //!
-//! SQL decides what is sold. So it counts units that are added from the intent on, before Redis has any of them, and
-//! those that are withdrawn until the outcome, when Redis has given all of them up. Until then books count a change as far
-//! as shards have heard of it: [`weir_sale::repair::total_in_redis`]. After that they count all of it, so a shard that
-//! loses it is put right like any other.
+//! After a crash, the jobs of any origin continue.
+//!
+//! SQL decides what is sold. It counts added units from the intent on, before Redis has any of them. It counts
+//! withdrawn units until the outcome, when Redis has given up all of them. Until the outcome, the balance counts only
+//! the part of the change that shards have applied: [`weir_sale::repair::total_in_redis`]. After the outcome it counts
+//! the whole change, so a shard that loses it is repaired like any other.
 
 use tokio::task::JoinSet;
 use tracing::{debug, error, info, warn};
@@ -44,10 +46,11 @@ impl Changer {
         }
     }
 
-    /// Notes in SQL that a sale is to have `wanted` units more, or below 0 fewer. The same key again changes nothing.
+    /// Stores a requested change in SQL: `wanted` units to add, or below 0 to withdraw. Repeating the key changes
+    /// nothing.
     ///
     /// # Errors
-    /// When SQL or Redis does not answer: then it may be noted or not.
+    /// When SQL or Redis does not answer; the change may or may not be stored.
     pub async fn begin(
         &self,
         sale: &SaleId,
@@ -77,10 +80,10 @@ impl Changer {
         Ok(begun)
     }
 
-    /// Tells each shard its share of a change, and notes what came of it; `None` as long as a shard is cold.
+    /// Applies a change on each shard, and stores the outcome; `None` while a shard is cold.
     ///
     /// # Errors
-    /// When SQL or Redis does not answer. The same again goes on from there.
+    /// When SQL or Redis does not answer. Call it again to continue.
     pub async fn finish(&self, open: &StoredChange) -> Result<Option<StoredChange>, Unavailable> {
         let mut units = 0;
         for (shard, &share) in (0..).zip(&open.shares).filter(|(_, share)| **share > 0) {
@@ -96,7 +99,7 @@ impl Changer {
                     debug!(sale = %open.sale, shard, "cannot change the stock of a cold shard");
                     return Ok(None);
                 }
-                // Another origin has come to its end, and begun a later one.
+                // Another origin has finished this change and started a later one.
                 StockChanged::Over => break,
             }
         }
@@ -109,13 +112,13 @@ impl Changer {
         Ok(Some(done))
     }
 
-    /// Whether nobody rebuilds the sale's shards any more.
+    /// Whether the sale ended so long ago that its shards are no longer rebuilt.
     async fn is_forsaken(&self, sale: &SaleId) -> Result<bool, SqlError> {
         let stored = self.store.sale(sale).await?;
         Ok(stored.is_none_or(|stored| stored.sale.ends_at_ms <= ended_after_ms()))
     }
 
-    /// Goes on with all changes that are not done. Sales do not wait for each other.
+    /// Continues all unfinished changes. Sales are processed concurrently.
     ///
     /// # Errors
     /// When SQL does not answer.

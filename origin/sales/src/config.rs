@@ -1,4 +1,4 @@
-//! What can be configured of sales.
+//! Settings of sales.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,22 +19,22 @@ use weir_origin_core::outbox::{ChangeWebhook, OutboxTimes, Sinks};
 use weir_origin_core::secret::{self, KeyNames, SecretError, Variables};
 use weir_origin_core::sql::Database;
 
-/// Names the variable that holds the secret that gateways and origin share.
+/// Variable with the secret shared by gateways and origin.
 pub const CLAIM_SECRET: &str = "WEIR_CLAIM_SECRET";
 
-/// Names the variable that holds the secret before it: claims signed with it count, too.
+/// Variable with the previous claim secret; claims signed with it are also valid.
 pub const CLAIM_SECRET_PREVIOUS: &str = "WEIR_CLAIM_SECRET_PREVIOUS";
 
-/// Names the variable that holds the secret with which the payment provider signs its callbacks.
+/// Variable with the secret that signs the payment provider's callbacks.
 pub const PAYMENT_SECRET: &str = "WEIR_PAYMENT_SECRET";
 
-/// Names the variable that holds the secret before it: callbacks signed with it count, too.
+/// Variable with the previous payment secret; callbacks signed with it are also valid.
 pub const PAYMENT_SECRET_PREVIOUS: &str = "WEIR_PAYMENT_SECRET_PREVIOUS";
 
-/// Names the variable that holds the secret that changes of orders are signed with.
+/// Variable with the secret that signs order change webhooks.
 pub const ORDERS_WEBHOOK_SECRET: &str = "WEIR_ORDERS_WEBHOOK_SECRET";
 
-/// What `--help` says of the secrets of sales.
+/// The part of `--help` about the secrets of sales.
 pub const SECRETS_HELP: &str = "  WEIR_CLAIM_SECRET   signs claims; shared with the gateways. Optional only with links or events alone: then there are no sales
   WEIR_CLAIM_SECRET_PREVIOUS
                       optional: the previous secret, during a rotation
@@ -139,7 +139,7 @@ pub struct SaleConfig {
 }
 
 impl SaleConfig {
-    /// How much work at once SQL is given by the public.
+    /// The concurrency limits of the public's work on SQL.
     pub fn sql_limits(&self) -> SqlLimits {
         SqlLimits {
             working_max: self.sql_working_max,
@@ -147,7 +147,7 @@ impl SaleConfig {
         }
     }
 
-    /// What follows for users who keep units and do not pay.
+    /// The consequences of unpaid holds.
     pub fn hold_rules(&self) -> HoldRules {
         HoldRules {
             cooldown_ms: self.hold_cooldown_ms,
@@ -155,7 +155,7 @@ impl SaleConfig {
         }
     }
 
-    /// When what ended sales leave goes.
+    /// When data of ended sales is archived and deleted.
     pub fn archive_rules(&self) -> ArchiveRules {
         ArchiveRules {
             after_ms: (self.archive_after_ms > 0).then_some(self.archive_after_ms),
@@ -163,7 +163,7 @@ impl SaleConfig {
         }
     }
 
-    /// What checks claims and users: the secret of now, and the one before it, if there is one.
+    /// Reads the keys of claims and users: the current secret, and the previous one if it is set.
     ///
     /// # Errors
     /// See [`SecretError`].
@@ -171,7 +171,7 @@ impl SaleConfig {
         CLAIMS.read(variables, &self.claim_key_id, &self.claim_previous_key_id)
     }
 
-    /// The payment provider, if there is one: if its secret is set.
+    /// Reads the payment provider's settings; `None` if its secret is not set.
     ///
     /// # Errors
     /// See [`SecretError`].
@@ -184,10 +184,10 @@ impl SaleConfig {
         Ok(Some(Payments::new(keys, self.payment_url.clone())))
     }
 
-    /// Sales in this database, as the flags have them.
+    /// Creates the store on this database, as configured by the flags.
     ///
     /// # Errors
-    /// Names the flag that will not do.
+    /// Names the invalid flag.
     pub fn store(&self, database: Database) -> Result<SaleStore> {
         let store = SaleStore::new(database).with_sinks(self.sinks());
         let has_check = self.risk_url.is_some() || self.risk_rules.is_some();
@@ -198,7 +198,7 @@ impl SaleConfig {
         }
     }
 
-    /// Who is to be told of changes of orders.
+    /// The enabled receivers of order changes.
     pub fn sinks(&self) -> Sinks {
         Sinks {
             webhook: self.orders_webhook_url.is_some(),
@@ -206,7 +206,7 @@ impl SaleConfig {
         }
     }
 
-    /// How patient the outbox is.
+    /// Intervals and timeouts of the outbox.
     pub fn outbox_times(&self) -> OutboxTimes {
         OutboxTimes {
             retention: std::time::Duration::from_millis(self.orders_changes_retention.ms),
@@ -214,10 +214,10 @@ impl SaleConfig {
         }
     }
 
-    /// The URL that is told of changes of orders, if there is one; requests are signed with `secret`.
+    /// The webhook for order changes, if its URL is set; requests are signed with `secret`.
     ///
     /// # Errors
-    /// Names the flag that will not do.
+    /// Names the invalid flag.
     pub fn orders_webhook(&self, secret: Option<&str>) -> Result<Option<ChangeWebhook>> {
         let Some(url) = &self.orders_webhook_url else {
             return Ok(None);
@@ -231,10 +231,10 @@ impl SaleConfig {
         Ok(Some(ChangeWebhook::new(sender)))
     }
 
-    /// The risk check that the flags name; without one, nobody is scored.
+    /// The configured risk check; `None`: users are not scored.
     ///
     /// # Errors
-    /// Names the flag that will not do.
+    /// Names the invalid flag.
     pub fn scorer(&self) -> Result<Option<Arc<dyn RiskScorer>>> {
         if let Some(url) = &self.risk_url {
             let ca = self.risk_ca.as_deref();
@@ -250,7 +250,7 @@ impl SaleConfig {
     }
 }
 
-/// What changes of orders are signed with, if it is set.
+/// Reads the secret of the webhook for order changes; `None` if it is not set.
 ///
 /// # Errors
 /// See [`SecretError`].

@@ -25,10 +25,11 @@ pub use crate::model::claim_key::ClaimKey;
 pub use crate::model::user_list::UserList;
 use weir_origin_core::redis::{CallError, Redis};
 
-/// How many commands of one page of users run at once: enough to fill the connection, few beside what orders send.
+/// Maximum number of concurrent commands when users are written: enough to use the connection fully, few compared with
+/// those of orders.
 const COMMANDS_AT_ONCE: usize = 64;
 
-/// The users of one step through many: few enough for a step to take far less than a millisecond.
+/// Number of users per SCAN step, so that a step takes far less than a millisecond.
 const SCAN_LEN: u32 = 100;
 
 /// The admission ledger of all sales. Cloning it is cheap.
@@ -39,7 +40,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The ledger on this Redis.
+    /// Creates the ledger on this Redis.
     pub fn new(redis: Redis) -> Self {
         Self {
             redis,
@@ -47,7 +48,7 @@ impl Ledger {
         }
     }
 
-    /// What gateways tell of their decisions about a sale.
+    /// Reads the decision counts that gateways report for a sale.
     ///
     /// # Errors
     /// When Redis does not answer.
@@ -59,10 +60,10 @@ impl Ledger {
         ShardKeys::new(self.redis.prefix(), sale, shard)
     }
 
-    /// The claim became an order.
+    /// Settles a claim that became an order.
     ///
     /// # Errors
-    /// See [`CallError`]; the same goes for all methods below.
+    /// See [`CallError`]; the same applies to all methods below.
     pub async fn settle(
         &self,
         claim: impl Into<ClaimKey>,
@@ -74,7 +75,7 @@ impl Ledger {
         Ok(settle::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// A deferred order was paid: its units leave the stock.
+    /// Charges a paid order that is deducted at payment: its units leave the stock.
     pub async fn charge(&self, claim: impl Into<ClaimKey>) -> Result<FollowUpReply, CallError> {
         let claim = claim.into();
         let keys = self.shard(&claim.sale, claim.shard);
@@ -82,7 +83,7 @@ impl Ledger {
         Ok(charge::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// The order ended: its units return to the stock.
+    /// Cancels an ended order: its units return to the stock.
     pub async fn cancel(&self, claim: impl Into<ClaimKey>) -> Result<FollowUpReply, CallError> {
         let claim = claim.into();
         let keys = self.shard(&claim.sale, claim.shard);
@@ -90,7 +91,7 @@ impl Ledger {
         Ok(cancel::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// The claim ended without an order.
+    /// Releases a claim that ended without an order.
     pub async fn release(
         &self,
         claim: impl Into<ClaimKey>,
@@ -103,7 +104,7 @@ impl Ledger {
         Ok(replies.first().copied().unwrap_or(ReleaseReply::Nothing))
     }
 
-    /// Adds users to the sale's reserved or blocked ones. They are looked at again later: see
+    /// Adds users to the sale's reserved or blocked users. Queues them to be written again later: see
     /// [`Ledger::changed_lists`].
     pub async fn add_users(
         &self,
@@ -117,7 +118,8 @@ impl Ledger {
         self.write_users(sale, list, users, None).await
     }
 
-    /// Adds users who are at home on one of `shards`, or all if that is `None`: one command a set, many at a time.
+    /// Adds the users whose home is one of `shards`, or all if it is `None`. Sends one command per set, many
+    /// concurrently.
     pub async fn write_users(
         &self,
         sale: &Sale,
@@ -153,7 +155,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Says again which claim each attempt was granted.
+    /// Restores the claim of each idempotency key.
     pub async fn add_attempts(
         &self,
         sale: &SaleId,
@@ -178,7 +180,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Takes a user off the sale's reserved or blocked ones.
+    /// Removes a user from the sale's reserved or blocked users. Queues the change to be written again later.
     pub async fn remove_user(
         &self,
         sale: &Sale,
@@ -189,7 +191,7 @@ impl Ledger {
         self.erase_user(sale, list, user).await
     }
 
-    /// As [`Ledger::remove_user`], for whoever knows that it is a repetition.
+    /// Like [`Ledger::remove_user`], without queueing.
     pub async fn erase_user(
         &self,
         sale: &Sale,
@@ -202,7 +204,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Has gateways refuse a user at home on this shard.
+    /// Blocks a user whose home is this shard.
     pub async fn bar(&self, sale: &SaleId, shard: u32, user: &UserId) -> Result<(), CallError> {
         let set = self.shard(sale, shard).blocked(bucket(user));
         let mut add = redis::cmd("SADD");
@@ -210,7 +212,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Has gateways refuse the user no longer.
+    /// Unblocks a user whose home is this shard.
     pub async fn unblock_user(
         &self,
         sale: &SaleId,
@@ -235,8 +237,8 @@ impl Ledger {
         }
     }
 
-    /// The users whose lists changed so long ago that Redis may have lost that and never will again: they are to be
-    /// written once more, as SQL has them.
+    /// Removes and returns queued list changes that are old enough to be durable in Redis. The caller writes them again
+    /// from SQL.
     pub fn changed_lists(&self) -> Vec<ListChange> {
         let due = self.changes.lock().map(|mut changes| changes.due());
         due.unwrap_or_default()
@@ -250,8 +252,8 @@ impl Ledger {
         }
     }
 
-    /// Puts `units` on a cold shard: one that was never in use, or the one that the rebuild of this token ends with. False
-    /// if it holds stock already, or another rebuilds it.
+    /// Loads `units` into a cold shard: one that was never in use, or the one whose rebuild with this token ends.
+    /// Returns false if the shard has stock already, or another origin rebuilds it.
     pub async fn warm(
         &self,
         sale: &SaleId,
@@ -263,20 +265,20 @@ impl Ledger {
         Ok(warm::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// Whether a shard holds stock, even 0 units.
+    /// Whether a shard has a stock entry, even of 0 units.
     pub async fn is_warm(&self, sale: &SaleId, shard: u32) -> Result<bool, CallError> {
         let stock = self.shard(sale, shard).stock();
         let reply = self.redis.send(redis::cmd("EXISTS").arg(stock)).await?;
         Ok(reply == redis::Value::Int(1))
     }
 
-    /// The terms of the invariant.
+    /// Reads the balance terms of a shard.
     pub async fn audit(&self, sale: &SaleId, shard: u32) -> Result<Audit, CallError> {
         let call = audit::call(&self.shard(sale, shard));
         Ok(audit::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// The terms of all shards of a sale, in their order. All are asked at once.
+    /// Reads the balance terms of all shards of a sale, in order and concurrently.
     pub async fn audits(&self, sale: &SaleId, shards: u32) -> Result<Vec<Audit>, CallError> {
         let mut tasks = JoinSet::new();
         for shard in 0..shards {
@@ -293,7 +295,7 @@ impl Ledger {
         Ok(audits)
     }
 
-    /// The time by Redis' clock, which is that of deadlines.
+    /// The time of Redis' clock, which deadlines use.
     pub async fn now_ms(&self) -> Result<u64, CallError> {
         let time = self.redis.send(&redis::cmd("TIME")).await?;
         let (seconds, micros): (u64, u64) = redis::from_redis_value(time.clone())
@@ -301,7 +303,7 @@ impl Ledger {
         Ok(seconds * 1_000 + micros / 1_000)
     }
 
-    /// How many open claims of a shard have a deadline of `due_ms` or earlier.
+    /// Number of a shard's open claims with a deadline of `due_ms` or earlier.
     pub async fn overdue_count(
         &self,
         sale: &SaleId,
@@ -320,7 +322,7 @@ impl Ledger {
         }
     }
 
-    /// At most `limit` claims whose deadline passed `grace_ms` ago or earlier, the earliest first.
+    /// Returns up to `limit` claims whose deadline passed at least `grace_ms` ago, earliest first.
     pub async fn overdue(
         &self,
         sale: &SaleId,
@@ -332,7 +334,7 @@ impl Ledger {
         Ok(overdue::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// At most `limit` open claims, whatever their deadlines.
+    /// Returns up to `limit` open claims, regardless of their deadlines.
     pub async fn open_claims(
         &self,
         sale: &SaleId,
@@ -343,7 +345,7 @@ impl Ledger {
         Ok(overdue::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// Units leave a shard for another.
+    /// Starts a transfer: units leave a shard for another.
     pub async fn lend(
         &self,
         sale: &SaleId,
@@ -356,7 +358,7 @@ impl Ledger {
         Ok(lend::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// Lent units arrive.
+    /// Deposits transferred units on the target shard.
     pub async fn deposit(
         &self,
         sale: &SaleId,
@@ -368,7 +370,7 @@ impl Ledger {
         Ok(deposit::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// The lender forgets a transfer that has arrived.
+    /// Settles a completed transfer on the source shard.
     pub async fn settle_transfer(
         &self,
         sale: &SaleId,
@@ -380,7 +382,7 @@ impl Ledger {
         Ok(settle_transfer::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// Adds `units` to a shard's stock, or takes them, if it is still as `seen`.
+    /// Adds `units` to a shard's stock, or removes them if below 0, if the shard is unchanged since `seen`.
     pub async fn restock(
         &self,
         sale: &SaleId,
@@ -392,7 +394,7 @@ impl Ledger {
         Ok(restock::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// Sets a shard's mark to what SQL counts, if it is still as `seen` and has a lower one.
+    /// Raises a shard's mark to SQL's count, if the shard is unchanged since `seen` and its mark is lower.
     pub async fn raise_mark(
         &self,
         sale: &SaleId,
@@ -404,7 +406,7 @@ impl Ledger {
         Ok(raise_mark::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// Makes a shard cold and deletes its mark, so that a rebuild takes all of it from SQL.
+    /// Makes a shard cold and deletes its mark, so that a rebuild reads everything from SQL.
     pub async fn forget(&self, sale: &SaleId, shard: u32) -> Result<(), CallError> {
         let keys = self.shard(sale, shard);
         let keys = [keys.stock(), keys.sums(), keys.mark()];
@@ -412,7 +414,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Tells a shard its part of a change of the sale's stock.
+    /// Applies a shard's share of a stock change.
     pub async fn change(
         &self,
         sale: &SaleId,
@@ -423,7 +425,7 @@ impl Ledger {
         Ok(stock_change::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// Begins the rebuild of a cold shard: clears it.
+    /// Starts the rebuild of a cold shard: deletes its data.
     pub async fn wipe(
         &self,
         sale: &SaleId,
@@ -435,7 +437,7 @@ impl Ledger {
         Ok(wipe::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// Writes users' orders on a cold shard; false if it is not cold, or another rebuilds it.
+    /// Writes users' orders to a cold shard. Returns false if it is not cold, or another origin rebuilds it.
     pub async fn restore(
         &self,
         sale: &SaleId,
@@ -447,7 +449,7 @@ impl Ledger {
         Ok(restore::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// Deletes all that a shard has in Redis but its attempts, which expire.
+    /// Deletes all keys of a shard except its idempotency keys, which expire.
     pub async fn clear(&self, sale: &SaleId, shard: u32) -> Result<(), CallError> {
         let keys = self.shard(sale, shard);
         let sets = (0..BUCKETS).flat_map(|bucket| [keys.reserved(bucket), keys.blocked(bucket)]);
@@ -458,8 +460,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// One step through the users of a bucket of a shard who have orders and no open claim: some of them, and the cursor
-    /// of the next step; 0 is the first and the last.
+    /// Scans users of a bucket with orders and no open claim. Returns some of them and the next cursor. The scan starts
+    /// and ends with cursor 0.
     pub async fn settled_page(
         &self,
         sale: &SaleId,
@@ -481,8 +483,8 @@ impl Ledger {
         Ok((cursor, users.collect()))
     }
 
-    /// The orders of users at home on one shard, as Redis knows them: empty for one whom it knows nothing of, or who
-    /// holds a claim.
+    /// Reads users' orders on a shard. The result is empty for users without orders in Redis and for users with an open
+    /// claim.
     pub async fn settled(
         &self,
         sale: &SaleId,
@@ -503,7 +505,8 @@ impl Ledger {
         Ok(replies.into_iter().map(orders).collect())
     }
 
-    /// Writes a user's orders as SQL knows them, if Redis has those that were `seen`, and no claim is open.
+    /// Overwrites a user's orders with those of SQL, if Redis still has the orders in `seen` and the user has no open
+    /// claim.
     pub async fn correct(
         &self,
         sale: &SaleId,
@@ -516,8 +519,8 @@ impl Ledger {
         Ok(correct::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// Puts right the claims of a shard of which Redis was made to forget a key: each claim gets its deadline again, and
-    /// the sums are what the claims add up to, if no claim comes or goes meanwhile. It goes in small steps.
+    /// Repairs the claims of a shard that has lost one of its keys, in small steps. Restores each claim's deadline, and
+    /// recomputes the sums unless claims change meanwhile.
     pub async fn recount(
         &self,
         sale: &SaleId,
@@ -560,7 +563,7 @@ impl Ledger {
         self.write_sums(sale, shard, &sums).await
     }
 
-    /// Writes a shard's sums, if it is still of their version.
+    /// Writes a shard's sums if its version is unchanged.
     pub async fn write_sums(
         &self,
         sale: &SaleId,
@@ -571,18 +574,18 @@ impl Ledger {
         Ok(recount::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// Gives gateways a new catalogue, as JSON; false if they have a later one.
+    /// Publishes a catalogue as JSON. Returns false if Redis has a later version.
     pub async fn publish(&self, version: u64, catalogue: &[u8]) -> Result<bool, CallError> {
         let call = publish::call(self.redis.prefix(), version, catalogue);
         Ok(publish::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// What every key begins with.
+    /// Prefix of all keys.
     pub(crate) fn key_prefix(&self) -> &str {
         self.redis.prefix()
     }
 
-    /// The catalogue that gateways read.
+    /// Reads the published catalogue.
     pub async fn published(&self) -> Result<Option<Vec<u8>>, CallError> {
         let key = keys::catalogue(self.redis.prefix());
         match self.redis.send(redis::cmd("GET").arg(key)).await? {

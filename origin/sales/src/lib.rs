@@ -1,30 +1,30 @@
-//! Flash sales: made, warmed, sold, reconciled.
+//! Flash sales: creation, warm-up, orders, reconciliation.
 //!
-//! SQL is the truth, Redis the admission ledger in front of it. The origin makes sales, puts their stock on Redis,
-//! tells gateways of them, and turns the claims that gateways grant into orders.
+//! SQL is the source of truth, and Redis is the admission ledger in front of it. The origin creates sales, loads their
+//! stock into Redis, publishes them to gateways, and turns the claims that gateways grant into orders.
 //!
-//! | module | does |
+//! | module | contents |
 //! |---|---|
-//! | [`http`] | the public and the admin routes; decides nothing |
-//! | [`model`] | plain types: what a sale is made of, prices, what buyers say, the payment provider |
+//! | [`http`] | the public and admin routes |
+//! | [`model`] | plain types: sales, prices, order payloads, the payment provider |
 //! | [`store`] | sales and orders in SQL |
 //! | [`ledger`] | the admission ledger in Redis |
 //! | [`jobs`] | expires unpaid orders, publishes the catalogue, reconciles and rebuilds Redis, archives ended sales |
 //! | [`orders`] | turns claims into orders or releases them; payment, cancellation, expiry |
-//! | [`order_admin`] | what operators do with orders: many at once, and as a table |
-//! | [`warm`], [`changes`] | puts a sale's stock on Redis, once; changes the stock of a running sale |
-//! | [`verify`] | repairs users' orders in Redis where they differ from SQL |
-//! | [`lost_orders`] | pauses sales of which SQL has lost orders, and carries out what an operator decides |
-//! | [`draw`] | chooses among those who have reserved, so that anybody can check it |
-//! | [`risk`] | scores who has reserved, and blocks |
-//! | [`status`], [`stock_balance`] | what SQL and Redis hold of a sale, and whether it adds up |
-//! | [`listing`] | the sales that a shop shows |
-//! | [`verdicts`] | what gateways report of their decisions |
-//! | [`by_sale`] | metrics of each sale |
-//! | [`metrics`], [`config`] | what is counted, what can be configured |
+//! | [`order_admin`] | batch actions on orders, CSV export |
+//! | [`warm`], [`changes`] | loads a sale's stock into Redis, once; changes the stock of a running sale |
+//! | [`verify`] | repairs users' orders in Redis that differ from SQL |
+//! | [`lost_orders`] | pauses sales whose orders SQL has lost, and executes the operator's decision |
+//! | [`draw`] | verifiable draws among reservations |
+//! | [`risk`] | scores users with reservations, and blocks some |
+//! | [`status`], [`stock_balance`] | a sale's state in SQL and Redis, and its balance |
+//! | [`listing`] | the public list of sales |
+//! | [`verdicts`] | decision counts from gateways |
+//! | [`by_sale`] | metrics per sale |
+//! | [`metrics`], [`config`] | metrics, settings |
 //!
-//! What is absent: handlers hold no SQL and no Redis commands; [`store`] knows nothing of Redis and [`ledger`]
-//! nothing of SQL, so the order of steps between the two is in [`orders`], [`warm`], [`changes`] and [`jobs::reconcile`] alone.
+//! Handlers contain no SQL and no Redis commands. [`store`] does not use Redis, and [`ledger`] does not use SQL. So
+//! only [`orders`], [`warm`], [`changes`] and [`jobs::reconcile`] define the order of steps between the two.
 
 #![forbid(unsafe_code)]
 pub mod by_sale;
@@ -75,14 +75,14 @@ use weir_origin_core::background::Heartbeat;
 use weir_origin_core::outbox::{Outbox, OutboxTimes, Sink, SinkName};
 use weir_origin_core::redis::Redis;
 
-/// The tables of sales and orders.
+/// SQL migrations of sales and orders.
 pub const MIGRATIONS: weir_origin_core::sql::Migrations = weir_origin_core::migrations!(
     "sales",
     (1, "baseline", "0001_baseline"),
     (2, "pauses", "0002_pauses")
 );
 
-/// Everything about sales, put together. Cloning it is cheap.
+/// Sales: store, ledger, orders and jobs. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct Sales {
     store: SaleStore,
@@ -95,18 +95,18 @@ pub struct Sales {
     keys: Arc<KeyRing>,
     payloads: Payloads,
     clicks: Clicks,
-    /// `None`: nobody can pay.
+    /// `None`: payments are disabled.
     payments: Option<Arc<Payments>>,
     holds: HoldRules,
     archive: ArchiveRules,
-    /// Who is told of changes of orders.
+    /// The receivers of order changes.
     receivers: Vec<Outbox>,
     metrics: SaleMetrics,
     reconciling: Heartbeat,
 }
 
 impl Sales {
-    /// Sales in this store and on this Redis. Claims and users must be signed with one of `keys`.
+    /// Creates sales on this store and Redis. Claims and users must be signed with one of `keys`.
     pub fn new(
         store: SaleStore,
         redis: Redis,
@@ -148,21 +148,21 @@ impl Sales {
         }
     }
 
-    /// The same, with a payment provider.
+    /// Accepts callbacks of this payment provider.
     #[must_use]
     pub fn with_payments(mut self, payments: Payments) -> Self {
         self.payments = Some(Arc::new(payments));
         self
     }
 
-    /// The same, in which orders note the clicks that they came of, as far as this can read their names.
+    /// Records with each order the click that led to it, as far as `read` accepts it.
     #[must_use]
     pub fn with_clicks(mut self, read: ReadClick) -> Self {
         self.clicks = Clicks::new(read);
         self
     }
 
-    /// The same, with these rules for holds that are not paid.
+    /// Sets the rules for unpaid holds.
     #[must_use]
     pub fn with_holds(mut self, rules: HoldRules) -> Self {
         self.holds = rules;
@@ -170,15 +170,14 @@ impl Sales {
         self
     }
 
-    /// The same, with these rules for what ended sales leave.
+    /// Sets the rules for the data of ended sales.
     #[must_use]
     pub fn with_archive(mut self, rules: ArchiveRules) -> Self {
         self.archive = rules;
         self
     }
 
-    /// The same, in which this receiver is told of changes of orders. The store must write them
-    /// ([`SaleStore::with_sinks`]).
+    /// Sends order changes to this receiver. The store must record them for it ([`SaleStore::with_sinks`]).
     #[must_use]
     pub fn with_receiver(
         mut self,
@@ -192,7 +191,7 @@ impl Sales {
         self
     }
 
-    /// Starts what runs in the background until `stop`.
+    /// Spawns the background jobs, which run until `stop`.
     pub fn spawn(&self, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
         self.reconciling.beat();
         let receivers = self.receivers.iter().cloned();
@@ -207,12 +206,12 @@ impl Sales {
         tasks
     }
 
-    /// Beats with each round of the reconciler, from [`Sales::spawn`] on.
+    /// Heartbeat of the reconciler; the first beat follows [`Sales::spawn`].
     pub fn reconciling(&self) -> &Heartbeat {
         &self.reconciling
     }
 
-    /// Waits for orders that are being decided. To be called when no more can start.
+    /// Waits for orders in progress. Call it when no more can start.
     pub async fn finish(&self) {
         self.orders.finish().await;
     }
@@ -232,7 +231,7 @@ impl Sales {
         &self.orders
     }
 
-    /// Tells gateways of sales.
+    /// Publishes sales to gateways.
     pub fn publisher(&self) -> &Publisher {
         &self.publisher
     }
@@ -246,7 +245,7 @@ impl Sales {
         )
     }
 
-    /// What is counted.
+    /// The metrics of sales.
     pub fn metrics(&self) -> &SaleMetrics {
         &self.metrics
     }
@@ -261,7 +260,7 @@ impl Sales {
         )
     }
 
-    /// Expires, follows and warms; to be [run](Jobs::run) once.
+    /// Periodic jobs; [run](Jobs::run) them once.
     pub fn jobs(&self) -> Jobs {
         Jobs {
             store: self.store.clone(),
@@ -275,12 +274,12 @@ impl Sales {
         }
     }
 
-    /// Draws among those who have reserved.
+    /// Completes draws.
     pub fn drawer(&self) -> draw::Drawer {
         draw::Drawer::new(self.store.clone(), self.rebuilder.clone())
     }
 
-    /// Clears away what ended sales leave; to be [run](Archiver::run) once.
+    /// Archives ended sales; [run](Archiver::run) it once.
     pub fn archiver(&self) -> Archiver {
         Archiver {
             store: self.store.clone(),
@@ -289,7 +288,7 @@ impl Sales {
         }
     }
 
-    /// Cleans up what was left behind; to be [run](Reconciler::run) once.
+    /// Repairs Redis and unfinished work; [run](Reconciler::run) it once.
     pub fn reconciler(&self) -> Reconciler {
         Reconciler::new(
             self.store.clone(),
@@ -302,7 +301,8 @@ impl Sales {
         )
     }
 
-    /// Scores who has reserved, and blocks users of `threshold` and above; to be [run](RiskWorker::run) once.
+    /// Scores users with reservations, and blocks users with a score of `threshold` or higher; [run](RiskWorker::run)
+    /// it once.
     pub fn risk_worker(&self, scorer: Arc<dyn RiskScorer>, threshold: u32) -> RiskWorker {
         RiskWorker::new(
             self.store.clone(),

@@ -1,6 +1,6 @@
-//! The sales that a shop shows: those that operators list, as anybody may see them.
+//! The public list of sales.
 //!
-//! Anybody may ask for them, and pages do so by themselves. So SQL is asked once a second at most, whoever asks.
+//! Pages poll the list, so it queries SQL at most once per second, regardless of the number of clients.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,13 +19,13 @@ use crate::model::sale::Window;
 use weir_origin_core::sql::SqlError;
 use weir_origin_core::tenants::TenantName;
 
-/// For how long an answer of SQL is shown.
+/// How long a result of SQL is served.
 const FRESH_FOR: Duration = Duration::from_secs(1);
 
-/// For how long, while SQL does not answer.
+/// How long it is served while SQL does not answer.
 const STALE_FOR: Duration = Duration::from_secs(60);
 
-/// The most sales that are shown.
+/// Maximum number of listed sales.
 const LISTED_MAX: usize = 10_000;
 
 /// A public sale.
@@ -59,12 +59,12 @@ pub struct ListedSale {
     pub token: bool,
 }
 
-/// Which sales a page shows: all that fit each member.
+/// Filter of the list; all fields must match.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListFilter<'a> {
-    /// The tenant that has the sale.
+    /// The tenant that owns the sale.
     pub tenant: Option<&'a TenantName>,
-    /// What the shop calls what is sold.
+    /// The SKU.
     pub sku: Option<&'a str>,
 }
 
@@ -81,7 +81,7 @@ impl ListedSale {
         let sale = &stored.sale;
         let status = SaleStatus::new(switch.max(sale.state), sale, now_ms);
         let state = match status.state {
-            // No gateway knows it yet.
+            // Gateways do not serve the sale yet.
             Stage::Running | Stage::SoldOut if stored.warmed_at_ms.is_none() => Stage::Scheduled,
             state => state,
         };
@@ -101,12 +101,12 @@ impl ListedSale {
     }
 }
 
-/// What SQL has said last.
+/// The last result of SQL.
 #[derive(Debug)]
 struct CachedList {
     at: Instant,
     switch: SaleState,
-    /// Those that start first first.
+    /// Sorted by start time.
     sales: Vec<StoredSale>,
 }
 
@@ -125,11 +125,11 @@ impl Listing {
         }
     }
 
-    /// At most `limit` sales that fit `filter`, those that start first first, behind the one that starts at `after.0` and has the
-    /// name `after.1`; and whether there are more.
+    /// Returns up to `limit` sales that match `filter`, sorted by start time and id, after the sale with start time
+    /// `after.0` and id `after.1`. Also returns whether there are more.
     ///
     /// # Errors
-    /// When SQL does not answer, and has not for a while.
+    /// When SQL has not answered for a while.
     pub async fn page(
         &self,
         filter: ListFilter<'_>,
@@ -149,7 +149,7 @@ impl Listing {
     }
 
     async fn cached_list(&self) -> Result<Arc<CachedList>, SqlError> {
-        // Whoever comes while SQL is asked waits for that answer.
+        // Concurrent callers wait for one query.
         let mut known = self.seen.lock().await;
         let age = known.as_ref().map(|seen| seen.at.elapsed());
         if let Some(seen) = known.as_ref().filter(|_| age < Some(FRESH_FOR)) {
@@ -174,7 +174,7 @@ impl Listing {
     }
 }
 
-/// Where a sale stands among the listed ones.
+/// Sort key of a sale in the list.
 fn place_of(stored: &StoredSale) -> (u64, &SaleId) {
     (stored.sale.starts_at_ms, &stored.sale.id)
 }

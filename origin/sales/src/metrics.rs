@@ -1,4 +1,4 @@
-//! What is counted of sales and orders. `docs/metrics.md` lists every name.
+//! Metrics of sales and orders. `docs/metrics.md` lists every name.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -27,22 +27,22 @@ const ORDER_OUTCOMES: [&str; 12] = [
     "user_cap",
 ];
 
-/// What the reconciler makes of claims past their deadline.
+/// Outcomes of claims that the reconciler ends.
 const CLAIM_OUTCOMES: [&str; 2] = ["released", "ordered_before"];
 
-/// A group of open claims.
+/// An age group of open claims.
 #[derive(Clone, Copy, Debug)]
 pub struct ClaimAge {
-    /// In the label.
+    /// Label value.
     pub word: &'static str,
-    /// By how much the deadline has passed at most, in milliseconds; 0: it lies ahead.
+    /// Maximum time since the deadline, in milliseconds; 0: the deadline has not passed. `None`: unlimited.
     pub past_ms_max: Option<u64>,
 }
 
-/// The outcomes of clicks that orders name.
+/// Outcomes of clicks in order requests.
 const CLICKS: [&str; 2] = ["counted", "refused"];
 
-/// Open claims are told apart by how far their deadline has passed, the youngest first.
+/// Age groups of open claims by the time since their deadline, youngest first.
 pub const CLAIM_AGES: [ClaimAge; 4] = [
     ClaimAge {
         word: "no",
@@ -62,7 +62,7 @@ pub const CLAIM_AGES: [ClaimAge; 4] = [
     },
 ];
 
-/// How risk checks end.
+/// Outcomes of risk checks.
 const RISK_OUTCOMES: [&str; 3] = ["passed", "blocked", "failed"];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -86,7 +86,7 @@ struct DeliveryLabel {
     outcome: &'static str,
 }
 
-/// The numbers of sales. Cloning it is cheap: clones share them.
+/// The metrics of sales. Cloning it is cheap: clones share the values.
 #[derive(Clone, Debug)]
 pub struct SaleMetrics {
     orders: Family<OutcomeLabel, Counter>,
@@ -101,26 +101,26 @@ pub struct SaleMetrics {
     told: Family<DeliveryLabel, Counter>,
     outbox_waiting: Family<ReceiverLabel, Gauge>,
     outbox_oldest_seconds: Family<ReceiverLabel, Gauge>,
-    /// What is shown of each sale.
+    /// Numbers per sale.
     pub by_sale: BySale,
-    /// How long after deadline and grace claims were found by the reconciler.
+    /// Delay after deadline and grace period at which the reconciler ended claims, in seconds.
     pub overdue_seconds: Histogram,
-    /// Units of transfers that the reconciler finished.
+    /// Units of transfers that the reconciler has finished.
     pub units_moved: Counter,
-    /// Units put back or taken by the repair of drift.
+    /// Units added or removed by drift repairs.
     pub units_repaired: Counter,
-    /// Orders that ended since they were not paid in time.
+    /// Orders that expired unpaid.
     pub expired: Counter,
-    /// Requests refused because too many waited for SQL.
+    /// Requests refused because too many calls waited for SQL.
     pub shed: Counter,
     /// Cold shards rebuilt from SQL.
     pub rewarmed: Counter,
-    /// How long SQL took for public requests, waiting in line included.
+    /// Duration of SQL calls for public requests, including the wait for a permit, in seconds.
     pub sql_seconds: Histogram,
 }
 
 impl SaleMetrics {
-    /// Registers all of them.
+    /// Registers the metrics.
     pub fn register(metrics: &Metrics) -> Self {
         let metrics = metrics.group(Self::add_to);
         metrics.start_at_zero();
@@ -128,7 +128,7 @@ impl SaleMetrics {
     }
 
     fn add_to(group: &mut Group<'_>) -> Self {
-        // 0.5 ms to 8 s, and 0.25 s to 8 minutes.
+        // Buckets from 0.5 ms to 8 s, and from 0.25 s to 8 minutes.
         let sql_seconds = Histogram::new(exponential_buckets(0.000_5, 2.0, 15));
         let overdue_seconds = Histogram::new(exponential_buckets(0.25, 2.0, 12));
         let by_sale = BySale::default();
@@ -192,8 +192,8 @@ impl SaleMetrics {
         }
     }
 
-    /// Makes the counters whose labels are known: one that first shows with its first event has no
-    /// increase that an alert could see.
+    /// Creates all series with known labels at 0. A series that first appears with its first event shows no increase to
+    /// alerts.
     fn start_at_zero(&self) {
         for outcome in ORDER_OUTCOMES {
             let _ = self.orders.get_or_create(&OutcomeLabel { outcome });
@@ -226,7 +226,7 @@ impl SaleMetrics {
         self.orders.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
-    /// Counts a claim that the reconciler ended.
+    /// Counts a claim that the reconciler has ended.
     pub fn claim_reconciled(&self, outcome: &'static str) {
         self.reconciled
             .get_or_create(&OutcomeLabel { outcome })
@@ -238,35 +238,35 @@ impl SaleMetrics {
         self.risk.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
-    /// Notes how many sales have begun and were never warmed.
+    /// Sets the number of started sales that were never warmed.
     pub fn cold_sales(&self, sales: usize) {
         self.cold_sales
             .set(i64::try_from(sales).unwrap_or(i64::MAX));
     }
 
-    /// Notes how many sales are paused.
+    /// Sets the number of paused sales.
     pub fn paused_sales(&self, sales: usize) {
         self.paused_sales
             .set(i64::try_from(sales).unwrap_or(i64::MAX));
     }
 
-    /// Whether any sale is paused, as far as is known.
+    /// Whether any sale is paused, according to the last count.
     pub fn has_paused_sales(&self) -> bool {
         self.paused_sales.get() > 0
     }
 
-    /// Notes how many changes of a stock are not done.
+    /// Sets the number of unfinished stock changes.
     pub fn open_changes(&self, changes: usize) {
         self.open_changes
             .set(i64::try_from(changes).unwrap_or(i64::MAX));
     }
 
-    /// Counts a payment provider's callback.
+    /// Counts a callback of the payment provider.
     pub fn payment(&self, state: &'static str) {
         self.payments.get_or_create(&StateLabel { state }).inc();
     }
 
-    /// Counts a click that a request to buy says led to it.
+    /// Counts a click in an order request, by whether it is accepted.
     pub fn click(&self, counts: bool) {
         let [counted, refused] = CLICKS;
         let outcome = if counts { counted } else { refused };
@@ -274,7 +274,7 @@ impl SaleMetrics {
         self.clicks.get_or_create(&label).inc();
     }
 
-    /// Notes how many users wait for a risk check.
+    /// Sets the number of users who wait for a risk check.
     pub fn risk_pending(&self, users: u64) {
         self.risk_pending
             .set(i64::try_from(users).unwrap_or(i64::MAX));

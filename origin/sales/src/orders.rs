@@ -1,7 +1,8 @@
-//! A claim becomes an order or is released for good; an order is paid, cancelled or expires.
+//! Decides claims and orders: a claim becomes an order or is permanently released; an order is paid, cancelled or
+//! expires.
 //!
-//! SQL decides, Redis follows. If a step between the two is lost, it is found again: the reconciler finds open
-//! claims, and SQL lists the ended and paid orders that Redis may not have followed.
+//! SQL decides, Redis follows. If the step from SQL to Redis is lost, it is repeated: the reconciler finds open claims,
+//! and SQL lists the ended and paid orders that Redis may not have followed.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -30,12 +31,12 @@ use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::{ConcurrencyLimit, SqlError};
 use weir_origin_core::unavailable::Unavailable;
 
-/// How many calls on SQL orders, payments and reservations may run at once, and how many more may wait.
+/// Concurrency limits for SQL calls of orders, payments and reservations.
 #[derive(Clone, Copy, Debug)]
 pub struct SqlLimits {
-    /// Running.
+    /// Maximum number of running calls.
     pub working_max: usize,
-    /// Waiting. Beyond it, requests are refused at once.
+    /// Maximum number of waiting calls. Beyond it, requests are refused at once.
     pub waiting_max: usize,
 }
 
@@ -51,20 +52,20 @@ impl Default for SqlLimits {
 /// The outcome of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimOutcome {
-    /// It is an order now.
+    /// The claim is an order now.
     Ordered(StoredOrder),
-    /// It was an order already.
+    /// The claim was an order already.
     OrderedBefore(StoredOrder),
-    /// Its attempt's key came with another request before.
+    /// The idempotency key was used with a different request.
     KeyReused,
-    /// It was released before and never becomes an order; its user may claim again.
+    /// The claim was released before and never becomes an order; its user may claim again.
     Released,
-    /// There was no unit for it: it is released.
+    /// SQL has no unit for the claim; it is released.
     Short(Shortage),
 }
 
 impl ClaimOutcome {
-    /// Its word in metrics.
+    /// Label in metrics.
     pub fn label(&self) -> &'static str {
         match self {
             Self::Ordered(_) => "ordered",
@@ -116,20 +117,20 @@ impl Orders {
         }
     }
 
-    /// The same, with these rules for holds that are not paid.
+    /// Sets the rules for unpaid holds.
     #[must_use]
     pub(super) fn with_holds(mut self, rules: HoldRules) -> Self {
         self.holds = rules;
         self
     }
 
-    /// Decides the claim's outcome in a task of its own, which ends even if the client hangs up: no unit is left between
-    /// SQL and Redis.
+    /// Decides a claim in a separate task, which completes even if the client disconnects, so that no unit is lost
+    /// between SQL and Redis.
     ///
     /// The task fails with [`SqlError`] when SQL does not answer; then nothing was released.
     ///
-    /// If what the request says cannot be read, or is not what its sale wants, the claim is given up, unless it was decided before: then the answer is
-    /// the reason.
+    /// If `asked` fails, because the request is invalid or does not match the sale's rules, the claim is released
+    /// unless it was decided before. The result is then the error of `asked`.
     pub fn start<E: Send + 'static>(
         &self,
         ticket: Ticket,
@@ -147,8 +148,8 @@ impl Orders {
         })
     }
 
-    /// Notes what a provider says of a payment, in a task of its own as [`Orders::start`] does. If its order is paid,
-    /// Redis follows.
+    /// Applies a provider's payment event in a separate task, like [`Orders::start`]. If the order is paid, Redis
+    /// follows.
     pub fn note_payment(&self, event: PaymentEvent) -> JoinHandle<Result<PaymentNoted, SqlError>> {
         let orders = self.clone();
         self.spawn(async move {
@@ -163,7 +164,7 @@ impl Orders {
         })
     }
 
-    /// Takes an order of `user` back, in a task of its own as [`Orders::start`] does.
+    /// Cancels an order of `user` in a separate task, like [`Orders::start`].
     pub fn cancel(
         &self,
         order: String,
@@ -183,7 +184,7 @@ impl Orders {
         })
     }
 
-    /// Takes an order back for an operator, in a task of its own as [`Orders::start`] does.
+    /// Cancels an order for an operator in a separate task, like [`Orders::start`].
     pub fn cancel_any(&self, order: String) -> JoinHandle<Result<CancelOutcome, SqlError>> {
         let orders = self.clone();
         self.spawn(async move {
@@ -195,7 +196,8 @@ impl Orders {
         })
     }
 
-    /// Ends a paid order, whose money is then due for refund, in a task of its own as [`Orders::start`] does.
+    /// Refunds a paid order in a separate task, like [`Orders::start`]: ends it, and marks its payment as due for
+    /// refund.
     pub fn refund(&self, order: String) -> JoinHandle<Result<Refund, SqlError>> {
         let orders = self.clone();
         self.spawn(async move {
@@ -215,10 +217,10 @@ impl Orders {
         self.tasks.spawn(work.with_current_context())
     }
 
-    /// Makes a call on SQL for the public: it waits in line, or is refused at once.
+    /// Runs a public SQL call under the concurrency limit.
     ///
     /// # Errors
-    /// [`SqlError::Overloaded`] when the line is full; else those of the call.
+    /// [`SqlError::Overloaded`] when too many calls wait, otherwise the errors of the call.
     pub async fn sql<T>(
         &self,
         call: impl Future<Output = Result<T, SqlError>>,
@@ -235,12 +237,12 @@ impl Orders {
         answer
     }
 
-    /// How many claims are being decided.
+    /// Number of running tasks.
     pub fn in_flight(&self) -> usize {
         self.tasks.len()
     }
 
-    /// Waits until none is being decided. To be called when no more can start.
+    /// Waits until all tasks have ended. Call it when no more can start.
     pub async fn finish(&self) {
         self.tasks.close();
         self.tasks.wait().await;
@@ -273,7 +275,7 @@ impl Orders {
             return Ok(self.follow_claim(ticket, placed).await);
         };
         if shortage.is_the_users() {
-            // The unit is there, only not for this user: another may have it.
+            // The unit exists, but not for this user. Release it for others.
             let known = self.store.claims().release(ticket, now_ms()).await?;
             let placed = known.unwrap_or(OrderOutcome::Released { void: false });
             let outcome = self.follow_claim(ticket, placed).await;
@@ -288,7 +290,7 @@ impl Orders {
             self.release(ticket, ReleaseKind::Void).await;
             return Ok(ClaimOutcome::Short(shortage));
         }
-        // The same claim, sent twice, got its outcome in the other request meanwhile.
+        // A concurrent request with the same claim has decided it meanwhile.
         let placed = self
             .store
             .claims()
@@ -297,7 +299,7 @@ impl Orders {
         Ok(self.follow_claim(ticket, placed).await)
     }
 
-    /// Ends a claim that is not needed, unless its outcome was decided before: its unit is there for others.
+    /// Releases a claim that is not needed, unless it was decided before, so that others get its unit.
     async fn give_back(&self, ticket: &Ticket) -> Result<(), SqlError> {
         let known = self.store.claims().release(ticket, now_ms()).await?;
         let placed = known.unwrap_or(OrderOutcome::Released { void: false });
@@ -305,8 +307,7 @@ impl Orders {
         Ok(())
     }
 
-    /// Ends a claim whose deadline has passed: unless its outcome is decided already, it is released for
-    /// good. Redis follows.
+    /// Ends a claim whose deadline has passed: releases it permanently unless it was decided before. Redis follows.
     ///
     /// # Errors
     /// When SQL does not answer; then nothing was released.
@@ -318,7 +319,7 @@ impl Orders {
         Ok(outcome)
     }
 
-    /// Redis has forgotten what it knew of a user, or it would not have granted the claim: it is told again.
+    /// Writes a user's data to Redis again: Redis has lost it, or it would not have granted the claim.
     async fn remind(&self, ticket: &Ticket, shortage: Shortage) {
         let told = match shortage {
             Shortage::Barred => self.remind_of_lists(ticket).await,
@@ -350,7 +351,7 @@ impl Orders {
         Ok(())
     }
 
-    /// Has Redis follow what SQL has decided of a claim.
+    /// Updates Redis to SQL's decision about a claim.
     async fn follow_claim(&self, ticket: &Ticket, placed: OrderOutcome) -> ClaimOutcome {
         match placed {
             OrderOutcome::New(order) => {
@@ -366,7 +367,7 @@ impl Orders {
                 self.release(ticket, ReleaseKind::Void).await;
                 ClaimOutcome::Released
             }
-            // A taken name: SQL can never hold an order of this claim, which is a release, too.
+            // The name is taken by another user's claim: SQL can never store an order of this one, so release it.
             OrderOutcome::Released { void: false } | OrderOutcome::NameTaken => {
                 self.release(ticket, ReleaseKind::Decided).await;
                 ClaimOutcome::Released
@@ -376,8 +377,8 @@ impl Orders {
         }
     }
 
-    /// Has Redis follow an order to where it stands in SQL, and gateways learn what is left of its sale. Doing it again
-    /// changes nothing, and a failure changes nothing for the client: it is done again later.
+    /// Updates Redis to an order's status in SQL, and queues its sale for the catalogue. Repeating it changes nothing.
+    /// A failure does not affect the client, because the update is retried later.
     pub async fn follow(&self, order: &StoredOrder) {
         self.changed.note(&order.sale);
         if let Err(error) = self.try_follow(order).await {
@@ -385,13 +386,13 @@ impl Orders {
         }
     }
 
-    /// As [`Orders::follow`], for whoever wants to know.
+    /// Like [`Orders::follow`], but returns the error.
     ///
     /// # Errors
-    /// When Redis did not follow.
+    /// When Redis was not updated.
     pub(super) async fn try_follow(&self, order: &StoredOrder) -> Result<(), NotFollowed> {
         if matches!(order.status, OrderStatus::Expired | OrderStatus::Cancelled) {
-            // First, or the user would be the first to hear that the unit is free again.
+            // Block the user first, or that user would learn first that the unit is free again.
             self.bar(order).await?;
         }
         follow_order(&self.ledger, order).await?;
@@ -408,7 +409,7 @@ impl Orders {
         self.ledger.changed_lists()
     }
 
-    /// Writes whether a user is on a list, once more.
+    /// Writes a user's list membership to Redis again.
     pub(super) async fn write_list(
         &self,
         sale: &Sale,
@@ -423,7 +424,7 @@ impl Orders {
         }
     }
 
-    /// Has gateways refuse the user of a hold that was not paid, as long as SQL says so.
+    /// Blocks the user of an unpaid hold in Redis, as long as SQL blocks the user.
     async fn bar(&self, order: &StoredOrder) -> Result<(), Unavailable> {
         let (sale, user) = (&order.sale, &order.user);
         if self
@@ -437,10 +438,10 @@ impl Orders {
         Ok(())
     }
 
-    /// Lets gateways know that a cooldown is over.
+    /// Ends a cooldown in Redis, unless the user is still blocked.
     ///
     /// # Errors
-    /// When SQL or Redis does not answer: then it is done again.
+    /// When SQL or Redis does not answer; the jobs retry.
     pub async fn end_cooldown(&self, over: &Cooldown) -> Result<(), Unavailable> {
         let (sale, user) = (&over.sale, &over.user);
         let shard = home_shard(user, over.shards);
@@ -451,7 +452,7 @@ impl Orders {
             .await?
         {
             self.ledger.unblock_user(sale, shard, user).await?;
-            // Blocked, or in another cooldown, since SQL was asked: the unblocking must not outlast that.
+            // Check again: if the user was blocked since the first check, restore the block in Redis.
             if self
                 .store
                 .cooldowns()
@@ -464,7 +465,7 @@ impl Orders {
         Ok(self.store.cooldowns().end_cooldown(over).await?)
     }
 
-    /// As with [`Orders::follow`].
+    /// Releases a claim in Redis. A failure is retried later, as in [`Orders::follow`].
     async fn release(&self, ticket: &Ticket, kind: ReleaseKind) {
         if let Err(error) = self.ledger.release(ticket, kind).await {
             warn!(claim = %ticket.claim_id(), %error, "cannot release the claim");
@@ -472,21 +473,21 @@ impl Orders {
     }
 }
 
-/// Why Redis has not followed an order.
+/// Why Redis was not updated to an order's status.
 #[derive(Debug, thiserror::Error)]
 pub enum NotFollowed {
-    /// It did not answer.
+    /// Redis did not answer.
     #[error(transparent)]
     Redis(#[from] CallError),
     /// SQL or Redis did not answer.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// It has lost the order's shard: it follows when that is rebuilt.
+    /// Redis has lost the order's shard; the order is updated with its rebuild.
     #[error("Redis has lost the order's shard, and it is not rebuilt yet")]
     Cold,
 }
 
-/// Brings Redis to where an order stands in SQL.
+/// Updates Redis to an order's status in SQL.
 ///
 /// # Errors
 /// When Redis does not answer, or has lost the order's shard.
@@ -497,12 +498,12 @@ pub async fn follow_order(ledger: &Ledger, order: &StoredOrder) -> Result<(), No
                 true => Deduction::AtOrder,
                 false => Deduction::AtPayment,
             };
-            // A cold shard has no claim to settle, and gets the order when it is rebuilt.
+            // A cold shard has no claim to settle, and its rebuild restores the order.
             ledger.settle(order, deduction).await?;
             FollowUpReply::Done
         }
         OrderStatus::Paid => {
-            // An open claim is settled with its units; a deferred order is charged for them.
+            // Settle an open claim with its units, and charge an order that is deducted at payment.
             ledger.settle(order, Deduction::AtOrder).await?;
             ledger.charge(order).await?
         }

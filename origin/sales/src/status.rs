@@ -1,4 +1,4 @@
-//! What SQL and Redis hold of a sale, and whether it adds up.
+//! A sale's status in SQL and Redis.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -55,11 +55,9 @@ pub struct SaleStatus {
     pub units_ordered: u64,
     /// Status in Redis, by shard.
     pub shards: Vec<ShardStatus>,
-    /// Whether `Σ stock + Σ held + units_ordered = total`, in which a change of the stock that is under way counts as far
-    /// as shards have heard of it.
-    // Redis is read first, SQL after it, so under way the sum may be too high but never too low
-    // by that: a claim that became an order in between counts as both. On a sale that is at rest
-    // it is exact. False as long as a shard is cold.
+    /// Whether `Σ stock + Σ held + units_ordered = total`. A stock change in progress counts as far as shards have applied it.
+    // Redis is read before SQL. While orders are placed, the sum may therefore be too high, but never too low: a claim
+    // that becomes an order in between counts twice. Without traffic the sum is exact. False while a shard is cold.
     pub balanced: bool,
 }
 
@@ -74,12 +72,12 @@ pub struct ShardStatus {
     pub held: u64,
     /// Units in settled orders.
     pub bought: u64,
-    /// Increases whenever units return.
+    /// Increases whenever units arrive or the last one leaves.
     pub epoch: i64,
 }
 
 impl SaleStatus {
-    /// Reads a sale's status; `None` if there is no such sale.
+    /// Reads a sale's status; `None` if the sale does not exist.
     ///
     /// # Errors
     /// When SQL or Redis does not answer.
@@ -91,12 +89,12 @@ impl SaleStatus {
         let Some(totals) = store.totals(id).await? else {
             return Ok(None);
         };
-        // Of an archived sale SQL knows all, and Redis nothing.
+        // For an archived sale, SQL has all data and Redis none.
         let shards = match totals.stored.archived_at_ms {
             Some(_) => Vec::new(),
             None => ledger.audits(id, totals.stored.sale.shards).await?,
         };
-        // Again, now that Redis is read: see `SaleStatus::balanced`. Sales are never deleted.
+        // Read SQL again after Redis: see `SaleStatus::balanced`. Sales are never deleted.
         let totals = store.totals(id).await?;
         let switch = store.global_switch().await?;
         Ok(totals.map(|totals| Self::new(totals, &shards, switch)))
@@ -145,7 +143,7 @@ impl From<&Audit> for ShardStatus {
 }
 
 impl SaleSummary {
-    /// A sale, with the switch of all sales.
+    /// Creates the summary of a sale, given the global switch.
     pub fn new(stored: StoredSale, switch: SaleState) -> Self {
         let sale = stored.sale;
         Self {

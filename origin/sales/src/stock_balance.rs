@@ -1,4 +1,4 @@
-//! A sale's books: every term of `Σ stock + transfers + claims + orders = total`.
+//! The stock balance of a sale: all terms of `Σ stock + transfers + claims + orders = total`.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -13,42 +13,43 @@ use super::store::{Balance, SaleStore, ShardCounts};
 use weir_origin_core::redis::CallError;
 use weir_origin_core::unavailable::Unavailable;
 
-/// How often the books are read again because they changed during the reading.
+/// Maximum number of readings when the balance changes during a reading.
 const READINGS_MAX: u32 = 3;
 
-/// The most open claims of which SQL is asked whether it has counted them. With more, the sum is not exact: each may be an
-/// order that Redis has not followed yet.
+/// Maximum number of open claims that are looked up in SQL. With more, the sum is not exact, because each claim may be
+/// an order that Redis has not followed yet.
 const OPEN_MAX: u64 = 200;
 
-/// What SQL and Redis hold of a sale.
+/// A sale's stock in SQL and Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StockBalance {
-    /// What each shard holds.
+    /// Terms of each shard.
     pub shards: Vec<Audit>,
-    /// The terms, summed; `None` as long as a shard is cold.
+    /// Sums of the terms; `None` while a shard is cold.
     pub terms: Option<Terms>,
-    /// Whether all of it is from one instant, and each term counts what no other does. Under traffic it may not be; then
-    /// the sum may be off by what was under way.
+    /// Whether all values are from the same moment, and no unit counts twice. Otherwise the sum may be off by work in
+    /// progress.
     pub is_exact: bool,
-    /// Whether Redis has followed every order that ended or was paid. Until then the sum is off by them.
+    /// Whether Redis has followed all ended and paid orders. Until then, the sum is off by their units.
     pub is_followed: bool,
-    /// SQL's orders by shard.
+    /// Order counts in SQL by shard.
     pub counts: Vec<ShardCounts>,
-    /// How many changes of orders SQL has lost: see [`weir_sale::mark`].
+    /// Number of order changes that SQL has lost: see [`weir_sale::mark`].
     pub changes_lost: u64,
-    /// Units that were added to the sale since it was warmed.
+    /// Units added to the sale since it was warmed.
     pub topped_up: u64,
-    /// Units that were withdrawn from it.
+    /// Units withdrawn from the sale.
     pub withdrawn: u64,
-    /// Whether a change of its stock is under way: then `terms.total` is what shards have heard of.
+    /// Whether a stock change is in progress; `terms.total` then contains the part that shards have applied.
     pub is_changing: bool,
 }
 
 impl StockBalance {
-    /// Reads a sale's books; `None` if SQL has no such sale. It reads sums, and no user but those who hold a claim.
+    /// Reads a sale's balance; `None` if SQL does not have the sale. It reads sums, and single users only if they have
+    /// open claims.
     ///
-    /// Redis is read before SQL and after it. If both readings are equal, nothing changed in between: a change that
-    /// leaves a shard's terms as they are raises its version.
+    /// Redis is read before and after SQL. If both readings are equal, nothing changed in between, because each change
+    /// raises a shard's version.
     ///
     /// # Errors
     /// When SQL or Redis does not answer.
@@ -68,7 +69,7 @@ impl StockBalance {
             let Some(balance) = store.balance(id, known).await? else {
                 return Ok(None);
             };
-            // Redis was read first: what it was told, SQL had committed.
+            // Redis was read first, so SQL had committed everything that Redis contains.
             let in_sql = balance.counts.iter().map(|counts| counts.orders.changes());
             let changes_lost = changes_lost(&before, in_sql.sum());
             let shards = ledger.audits(id, count).await?;
@@ -105,14 +106,14 @@ impl StockBalance {
         }
     }
 
-    /// The drift, if nothing is under way that makes it uncertain.
+    /// The drift; `None` if work in progress makes it uncertain.
     pub fn drift(&self) -> Option<i64> {
         let is_certain = self.is_exact && self.is_followed;
         let terms = self.terms.filter(|_| is_certain)?;
         Some(terms.drift())
     }
 
-    /// The shards on which Redis knows other orders than SQL, as far as that is certain.
+    /// Shards on which Redis has other orders than SQL, as far as that is certain.
     pub fn shards_with_other_orders(&self) -> Vec<u32> {
         if !self.is_exact || !self.is_followed {
             return vec![];
@@ -127,8 +128,8 @@ impl StockBalance {
         shards.map(|(shard, _)| shard).collect()
     }
 
-    /// The shards whose marks are below SQL's count, each with that count. Call it only if the drift is 0 and no shard has other
-    /// orders: then Redis has missed nothing that SQL counts.
+    /// Shards with marks below SQL's count, each with that count. Call it only if the drift is 0 and no shard has other
+    /// orders: then Redis contains everything that SQL counts.
     pub fn marks_behind(&self) -> Vec<(u32, u64)> {
         let counts = (0..).zip(&self.shards).map(|(shard, seen)| {
             let in_sql = self.counts_of(shard).orders.changes();
@@ -143,7 +144,7 @@ impl StockBalance {
         counts.unwrap_or_default()
     }
 
-    /// The books as operators see them.
+    /// The balance in its admin form.
     pub fn view(&self, id: SaleId) -> BooksView {
         BooksView {
             id,
@@ -158,7 +159,7 @@ impl StockBalance {
     }
 }
 
-/// All open claims, unless they are too many, or not all are found.
+/// Returns all open claims; `None` if there are too many, or not all are found.
 async fn open_claims(
     ledger: &Ledger,
     id: &SaleId,
@@ -206,7 +207,7 @@ pub struct BooksView {
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[schema(as = BooksTerms)]
 struct TermsView {
-    /// Units in Redis; null: Redis has lost this shard's data.
+    /// Units in Redis, over all shards.
     stock: i64,
     /// Units in transfer between shards.
     transfers: u64,
@@ -244,11 +245,11 @@ struct ShardView {
     transfers: u64,
     /// Units held by claims.
     claims: u64,
-    /// Ordered units in SQL.
+    /// Units of settled orders that were deducted from the stock.
     orders: u64,
     /// Units of orders that are deducted at payment.
     orders_deferred: u64,
-    /// Number of rebuilds of the shard.
+    /// Increases whenever units arrive, the last one leaves, or the shard is rebuilt.
     epoch: i64,
 }
 

@@ -1,4 +1,4 @@
-//! What gateways tell of their decisions about a sale: see [`weir_scripts::tally`].
+//! Decision counts that gateways report for a sale: see [`weir_scripts::tally`].
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use weir_scripts::tally::{Subject, name};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::{CallError, Redis};
 
-/// Of how many minutes.
+/// Number of reported minutes.
 const MINUTES: u64 = 5;
 
 /// Verdict counts of a sale in the last minutes.
@@ -30,7 +30,7 @@ pub struct Verdicts {
 }
 
 impl Verdicts {
-    /// Those of this minute and of the ones before.
+    /// Reads the counts of the last minutes, including the current one.
     ///
     /// # Errors
     /// When Redis does not answer.
@@ -55,7 +55,7 @@ impl Verdicts {
         Ok(verdicts)
     }
 
-    /// The counts of one minute, two a verdict.
+    /// Adds the counts of one minute, two per verdict.
     fn add(&mut self, counts: &[Option<u64>]) {
         let (pairs, _) = counts.as_chunks::<2>();
         for (verdict, [decided, shadow]) in Verdict::ALL.iter().zip(pairs) {

@@ -1,10 +1,10 @@
-//! Puts right what Redis knows of users' orders, where it has lost data.
+//! Repairs users' orders in Redis after it has lost data.
 //!
-//! Redis needs a user's orders for one thing: the cap. An order that it has forgotten lets its user claim again, which SQL
-//! refuses; one that ended and that it remembers keeps its user from buying. Whether it knows others than SQL is told by
-//! sums that both keep; which, by going through them in small steps. Each user is corrected only if Redis still knows what
-//! it was seen to know, so an order that is made or ends meanwhile is not lost. An order that SQL does not have at all is not a
-//! mistake of Redis: SQL has lost it, and Redis keeps it until an operator decides.
+//! Redis needs users' orders only for the limit per user. If it has lost an order, the user gets another claim, which
+//! SQL refuses. If it still has an ended order, the user cannot buy. Sums on both sides show whether the orders differ;
+//! a scan in small steps finds the users. A user is corrected only if Redis still has the orders that were read, so
+//! concurrent changes are not lost. An order that SQL does not have is not an error of Redis: SQL has lost it, and
+//! Redis retains it until an operator decides.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +21,10 @@ use super::store::SaleStore;
 use weir_origin_core::sql::SqlError;
 use weir_origin_core::unavailable::Unavailable;
 
-/// The orders read from SQL at a time.
+/// Number of orders read from SQL per page.
 const PAGE_LEN: usize = 1_000;
 
-/// Puts users' orders right. Cloning it is cheap.
+/// Repairs users' orders in Redis. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct Verifier {
     store: SaleStore,
@@ -48,7 +48,7 @@ impl Verifier {
         Self { store, ledger }
     }
 
-    /// Goes through all users of a shard.
+    /// Verifies all users of a shard.
     ///
     /// # Errors
     /// When SQL or Redis does not answer.
@@ -66,7 +66,7 @@ impl Verifier {
                     .await?;
                 cursor = page.0;
                 for (user, seen) in page.1 {
-                    // A page may tell of a user twice: then the second time looks like a difference, and is none.
+                    // A page may repeat a user. The user then counts as differing, but `correct` finds no difference.
                     if in_sql.remove(&user).as_ref() != Some(&seen) {
                         differing.push(user);
                     }
@@ -78,7 +78,7 @@ impl Verifier {
         }
         differing.extend(in_sql.into_keys());
         if differing.is_empty() && sums != before {
-            // Redis was made to forget a key, and the sums still count what it held.
+            // Redis has lost a key, and the sums still include its orders.
             let done = self.ledger.write_sums(sale, shard, &sums).await?;
             warn!(%sale, shard, done, "rewrote a shard's order sums");
         }
@@ -90,8 +90,8 @@ impl Verifier {
         Ok(verified)
     }
 
-    /// Corrects those of `users` of whom Redis knows other orders than SQL, and who hold no claim. Orders that SQL does not have at
-    /// all stay: see [`VerifySummary::lost`].
+    /// Corrects those of `users` whose orders in Redis differ from SQL and who have no open claim. Orders that SQL does
+    /// not have stay: see [`VerifySummary::lost`].
     ///
     /// # Errors
     /// When SQL or Redis does not answer.
@@ -103,7 +103,7 @@ impl Verifier {
     ) -> Result<VerifySummary, Unavailable> {
         let mut verified = VerifySummary::default();
         for users in users.chunks(PAGE_LEN) {
-            // Redis first: what changes after it was seen is not overwritten.
+            // Read Redis first, so that later changes are not overwritten.
             let seen = self.ledger.settled(sale, shard, users).await?;
             for (user, seen) in users.iter().zip(seen) {
                 let orders = self.store.orders_of(sale, shard, user).await?;
@@ -122,7 +122,7 @@ impl Verifier {
         Ok(verified)
     }
 
-    /// A sale's orders that Redis knows and SQL does not have, of users who hold no claim, shard by shard.
+    /// Returns a sale's orders that Redis has and SQL does not, of users without open claims, by shard.
     ///
     /// # Errors
     /// When SQL or Redis does not answer.
@@ -148,7 +148,7 @@ impl Verifier {
         shard: u32,
     ) -> Result<Vec<(UserId, OrderEntry)>, Unavailable> {
         let in_sql = self.orders(sale, shard).await?;
-        // Keyed by the order: pages may have a user twice.
+        // Keyed by the order, because pages may repeat a user.
         let mut lost = BTreeMap::new();
         for bucket in 0..BUCKETS {
             let mut cursor = 0;
@@ -172,7 +172,7 @@ impl Verifier {
         Ok(lost.into_values().collect())
     }
 
-    /// The orders of a user that Redis was `seen` to know and SQL does not have. `standing` are the user's orders that stand in SQL.
+    /// Returns the orders in `seen` that SQL does not have. `standing` contains the user's active orders in SQL.
     async fn lost_of(
         &self,
         sale: &SaleId,
@@ -187,7 +187,7 @@ impl Verifier {
         let mut lost = Vec::new();
         for order in seen.iter().filter(|order| !stands(order)) {
             let claim = ClaimId::new(sale, shard, order.generation);
-            // One that has ended is there all the same: Redis has yet to follow.
+            // An ended order is in SQL, too; Redis has not followed yet.
             if !self.store.pauses().has_order(&claim).await? {
                 lost.push(*order);
             }

@@ -1,9 +1,8 @@
-//! Puts a sale's stock on Redis, once.
+//! Loads a sale's stock into Redis, once.
 //!
-//! The danger is to create units by filling a shard whose stock is out in claims. So a cold shard is filled only while
-//! no claim can exist: before the sale was first warmed (the catalogue has it as cold, and gateways grant no claims), or
-//! before it starts. After
-//! that a cold shard means that Redis lost data, and warming is refused.
+//! Filling a shard whose stock is out in claims would create units. So a cold shard is filled only while no claim can
+//! exist: before the sale is first warmed (the catalogue marks it as cold, and gateways grant no claims), or before it
+//! starts. After that, a cold shard means that Redis has lost data, and warming is refused.
 
 use std::sync::Arc;
 
@@ -23,26 +22,25 @@ use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
 use weir_origin_core::unavailable::Unavailable;
 
-/// How far a gateway's clock may be ahead of ours, in milliseconds: claims on a warmed sale are possible that long
-/// before its start.
+/// Maximum clock skew of a gateway, in milliseconds: claims on a warmed sale may exist this long before its start.
 const CLOCK_SKEW_MS: u64 = 60 * 1000;
 
-/// What a warm-up did.
+/// The result of a warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WarmSummary {
-    /// The sale's shards.
+    /// Number of the sale's shards.
     pub shards: u32,
-    /// How many of them got their stock just now; the others held it already.
+    /// Number of shards filled just now; the others had their stock already.
     pub filled: u32,
 }
 
-/// Why a sale is not warm.
+/// Why a sale was not warmed.
 #[derive(Debug, thiserror::Error)]
 pub enum WarmError {
     /// SQL has no such sale.
     #[error("there is no such sale")]
     UnknownSale,
-    /// A shard holds no stock although claims may have been made.
+    /// A shard has no stock although claims may exist.
     #[error(
         "shard {shard} has no stock in Redis, but claims may exist: Redis has lost data, and warming the sale now could oversell it"
     )]
@@ -50,7 +48,7 @@ pub enum WarmError {
         /// The first such shard.
         shard: u32,
     },
-    /// A shard of a sale that was never warmed holds something.
+    /// A shard of a sale that was never warmed contains data.
     #[error(
         "shard {shard} has stock or claims in Redis from another sale with this id: use another sale id, another key prefix, or an empty Redis"
     )]
@@ -58,28 +56,28 @@ pub enum WarmError {
         /// The first such shard.
         shard: u32,
     },
-    /// Gateways know as many sales as they can.
+    /// Gateways have the maximum number of sales.
     #[error("{SALES_MAX} warmed sales have not ended yet, the maximum for gateways")]
     CatalogueFull,
     /// SQL did not answer.
     #[error(transparent)]
     Store(#[from] SqlError),
-    /// Redis did not answer. Some shards may hold their stock: warm again.
+    /// Redis did not answer. Some shards may have their stock; warm the sale again.
     #[error(transparent)]
     Ledger(#[from] CallError),
-    /// The stock is on Redis, but gateways may not know of the sale yet: that is tried again.
+    /// The stock is loaded, but gateways may not know the sale yet; the publisher retries.
     #[error(transparent)]
     Publish(#[from] PublishError),
 }
 
-/// Puts stock on Redis.
+/// Loads stock into Redis.
 #[derive(Clone, Debug)]
 pub struct Warmer {
     store: SaleStore,
     ledger: Ledger,
     publisher: Publisher,
     rebuilder: Rebuilder,
-    // One warm-up at a time, so that none sees another half done.
+    // One warm-up at a time, so that none sees another one unfinished.
     turn: Arc<Mutex<()>>,
 }
 
@@ -108,8 +106,8 @@ impl Warmer {
         }
     }
 
-    /// Spreads the sale's remaining units over its shards and tells gateways of it. Doing it again
-    /// changes nothing.
+    /// Spreads the sale's remaining units over its shards, and publishes the sale to gateways. Repeating it changes
+    /// nothing.
     ///
     /// # Errors
     /// See [`WarmError`].
@@ -117,13 +115,13 @@ impl Warmer {
         let _turn = self.turn.lock().await;
         let totals = self.store.totals(id).await?.ok_or(WarmError::UnknownSale)?;
         self.check_room(id).await?;
-        // Before there is any stock: of what Redis may lose later the lists are never lost first.
+        // Write the lists before the stock, so that Redis cannot lose the lists but keep the stock.
         self.rebuilder.add_users(&totals.stored.sale).await?;
         let filled = match claims_possible(&totals, now_ms()) {
             true => self.expect_warm(&totals).await?,
             false => self.fill(&totals).await?,
         };
-        // And once more: Redis may have lost them in between, and then nothing would tell.
+        // Write them again: Redis may have lost them in between, which cannot be detected.
         self.rebuilder.add_users(&totals.stored.sale).await?;
         self.store.warming().mark_warmed(id, now_ms()).await?;
         self.publisher.publish().await?;
@@ -141,7 +139,7 @@ impl Warmer {
         Ok(())
     }
 
-    /// Every shard must hold stock; none gets any.
+    /// Checks that all shards have stock; fills none.
     async fn expect_warm(&self, totals: &SaleTotals) -> Result<u32, WarmError> {
         let sale = &totals.stored.sale;
         for shard in 0..sale.shards {
@@ -153,8 +151,7 @@ impl Warmer {
         Ok(0)
     }
 
-    /// No claim can have been made: every shard gets its part, or has just that already, from a
-    /// warm-up that broke off.
+    /// Fills all shards, while no claim can exist. A shard may have its units already from an interrupted warm-up.
     async fn fill(&self, totals: &SaleTotals) -> Result<u32, WarmError> {
         let sale = &totals.stored.sale;
         let mut filled = 0;
@@ -170,7 +167,7 @@ impl Warmer {
     }
 }
 
-/// Whether Redis may have handed out units of the sale, or has been told to change how many it has.
+/// Whether Redis may have granted claims, or applied stock changes.
 fn claims_possible(totals: &SaleTotals, now_ms: u64) -> bool {
     let stored = &totals.stored;
     let may_be_touched = stored.warmed_at_ms.is_some() && totals.has_changes;
@@ -178,7 +175,7 @@ fn claims_possible(totals: &SaleTotals, now_ms: u64) -> bool {
     totals.has_outcomes || may_be_touched || (stored.warmed_at_ms.is_some() && started)
 }
 
-/// Whether a shard holds `units` and has never handed out one.
+/// Whether a shard has `units` and has never granted a claim.
 fn is_untouched(audit: Audit, units: u64) -> bool {
     audit.stock == i64::try_from(units).ok() && audit.held == 0 && audit.bought == 0
 }

@@ -1,12 +1,14 @@
-//! `weir-origin shard-proxy`: a Redis to origin and gateways, whose shards of sales stand in objects of an edge, and so do links
-//! with a maximum.
+//! `weir-origin shard-proxy`: a Redis-compatible proxy for origin and gateways. Sale shards and links with a click
+//! limit are edge objects.
 //!
-//! It speaks RESP2. It translates commands about the keys of a shard into [`ObjectCommands`](weir_edge::shard::ObjectCommands) and
-//! sends them to the edge, signed, and commands about links as `links.rs` says. All others go to a Redis behind it as they are, its
-//! `AUTH` among them. It has no state: two of them side by side, or one that dies, change nothing.
+//! It speaks RESP2. It translates commands on the keys of a shard into
+//! [`ObjectCommands`](weir_edge::shard::ObjectCommands) and sends them, signed, to the edge. `links.rs` describes the
+//! commands on links. It forwards all other commands unchanged to a Redis behind it, including `AUTH`. It is stateless:
+//! several proxies may run side by side, and any of them may restart.
 //!
-//! A reply that does not come ends the client's connection, as that of a Redis that has died: whoever asked does not know whether
-//! it has run, and asks again. Every script and command here may run twice with the effect of once; see [`weir_origin_core::redis`].
+//! When a reply is missing, the proxy closes the client's connection, as a crashed Redis would. The client cannot tell
+//! whether the command ran, and repeats it. All scripts and commands here are idempotent; see
+//! [`weir_origin_core::redis`].
 
 #![forbid(unsafe_code)]
 
@@ -31,7 +33,7 @@ use self::session::Session;
 use self::shards::Shards;
 use weir_origin_core::http::client::HttpClient;
 
-/// Connections beyond it wait until one ends: an origin has a few, and each worker of a gateway has some.
+/// Maximum number of connections; further ones wait. An origin uses a few, and each worker of a gateway a few more.
 const CONNECTIONS_MAX: usize = 1_024;
 
 /// Run a Redis-compatible proxy for stock and click limits in edge objects. It reads the edge secret from the
@@ -59,7 +61,7 @@ pub struct ShardProxyCommand {
     pub proxy_name: String,
 }
 
-/// Serves until the process ends. `redis_url` and `key_prefix` are those of the origin.
+/// Runs the proxy until the process ends. `redis_url` and `key_prefix` are the origin's.
 ///
 /// # Errors
 /// When it cannot start.
@@ -97,7 +99,7 @@ pub async fn run(
     }
 }
 
-/// Where the Redis behind it is.
+/// Returns the host and port of the Redis behind the proxy.
 fn address(url: &str) -> Result<String> {
     let info = url.into_connection_info()?;
     match info.addr() {

@@ -1,27 +1,28 @@
-//! Short links with a maximum: each stands in an object, and in Redis stands a word that says so.
+//! Short links with a click limit. Their records are in edge objects; Redis stores a marker instead.
 //!
-//! Where a link's record is, its clicks are counted: nowhere else. The word is no record, so a gateway that reaches Redis past the
-//! proxy cannot count by it; it asks the origin. Links without a maximum stay in Redis as they are.
+//! Clicks are counted only where the link's record is. The marker is not a record: a gateway that reaches Redis without
+//! the proxy cannot count clicks on it, and sends the request to the origin. Links without a click limit stay in Redis
+//! unchanged.
 //!
-//! The object hears of a change before Redis does. So what Redis leads to is there already, and who dies in between has
-//! acknowledged nothing: whoever asked does it again.
+//! The proxy writes a change to the object before it writes to Redis, so the object exists when Redis points to it. If
+//! the proxy crashes in between, it has acknowledged nothing, and the client repeats the command.
 
 use weir_base::resp::{Value, decode, encode_command};
 use weir_link::redis::keys::LinkKeys;
 
-/// What stands in Redis for a record that an object has.
+/// Marker in Redis for a record that an edge object stores.
 pub(super) const IN_OBJECT: &[u8] = b"in-object";
 
 const CLICKS: &[u8] = b":clicks";
 
-/// What is done with a command on a link.
+/// How to execute a command on a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Redis is asked; if it says that the link is in an object, that is asked the same.
+    /// Send it to Redis; if the reply is the marker, send it to the object.
     Look,
-    /// The object alone.
+    /// Send it to the object only.
     Object,
-    /// The object, and then Redis with so many commands, whose first reply counts.
+    /// Send it to the object, then send `count` commands to Redis. The first Redis reply counts.
     Both {
         commands: Vec<u8>,
         count: usize,
@@ -29,20 +30,21 @@ pub(super) enum Step {
     },
 }
 
-/// Which reply counts of the object's and of Redis'.
+/// How to choose between the replies of the object and of Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplyChoice {
-    /// Redis'.
+    /// Redis' reply.
     Redis,
-    /// The object's, unless it has none.
+    /// The object's reply, unless it is null; then Redis' reply.
     Object,
-    /// Nothing, if one of them says so: the link was there.
+    /// Null if one of the two is null: the link already existed.
     New,
-    /// That which says that a click was used: it was used in one of them.
+    /// The reply that reports a used click: the click was used in one of the two.
     Back,
 }
 
-/// The link that a command is about, as its object is called, and what is to be done; `None`: Redis answers it as it is.
+/// Returns the link of a command, which is also the name of its object, and how to execute it. `None`: forward it to
+/// Redis unchanged.
 pub(super) fn on_link<'w>(prefix: &str, words: &[&'w [u8]]) -> Option<(&'w str, Step)> {
     let link = LinkKeys::of_command(prefix, words)?;
     let (name, key) = match words {
@@ -73,8 +75,8 @@ pub(super) fn on_link<'w>(prefix: &str, words: &[&'w [u8]]) -> Option<(&'w str, 
     Some((link, step))
 }
 
-/// A record that is written. A new one without a maximum is no object's business. Of an edit the object hears in any case: it may
-/// have what was before.
+/// A write of a record. A new record without a click limit goes only to Redis. An edit always goes to the object too,
+/// which may store the previous record.
 fn written(link: &str, words: &[&[u8]]) -> Option<Step> {
     let (record, options) = words.get(2..)?.split_first()?;
     let has_max = has_maximum(record);
@@ -88,7 +90,7 @@ fn written(link: &str, words: &[&[u8]]) -> Option<Step> {
     }
     encode_command(&mut commands, set);
     if has_max {
-        // What Redis has counted before is no count any more, should the link ever come back.
+        // Delete the old click count in Redis, in case the record later returns to Redis.
         let clicks = [link.as_bytes(), CLICKS].concat();
         encode_command(&mut commands, [b"UNLINK".as_slice(), &clicks]);
         count = 2;
@@ -100,13 +102,13 @@ fn written(link: &str, words: &[&[u8]]) -> Option<Step> {
     })
 }
 
-/// Whether a record, `<life_ms> <max_clicks> <json>`, has a maximum that counts.
+/// Whether a record, `<life_ms> <max_clicks> <json>`, has a click limit.
 fn has_maximum(record: &[u8]) -> bool {
     let maximum = record.split(|byte| *byte == b' ').nth(1);
     maximum.is_some_and(|digits| digits.iter().any(|digit| *digit != b'0'))
 }
 
-/// Whether Redis says that the link is in an object.
+/// Whether Redis' reply is the marker of an edge object.
 pub(super) fn leads_to_object(reply: &[u8]) -> bool {
     match decode(reply) {
         Ok((Value::Bulk(record), _)) => record == IN_OBJECT,
@@ -117,7 +119,7 @@ pub(super) fn leads_to_object(reply: &[u8]) -> bool {
     }
 }
 
-/// How long a link still lives that was read: so long Redis has to say where it is.
+/// Remaining life of a link, from the object's reply, in milliseconds. The marker in Redis gets the same expiry.
 pub(super) fn lives_ms(reply: &[u8]) -> Option<u64> {
     let Ok((Value::Array(values), _)) = decode(reply) else {
         return None;
@@ -128,13 +130,13 @@ pub(super) fn lives_ms(reply: &[u8]) -> Option<u64> {
     }
 }
 
-/// Whether it is an error: then nothing has run.
+/// Whether the reply is an error, which means that nothing ran.
 pub(super) fn is_error(reply: &[u8]) -> bool {
     reply.first() == Some(&b'-')
 }
 
 impl ReplyChoice {
-    /// The reply of the two.
+    /// Returns the chosen reply.
     pub(super) fn choose(self, object: Vec<u8>, redis: Vec<u8>) -> Vec<u8> {
         let is_nothing = matches!(decode(&object), Ok((Value::Null, _)));
         match self {
@@ -179,7 +181,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("PX") && text.contains("NX") && text.contains(":clicks"));
-        // A new one without is Redis'; an edit takes from the object what it may have.
+        // A new record without a click limit goes to Redis; an edit also goes to the object.
         assert_eq!(step(&[b"SET", LINK, b"0 0 {}", b"NX"]), None);
         let edit = step(&[b"SET", LINK, b"0 0 {}"]);
         let Some(Step::Both {

@@ -1,4 +1,5 @@
-//! One connection to the proxy: what comes at once is sorted by where it goes, sent there side by side, and answered in its order.
+//! One client connection: groups pipelined commands by destination, sends the groups concurrently, and replies in
+//! order.
 
 use std::sync::Arc;
 
@@ -11,15 +12,15 @@ use weir_base::resp::{DecodeError, Value, decode};
 use super::links::{Step, is_error, leads_to_object, lives_ms};
 use super::shards::Shards;
 
-/// The most bytes of commands that may wait here: a shard takes 1 MiB at once.
+/// Maximum bytes of buffered commands. A shard accepts 1 MiB per request.
 const COMMANDS_LEN_MAX: usize = 8 << 20;
 
-/// The most bytes of replies of Redis to what has come at once.
+/// Maximum bytes of Redis' replies to one batch of commands.
 const REPLIES_LEN_MAX: usize = 256 << 20;
 
 const CHUNK: usize = 64 << 10;
 
-/// After these the replies would no longer be one a command, or commands would be held back.
+/// Refused commands: with them, replies would not match commands one to one, or Redis would hold commands back.
 const NOT_HERE: [&[u8]; 7] = [
     b"MULTI",
     b"WATCH",
@@ -30,30 +31,29 @@ const NOT_HERE: [&[u8]; 7] = [
     b"HELLO",
 ];
 
-/// As a Redis that speaks RESP2 alone says: clients fall back to that.
+/// The same error as a Redis that only supports RESP2; clients then fall back to RESP2.
 const NOT_HERE_REPLY: &[u8] =
     b"-NOPROTO the shard proxy supports only RESP2 and single commands\r\n";
 
-/// Where a command goes.
+/// Destination of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum CommandRoute {
     Redis,
     Shard(String),
-    /// An object has a part in it, of this name.
+    /// A command on the named link, whose object takes part.
     Link(String, Step),
     /// The proxy refuses it.
     Here,
 }
 
-/// Commands that go one way, in their order.
+/// Commands with the same destination, in their order.
 struct Group {
     way: CommandRoute,
-    /// Which they are of those that came at once.
+    /// Their indexes in the batch.
     places: Vec<usize>,
     bytes: Vec<u8>,
 }
 
-/// A connection.
 pub(super) struct Session {
     client: TcpStream,
     redis: Redis,
@@ -72,7 +72,7 @@ impl Session {
         }
     }
 
-    /// Until the client goes, or it is not known what has become of a command.
+    /// Serves the client until it disconnects, or until the result of a command is unknown.
     pub(super) async fn serve(mut self) -> Result<()> {
         self.client.set_nodelay(true)?;
         let mut received = Vec::new();
@@ -91,7 +91,7 @@ impl Session {
         }
     }
 
-    /// The whole commands in these bytes, by where they go, and how many bytes they are.
+    /// Groups the complete commands in these bytes by destination. Also returns how many bytes they take.
     fn sorted(&self, received: &[u8]) -> Result<(Vec<Group>, usize)> {
         let (mut groups, mut used, mut place) = (Vec::<Group>::new(), 0, 0);
         while let Some(rest) = received.get(used..)
@@ -138,7 +138,7 @@ impl Session {
         })
     }
 
-    /// The replies, in the order of the commands. Objects are asked before Redis: see [`super::links`].
+    /// Returns the replies in the order of the commands. Sends to objects before Redis; see [`super::links`].
     async fn run(&mut self, groups: Vec<Group>) -> Result<Vec<u8>> {
         let count = groups.iter().map(|group| group.places.len()).sum();
         let mut replies: Vec<Vec<u8>> = vec![Vec::new(); count];
@@ -166,7 +166,7 @@ impl Session {
         Ok(replies.concat())
     }
 
-    /// Asks objects side by side.
+    /// Sends commands to objects concurrently.
     async fn ask_objects(
         &self,
         asked: Vec<(String, Group)>,
@@ -188,7 +188,7 @@ impl Session {
         Ok(())
     }
 
-    /// Asks Redis for what is its own, and for its part of what is on links.
+    /// Sends Redis its own commands and its share of the link commands.
     async fn ask_redis(
         &mut self,
         groups: &[Group],
@@ -232,7 +232,8 @@ impl Session {
         Ok(())
     }
 
-    /// Asks the objects to which Redis has led, and has Redis say so for as long as the links live.
+    /// Sends commands to the objects that Redis' markers point to, and sets the expiry of the markers to that of the
+    /// links.
     async fn follow(
         &mut self,
         on_links: &[RoutedLinkCommand],
@@ -263,7 +264,7 @@ impl Session {
     }
 }
 
-/// A command in which an object has a part.
+/// A command on a link whose object takes part.
 struct RoutedLinkCommand {
     place: usize,
     link: String,
@@ -284,7 +285,7 @@ impl RoutedLinkCommand {
         })
     }
 
-    /// The command as it came, for the object.
+    /// The original command, for the object.
     fn group(&self) -> Group {
         Group {
             way: CommandRoute::Shard(self.link.clone()),
@@ -293,7 +294,7 @@ impl RoutedLinkCommand {
         }
     }
 
-    /// Redis' part, in so many commands; `None` if it has none, or the object has refused its own.
+    /// The commands for Redis and their number; `None` if there are none, or the object returned an error.
     fn of_redis(&self, replies: &[Vec<u8>]) -> Option<(&Self, &[u8], usize)> {
         match &self.step {
             Step::Look => Some((self, &self.bytes, 1)),
@@ -308,7 +309,7 @@ impl RoutedLinkCommand {
     }
 }
 
-/// Adds commands to those that go to one object already.
+/// Adds commands to the group for this object.
 fn merge(asked: &mut Vec<(String, Group)>, object: &str, more: &Group) {
     match asked.iter_mut().find(|(known, _)| known == object) {
         Some((_, group)) => {
@@ -326,14 +327,14 @@ fn merge(asked: &mut Vec<(String, Group)>, object: &str, more: &Group) {
     }
 }
 
-/// Each of these replies to the place of its command.
+/// Assigns each reply to the index of its command.
 fn place(said: &[u8], places: &[usize], replies: &mut [Vec<u8>]) -> Result<()> {
     let rest = placed(said, places, replies)?;
     ensure!(rest.is_empty(), "more replies than commands");
     Ok(())
 }
 
-/// The same; what is left.
+/// Like [`place`], but returns the remaining bytes.
 fn placed<'s>(said: &'s [u8], places: &[usize], replies: &mut [Vec<u8>]) -> Result<&'s [u8]> {
     let mut rest = said;
     for at in places {
@@ -354,7 +355,7 @@ fn word(value: &Value) -> Option<&[u8]> {
     }
 }
 
-/// The value at the beginning of these bytes, and its length, if it is whole.
+/// Decodes the value at the start of these bytes, and returns it with its length; `None` if it is incomplete.
 fn whole(bytes: &[u8]) -> Result<Option<(Value, usize)>> {
     match decode(bytes) {
         Ok(value) => Ok(Some(value)),
@@ -363,13 +364,13 @@ fn whole(bytes: &[u8]) -> Result<Option<(Value, usize)>> {
     }
 }
 
-/// False at the end.
+/// Returns false at the end of the stream.
 async fn read_some(stream: &mut TcpStream, to: &mut Vec<u8>) -> Result<bool> {
     to.reserve(CHUNK);
     Ok(stream.read_buf(to).await? > 0)
 }
 
-/// The Redis behind the proxy, which each connection reaches by one of its own: whoever has shown a password has shown it there.
+/// The Redis behind the proxy. Each client connection has its own connection to it, because `AUTH` is per connection.
 struct Redis {
     address: String,
     stream: Option<TcpStream>,

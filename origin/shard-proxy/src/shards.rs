@@ -1,4 +1,4 @@
-//! The shards in objects, reached by HTTP.
+//! HTTP client for shards in edge objects.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ use super::links::{Step, on_link};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::client::HttpClient;
 
-/// Longer than origin and gateways wait for a reply.
+/// Request timeout; longer than origin and gateways wait for a reply.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// The most bytes of replies. A page of a shard's claims has them all.
+/// Maximum bytes of replies. A page of a shard's claims contains all of them.
 const REPLIES_LEN_MAX: usize = 64 << 20;
 
-/// How their edge is asked.
+/// Client of the edge with the shards.
 pub(super) struct Shards {
     client: HttpClient,
     keys: KeyRing,
@@ -44,20 +44,21 @@ impl Shards {
         }
     }
 
-    /// The shard that a command is about, if it is about one.
+    /// The shard that a command addresses; `None` if it addresses none.
     pub(super) fn shard_of<'w>(&self, words: &[&'w [u8]]) -> Option<&'w str> {
         ShardKeys::of_command(&self.key_prefix, words)
     }
 
-    /// The link that a command is about, if an object has a part in it.
+    /// The link that a command addresses, if the link's object takes part.
     pub(super) fn of_link<'w>(&self, words: &[&'w [u8]]) -> Option<(&'w str, Step)> {
         on_link(&self.key_prefix, words)
     }
 
-    /// The replies to `count` RESP commands to a shard, or to a link. If none of them has run, each reply is an error that says so.
+    /// Runs `count` RESP commands on a shard or a link, and returns their replies. If none of them ran, each reply is
+    /// an error that says so.
     ///
     /// # Errors
-    /// When it is not known whether they have run.
+    /// When it is unknown whether the commands ran.
     pub(super) async fn run(&self, shard: &str, commands: &[u8], count: usize) -> Result<Vec<u8>> {
         let Ok(commands) = ObjectCommands::from_redis(commands, shard.as_bytes()) else {
             return Ok(refused("invalid command", shard, count));
@@ -87,7 +88,7 @@ impl Shards {
         let (status, replies) = answer.context("timeout waiting for the edge")??;
         match status {
             StatusCode::OK => Ok(replies.to_vec()),
-            // Before anything ran, as a Redis says who may not.
+            // The edge refused the request before it ran anything. Report it like a missing Redis permission.
             StatusCode::BAD_REQUEST | StatusCode::FORBIDDEN => {
                 Ok(refused(&status.to_string(), shard, count))
             }
@@ -95,7 +96,7 @@ impl Shards {
         }
     }
 
-    /// It counts once: a request that somebody sends again is not run again.
+    /// A random request id. The edge runs a request id once, so a replayed request has no effect.
     fn id(&self) -> Result<String> {
         let mut bytes = [0; 16];
         let filled = self.random.fill(&mut bytes);
@@ -107,7 +108,7 @@ impl Shards {
     }
 }
 
-/// So many errors: nothing has run.
+/// Returns `count` error replies: nothing ran.
 fn refused(why: &str, shard: &str, count: usize) -> Vec<u8> {
     let error = format!("-NOPERM the edge refused it: {why} of {shard}\r\n");
     error.repeat(count).into_bytes()

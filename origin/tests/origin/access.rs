@@ -10,7 +10,7 @@ use crate::support::{Answer, TOKEN, World, sale_json};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Routes of the admin port that are open to everybody: probes, pages, and the one that a key is shown to.
+/// Admin routes that need no key: probes, pages, and the sign-in.
 const OPEN: [&str; 13] = [
     "/healthz",
     "/readyz",
@@ -28,7 +28,7 @@ const OPEN: [&str; 13] = [
 ];
 
 impl World {
-    /// A new key: its id and itself.
+    /// Creates a key and returns its id and secret.
     async fn key(&self, members: Value) -> (String, String) {
         let mut new = json!({ "name": "a key" });
         for (name, value) in members.as_object().unwrap() {
@@ -77,7 +77,7 @@ impl World {
     }
 }
 
-/// The cookie of an answer, as a browser sends it back.
+/// The cookie of an answer, as a browser returns it.
 fn cookie(answer: &Answer) -> String {
     let set = answer.headers["set-cookie"].to_str().unwrap();
     set.split(';').next().unwrap().to_owned()
@@ -154,7 +154,7 @@ async fn a_key_opens_what_its_scopes_say_until_it_ends() {
             .contains("rooms:read")
     );
 
-    // It is shown once, and found nowhere again.
+    // The secret is shown once and stored nowhere.
     let (id, operator) = world.key(json!({ "role": "operator" })).await;
     for path in ["/access/keys".to_owned(), format!("/access/keys/{id}")] {
         let listed = world.admin("GET", &path, &Value::Null).await;
@@ -171,7 +171,7 @@ async fn a_key_opens_what_its_scopes_say_until_it_ends() {
     let kept = world.number(kept).await;
     assert_eq!(kept, 2);
 
-    // Nobody gives more than they have, nor takes a key that is cut or changed.
+    // A key cannot grant scopes that it lacks, and cut or changed keys are refused.
     let (_, giver) = world
         .key(json!({ "scopes": ["access:write", "sales:read"] }))
         .await;
@@ -211,7 +211,7 @@ async fn a_key_opens_what_its_scopes_say_until_it_ends() {
         assert_eq!(refused.status, 401, "{wrong}");
     }
 
-    // Revoked, and at its end.
+    // Revoked, and expired.
     assert_eq!(
         world
             .with_key(&operator, "GET", "/sales", &Value::Null)
@@ -292,7 +292,7 @@ async fn session_is_opened_by_key_and_ignores_other_sites() {
     );
     let own = world.browse("PUT", "/switch", &switch, &headers).await;
     assert_eq!(own.status, 200, "{own:?}");
-    // Another's secret for this session's name.
+    // A session id with another session's secret.
     let (name, _) = cookie.split_once('.').unwrap();
     let forged = format!("{name}.{}", "0".repeat(64));
     let refused = world
@@ -324,7 +324,7 @@ async fn session_is_opened_by_key_and_ignores_other_sites() {
         401
     );
 
-    // A session ends with its key, and the token's with the token.
+    // A session ends with its key, and the token's session with the token.
     let again = self::cookie(&world.sign_in(&operator).await);
     let path = format!("/access/keys/{id}");
     world.admin("DELETE", &path, &Value::Null).await;
@@ -376,7 +376,7 @@ async fn wrong_keys_make_an_address_wait() {
         .parse()
         .unwrap();
     assert!((1..=6).contains(&seconds), "{seconds}");
-    // Programs, which show keys, go on.
+    // Programs that send keys still work.
     assert_eq!(world.admin("GET", "/sales", &Value::Null).await.status, 200);
     let bare = world
         .browse("POST", "/access/session", &json!({ "key": TOKEN }), &[])
@@ -448,7 +448,7 @@ async fn who_changed_what_stands_in_the_trail_before_it_is_done() {
     assert!(entries.iter().all(|entry| entry["actor_name"] == "Olga"));
     assert!(next.is_null());
 
-    // Page by page, each once.
+    // Page by page, each entry once.
     let mut after = String::new();
     let mut count = 0;
     loop {
@@ -459,7 +459,7 @@ async fn who_changed_what_stands_in_the_trail_before_it_is_done() {
     }
     assert_eq!(count, 4);
 
-    // Old entries are forgotten, with what became of them.
+    // Old entries are deleted with their outcomes.
     let access = world.origin.access();
     access.forget(now_ms()).await.unwrap();
     assert_eq!(world.trail(&format!("?actor={id}")).await.0.len(), 4);
@@ -470,7 +470,7 @@ async fn who_changed_what_stands_in_the_trail_before_it_is_done() {
     let verdicts = world.number("SELECT COUNT(*) FROM audit_verdicts").await;
     assert_eq!(verdicts, 0);
 
-    // What cannot be noted is not done.
+    // An action that cannot be audited is not performed.
     let mut sql = world.sql().await;
     sql.execute("DROP TABLE audit_trail", &[]).await;
     let refused = world
@@ -546,7 +546,7 @@ async fn a_narrow_key_sees_and_makes_only_links_of_its_domain_and_tag() {
         ("POST", "/links", link("b", "four", "x"), 201),
         ("POST", "/links", link("b", "five", "y"), 403),
         ("POST", "/links", link("a", "five", "x"), 403),
-        // The first domain, which is another.
+        // The first domain, which is outside the key's scope.
         (
             "POST",
             "/links",
@@ -571,7 +571,7 @@ async fn a_narrow_key_sees_and_makes_only_links_of_its_domain_and_tag() {
         404
     );
 
-    // Links are noted behind the answer.
+    // Link creations are audited after the answer.
     world.origin.access().finish().await;
     let (entries, _) = world.trail("").await;
     let made = entries

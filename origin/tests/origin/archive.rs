@@ -1,4 +1,5 @@
-//! What an ended sale leaves goes from Redis and moves in SQL, whoever dies on the way; statuses stay readable.
+//! The archiver removes an ended sale from Redis and moves it in SQL. It survives a crash at each step, and statuses
+//! stay readable.
 
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
@@ -7,14 +8,14 @@ use weir_origin::sales::store::EndedSale;
 
 use crate::support::World;
 
-/// At once.
+/// Archive immediately.
 const RULES: ArchiveRules = ArchiveRules {
     after_ms: Some(0),
     settle_ms: 0,
 };
 
-/// A sale that has just ended: an order each that is paid, cancelled and, if `has_unpaid`, unpaid; a reservation, a
-/// blocked user, and a claim that never became an order. The paths of its orders.
+/// A sale that has just ended. It has a paid, a cancelled and, if `has_unpaid`, an unpaid order, a reservation, a
+/// blocked user, and a claim without an order. Returns the paths of its orders.
 async fn ended_sale(has_unpaid: bool) -> (World, Vec<String>) {
     let world = World::with_archive(RULES).await;
     let window = json!({ "from_ms": 0, "until_ms": now_ms() + 600_000 });
@@ -47,7 +48,7 @@ async fn ended_sale(has_unpaid: bool) -> (World, Vec<String>) {
     (world, paths)
 }
 
-/// How many keys of the sale Redis has.
+/// Number of the sale's keys in Redis.
 async fn keys_left(world: &World) -> usize {
     world.keys("*{s:*").await.len()
 }
@@ -77,7 +78,7 @@ async fn due(world: &World) -> Option<EndedSale> {
     due.await.unwrap().into_iter().next()
 }
 
-/// All that must be so once the sale is archived.
+/// Asserts the state of an archived sale.
 async fn is_archived(world: &World, paths: &[String]) {
     assert_eq!(keys_left(world).await, 0);
     assert_eq!(rows_left(world).await, 0);
@@ -120,7 +121,7 @@ async fn a_sale_that_has_ended_leaves_redis_and_moves_in_sql() {
     is_archived(&world, &paths).await;
     assert_eq!(due(&world).await, None);
 
-    // Nothing brings it back.
+    // No request brings it back.
     for (method, path) in [
         ("POST", "/sales/s/warm"),
         ("POST", "/sales/s/rewarm"),
@@ -144,7 +145,8 @@ async fn a_sale_that_has_ended_leaves_redis_and_moves_in_sql() {
     is_archived(&world, &paths).await;
 }
 
-/// The archiver dies after each number of steps, and Redis is away for one of them: the next one ends what it began.
+/// The archiver crashes after each number of steps, and Redis fails during one of them. The next archiver finishes the
+/// work.
 #[tokio::test]
 async fn whoever_dies_on_the_way_leaves_the_rest_to_the_next() {
     let mut steps_max = 0;
@@ -154,14 +156,14 @@ async fn whoever_dies_on_the_way_leaves_the_rest_to_the_next() {
         let mut sale = due(&world).await.unwrap();
         let mut is_done = false;
         for _ in 0..steps {
-            // As SQL has it: what the one before held in memory is lost.
+            // Reload the state from SQL: the crashed archiver's memory is lost.
             is_done = archiver.step(&mut sale).await.unwrap() == Progress::Done;
             match due(&world).await {
                 Some(next) => sale = next,
                 None => break,
             }
         }
-        // Two origins at once.
+        // Two origins at the same time.
         let others = [
             world.origin.sales().archiver(),
             world.origin.sales().archiver(),

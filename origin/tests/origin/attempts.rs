@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: an attempt to buy becomes one order, however often it is made.
+//! `Idempotency-Key`: repeated attempts to buy create one order.
 
 use std::collections::HashSet;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use weir_sale::redis::keys::ShardKeys;
 
 use crate::support::{Answer, World, claim_headers, id, user};
 
-/// A sale of which one user may have two.
+/// A sale with a limit of two units per user.
 async fn world(units: u64) -> World {
     let world = World::new().await;
     let cap = serde_json::json!({ "user_cap": 2 });
@@ -40,7 +40,7 @@ async fn retry_gets_the_existing_order_and_no_second_unit() {
     let first = world.claim("s", "alice").await;
     let made = post(&world, &first, "\"k-1\"", "{}").await;
     assert_eq!(made.status, 201, "{made:?}");
-    // Redis has forgotten the attempt, and grants a second claim.
+    // Redis has lost the attempt, and grants a second claim.
     let spare = world.claim_with_cap("s", "alice", 2).await.unwrap();
     assert_ne!(spare.claim_id(), first.claim_id());
     let again = post(&world, &spare, "k-1", "{}").await;
@@ -71,7 +71,7 @@ async fn a_key_counts_for_one_request_only() {
     assert_eq!(refused.status, 422, "{refused:?}");
     let audit = world.audit(&first).await;
     assert_eq!((audit.held, audit.bought), (0, 1));
-    // Other users have keys of their own.
+    // Keys of other users are independent.
     let bobs = world.claim("s", "bob").await;
     let made = post(&world, &bobs, "k", r#"{"size":"L"}"#).await;
     assert_eq!(made.status, 201, "{made:?}");
@@ -82,7 +82,7 @@ async fn twenty_tries_at_once_with_as_many_claims_are_one_order() {
     let world = Arc::new(world(40).await);
     let mut tasks = JoinSet::new();
     for n in 0..20 {
-        // Claims that no shard knows, as if Redis had lost each before the next.
+        // Claims that no shard has, as if Redis had lost each one before the next.
         let ticket = Ticket {
             generation: 1_000 + n,
             ..crate::support::ticket("s", "alice", 1)
@@ -103,8 +103,7 @@ async fn twenty_tries_at_once_with_as_many_claims_are_one_order() {
     assert_eq!(world.remaining().await, 39);
 }
 
-/// A claim is handed out again to whoever asks, where one order is all that its user may have: so its order may be several
-/// attempts'.
+/// A user limited to one order gets the same claim again, so several attempts may belong to one order.
 #[tokio::test]
 async fn an_attempt_that_came_to_anothers_order_stays_with_it() {
     let world = World::with_sale("s", 8).await;
@@ -114,7 +113,7 @@ async fn an_attempt_that_came_to_anothers_order_stays_with_it() {
     let same = post(&world, &claim, "b", "{}").await;
     assert_eq!((same.status.as_u16(), &same.body), (200, &made.body));
 
-    // Both find it in a Redis that was rebuilt, however few come at a time.
+    // A rebuilt Redis gets both attempts, also from pages of one.
     let (sale, store) = (id("s"), world.origin.sales().store());
     let (mut found, mut after) = (Vec::new(), None);
     loop {

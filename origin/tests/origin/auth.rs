@@ -1,4 +1,4 @@
-//! Who may use the admin routes, what needs no token, and what has no route.
+//! Authentication of admin routes, routes without a token, and unknown routes.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -70,7 +70,7 @@ async fn what_has_no_route_is_a_problem_too() {
         ("GET", "/", 404, "no_route"),
         ("GET", "/orders/1/items", 404, "no_route"),
         ("GET", "/orders", 405, "no_method"),
-        // The admin's routes are not on the public port.
+        // The public port has no admin routes.
         ("GET", "/sales", 404, "no_route"),
         ("GET", "/readyz", 404, "no_route"),
     ] {

@@ -1,4 +1,4 @@
-//! What a sale wants of whoever asks for an order token.
+//! Challenges that a sale requires before it issues an order token.
 
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
@@ -41,7 +41,7 @@ async fn a_challenge_is_given_with_a_sale_and_changes_until_it_starts() {
         async || world.admin("GET", "/sales/s", &Value::Null).await.body["challenge"].clone();
     assert_eq!(wants().await, work);
     let patch = async |changes: Value| world.admin("PATCH", "/sales/s", &changes).await;
-    // A change of something else leaves it.
+    // A change of another field keeps it.
     assert_eq!(
         patch(json!({ "title": "Shoes" })).await.body["challenge"],
         work

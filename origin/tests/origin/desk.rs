@@ -1,4 +1,4 @@
-//! Orders as operators handle them: found, exported, cancelled, refunded.
+//! Order administration: search, export, cancel and refund.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -64,7 +64,7 @@ async fn refund_ends_order_releases_unit_once_and_states_amount() {
         assert_eq!(world.remaining().await, 4);
         let seen = world.as_user("alice", "GET", &path).await;
         assert_eq!(seen.body["payment"]["state"], "refund_due");
-        // The provider says again that it was paid: nothing more follows.
+        // The provider reports the payment again: nothing more happens.
         let again = world
             .callback("again", &format!("{order}.p1"), "paid")
             .await;
@@ -90,7 +90,7 @@ async fn refund_ends_order_releases_unit_once_and_states_amount() {
                 "order.refunded"
             ]
         );
-        // The user may buy again, and the books are right.
+        // The user may buy again, and the stock balance is correct.
         buy(&world, "alice").await;
         world.origin.sales().jobs().round().await.unwrap();
         assert_eq!(terms(&world).await.as_array().unwrap()[3], 0);
@@ -135,7 +135,7 @@ async fn an_operator_cancels_whosever_order_and_handles_many_at_once() {
     );
     assert_eq!(act("refund").await[1], "done_before");
     assert_eq!(terms(&world).await, json!([8, 0, 0, 0]));
-    // Nothing is held against them.
+    // The user is not blocked.
     buy(&world, "alice").await;
     let none = json!({ "action": "cancel", "orders": [] });
     let none = world.admin("POST", "/order-actions", &none).await;
@@ -176,7 +176,7 @@ async fn orders_are_found_by_sale_user_status_and_time_page_by_page() {
             };
             after = format!("&after={next}");
         }
-        // Those of one millisecond are sorted by their names.
+        // Orders of the same millisecond are sorted by id.
         let mut seen_sorted = seen.clone();
         let mut expected = expected;
         expected.sort();

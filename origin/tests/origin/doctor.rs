@@ -15,11 +15,11 @@ use weir_stack::{ports, tools};
 
 use crate::support::{self, SECRET, TOKEN};
 
-/// A folder with `envoy/weir.yaml` in it, which leads to the Redis of the tests.
+/// A folder with `envoy/weir.yaml` that points to the Redis of the tests.
 struct SetUp {
     dir: tempfile::TempDir,
     redis_url: String,
-    /// The authority that the origin trusts, where Redis is reached over TLS.
+    /// The CA that the origin trusts, if Redis uses TLS.
     ca: Option<PathBuf>,
     _redis: RedisServer,
 }
@@ -92,7 +92,7 @@ async fn a_right_set_up_has_no_finding_and_each_mistake_has_its_line() {
         "{said}"
     );
 
-    // A warning alone.
+    // A warning only.
     set_up.edit("idle_timeout: 0s", "idle_timeout: 60s");
     let warned = set_up.doctor(&[]);
     let [line] = <[String; 1]>::try_from(lines(&warned)).unwrap();
@@ -102,7 +102,7 @@ async fn a_right_set_up_has_no_finding_and_each_mistake_has_its_line() {
     );
     assert_eq!(warned.status.code(), Some(1));
 
-    // And an error, as JSON.
+    // Then an error, as JSON.
     set_up.edit("substitution: /orders", "substitution: /buy");
     let failed = set_up.doctor(&["--json"]);
     assert_eq!(failed.status.code(), Some(2));
@@ -112,7 +112,7 @@ async fn a_right_set_up_has_no_finding_and_each_mistake_has_its_line() {
     assert_eq!(checks, ["orders-route", "bridge-idle"]);
     assert_eq!(report["claim_fingerprints"][0]["id"], "k1");
 
-    // What is known does not count.
+    // Ignored findings do not count.
     let known = set_up.doctor(&["--ignore", "bridge-idle", "--ignore", "orders-route"]);
     assert_eq!((lines(&known).len(), known.status.code()), (0, Some(0)));
 }
@@ -141,7 +141,7 @@ async fn the_secrets_of_both_sides_are_compared() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redis_is_asked_what_it_is() {
     let set_up = SetUp::new().await;
-    // Redis' own default is 128.
+    // The default in Redis is 128.
     let history = Command::new(support::binary())
         .args(["--history", "doctor"])
         .env_clear()
@@ -172,7 +172,7 @@ async fn set(redis_url: &str, command: &str) {
     let _: redis::Value = sent.query_async(&mut redis).await.unwrap();
 }
 
-/// The one finding, or none.
+/// The name of the single finding; empty if there is none.
 fn check_of(output: &Output) -> String {
     let lines = lines(output);
     assert!(lines.len() <= 1, "{lines:?}");

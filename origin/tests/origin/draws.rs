@@ -1,4 +1,4 @@
-//! Units go to a random choice among those who have reserved, and anybody can check it.
+//! Draws: a random choice among all reservations, which anyone can verify.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::support::{Answer, World, id, sale_json, user};
 const PATH: &str = "/sales/s/reservations";
 const USERS: [&str; 5] = ["alice", "bob", "carol", "dave", "erin"];
 
-/// A warm sale of one shard that draws two; reservations are open.
+/// A loaded sale with one shard that draws two winners; reservations are open.
 async fn world() -> World {
     let world = World::new().await;
     let soon = now_ms() + 120_000;
@@ -43,7 +43,7 @@ async fn enter_all(world: &World) -> BTreeMap<String, String> {
     tickets
 }
 
-/// Reservations have ended, and the sale has begun.
+/// Ends the reservations and starts the sale.
 async fn end_reservations(world: &World) {
     let end = "UPDATE sales SET reserve_until_ms = 2, starts_at_ms = 3 WHERE id = 's'";
     world.sql().await.execute(end, &[]).await;
@@ -63,7 +63,7 @@ async fn entries(world: &World, query: &str) -> (u16, String) {
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
-/// Who has which place.
+/// The winner of each position.
 async fn winners(world: &World) -> BTreeMap<u64, &'static str> {
     let mut winners = BTreeMap::new();
     for name in USERS {
@@ -115,7 +115,7 @@ async fn only_who_is_drawn_buys_and_anybody_can_compute_who_that_is() {
     let told = draw(&world).await.body;
     assert_eq!(told["commitment"], commitment);
     assert_eq!((&told["entries"], &told["winners"]), (&json!(5), &json!(2)));
-    // In pages, too.
+    // The same in pages.
     let (_, all) = entries(&world, "").await;
     let (_, first) = entries(&world, "?limit=3").await;
     let last = first.lines().last().unwrap();
@@ -123,7 +123,7 @@ async fn only_who_is_drawn_buys_and_anybody_can_compute_who_that_is() {
     assert_eq!(format!("{first}{rest}"), all);
     assert_eq!(entries(&world, "?after=x").await.0, 400);
 
-    // The command says who has won: just those who may buy.
+    // The command computes the same winners as those that may buy.
     let file = |name: &str, text: &str| {
         let path = world.dir.path().join(name);
         std::fs::write(&path, text).unwrap();
@@ -150,7 +150,7 @@ async fn only_who_is_drawn_buys_and_anybody_can_compute_who_that_is() {
             Some((place, _)) => assert!(line.ends_with(&format!("rank {place}, won")), "{line}"),
             None => assert!(line.ends_with("not won"), "{line}"),
         }
-        // Gateways know the same, and SQL would refuse what they do not.
+        // Gateways have the same winners, and SQL refuses all others.
         let claimed = world.claim_with_checks("s", name, RESERVED).await;
         assert_eq!(claimed.is_ok(), place.is_some(), "{name}");
         let ticket = match claimed {
@@ -177,11 +177,11 @@ async fn concurrent_and_interrupted_draws_give_the_same_result() {
     first.unwrap();
     second.unwrap();
     let (won, told) = (winners(&world).await, draw(&world).await.body);
-    // Again changes nothing.
+    // A repeated draw changes nothing.
     one.draw(&sale).await.unwrap();
     assert_eq!(draw(&world).await.body, told);
 
-    // It died after it had noted one winner.
+    // It crashed after it had stored one winner.
     let mut sql = world.sql().await;
     let dies = "UPDATE draws SET drawn_at_ms = NULL, admitted_at_ms = NULL WHERE sale_id = 's'";
     sql.execute(dies, &[]).await;
@@ -195,7 +195,7 @@ async fn concurrent_and_interrupted_draws_give_the_same_result() {
     draw_all(&world).await;
     assert_eq!(winners(&world).await, won);
 
-    // It died before gateways heard of the winners.
+    // It crashed before it published the winners to gateways.
     let dies = "UPDATE draws SET admitted_at_ms = NULL WHERE sale_id = 's'";
     sql.execute(dies, &[]).await;
     let stored = sales.store().sale(&sale).await.unwrap().unwrap();
@@ -225,7 +225,7 @@ async fn once_the_list_is_closed_nobody_enters_or_leaves() {
     assert_eq!(left.status, 200);
     let store = world.origin.sales().store();
     store.draws().close_draw(&id("s"), now_ms()).await.unwrap();
-    // Its clock is behind: for this origin reservations are open.
+    // Its clock is behind: for this origin, reservations are still open.
     let late = world.as_user("frank", "POST", PATH).await;
     assert_eq!(
         (late.status.as_u16(), late.code()),

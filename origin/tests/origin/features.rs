@@ -1,4 +1,4 @@
-//! Origins with some of the domains: each builds, starts and does its work, and nothing is left of the domains that are off.
+//! Origins with a subset of domains: each one builds, starts and works, without traces of the disabled domains.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ use crate::support::{self, TOKEN, sale_json};
 
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
-/// An origin of these features, running.
+/// A running origin with these features.
 struct FeatureOrigin {
     process: Process,
     program: PathBuf,
@@ -69,7 +69,7 @@ impl FeatureOrigin {
         (answer.status, answer.json().unwrap())
     }
 
-    /// Neither routes, nor permissions, tables or flags of a domain that is off.
+    /// Asserts that a disabled domain has no routes, permissions, tables or flags.
     async fn has_nothing_of(&self, routes: &[&str], area: &str, table: &str, flag: &str) {
         for route in routes {
             let (status, answer) = self.ask("GET", route, &Value::Null).await;
@@ -138,7 +138,7 @@ async fn origin_with_sales_and_limits_warms_a_sale_and_shows_limits() {
         .await;
 }
 
-/// Features keep crates out of the program, not only their routes.
+/// Features exclude crates from the binary, not only routes.
 #[test]
 fn domain_that_is_off_is_not_compiled() {
     let crates = build::origin_crates("links").unwrap();

@@ -1,4 +1,4 @@
-//! What the origin publishes for edges: signed, resumable, and only for those who have a key.
+//! The feeds for edges: signed, resumable, and only for holders of a key.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -32,7 +32,7 @@ async fn world() -> World {
     World::with_links(domains, |_| ()).await.and_edges(keys())
 }
 
-/// A request that an edge with these keys sends, and that was stamped for `path`.
+/// A request of an edge with these keys, signed for `path`.
 fn request(keys: &KeyRing, path: &str, at_ms: u64, etag: &str) -> Request<Body> {
     let stamp = Stamp {
         at_ms,
@@ -66,7 +66,7 @@ async fn read<T: Content>(world: &World, path: &str) -> Document<T> {
     open(&keys(), text.as_bytes()).unwrap()
 }
 
-/// Reads all pages from where an edge stands to the end.
+/// Reads all pages from an edge's position to the end.
 async fn follow(world: &World, edge: &mut Links) -> usize {
     for pages in 1.. {
         let cursor = edge.progress.cursor.as_ref().map(ToString::to_string);
@@ -136,7 +136,7 @@ async fn an_edge_hears_of_new_links_of_edits_and_of_deletions() {
     assert!(matches!(edited, State::Record(record) if record.contains("https://2.example/")));
     assert_eq!(target(&edge, "abd"), Some(&State::Gone));
 
-    // An edge that begins anew knows the same.
+    // A new edge has the same data.
     let mut other = Links::default();
     follow(&world, &mut other).await;
     for code in ["abc", "abd"] {
@@ -171,7 +171,7 @@ async fn what_only_a_gateway_may_answer_is_marked_and_not_told() {
     for code in ["counted", "living", "guarded"] {
         assert_eq!(target(&edge, code), Some(&State::AtGateway));
     }
-    // An edit that limits its clicks takes it from edges.
+    // An edit that sets a click limit removes the link from edges.
     admin(&world, "PATCH", "plain", json!({"max_clicks": 2})).await;
     follow(&world, &mut edge).await;
     assert_eq!(target(&edge, "plain"), Some(&State::AtGateway));
@@ -218,7 +218,7 @@ async fn pages_follow_each_other_without_holes_while_links_are_made() {
     follow(&world, &mut edge).await;
     let long = format!("https://t.example/{}", "x".repeat(2_000));
     let store = world.origin.links().unwrap().store();
-    // More than a page has room for, in numbers and in bytes; and readers that number them at the same time.
+    // More links than fit into a page, by number and by bytes, with concurrent readers that assign numbers.
     let made = async {
         for chunk in 0..12 {
             let entries: Vec<_> = (0..64)
@@ -283,7 +283,7 @@ async fn a_place_that_the_feed_does_not_have_is_gone() {
     assert_eq!(text(&world, &links_after(Some("no-cursor"))).await.0, 400);
 }
 
-/// A link whose code comes free and is given again.
+/// A link whose code becomes free and is reused.
 #[tokio::test]
 async fn a_link_that_was_cleaned_away_is_gone_and_may_come_again() {
     let world = world().await;
@@ -331,7 +331,7 @@ async fn only_an_edge_reads_a_feed() {
                 (401, "unauthorized")
             );
         }
-        // An edge that still has the secret before.
+        // An edge that still uses the previous secret.
         let old = ring(&[("e0", 2)]);
         let response = world.raw(request(&old, path, now_ms(), "")).await;
         assert_eq!(response.status(), 200);
@@ -358,7 +358,7 @@ async fn what_has_not_changed_is_not_sent_again() {
             assert_eq!(same[0].body.version, 1);
             return;
         }
-        // The second has passed in between.
+        // A second has passed in between.
     }
     panic!("it was sent again each time");
 }

@@ -1,4 +1,4 @@
-//! Sales that belong together: a user may have only so many units of all of them.
+//! Groups of sales with a common limit of units per user.
 
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
@@ -7,7 +7,7 @@ use weir_sale::claim::Ticket;
 
 use crate::support::{Answer, World, claim_headers, sale_json};
 
-/// Sales `red`, `blue` and `white`, of which a user may have a unit each and two together; `green` stands alone.
+/// Sales `red`, `blue` and `white`, with one unit per user each and two in total; `green` is not in the group.
 async fn world() -> World {
     in_groups(World::new().await).await
 }
@@ -29,7 +29,7 @@ async fn order(world: &World, ticket: &Ticket) -> Answer {
     world.post_order_with(&claim_headers(ticket), "").await
 }
 
-/// Buys one unit; the status, and the code of a refusal.
+/// Buys one unit; returns the status and the error code.
 async fn buy(world: &World, sale: &str, user: &str) -> (u16, String) {
     let ticket = world.claim(sale, user).await;
     let answer = order(world, &ticket).await;
@@ -54,7 +54,7 @@ async fn a_user_has_so_many_units_of_all_sales_together_and_no_more() {
     assert_eq!(buy(&world, "red", "alice").await, bought());
     assert_eq!(buy(&world, "white", "alice").await, bought());
     assert_eq!(buy(&world, "blue", "alice").await, refused());
-    // The unit is free again, others and another sale know nothing of it.
+    // The unit is free again; other users and sales are not affected.
     let audit = world.admin("GET", "/sales/blue/audit", &Value::Null).await;
     let terms = &audit.body["terms"];
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What gateways tell of refusals, as operators ask for it.
+//! Refusal counts that gateways publish, as operators read them.
 
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
@@ -7,7 +7,7 @@ use weir_scripts::tally::{self, Subject, name};
 
 use crate::support::World;
 
-/// A gateway that tells of this, so many minutes ago.
+/// A gateway publishes these counts, this many minutes ago.
 async fn tell(world: &World, subject: Subject, ago: u64, counts: &[(&[&str], u64)]) {
     let at_ms = now_ms() - ago * 60_000;
     let key = keys::tally(&world.prefix, subject, at_ms);

@@ -1,4 +1,4 @@
-//! What is answered about a link: its clicks, as JSON and as a table, and its QR code.
+//! Reports about a link: its clicks as JSON and CSV, and its QR code.
 
 use serde_json::{Value, json};
 use weir_link::code::LinkId;
@@ -20,14 +20,14 @@ async fn world() -> World {
     World::with_links(domains(), |_| {}).await
 }
 
-/// Makes a link of this code.
+/// Creates a link with this code.
 async fn made(world: &World, domain: &str, code: &str) {
     let body = json!({ "target": "https://a.example/", "domain": domain, "code": code });
     let made = world.admin("POST", "/links", &body).await;
     assert_eq!(made.status, 201, "{made:?}");
 }
 
-/// Counts clicks as the consumer does.
+/// Counts clicks like the consumer.
 async fn count(world: &World, id: &str, name: &str, at_ms: u64, count: u32, referrer: &str) {
     let values = [
         "mobile", "ios", "safari", referrer, "unknown", "=1+1,2", "de",
@@ -102,7 +102,7 @@ async fn clicks_are_told_by_hour_and_by_day() {
     assert_eq!(body["languages"], json!({ "de": 7 }));
 }
 
-/// A code may come to stand for another link: what was clicked before is not its.
+/// A code may be reused: earlier clicks do not belong to the new link.
 #[tokio::test]
 async fn clicks_from_before_the_link_are_not_its() {
     let world = world().await;
@@ -246,7 +246,7 @@ async fn what_makes_no_sense_is_refused_with_its_name() {
     }
 }
 
-/// Clicks from a country, of a device, by a referrer.
+/// Clicks from a country, by a device type and a referrer.
 async fn cell(world: &World, id: &str, at_ms: u64, count: u32, cell: [&str; 3]) {
     let [region, device, referrer] = cell;
     let values = [device, "ios", "safari", referrer, region, "x", "de"];
@@ -328,7 +328,7 @@ async fn clicks_are_filtered_by_several_fields_and_scans_are_separate() {
     }
 }
 
-/// What was clicked just before a zone's midnight is of the day before there, and of today in UTC.
+/// Clicks just before a zone's midnight belong to its previous day, and to the current UTC day.
 #[tokio::test]
 async fn days_are_those_of_the_zone_that_is_asked_for() {
     let world = world().await;

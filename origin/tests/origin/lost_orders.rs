@@ -1,4 +1,4 @@
-//! SQL has lost orders that buyers were told of: the sale waits for an operator.
+//! SQL has lost acknowledged orders: the sale waits for an operator.
 
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
@@ -9,7 +9,7 @@ use weir_sale::redis::keys::ShardKeys;
 
 use crate::support::{Answer, CLAIM_TTL_MS, SHARDS, World, id};
 
-/// A sale of eight units with an order of each of these users.
+/// A sale of eight units with one order for each of these users.
 async fn sold(names: &[&str]) -> (World, Vec<Ticket>) {
     let world = World::with_sale("s", 8).await;
     let mut tickets = vec![];
@@ -21,7 +21,7 @@ async fn sold(names: &[&str]) -> (World, Vec<Ticket>) {
     (world, tickets)
 }
 
-/// SQL is as if it had never made this order, as after a failover to a replica that was behind.
+/// Removes an order from SQL without a trace, as after a failover to a lagging replica.
 async fn lose_order(world: &World, ticket: &Ticket) {
     let (claim, user) = (ticket.claim_id().to_string(), ticket.user.to_string());
     let shard = ticket.shard.to_string();
@@ -68,7 +68,7 @@ async fn decide(world: &World, decision: &str) -> Answer {
     world.admin("POST", "/sales/s/lost-orders", &body).await
 }
 
-/// Whether gateways are told that the sale is paused.
+/// Whether the sale is published to gateways as paused.
 async fn is_paused(world: &World) -> bool {
     let json = world.origin.sales().ledger().published().await.unwrap();
     catalogue::read(&json.unwrap()).unwrap().sales[0].paused
@@ -96,7 +96,7 @@ async fn lost_order_pauses_the_sale_and_stays_in_redis() {
     reconcile(&world, 1).await;
     assert!(is_paused(&world).await);
     reconcile(&world, 4).await;
-    // One unit more than SQL counts as sold is missing in Redis: nobody puts it back yet.
+    // Redis lacks one unit more than SQL counts as sold: it is not restored yet.
     assert_eq!(terms(&world).await, json!([6, 0, 1, -1]));
     let lost = lost_orders(&world).await;
     assert!(lost["paused_at_ms"].is_u64(), "{lost}");
@@ -158,7 +158,7 @@ async fn accepted_loss_gives_the_unit_to_others() {
     assert_eq!(world.order(&ticket).await.status, 201, "she may buy again");
     reconcile(&world, 3).await;
     assert!(!is_paused(&world).await);
-    // An origin that found the loss before the decision comes late.
+    // An origin that found the loss before the decision acts late.
     let late = weir_origin::sales::store::StoredSale {
         pauses: 0,
         ..seen.unwrap()
@@ -183,7 +183,7 @@ async fn order_of_a_user_blocked_since_is_not_restored() {
     assert_eq!(terms(&world).await, json!([7, 0, 1, 0]));
 }
 
-/// Redis tells no orders of a user who holds a claim.
+/// Redis returns no orders of a user who holds a claim.
 #[tokio::test]
 async fn decision_waits_for_open_claims() {
     let (world, tickets) = sold(&["alice", "bob"]).await;
@@ -198,13 +198,13 @@ async fn decision_waits_for_open_claims() {
         (refused.status.as_u16(), refused.code()),
         (409, "claims_open")
     );
-    // A paused sale's claims end all the same.
+    // Claims of a paused sale still expire.
     reconcile(&world, 1).await;
     let done = decide(&world, "restore").await;
     assert_eq!(done.body["orders"][0]["outcome"], "restored", "{done:?}");
 }
 
-/// Redis has lost the mark, so the count says nothing: the order itself is proof.
+/// Redis has lost the mark, so the count proves nothing: the order itself is the proof.
 #[tokio::test]
 async fn lost_order_is_found_without_a_mark() {
     let (world, tickets) = sold(&["alice", "bob"]).await;

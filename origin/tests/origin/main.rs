@@ -1,6 +1,6 @@
-//! The origin's tests: real SQLite files, a real Redis, real processes. One binary, so that all
-//! share one Redis. With
-//! `WEIR_TEST_BACKING=mysql-and-cluster` most of them run over the MySQL protocol and a Redis Cluster: `cargo xtask test --all`.
+//! Tests of the origin: real SQLite files, a real Redis, real processes. They are one binary, so that all share one
+//! Redis. With `WEIR_TEST_BACKING=mysql-and-cluster` most of them use the MySQL protocol and a Redis Cluster: `cargo
+//! xtask test --all`.
 
 #![allow(
     clippy::expect_used,
@@ -9,7 +9,7 @@
     clippy::unwrap_used
 )]
 
-// First: the others use its macro.
+// Comes first, because the other modules use its macro.
 #[macro_use]
 mod support;
 

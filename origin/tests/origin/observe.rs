@@ -1,6 +1,6 @@
-//! `observe/`: its rules and its dashboard go by metrics that there are, and each alert has its paragraph in the runbook.
+//! `observe/`: its rules and dashboard only use existing metrics, and each alert has a section in the runbook.
 //!
-//! That what `docs/metrics.md` names is what gateways and origin really show is held by the tests that scrape them.
+//! The tests that scrape gateways and origin check that the metrics in `docs/metrics.md` exist.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ const RULES: &str = include_str!("../../../observe/prometheus/weir.rules.yml");
 const TESTS: &str = include_str!("../../../observe/prometheus/weir.test.yml");
 const DASHBOARD: &str = include_str!("../../../observe/grafana/weir.json");
 
-/// What Prometheus makes of counters and histograms.
+/// Suffixes that Prometheus adds to counters and histograms.
 const ENDINGS: [&str; 4] = ["_total", "_bucket", "_count", "_sum"];
 
-/// The words in which a name of ours could stand: `weir:` begins those of recorded rules.
+/// The words that may be metric names: `weir:` is the prefix of recording rules.
 fn words(text: &str) -> BTreeSet<&str> {
     let is_of_name = |char: char| char.is_ascii_alphanumeric() || "_:".contains(char);
     text.split(|char| !is_of_name(char)).collect()
@@ -29,7 +29,7 @@ fn named(text: &'static str, prefixes: &[&str]) -> BTreeSet<&'static str> {
     words(text).into_iter().filter(is_ours).collect()
 }
 
-/// The values of a key, as the files of rules write them: one a line.
+/// The values of a key in a rule file, which has one per line.
 fn values(text: &'static str, key: &str) -> Vec<&'static str> {
     let lines = text
         .lines()

@@ -1,4 +1,4 @@
-//! The OpenAPI document and the routes are about the same.
+//! The OpenAPI document matches the routes.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ async fn document(world: &World) -> Value {
     world.admin_as("GET", "/openapi.json", "", None).await.body
 }
 
-/// The error code of a request without a body, with or without a route.
+/// The error code of a request without a body, for existing and missing routes.
 async fn code(world: &World, is_public: bool, method: &str, path: &str) -> String {
     let method = method.to_uppercase();
     let answer = if is_public {
@@ -42,7 +42,7 @@ async fn each_documented_route_exists_without_further_methods() {
                 let tags = operations[method]["tags"].as_array();
                 let is_documented = tags.is_some_and(|tags| tags.contains(&tag));
                 if (is_public, method, path.as_str()) == (false, "delete", "/history/page") {
-                    // The page is not on this port: there it is a SKU.
+                    // The public port does not serve the page: there it is a SKU.
                     continue;
                 }
                 let is_health = path == "/healthz" && method == "get";
@@ -138,7 +138,7 @@ fn each_operation_has_a_name_a_description_and_named_types() {
     }
 }
 
-/// Every member of every schema is described, and no form is without a name.
+/// Every field of every schema has a description, and every schema has a name.
 #[test]
 fn every_schema_and_each_of_its_members_is_described() {
     let schemas = contract::DOCUMENT["components"]["schemas"]
@@ -158,7 +158,7 @@ fn every_schema_and_each_of_its_members_is_described() {
     }
 }
 
-/// Each refusal lists the codes that it may have; each of those is explained, and is a word of the code.
+/// Each refusal lists its possible codes; each code is explained and exists in the source.
 #[test]
 fn every_refusal_names_its_codes() {
     let explained = contract::DOCUMENT["info"]["x-error-codes"]
@@ -192,7 +192,7 @@ fn every_refusal_names_its_codes() {
     }
 }
 
-/// The sources of what may refuse.
+/// The sources that may contain refusals.
 fn sources() -> String {
     let root = weir_stack::workspace::root();
     let mut folders: Vec<_> = ["origin", "crates"].map(|folder| root.join(folder)).into();
@@ -210,7 +210,7 @@ fn sources() -> String {
     text
 }
 
-/// The bounds that the document names are those that the code holds.
+/// The limits in the document match those in the code.
 #[test]
 fn the_bounds_of_a_sale_are_those_of_the_code() {
     use weir_origin::sales::model::sale::{
@@ -248,14 +248,14 @@ async fn a_refusal_names_all_mistakes_at_once() {
         all.sort();
         all
     };
-    // What cannot be read.
+    // Requests that cannot be parsed.
     let empty = world
         .admin("POST", "/sales", &json!({ "total": "4", "colour": 1 }))
         .await;
     assert_eq!(empty.status, 400);
     let expected = "/colour /ends_at_ms /id /shards /starts_at_ms /title /total /user_cap";
     assert_eq!(pointers(&empty).join(" "), expected);
-    // What can be read, and may not be.
+    // Requests that can be parsed but are invalid.
     let mut sale = sale_json("s", 1);
     for member in ["shards", "user_cap"] {
         sale[member] = 0.into();
@@ -269,7 +269,7 @@ async fn a_refusal_names_all_mistakes_at_once() {
     assert_eq!(pointers(&room).join(" "), "/active_max /per_minute");
 }
 
-/// Every sale is on one page, whatever their number.
+/// Every sale is on exactly one page, for any page size.
 #[tokio::test]
 async fn lists_go_on_where_a_page_ends() {
     let world = World::new().await;
@@ -293,7 +293,7 @@ async fn lists_go_on_where_a_page_ends() {
             None => break,
         }
     }
-    // They end one millisecond after the other, or at once.
+    // They end one millisecond apart, or at the same time.
     seen.sort();
     assert_eq!(seen, ["a", "b", "c"]);
     for wrong in [
@@ -317,7 +317,7 @@ fn check(document: &Value, path: &str, method: &str, status: &str, body: &Value)
     let properties = document["components"]["schemas"][name]["properties"]
         .as_object()
         .unwrap();
-    // A problem has it only where there are mistakes to tell.
+    // A problem has it only if there are errors to list.
     let is_told = |member: &&String| *member != "errors" || body.get("errors").is_some();
     let documented: Vec<&String> = properties.keys().filter(is_told).collect();
     let seen: Vec<&String> = body.as_object().unwrap().keys().collect();

@@ -1,4 +1,4 @@
-//! `POST /orders`: what comes of a claim, in SQL, in Redis and as an answer.
+//! `POST /orders`: the effects of a claim in SQL, in Redis and in the answer.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -78,7 +78,7 @@ async fn the_same_claim_again_is_the_same_order() {
     assert_eq!(world.audit(&ticket).await.bought, 1);
 }
 
-/// Sends every claim at the same time.
+/// Sends all claims at the same time.
 async fn order_all(world: &Arc<World>, tickets: Vec<Ticket>) -> Vec<Answer> {
     let mut tasks = JoinSet::new();
     for ticket in tickets {
@@ -101,7 +101,7 @@ async fn the_same_claim_twenty_times_at_once_is_one_order() {
     assert_eq!(world.audit(&ticket).await.bought, 1);
 }
 
-/// Redis granted more than SQL has, as after a loss of data.
+/// Redis has granted more units than SQL has, as after a data loss.
 #[tokio::test(flavor = "multi_thread")]
 async fn more_claims_than_units_never_oversell() {
     let world = Arc::new(World::with_sale("s", 100).await);
@@ -124,7 +124,7 @@ async fn more_claims_than_units_never_oversell() {
 async fn a_released_claim_never_becomes_an_order() {
     let world = World::with_sale("s", 8).await;
     let ticket = world.claim("s", "alice").await;
-    // As the reconciler decides it.
+    // The decision of the reconciler.
     let released = "INSERT INTO claim_outcomes (claim_id, sale_id, user_id, outcome, at_ms)
          VALUES (?, 's', 'alice', 'released', 1)";
     let claim = ticket.claim_id().to_string();
@@ -138,12 +138,12 @@ async fn a_released_claim_never_becomes_an_order() {
     }
     assert_eq!(world.rows().await, [0, 0, 1]);
     assert_eq!(world.remaining().await, 8);
-    // Redis followed SQL, once: the unit is back.
+    // Redis was updated from SQL, once: the unit is back.
     let after = world.audit(&ticket).await;
     assert_eq!(after.held, 0);
     assert_eq!(after.stock, before.stock.map(|stock| stock + 1));
     assert!(after.epoch > before.epoch);
-    // And the user may claim again.
+    // The user may claim again.
     let next = world.claim("s", "alice").await;
     assert!(next.generation > ticket.generation);
     assert_eq!(world.order(&next).await.status, 201);
@@ -158,11 +158,11 @@ async fn a_claim_without_a_unit_in_sql_is_void() {
     let answer = world.order(&ticket).await;
     assert_eq!(answer.status, 409);
     assert_eq!(answer.code(), "sold_out");
-    // The transaction that failed at its last step left nothing; the outcome is another's.
+    // The transaction that failed at its last step left nothing; the outcome belongs to another claim.
     assert_eq!(world.rows().await, [0, 0, 1]);
     let row: (String, i64) = world.row("SELECT outcome, void FROM claim_outcomes").await;
     assert_eq!(row, ("released".into(), 1));
-    // The hold has ended and its unit, which never was, does not come back.
+    // The hold has ended. Its unit never existed, so it does not return.
     let void = Audit {
         version: before.version + 1,
         open: 0,
@@ -172,7 +172,7 @@ async fn a_claim_without_a_unit_in_sql_is_void() {
         ..before
     };
     assert_eq!(world.audit(&ticket).await, void);
-    // Sent again, it has ended.
+    // A repeated request finds it ended.
     let again = world.order(&ticket).await;
     assert_eq!(
         (again.status.as_u16(), again.code()),
@@ -209,7 +209,7 @@ async fn claim_of_another_user_gets_no_order() {
     assert_eq!(world.audit(&first).await.bought, 1);
 }
 
-/// The crash between commit and settlement: the next try of the same claim heals it.
+/// A crash between commit and settlement: the next attempt with the same claim repairs it.
 #[tokio::test]
 async fn order_with_lost_settlement_is_settled_by_the_next_try() {
     let world = World::with_sale("s", 8).await;
@@ -321,7 +321,7 @@ async fn claims_that_no_gateway_signed_are_refused() {
     assert_eq!(world.rows().await, [0, 0, 0]);
 }
 
-/// A body that is announced and never comes.
+/// A body that is announced but never arrives.
 struct Endless;
 
 impl hyper::body::Body for Endless {
@@ -336,8 +336,7 @@ impl hyper::body::Body for Endless {
     }
 }
 
-/// A body is the client's: too much of it, or one that never ends, must not keep a held unit from
-/// being bought.
+/// A body comes from the client: an oversized or endless one must not prevent the purchase of a held unit.
 #[tokio::test]
 async fn no_body_keeps_a_claim_from_becoming_an_order() {
     let world = World::with_sale("s", 8).await;
@@ -390,7 +389,7 @@ async fn without_sql_nothing_is_known_and_nothing_is_released() {
     assert_eq!(world.order(&ticket).await.status, 201);
 }
 
-/// A delivery that comes back late, after the order: nothing changes.
+/// A late redelivery after the order changes nothing.
 #[tokio::test]
 async fn a_release_after_the_order_changes_nothing() {
     let world = World::with_sale("s", 8).await;
@@ -405,7 +404,7 @@ async fn a_release_after_the_order_changes_nothing() {
     assert_eq!(world.audit(&ticket).await, before);
 }
 
-/// In shadow a request goes on that the gate would have refused: it hears why.
+/// In a dry run, a request that the gate would have refused continues, and the answer contains the reason.
 #[tokio::test]
 async fn dry_run_refusals_keep_their_reason() {
     let world = World::with_sale("s", 8).await;
@@ -413,7 +412,7 @@ async fn dry_run_refusals_keep_their_reason() {
         ("sold_out", 409, "sold_out"),
         ("blocked", 403, "blocked"),
         ("unavailable", 503, "unavailable"),
-        // None that the gate would send.
+        // Reasons that the gate never sends.
         ("granted", 401, "claim_missing"),
         ("nonsense", 401, "claim_missing"),
     ] {
@@ -422,7 +421,7 @@ async fn dry_run_refusals_keep_their_reason() {
         assert_eq!((answer.status.as_u16(), answer.code()), (status, code));
         assert_eq!(answer.body["message"], answer.body["detail"]);
     }
-    // With a claim it counts for nothing.
+    // With a claim it is ignored.
     let ticket = world.claim("s", "alice").await;
     let [claim, signature] = claim_headers(&ticket);
     let shadow = (weir_base::headers::SHADOW, b"sold_out".to_vec());
@@ -430,7 +429,7 @@ async fn dry_run_refusals_keep_their_reason() {
     assert_eq!(answer.status, 201, "{answer:?}");
 }
 
-/// Redis has lost that a user is blocked, and grants a claim.
+/// Redis has lost a block and grants a claim to the blocked user.
 #[tokio::test]
 async fn user_blocked_in_sql_gets_no_order_after_redis_loss() {
     let world = World::with_sale("s", 8).await;
@@ -450,14 +449,14 @@ async fn user_blocked_in_sql_gets_no_order_after_redis_loss() {
         (0, Some(2)),
         "the unit is for others"
     );
-    // And Redis was told again.
+    // The block is in Redis again.
     let set = ShardKeys::new(&world.prefix, &sale, ticket.shard).blocked(bucket(&mallory));
     let mut is_member = redis::cmd("SISMEMBER");
     let reply = world.redis(is_member.arg(set).arg("mallory")).await;
     assert_eq!(reply, redis::Value::Int(1));
 }
 
-/// What Redis loses of the lists soon after it was written is written again.
+/// Entries of the user list that Redis loses soon after the write are written again.
 #[tokio::test]
 async fn a_block_that_redis_has_lost_is_written_again() {
     let world = World::with_sale("s", 8).await;

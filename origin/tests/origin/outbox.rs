@@ -1,4 +1,4 @@
-//! The outbox: changes of orders, told to a real receiver that fails, is slow, and goes away.
+//! The outbox: order changes for a real receiver that fails, is slow, and goes offline.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -28,15 +28,15 @@ use crate::support::World;
 
 pub const SECRET: &[u8] = b"orders-secret-orders-secret-orders-secret";
 
-/// What came, in its order, and how it is answered.
+/// The received changes in order, and the answers to give.
 #[derive(Default)]
 pub struct Receiver {
-    /// Orders or links, and sequences, as they came and were taken.
+    /// Orders or links with sequence numbers, in the order of acceptance.
     pub taken: Mutex<Vec<(String, u64)>>,
     pub bodies: Mutex<BTreeMap<String, Value>>,
-    /// How often a request about an order is refused.
+    /// Number of requests to refuse, by order.
     pub refusals: Mutex<BTreeMap<String, u32>>,
-    /// How long an answer takes.
+    /// Delay of each answer.
     pub pause: Mutex<Duration>,
 }
 
@@ -91,7 +91,7 @@ async fn receive(
     StatusCode::NO_CONTENT
 }
 
-/// A receiver at this address, until the guard goes.
+/// Runs a receiver at this address until the guard is dropped.
 pub async fn listen(receiver: &Arc<Receiver>, address: SocketAddr) -> (SocketAddr, DropGuard) {
     let deadline = Instant::now() + Duration::from_secs(20);
     let listener = loop {
@@ -123,7 +123,7 @@ pub fn times() -> OutboxTimes {
     }
 }
 
-/// Sends what waits in this world, as one more origin does.
+/// Sends waiting changes of this world, like one more origin.
 fn outbox(world: &World, address: SocketAddr, times: OutboxTimes) -> DropGuard {
     let stop = CancellationToken::new();
     tokio::spawn(sender(world, address, times).run(stop.clone()));
@@ -139,7 +139,7 @@ fn sender(world: &World, address: SocketAddr, times: OutboxTimes) -> Outbox {
     Outbox::new(SinkName::Webhook, sink, queue, meter, times)
 }
 
-/// Waits until `is_so`.
+/// Waits until the condition holds.
 pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !is_so() {
@@ -163,7 +163,7 @@ async fn until_nothing_waits(world: &World) {
     }
 }
 
-/// Claims and orders a unit; the order's name.
+/// Claims and orders a unit; returns the order's id.
 async fn buy(world: &World, name: &str) -> String {
     let ticket = world.claim("s", name).await;
     let made = world.order(&ticket).await;
@@ -268,7 +268,7 @@ async fn origins_share_work_while_a_receiver_is_slow_and_disappears() {
         world.pay(&name, &format!("/orders/{order}")).await;
         orders.push(order);
         if n == 10 {
-            // Nobody listens there for a while.
+            // No receiver listens for a while.
             listening = None;
         }
         if n == 20 {
@@ -278,7 +278,7 @@ async fn origins_share_work_while_a_receiver_is_slow_and_disappears() {
     until_nothing_waits(&world).await;
     drop((outboxes, listening));
     for order in &orders {
-        // What was under way when the receiver went may have come twice, but nothing overtook.
+        // Changes in flight when the receiver stopped may have come twice, but in order.
         let mut sequences = receiver.sequences(order);
         sequences.dedup();
         assert_eq!(sequences, [1, 2], "{order}");
@@ -302,7 +302,7 @@ async fn lease_of_a_dead_origin_is_taken_over_after_it_expires() {
     until("it is told", || receiver.sequences(&order) == [1]).await;
     assert!(now_ms() >= begin_ms + 700);
     until_nothing_waits(&world).await;
-    // The dead one was only slow: what it says now changes nothing.
+    // The origin was only slow, not dead: its late result changes nothing.
     world.pay("alice", &format!("/orders/{order}")).await;
     let late = SendOutcome {
         leased: dead[0].clone(),
@@ -331,7 +331,7 @@ async fn change_that_was_taken_is_not_told_again_when_an_origin_dies() {
     let dies = sender(&world, address, times).run(CancellationToken::new());
     let dies = tokio::spawn(dies);
     until("the first is told", || receiver.sequences(&order) == [1]).await;
-    // In the middle of the second.
+    // In the middle of the second attempt.
     tokio::time::sleep(Duration::from_millis(150)).await;
     dies.abort();
     let _outbox = outbox(&world, address, times);

@@ -1,4 +1,4 @@
-//! The outbox of the program itself: killed between an order and its delivery, and with a log of events.
+//! The outbox of a real process: killed between an order and its delivery, and with an event log.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ async fn get(origin: &Origin, path: &str) -> Value {
 async fn committed_orders_are_published_after_kill_and_are_in_log() {
     let world = World::with_sale("s", 8).await;
     let receiver = Arc::new(Receiver::default());
-    // Nobody listens there for a while.
+    // No receiver listens for a while.
     let (address, listening) = listen(&receiver, ANYWHERE.into()).await;
     drop(listening);
     let mut options = options(world.dir.path(), &world.redis_url, &world.prefix);

@@ -1,4 +1,4 @@
-//! The console and the pages beside it, as they are served. What they do is for a browser to find out: `tests/e2e/page`,
+//! The console and the other pages as served. Browser tests cover their behaviour: `tests/e2e/page`,
 //! `tests/e2e/groups_page`.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! What buyers say with orders, as a sale wants it: checked, kept, shown to whom it concerns, and in no log.
+//! Order payloads as required by a sale: validated, stored, visible only to authorized callers, and never logged.
 
 use serde_json::{Value, json};
 use weir_base::headers::IDEMPOTENCY_KEY;
@@ -67,7 +67,7 @@ async fn order_has_a_valid_payload_or_releases_its_unit() {
     let ticket = world.claim("s", "alice").await;
     let made = order(&world, &ticket, &said().to_string()).await;
     assert_eq!(made.status, 201, "{made:?}");
-    // The same claim again, whatever it says now: what was said first stays.
+    // The same claim with another payload: the first payload stays.
     let again = order(
         &world,
         &ticket,
@@ -90,7 +90,7 @@ async fn operators_see_payloads_everywhere_even_when_archived() {
         order(&world, &ticket, &said().to_string()).await.status,
         201
     );
-    // A sale that wants nothing takes anything, and keeps nothing of it.
+    // A sale without a schema accepts any payload and stores none of it.
     let plain = world.claim("plain", "alice").await;
     assert_eq!(order(&world, &plain, &said().to_string()).await.status, 201);
     let of = async |path: String| world.admin("GET", &path, &Value::Null).await.body;
@@ -174,7 +174,7 @@ async fn payload_schema_is_part_of_the_sale_and_editable_until_start() {
     let wants =
         async || world.admin("GET", path, &Value::Null).await.body["payload_schema"].clone();
     assert_eq!(wants().await, schema());
-    // A change of something else leaves it.
+    // A change of another field keeps it.
     let patch = async |changes: Value| world.admin("PATCH", "/sales/s", &changes).await.status;
     assert_eq!(patch(json!({ "title": "Shoes" })).await, 200);
     assert_eq!(wants().await, schema());
@@ -195,7 +195,7 @@ async fn payload_schema_is_part_of_the_sale_and_editable_until_start() {
     assert_eq!(none.code(), "unknown_sale");
 }
 
-/// Types that hold it may be logged.
+/// Types with a payload can be logged safely.
 #[tokio::test]
 async fn no_log_is_told_what_a_buyer_says() {
     let world = world(World::new().await).await;

@@ -1,4 +1,4 @@
-//! Orders are paid, cancelled, and expire: in SQL, in Redis, and as answers.
+//! Payment, cancellation and expiry of orders: in SQL, in Redis, and in answers.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn world(payment: Value) -> World {
     world
 }
 
-/// Claims and orders a unit; the order's path.
+/// Claims and orders a unit; returns the order's path.
 async fn buy(world: &World, name: &str) -> String {
     let ticket = world.claim("s", name).await;
     let made = world.order(&ticket).await;
@@ -128,7 +128,7 @@ async fn unpaid_order_expires_and_the_sale_reopens() {
     world.claim("s", "alice").await;
 }
 
-/// The sum of the shards' epochs: it rises when units come back to any.
+/// The sum of the shards' epochs, which rises when units return to any shard.
 async fn epochs(world: &World) -> i64 {
     let mut sum = 0;
     for shard in 0..SHARDS {
@@ -192,7 +192,7 @@ async fn a_buyers_own_call_only_starts_a_payment() {
         (next.status.as_u16(), &next.body["payment"]),
         (201, &json!(format!("{order}.p2")))
     );
-    // The provider has taken the money after all, and then once more.
+    // The provider has charged the money after all, and then reports it again.
     let paid = world.callback("e-2", payment, "paid").await;
     assert_eq!(paid.body["state"], "paid", "{paid:?}");
     let twice = world.callback("e-3", &format!("{order}.p2"), "paid").await;
@@ -298,7 +298,7 @@ async fn only_what_the_provider_signed_just_now_counts() {
     let seen = world.as_user("alice", "GET", &path).await;
     assert_eq!(seen.body["status"], "unpaid");
 
-    // The key before still counts while the provider changes over.
+    // The previous key is valid while the provider switches.
     let paid = world
         .callback_as("p0", PREVIOUS_PAYMENT_SECRET, now_s, &good, &good)
         .await;
@@ -435,7 +435,7 @@ async fn what_redis_missed_it_follows_later() {
     world.order(&ticket).await;
     let id = ticket.claim_id().to_string();
     let store = world.origin.sales().store();
-    // SQL decides; the origin dies before Redis hears of it.
+    // SQL decides; the origin dies before Redis is updated.
     store
         .payments()
         .cancel(&id, &ticket.user, HoldRules::default(), now_ms())
@@ -455,7 +455,7 @@ async fn hoard(rules: HoldRules) -> World {
     world
 }
 
-/// Tries to order as gateways let users, lets the hold expire, and tries again: how many holds there were.
+/// Repeatedly orders like a user behind a gateway and lets each hold expire. Returns the number of holds.
 async fn holds_of_eleven_tries(world: &World, name: &str) -> usize {
     let mut holds = 0;
     for _ in 0..11 {
@@ -501,7 +501,7 @@ async fn who_lets_holds_expire_cannot_hoard_the_stock() {
     );
 }
 
-/// Who takes a hold back just before it would expire keeps others from the unit as long.
+/// A user who cancels a hold just before it expires blocks the unit just as long.
 #[tokio::test]
 async fn who_cancels_late_cannot_hoard_the_stock_either() {
     let world = hoard(HoldRules::default()).await;
@@ -512,7 +512,7 @@ async fn who_cancels_late_cannot_hoard_the_stock_either() {
         };
         assert_eq!(world.order(&ticket).await.status, 201);
         holds += 1;
-        // No job has come by yet: the order is unpaid, and its millisecond is over.
+        // No job has run yet: the order is unpaid, and its deadline has passed.
         tokio::time::sleep(Duration::from_millis(3)).await;
         let path = format!("/orders/{}", ticket.claim_id());
         let cancelled = post(&world, "mallory", &path, "cancel").await;
@@ -547,7 +547,7 @@ async fn a_cooldown_ends_and_a_block_meanwhile_stays() {
     world.claim_as_gateways_do("s", "alice").await.unwrap();
 }
 
-/// Redis has forgotten who must wait: SQL says so, and the unit is there for others.
+/// Redis has lost the cooldown: SQL refuses the user, and the unit is available to others.
 #[tokio::test]
 async fn sql_refuses_whom_redis_has_forgotten() {
     for (rules, status, code) in [

@@ -1,4 +1,4 @@
-//! What is sold has a name and a price; orders keep them, and what a provider says was paid is compared.
+//! Items have a name and a price; orders store them, and amounts reported by the provider are compared.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -9,7 +9,7 @@ use crate::support::{Answer, PAYMENT_SECRET, World, claim_headers, sale_json};
 
 const SKU: &str = "shoe-42-red";
 
-/// A sale `s` whose units cost 49.90 €.
+/// A sale `s` with units at 49.90 €.
 async fn world() -> World {
     let world = World::new().await;
     let price = json!({ "unit_amount": 4990, "currency": "EUR" });
@@ -18,7 +18,7 @@ async fn world() -> World {
     world
 }
 
-/// What two units cost.
+/// The price of two units.
 fn cost_of_two() -> Value {
     json!({ "unit_amount": 4990, "amount": 9980, "currency": "EUR" })
 }
@@ -29,7 +29,7 @@ async fn buy_two(world: &World, user: &str) -> Answer {
     world.post_order_with(&claim_headers(&ticket), "").await
 }
 
-/// What the provider says of a payment: these members, and that it is paid.
+/// The provider's report of a payment: these fields, and the state `paid`.
 async fn paid(world: &World, event: &str, payment: &str, members: &Value) -> Answer {
     let mut body = json!({ "event": event, "payment": payment, "state": "paid" });
     for (name, value) in members.as_object().unwrap() {
@@ -50,7 +50,7 @@ async fn an_order_keeps_what_was_asked_for_when_it_was_made() {
     assert_eq!(made.body["sku"], SKU);
     let id = made.body["order"].as_str().unwrap();
 
-    // Whatever becomes of the sale's price.
+    // Regardless of later changes of the sale's price.
     let dearer = "UPDATE sales SET unit_amount = 1, sku = 'other' WHERE id = 's'";
     world.sql().await.execute(dearer, &[]).await;
     let path = format!("/orders/{id}");

@@ -1,4 +1,4 @@
-//! What operators see of an origin: probes, metrics, logs. Real processes, a real full disk.
+//! Observability of an origin: probes, metrics, logs. Real processes, and a real full disk.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,11 +15,11 @@ use crate::support::{self, TOKEN, World};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-/// A file system of its own, unmounted at the end. Only root can have one.
+/// A separate file system, unmounted at the end. It requires root.
 pub struct SmallDisk(pub std::path::PathBuf);
 
 impl SmallDisk {
-    /// `size` as `mount` takes it.
+    /// `size` in the format of `mount`.
     pub fn new(path: &Path, size: &str) -> Option<Self> {
         std::fs::create_dir_all(path).unwrap();
         let mut mount = Command::new("mount");
@@ -37,7 +37,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// An origin with its database in `data`.
+/// Starts an origin with its database in `data`.
 pub(crate) async fn start(dir: &TempDir, data: &Path, flags: &[String]) -> Origin {
     let world = World::new().await;
     let options = OriginOptions {
@@ -69,7 +69,7 @@ pub(crate) async fn start(dir: &TempDir, data: &Path, flags: &[String]) -> Origi
         .unwrap()
 }
 
-/// The status of `/readyz`, and what it says.
+/// The status and body of `/readyz`.
 async fn ready(origin: &Origin) -> (u16, String) {
     let url = format!("{}/readyz", origin.admin_url());
     let answer = http::get(&url).await.unwrap();
@@ -104,7 +104,7 @@ async fn a_full_disk_and_a_lost_database_make_it_not_ready() {
     std::fs::remove_file(&ballast).unwrap();
     assert_eq!(ready(&origin).await.0, 200);
 
-    // SQLite would work on in a file that nobody finds any more.
+    // SQLite would continue to use a deleted file.
     let database = origin.database().to_owned();
     let aside = database.with_extension("aside");
     std::fs::rename(&database, &aside).unwrap();

@@ -1,4 +1,4 @@
-//! The program: how it starts, how it refuses to, how it ends.
+//! The origin process: start, refusals to start, and shutdown.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use weir_stack::{Secrets, ports};
 
 use crate::support::{self, TOKEN, World, claim_headers, sale_json};
 
-/// The program with these arguments, and of the environment only these variables.
+/// Runs the program with these arguments and only these environment variables.
 fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     Command::new(support::binary())
         .args(arguments)
@@ -84,7 +84,7 @@ async fn start(dir: &Path, redis_url: &str, key_prefix: &str) -> Origin {
         .unwrap()
 }
 
-/// How the program is started in its tests.
+/// Options of the program in its tests.
 pub fn options(dir: &Path, redis_url: &str, key_prefix: &str) -> OriginOptions {
     OriginOptions {
         events_log: None,
@@ -138,7 +138,7 @@ async fn wait_until_ended(origin: &mut Origin) -> std::process::ExitStatus {
     panic!("it still runs\n{}", origin.process().tail(20));
 }
 
-/// C2: nothing comes on a connection any more, and nobody ends it. Others can be made.
+/// C2: a connection goes silent but stays open. New connections work.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_to_redis_that_has_fallen_silent_is_replaced() {
     let world = World::new().await;
@@ -157,7 +157,7 @@ async fn a_connection_to_redis_that_has_fallen_silent_is_replaced() {
     };
     let limit = Instant::now() + Duration::from_secs(20);
     let mut asked = 0;
-    // Redis is asked at most once a second or so: the first answers may be from before.
+    // Redis is probed about once per second: the first answers may be from before.
     let mut in_turn = 0;
     while in_turn < 5 {
         asked += 1;
@@ -167,7 +167,7 @@ async fn a_connection_to_redis_that_has_fallen_silent_is_replaced() {
     }
 }
 
-/// C12: more connections than there may be, which never ask anything.
+/// C12: more connections than permitted, which never send a request.
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_that_never_ask_keep_nobody_out() {
     let world = World::new().await;
@@ -189,7 +189,7 @@ async fn connections_that_never_ask_keep_nobody_out() {
     }
 }
 
-/// C12: all begin with one file that is not there yet.
+/// C12: several origins start with the same missing database file.
 #[tokio::test(flavor = "multi_thread")]
 async fn several_that_start_at_once_on_a_new_database_all_start() {
     let world = World::new().await;
@@ -209,7 +209,7 @@ async fn several_that_start_at_once_on_a_new_database_all_start() {
     }
 }
 
-/// C12: the database comes after the origin.
+/// C12: the database starts after the origin.
 #[tokio::test(flavor = "multi_thread")]
 async fn it_waits_for_a_database_that_is_away_and_says_so_to_probes() {
     let admin = format!("127.0.0.1:{}", ports::free().unwrap());
@@ -222,7 +222,7 @@ async fn it_waits_for_a_database_that_is_away_and_says_so_to_probes() {
             format!("127.0.0.1:{}", ports::free().unwrap()),
         )
         .env("WEIR_ADMIN_LISTEN", &admin)
-        // Nobody listens there.
+        // No server listens there.
         .env(
             "WEIR_DATABASE_URL",
             format!("mysql://weir@127.0.0.1:{}/weir", ports::free().unwrap()),
@@ -240,13 +240,13 @@ async fn it_waits_for_a_database_that_is_away_and_says_so_to_probes() {
     let answer = http::get(&ready).await.unwrap();
     assert_eq!(answer.status, 503);
     assert!(answer.text().contains("the database does not answer"));
-    // Told to stop, it does not wait any longer.
+    // When stopped, it does not wait any longer.
     let pid = Pid::from_raw(origin.id().try_into().unwrap()).unwrap();
     kill_process(pid, Signal::TERM).unwrap();
     assert!(origin.wait().unwrap().success());
 }
 
-/// Told to stop in the middle of an order, it finishes the order and answers.
+/// When stopped during an order, it finishes the order and answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn it_finishes_what_it_began_before_it_stops() {
     // A world on the same Redis and database plays the gateway.
@@ -284,7 +284,7 @@ async fn it_finishes_what_it_began_before_it_stops() {
     assert_eq!(world.rows().await, [1, 1, 1]);
 }
 
-/// Over a real connection, which breaks in the middle of the transaction.
+/// Uses a real connection, which breaks in the middle of the transaction.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_order_is_finished_when_its_connection_breaks() {
     let world = World::with_sale("s", 8).await;
@@ -301,7 +301,7 @@ async fn an_order_is_finished_when_its_connection_breaks() {
         stream.write_all(&line).unwrap();
     }
     stream.write_all(b"\r\n").unwrap();
-    // Long enough to be read, short enough for SQLite to wait on.
+    // Long enough for the request to be read, short enough for SQLite to wait.
     tokio::time::sleep(Duration::from_millis(500)).await;
     drop(stream);
     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -333,7 +333,7 @@ async fn it_starts_without_redis_and_is_ready_once_redis_is_there() {
     terminate(&mut origin);
     assert!(wait_until_ended(&mut origin).await.success());
 
-    // Redis comes back with nothing, and only after the origin.
+    // Redis returns empty, and only after the origin.
     redis.stop();
     std::fs::remove_dir_all(redis_dir.path().join("appendonlydir")).unwrap();
     origin.process().start_again().unwrap();
@@ -378,7 +378,7 @@ async fn it_starts_without_redis_and_is_ready_once_redis_is_there() {
         .unwrap();
 }
 
-/// C11: a Redis that throws away what it has acknowledged is named in the log.
+/// C11: the log warns about a Redis that may evict acknowledged data.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redis_that_may_evict_is_told_of() {
     let (dir, redis_dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

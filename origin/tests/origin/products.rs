@@ -1,4 +1,4 @@
-//! Changes of products: by the signed webhook, and by a collector.
+//! Product changes through the signed webhook, and through a collector.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -16,7 +16,7 @@ use crate::support::{self, Answer, World};
 
 const SECRET: &str = "products-secret-products-secret-1";
 
-/// The keys that changes of products are signed with.
+/// The keys that sign product changes.
 pub fn keys() -> KeyRing {
     SigningKey::new("p1", SECRET.as_bytes()).unwrap().into()
 }
@@ -75,7 +75,7 @@ async fn product_moves_with_the_newest_change_only() {
         json!(["applied", "stale", "applied"])
     );
     assert_eq!(spus(&world, "S1").await, ["P3", "P3"]);
-    // Of S2 only histories know.
+    // Only browse history has S2.
     assert_eq!(spus(&world, "S2").await, [Value::Null, "P3".into()]);
     let kept = world
         .admin("GET", "/fitment/products/S1", &Value::Null)
@@ -110,7 +110,7 @@ async fn changes_of_one_product_at_once_end_with_the_newest() {
     assert_eq!(spus(&world, "S1").await, ["P11", "P11"]);
 }
 
-/// All at once.
+/// Runs all futures at once.
 async fn futures(all: Vec<impl Future<Output = Value>>) -> Vec<Value> {
     let mut all: Vec<_> = all.into_iter().map(Box::pin).collect();
     let mut values: Vec<Option<Value>> = vec![None; all.len()];

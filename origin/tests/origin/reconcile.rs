@@ -1,4 +1,4 @@
-//! What was left behind is ended, and what was lost comes back.
+//! The reconciler ends abandoned claims and restores lost data.
 
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
@@ -10,10 +10,10 @@ use weir_sale::shard::{bucket, home_shard};
 
 use crate::support::{CLAIM_TTL_MS, SHARDS, World, id, user};
 
-/// Claims made so long ago are past their deadline.
+/// Claims this old are past their deadline.
 const LONG_MS: u64 = 60_000;
 
-/// Runs rounds of the reconciler: a drift is repaired by the second that finds it.
+/// Runs rounds of the reconciler: the second round that finds a drift repairs it.
 async fn reconcile(world: &World, rounds: u32) {
     let mut reconciler = world.origin.sales().reconciler();
     for _ in 0..rounds {
@@ -49,7 +49,7 @@ async fn shard_audit(world: &World, shard: u32) -> Audit {
         .unwrap()
 }
 
-/// Redis loses all it has of a shard of sale `s`.
+/// Redis loses all data of a shard of sale `s`.
 async fn lose(world: &World, shard: u32) {
     let keys = ShardKeys::new(&world.prefix, &id("s"), shard);
     for key in keys.ledger() {
@@ -189,8 +189,8 @@ async fn what_redis_has_lost_is_rebuilt_from_sql_and_caps_still_hold() {
             "the cap is known again"
         );
     }
-    // The claim that was lost still becomes an order: SQL has a unit for it. Then Redis has one too
-    // many, which is taken.
+    // The lost claim still becomes an order, because SQL has a unit for it. Redis then has one unit too many, which is
+    // removed.
     assert_eq!(world.order(&lost_claim).await.status, 201);
     assert_eq!(terms(&world).await, json!([6, 0, 0, 3, 1]));
     reconcile(&world, 2).await;
@@ -212,7 +212,7 @@ async fn drift_seen_twice_is_repaired_even_with_an_open_claim() {
     }
 }
 
-/// SQL has the order already, and Redis still holds its unit for the claim: it must not be counted twice.
+/// SQL already has the order, and Redis still holds its unit for the claim: it must not count twice.
 #[tokio::test]
 async fn a_claim_that_is_an_order_already_is_no_drift() {
     let world = World::with_sale("s", 8).await;
@@ -228,7 +228,7 @@ async fn a_claim_that_is_an_order_already_is_no_drift() {
     );
 }
 
-/// Redis has lost an order, and its user takes it back: only SQL knows.
+/// Redis has lost an order, and its user cancels it: only SQL has the freed unit.
 #[tokio::test]
 async fn unit_freed_only_in_sql_returns_to_stock_after_three_rounds() {
     let world = World::with_sale("s", 8).await;
@@ -238,7 +238,7 @@ async fn unit_freed_only_in_sql_returns_to_stock_after_three_rounds() {
     for _ in 0..3 {
         reconciler.round().await.unwrap();
     }
-    // Redis forgets the order, and all is at rest and looked right a moment ago.
+    // Redis loses the order; all is idle, and the last check was correct.
     let keys = ShardKeys::new(&world.prefix, &id("s"), ticket.shard);
     let bought = keys.bought_in(bucket(&ticket.user));
     world.redis(redis::cmd("DEL").arg(bought)).await;
@@ -257,7 +257,7 @@ async fn unit_freed_only_in_sql_returns_to_stock_after_three_rounds() {
     assert_eq!(terms(&world).await, json!([8, 0, 0, 0, 0]));
 }
 
-/// Redis goes back to before a cancellation, and to before an order: with as many orders as SQL has, but others.
+/// Redis is rewound to before a cancellation and before an order: it has as many orders as SQL, but different ones.
 #[tokio::test]
 async fn orders_that_redis_knows_otherwise_than_sql_are_put_right() {
     let world = World::with_sale("s", 8).await;
@@ -285,7 +285,7 @@ async fn orders_that_redis_knows_otherwise_than_sql_are_put_right() {
     let followed = store.mark_followed(&name, OrderStatus::Cancelled);
     followed.await.unwrap();
     let ledger = world.origin.sales().ledger();
-    // Twice for the users; then the sums, which still count the key that was lost; then the unit that came back.
+    // Two rounds for the users, then for the sums, which still count the lost key, then for the returned unit.
     reconcile(&world, 8).await;
     let users = [ended.user.clone(), standing.user.clone()];
     let known = ledger.settled(&id("s"), 0, &users).await.unwrap();
@@ -299,7 +299,7 @@ async fn orders_that_redis_knows_otherwise_than_sql_are_put_right() {
     );
 }
 
-/// An evicted key of deadlines, or of claims.
+/// The key of deadlines, or of claims, was evicted.
 #[tokio::test]
 async fn claim_partly_lost_by_redis_still_ends() {
     for forgets_deadlines in [true, false] {
@@ -318,7 +318,7 @@ async fn claim_partly_lost_by_redis_still_ends() {
     }
 }
 
-/// One sale's shard is lost, and another origin that has died was rebuilding it.
+/// One sale's shard is lost, and another origin died while rebuilding it.
 #[tokio::test]
 async fn abandoned_rebuild_is_taken_over_and_its_late_writes_refused() {
     let world = World::with_sale("s", 8).await;
@@ -380,14 +380,14 @@ async fn user_forgotten_by_redis_gets_no_second_order() {
     assert!(third.is_err(), "Redis was reminded");
 }
 
-/// C8: what one sale's order waits for keeps no other sale from being repaired.
+/// C8: a blocked order of one sale does not delay repairs of other sales.
 #[tokio::test]
 async fn an_order_that_redis_cannot_follow_holds_up_no_other_sale() {
     let world = World::with_sale("s", 8).await;
     world.sale("stuck", 8).await;
     let ticket = world.claim("stuck", "alice").await;
     assert_eq!(world.order(&ticket).await.status, 201);
-    // What Redis knows of the order's user cannot be read, so nothing that is told of that user is followed.
+    // The data of the order's user in Redis is unreadable, so no change of that user can be applied.
     let keys = ShardKeys::new(&world.prefix, &id("stuck"), ticket.shard);
     for key in [keys.claims(), keys.bought_in(bucket(&ticket.user))] {
         world.redis(redis::cmd("DEL").arg(&key)).await;
@@ -403,14 +403,14 @@ async fn an_order_that_redis_cannot_follow_holds_up_no_other_sale() {
     assert_eq!(terms(&world).await, json!([11, 0, 0, 0, 3]));
     let mut reconciler = world.origin.sales().reconciler();
     for _ in 0..6 {
-        // A round may tell of the stuck sale that it failed.
+        // A round may report that the stuck sale failed.
         let _ = reconciler.round().await;
     }
     assert_eq!(terms(&world).await, json!([8, 0, 0, 0, 0]));
 }
 
-/// C10: Redis of its own, as what it counts is looked at. Lists are written before the shards are in use, and once more when
-/// they are; not for each shard.
+/// C10: a separate Redis, because the test counts its commands. Lists are written before the shards are used and once
+/// more afterwards, not once per shard.
 #[tokio::test]
 async fn rebuild_writes_each_listed_user_twice_for_any_shard_count() {
     const USERS: usize = 120;

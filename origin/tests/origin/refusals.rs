@@ -1,4 +1,4 @@
-//! A Redis that answers, and whose answer is no: what the origin says of it.
+//! A Redis that refuses commands: the origin's reports about it.
 
 use redis::aio::MultiplexedConnection;
 use weir_stack::redis::{RedisServer, connect};
@@ -21,7 +21,7 @@ async fn run(redis: &mut MultiplexedConnection, command: &str) {
     assert_eq!(answer, redis::Value::Okay, "{command}");
 }
 
-/// The status of `/readyz`, and its body.
+/// The status and body of `/readyz`.
 async fn ready(world: &World) -> (u16, String) {
     let answer = world.admin_as("GET", "/readyz", "", None).await;
     (answer.status.as_u16(), answer.body.to_string())
@@ -74,7 +74,7 @@ async fn refused_write_makes_it_not_ready_with_cause_and_remedy() {
         }
         assert!(counted(&world, reason).await > 0);
         run(&mut redis, end).await;
-        // For a minute it is told what was refused.
+        // For a minute it reports what was refused.
         let (status, body) = ready(&world).await;
         assert_eq!(status, 200, "{body}");
         assert!(body.contains(&format!("\"redis\":\"{reason}\"")), "{body}");

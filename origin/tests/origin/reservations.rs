@@ -1,4 +1,4 @@
-//! Users see their reservations and take them back.
+//! Users read and cancel their reservations.
 
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
@@ -10,7 +10,7 @@ use crate::support::{Answer, World};
 
 const PATH: &str = "/sales/s/reservations";
 
-/// A world with a sale of one shard that wants reservations.
+/// A world with a sale of one shard that requires reservations.
 async fn world(world: World) -> World {
     let window = json!({ "from_ms": 0, "until_ms": now_ms() + 60_000 });
     let members = json!({ "shards": 1, "reservation": window });
@@ -18,7 +18,7 @@ async fn world(world: World) -> World {
     world
 }
 
-/// A unit, claimed as a gateway does of a sale that wants reservations.
+/// Claims a unit like a gateway, in a sale that requires reservations.
 async fn claim(world: &World, name: &str) -> Result<Ticket, ClaimReply> {
     let checks = Checks {
         reserved: true,
@@ -27,7 +27,7 @@ async fn claim(world: &World, name: &str) -> Result<Ticket, ClaimReply> {
     world.claim_with_checks("s", name, checks).await
 }
 
-/// Status and state.
+/// The status and state of an answer.
 fn told(answer: &Answer) -> (u16, &Value) {
     (answer.status.as_u16(), &answer.body["state"])
 }
@@ -50,7 +50,7 @@ async fn withdrawn_reservation_stops_user_at_gate_and_in_sql() {
     assert_eq!(again.body, seen.body, "as it was made");
     assert_eq!(world.as_user("bob", "GET", PATH).await.status, 404);
 
-    // Claimed before: SQL refuses it.
+    // It was claimed before the reservation: SQL refuses it.
     let early = claim(&world, "alice").await.unwrap();
     for _ in 0..2 {
         let gone = world.as_user("alice", "DELETE", PATH).await;
@@ -62,12 +62,12 @@ async fn withdrawn_reservation_stops_user_at_gate_and_in_sql() {
     assert_eq!(claim(&world, "alice").await, Err(ClaimReply::NotReserved));
     assert_eq!(world.as_user("alice", "GET", PATH).await.status, 404);
 
-    // Reserved once more, all is as before.
+    // A second reservation restores the previous state.
     let made = world.as_user("alice", "POST", PATH).await;
     assert_eq!(made.status, 201);
     let ticket = claim(&world, "alice").await.unwrap();
     assert_eq!(world.order(&ticket).await.status, 201);
-    // An order stays its user's, whatever becomes of the reservation.
+    // An order stays, even if the reservation is cancelled.
     assert_eq!(world.as_user("alice", "DELETE", PATH).await.status, 200);
     let order = format!("/orders/{}", ticket.claim_id());
     assert_eq!(world.as_user("alice", "GET", &order).await.status, 200);

@@ -1,4 +1,4 @@
-//! Who has reserved is scored; who scores too high is blocked. The risk service misbehaves.
+//! Risk checks: users with a reservation are scored, and high scores are blocked. The risk service misbehaves.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -95,7 +95,7 @@ async fn a_reservation_is_in_redis_and_a_bot_is_blocked() {
 #[derive(Clone, Default)]
 struct Service {
     asked: Arc<AtomicU32>,
-    /// So many first requests fail.
+    /// The first requests fail, up to this number.
     failing: u32,
     status: u16,
 }
@@ -144,7 +144,7 @@ async fn a_service_that_stumbles_is_asked_again() {
             ..Service::default()
         };
         let scorer = serve(service.clone()).await;
-        // One that hangs is given up long before it answers.
+        // A hanging request is aborted long before it answers.
         let who = unscored("mallory");
         let score = tokio::time::timeout(Duration::from_secs(30), scorer.score(&who)).await;
         assert_eq!(score.unwrap().unwrap(), 99);
@@ -164,7 +164,7 @@ async fn a_definite_refusal_is_not_repeated_at_once() {
     assert_eq!(service.asked.load(Ordering::SeqCst), 1);
 }
 
-/// A file in memory that a test's log goes to.
+/// An in-memory log of a test.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -189,11 +189,11 @@ async fn without_sql_the_worker_says_so_once_and_not_every_round() {
         .finish();
     let _guard = tracing::subscriber::set_default(subscriber);
     let worker = worker(&world, Rules::default());
-    // From here on SQL does not answer.
+    // SQL is unavailable from here on.
     world.origin.finish().await;
     let stop = CancellationToken::new();
     let task = tokio::spawn(worker.run(stop.clone()));
-    // Three rounds at least.
+    // At least three rounds.
     tokio::time::sleep(Duration::from_millis(1_200)).await;
     stop.cancel();
     task.await.unwrap();
@@ -236,7 +236,7 @@ async fn risk_outage_delays_scores_opens_breaker_and_loses_nobody() {
     assert!(!is_listed(&world, "bob", true).await);
 }
 
-/// Fails for everybody but one.
+/// Fails for all users except one.
 #[derive(Debug)]
 struct OnlyFor(&'static str);
 
@@ -273,7 +273,7 @@ fn a_url_of_neither_http_nor_https_is_refused() {
     }
 }
 
-/// A check that fails closed: gateways hear of a reservation when its user has passed, and not before.
+/// A check that fails closed: gateways receive a reservation only after its user has passed.
 #[tokio::test]
 async fn a_check_that_fails_closed_lets_nobody_in_unseen() {
     let world = World::with_risk_failing_closed().await;
@@ -304,7 +304,7 @@ async fn a_check_that_fails_closed_lets_nobody_in_unseen() {
             .contains("weir_origin_risk_pending 2\n"),
         "{metrics}"
     );
-    // Also a Redis that is filled anew does not hear of them.
+    // A rebuilt Redis does not receive them either.
     world.admin("POST", "/sales/s/warm", &Value::Null).await;
     assert!(!is_listed(&world, "alice", false).await);
 
@@ -327,7 +327,7 @@ async fn a_check_that_fails_closed_lets_nobody_in_unseen() {
     );
 }
 
-/// What a risk service over TLS was asked.
+/// Requests that a risk service over TLS received.
 #[tokio::test]
 async fn a_service_is_asked_over_tls_and_told_address_and_agent() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -339,7 +339,7 @@ async fn a_service_is_asked_over_tls_and_told_address_and_agent() {
     let asked = tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            // One that does not trust us hangs up.
+            // A client that does not trust the certificate disconnects.
             let Ok(mut stream) = acceptor.accept(stream).await else {
                 continue;
             };
@@ -401,7 +401,7 @@ async fn the_check_sees_where_a_user_came_from() {
     let request = axum::http::Request::post("/sales/s/reservations")
         .header(weir_base::headers::USER, signed.value)
         .header(weir_base::headers::USER_SIGNATURE, signed.signature)
-        // What the client sent stands before what the gateway saw.
+        // The client's own entry precedes the address that the gateway saw.
         .header("x-forwarded-for", "203.0.113.9, 192.0.2.7")
         .header("user-agent", "x".repeat(600));
     let made = world

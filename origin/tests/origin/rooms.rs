@@ -1,4 +1,4 @@
-//! What operators set for waiting rooms, and what they see.
+//! Waiting rooms: settings by operators, and reports to them.
 
 use serde_json::{Value, json};
 use weir_room::draw::Seed;
@@ -10,7 +10,7 @@ use weir_room::{RoomName, RoomState, Setting, Terms, Visitor};
 
 use crate::support::World;
 
-/// What a gateway does, by its scripts.
+/// Acts as a gateway, with its scripts.
 struct Gateway<'a> {
     world: &'a World,
     keys: RoomKeys,
@@ -43,7 +43,7 @@ impl<'a> Gateway<'a> {
         }
     }
 
-    /// Looks at the room until it is in use. What is in force then.
+    /// Polls the room until a setting is in effect, and returns it.
     async fn settle(&mut self) -> Setting {
         loop {
             let call = room_tick::call(&self.keys, &self.brought(), &[]);
@@ -97,7 +97,7 @@ async fn gateways_follow_operator_settings_of_a_room_after_redis_loss() {
     );
     let in_force = gateway.settle().await;
     assert_eq!((in_force.version, in_force.active_max), (2, 2));
-    // Redis loses it; the next round puts it back.
+    // Redis loses it; the next round restores it.
     let mut del = redis::cmd("DEL");
     del.arg(gateway.keys.setting());
     world.redis(&del).await;

@@ -1,4 +1,4 @@
-//! Making sales and looking at them.
+//! Creating and reading sales.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! The proxy of shards by itself: a real Redis behind it, and objects that hold what the Worker's hold, behind the same questions.
-//! How the Worker's own fare in workerd stands in `tests/conformance/tests/shard`.
+//! The shard proxy with a real Redis behind it, and with objects that hold the same state as the Worker's and use the
+//! same protocol. `tests/conformance/tests/shard` tests the Worker's objects in workerd.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -45,7 +45,7 @@ use crate::support;
 struct Objects {
     held: Mutex<BTreeMap<String, EdgeObject>>,
     ids: Mutex<BTreeSet<String>>,
-    /// Whether the next reply is lost on its way, after the commands have run.
+    /// Whether the next reply is lost after the commands have run.
     loses_next: AtomicBool,
 }
 
@@ -85,7 +85,7 @@ async fn run_commands(
     }
 }
 
-/// A proxy between its parts.
+/// A proxy with its dependencies.
 struct World {
     objects: Arc<Objects>,
     edge: SocketAddr,
@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    /// Through the proxy; once it listens.
+    /// Connects through the proxy, once it listens.
     async fn connect(&self) -> MultiplexedConnection {
         let url = format!("redis://127.0.0.1:{}", self.port);
         for _ in 0..200 {
@@ -134,12 +134,12 @@ impl World {
         panic!("nobody listens");
     }
 
-    /// Past the proxy.
+    /// Connects to Redis directly.
     async fn behind(&self) -> MultiplexedConnection {
         weir_stack::redis::connect(&self.redis.url()).await.unwrap()
     }
 
-    /// The proxy dies, and another one begins.
+    /// Kills the proxy and starts another one.
     async fn kill_proxy(&mut self) {
         self.proxy.abort();
         let _ = (&mut self.proxy).await;
@@ -193,7 +193,7 @@ async fn call(connection: &mut MultiplexedConnection, call: &Call) -> redis::Red
     send(connection, &words).await
 }
 
-/// How many clicks were left before this one; `None`: there is no such link.
+/// The number of clicks left before this one; `None`: the link does not exist.
 async fn click(
     connection: &mut MultiplexedConnection,
     sequence: u64,
@@ -222,7 +222,7 @@ async fn back(connection: &mut MultiplexedConnection, sequence: u64) -> Value {
     call(connection, &back).await.unwrap()
 }
 
-/// As the origin writes one.
+/// Creates a link like the origin.
 async fn create(connection: &mut MultiplexedConnection, max_clicks: u64) -> Value {
     let (key, record) = (link_keys().record(), record(max_clicks));
     send(connection, &[b"SET", &key, &record, b"NX"])
@@ -246,7 +246,7 @@ async fn a_maximum_is_counted_in_the_object_and_never_in_redis() {
     assert_eq!(used, Value::BulkString(b"2".to_vec()));
     let stands = send(&mut proxy, &[b"GET", &key]).await.unwrap();
     assert_eq!(stands, Value::BulkString(record(2)));
-    // Whoever reaches Redis past the proxy finds no record to count by.
+    // A client that bypasses the proxy finds no record to count by.
     assert_eq!(click(&mut redis, 4).await.unwrap(), Some(-1));
     let raw = send(&mut redis, &[b"GET", &key]).await.unwrap();
     assert_eq!(raw, Value::BulkString(b"in-object".to_vec()));
@@ -254,11 +254,11 @@ async fn a_maximum_is_counted_in_the_object_and_never_in_redis() {
         send(&mut redis, &[b"GET", &clicks]).await.unwrap(),
         Value::Nil
     );
-    // What led nowhere is there again, once.
+    // An unused click is refunded once.
     assert_eq!(back(&mut proxy, 2).await, Value::Int(1));
     assert_eq!(back(&mut proxy, 2).await, Value::Int(0));
     assert_eq!(click(&mut proxy, 5).await.unwrap(), Some(1));
-    // An edit takes the maximum away: then Redis has the link, and the object nothing.
+    // An edit removes the click limit: then Redis has the link, and the object has nothing.
     let plain = record(0);
     send(&mut proxy, &[b"SET", &key, &plain]).await.unwrap();
     send(&mut proxy, &[b"UNLINK", &clicks]).await.unwrap();
@@ -267,7 +267,7 @@ async fn a_maximum_is_counted_in_the_object_and_never_in_redis() {
         send(&mut redis, &[b"GET", &key]).await.unwrap(),
         Value::BulkString(plain)
     );
-    // It goes from both.
+    // It is deleted from both.
     send(&mut proxy, &[b"SET", &key, &record(3)]).await.unwrap();
     assert_eq!(click(&mut proxy, 7).await.unwrap(), Some(3));
     send(&mut proxy, &[b"UNLINK", &key, &clicks]).await.unwrap();
@@ -286,7 +286,7 @@ async fn a_lost_reply_is_asked_for_again_and_nothing_counts_twice() {
     let mut proxy = world.connect().await;
     create(&mut proxy, 2).await;
     world.objects.loses_next.store(true, Ordering::SeqCst);
-    // Whoever waits is told nothing, as by a Redis that has died.
+    // The caller gets no reply, as from a dead Redis.
     let lost = click(&mut proxy, 1).await.unwrap_err();
     assert!(lost.is_io_error() || lost.is_connection_dropped(), "{lost}");
     let mut proxy = world.connect().await;
@@ -315,7 +315,7 @@ async fn killed_proxy_loses_no_clicks() {
             }
         }
     }
-    // All names came twice, some of them to the proxy that was killed.
+    // All click ids came twice, some of them to the killed proxy.
     assert_eq!(admitted.len(), 20);
     let used = send(&mut world.connect().await, &[b"GET", &link_keys().clicks()]).await;
     assert_eq!(used.unwrap(), Value::BulkString(b"20".to_vec()));
@@ -333,7 +333,7 @@ async fn a_wrong_secret_changes_nothing_and_says_so() {
     assert_eq!(send(&mut redis, &[b"GET", &key]).await.unwrap(), Value::Nil);
     let of_shard = send(&mut proxy, &[b"EXISTS", b"weir:{s:0}:stock"]).await;
     assert_eq!(of_shard.unwrap_err().code(), Some("NOPERM"));
-    // What is Redis' own does not need it.
+    // Redis-only keys do not need the object.
     send(&mut proxy, &[b"SET", b"weir:x", b"1"]).await.unwrap();
     assert_eq!(
         send(&mut proxy, &[b"GET", b"weir:x"]).await.unwrap(),

@@ -1,4 +1,4 @@
-//! What anybody sees of sales, pages of other sites, and the language in which buyers are told what is wrong.
+//! The public view of sales, CORS for other sites, and the language of messages to buyers.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ async fn list(world: &World, query: &str) -> Answer {
     ask(world, Request::get(format!("/sale-list{query}"))).await
 }
 
-/// Makes a sale that is not warm.
+/// Creates a sale that is not loaded.
 async fn make(world: &World, sale: &str, members: Value) {
     let mut new = sale_json(sale, 4);
     for (name, value) in members.as_object().unwrap() {
@@ -102,7 +102,7 @@ async fn operators_list_a_sale_and_take_it_off_while_it_runs() {
             (edited.status.as_u16(), &edited.body["listed"]),
             (200, &json!(listed))
         );
-        // What SQL said last is shown for a second.
+        // The last result from SQL is cached for a second.
         tokio::time::sleep(std::time::Duration::from_millis(1_050)).await;
         assert_eq!(ids(&list(&world, "").await), expected);
     }
@@ -156,7 +156,7 @@ async fn only_pages_of_named_sites_can_read_answers() {
     assert_eq!(refused.code(), "no_method");
     assert!(!refused.headers.contains_key("access-control-allow-origin"));
 
-    // Refusals, also of paths that are not there, can be read.
+    // Refusals are readable cross-origin, also for unknown paths.
     for path in ["/sale-list", "/orders/x", "/nothing"] {
         let answer = ask(&world, Request::get(path).header("origin", SHOP)).await;
         assert_eq!(
@@ -216,7 +216,7 @@ async fn errors_use_the_buyers_language_and_keep_their_code() {
         assert_eq!(answer.headers["content-language"], tag);
         assert_eq!(answer.headers["vary"], "accept-language");
     }
-    // Without a route, too; and a good answer is as it is.
+    // Also without a route; a successful answer stays unchanged.
     let nothing = ask(
         &world,
         Request::get("/nothing").header("accept-language", "de"),
@@ -231,7 +231,7 @@ async fn errors_use_the_buyers_language_and_keep_their_code() {
     assert!(!good.headers.contains_key("content-language"));
 }
 
-/// The document names all codes of the routes that buyers ask.
+/// The document names all codes of the routes for buyers.
 #[test]
 fn there_is_a_sentence_for_each_code_that_a_buyer_may_meet() {
     let mut missing = BTreeSet::new();
@@ -243,7 +243,7 @@ fn there_is_a_sentence_for_each_code_that_a_buyer_may_meet() {
     };
     for (_, item) in paths.iter().filter(|(path, _)| is_buyers(path)) {
         let operations = item.as_object().unwrap().values();
-        // Those that operators may ask, too, name operators' codes.
+        // Routes that operators may also call list operators' codes, too.
         let is_public = |operation: &&Value| operation["tags"] == json!(["public"]);
         for operation in operations.filter(is_public) {
             for response in operation["responses"].as_object().unwrap().values() {

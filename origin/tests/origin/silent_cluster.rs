@@ -1,4 +1,4 @@
-//! C2 for a Redis Cluster: nodes, or connections to them, that have fallen silent.
+//! C2 for a Redis Cluster: nodes, or connections to them, that go silent.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::support::id;
 
 const SHARDS: u32 = 12;
 
-/// A cluster of its own, and the way to it.
+/// A separate cluster, and its address.
 struct Cluster {
     _dir: TempDir,
     nodes: Vec<RedisServer>,
@@ -43,7 +43,7 @@ impl Cluster {
         cluster
     }
 
-    /// Until every node answers, and goes on to.
+    /// Waits until every node answers, and continues to.
     async fn until_all_answer(&self) {
         let limit = Instant::now() + Duration::from_secs(20);
         let mut in_turn = 0;
@@ -58,7 +58,7 @@ impl Cluster {
         }
     }
 
-    /// The shards that are on the node, and those that are not.
+    /// The shards on this node, and those on other nodes.
     async fn shards_on(&self, node: u32) -> (Vec<u32>, Vec<u32>) {
         let mut connection = self.nodes[0].connection().await.unwrap();
         let (mut there, mut elsewhere) = (vec![], vec![]);
@@ -82,7 +82,7 @@ impl Cluster {
     }
 }
 
-/// Nothing comes on the connections to a node any more, and nobody ends them. Others can be made.
+/// Connections to a node go silent but stay open. New connections work.
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_to_a_node_that_have_fallen_silent_are_replaced() {
     let cluster = Cluster::start().await;
@@ -99,8 +99,8 @@ async fn connections_to_silent_nodes_are_replaced() {
     cluster.until_all_answer().await;
 }
 
-/// A new connection would wait for that node, too: the old one goes on to serve what is on others. On a full machine a call
-/// may be late all the same, as a deadline is half a second.
+/// A new connection would wait for that node, too: the old one continues to serve the other nodes. On a busy machine a
+/// call may still be late, because the deadline is half a second.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_stands_still_holds_up_its_own_shards_only() {
     let mut cluster = Cluster::start().await;

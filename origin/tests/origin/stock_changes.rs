@@ -1,4 +1,4 @@
-//! The stock of a running sale changes by exactly what was asked for, or by what nobody held; its end moves.
+//! Stock changes during a sale: exactly by the requested number, or by the number of free units. The end can be moved.
 
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
@@ -18,7 +18,7 @@ async fn change(world: &World, key: &str, units: i64) -> Answer {
         .await
 }
 
-/// Only the intent: as if the origin died behind it.
+/// Stores only the intent, as if the origin died after it.
 async fn begin(world: &World, key: &str, units: i64) -> StoredChange {
     let key = IdempotencyKey::read(key.as_bytes()).unwrap();
     let changer = world.origin.sales().changer();
@@ -28,7 +28,7 @@ async fn begin(world: &World, key: &str, units: i64) -> StoredChange {
     }
 }
 
-/// What one shard hears of a change.
+/// Sends a change to one shard.
 async fn tell(world: &World, change: &StoredChange, shard: u32) -> StockChanged {
     let share = i64::try_from(change.shares[shard as usize]).unwrap();
     let part = StockChange {
@@ -44,7 +44,7 @@ async fn finish_all(world: &World) {
     changer.finish_all().await.unwrap();
 }
 
-/// `[stock, claims, orders, total, drift]` of the books, which must be exact.
+/// `[stock, claims, orders, total, drift]` of the audit, which must balance.
 async fn terms(world: &World) -> [i64; 5] {
     let books = world
         .admin("GET", "/sales/s/audit", &Value::Null)
@@ -64,7 +64,7 @@ async fn reconcile(world: &World) {
     }
 }
 
-/// Redis loses all it has of a shard.
+/// Redis loses all data of a shard.
 async fn lose(world: &World, shard: u32) {
     let keys = ShardKeys::new(&world.prefix, &id("s"), shard).ledger();
     world.redis(redis::cmd("DEL").arg(keys)).await;
@@ -104,12 +104,12 @@ async fn units_are_added_once_however_often_they_are_asked_for() {
         [4, 5, 3, 6, 6]
     );
     assert_eq!(stock["changes"], json!([taken.body, added.body]));
-    // Warming once more finds a stock that is not as it was spread, and leaves it.
+    // A second load finds a stock that differs from the initial one, and leaves it.
     let warmed = world.admin("POST", "/sales/s/warm", &Value::Null).await;
     assert_eq!(warmed.body["shards_filled"], 0, "{warmed:?}");
     assert_eq!(terms(&world).await, [6, 0, 0, 6, 0]);
 
-    // Less than was added is left: what there was at first stays.
+    // Less than the added stock is left: the initial stock stays.
     change(&world, "none", -100).await;
     let stock = world.admin("GET", "/sales/s/stock", &Value::Null).await;
     let sums = sums.map(|sum| stock.body[sum].as_u64().unwrap());
@@ -155,7 +155,7 @@ async fn a_withdrawal_takes_what_nobody_holds_and_says_how_many() {
     for name in ["c", "d", "e", "f", "g", "h", "i", "j"] {
         granted += i64::from(claim(name).await.is_ok());
     }
-    // Those whose shards have one; gateways move the others' to them.
+    // Users whose shards have a unit get one; gateways move other users to these shards.
     assert!((1..=2).contains(&granted), "{granted}");
     assert_eq!(terms(&world).await, [2 - granted, granted, 2, 4, 0]);
 }
@@ -190,7 +190,7 @@ async fn stock_change_survives_death_at_any_step_with_correct_balance() {
         assert_eq!(done.body["units"], units, "{done:?}");
         assert_eq!(terms(&world).await, [after, 0, 0, after, 0]);
         assert_eq!(world.remaining().await, after);
-        // An origin that stood still comes back with it, and a call that was on its way.
+        // A paused origin resumes with an old change, and a call was in flight.
         let changer = world.origin.sales().changer();
         changer.finish(&open).await.unwrap();
         tell(&world, &open, 3).await;
@@ -237,7 +237,7 @@ async fn a_sale_that_is_over_or_was_never_warm_does_not_change() {
     end(&world, 1).await;
     assert_eq!(change(&world, "c", 1).await.code(), "sale_ended");
 
-    // What is under way comes to its end first, and then the sale may be archived.
+    // Running changes finish first; then the sale may be archived.
     let sales = world.origin.sales();
     let due = sales
         .store()
@@ -271,12 +271,12 @@ async fn the_end_of_a_running_sale_moves_and_nothing_else_of_it() {
     let published = String::from_utf8(published.unwrap().unwrap()).unwrap();
     assert!(published.contains(&later_ms.to_string()), "{published}");
 
-    // An end that has passed is now, and asked for again it stays.
+    // An end in the past becomes the current time, and a repetition keeps it.
     let before_ms = now_ms();
     let ended = end(&world, 1).await.body["ends_at_ms"].as_u64().unwrap();
     assert!((before_ms..=now_ms()).contains(&ended), "{ended}");
     assert_eq!(end(&world, 1).await.body["ends_at_ms"], ended);
-    // It goes on.
+    // The sale continues.
     assert_eq!(end(&world, later_ms).await.body["ends_at_ms"], later_ms);
 
     let wrong = end(&world, 253_402_300_800_000).await;

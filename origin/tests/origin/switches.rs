@@ -1,4 +1,4 @@
-//! Switches, edits, blocked users, metrics: the admin's hand on a sale.
+//! Administration of a sale: switches, edits, blocked users, metrics.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -89,7 +89,7 @@ async fn a_sale_is_changed_before_it_starts_and_not_after() {
 async fn patch_of_one_member_changes_no_other() {
     let world = World::new().await;
     let start_ms = now_ms() + 3_600_000;
-    // Every member has a value that it would not have by default.
+    // Every field has a value other than its default.
     let sale = json!({
         "id": "s", "title": "S", "total": 8, "shards": 4, "user_cap": 2, "starts_at_ms": start_ms,
         "ends_at_ms": start_ms + 9_000, "token": true, "challenge": { "proof_of_work": { "bits": 18 } },
@@ -117,7 +117,7 @@ async fn patch_of_one_member_changes_no_other() {
     for name in members {
         let mut sale = sale.clone();
         if name == "token" {
-            // A challenge needs a token.
+            // A challenge requires a token.
             sale["challenge"] = Value::Null;
             world.admin("PATCH", "/sales/s", &sale).await;
         }
@@ -134,7 +134,7 @@ async fn patch_of_one_member_changes_no_other() {
     }
 }
 
-/// What an operator has set of the sale, under the names of the request.
+/// The operator's settings of the sale, under the names of the request.
 async fn whole(world: &World) -> Value {
     let mut sale = world.admin("GET", "/sales/s", &Value::Null).await.body;
     for derived in ["remaining", "balanced", "orders", "units_ordered"] {

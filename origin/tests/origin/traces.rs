@@ -1,4 +1,4 @@
-//! Traces, as a collector gets them.
+//! Traces, as a collector receives them.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,12 +18,12 @@ use crate::probes::start;
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
 
-/// All that a collector was sent.
+/// All spans that a collector received.
 #[derive(Clone, Default)]
 struct Collected(Arc<Mutex<Vec<Span>>>);
 
 impl Collected {
-    /// Listens, and tells where.
+    /// Listens and returns the address.
     async fn listen(&self) -> String {
         let take = async |State(all): State<Self>, body: Bytes| {
             let sent = ExportTraceServiceRequest::decode(body).unwrap();
@@ -73,7 +73,7 @@ async fn a_request_is_a_span_of_the_trace_that_it_names() {
     let collected = Collected::default();
     let url = collected.listen().await;
     let dir = tempfile::tempdir().unwrap();
-    // Nobody but the request itself decides.
+    // Only the request's own trace decides.
     let flags = ["--otlp-url", &url, "--otlp-share", "0"].map(str::to_owned);
     let mut origin = start(&dir, dir.path(), &flags).await;
     let bearer = format!("Bearer {}", crate::support::TOKEN);
@@ -89,7 +89,7 @@ async fn a_request_is_a_span_of_the_trace_that_it_names() {
     assert_eq!(ask("/sales", Some(not_sampled)).await, 200);
     let sampled = format!("00-{TRACE}-{PARENT}-01");
     assert_eq!(ask("/sales/none", Some(sampled)).await, 404);
-    // What waits is sent before it ends.
+    // Pending spans are sent before the process ends.
     origin.process().stop();
     let spans = collected.spans();
     let is_of_trace = |span: &&Span| hex(&span.trace_id) == TRACE;
@@ -106,7 +106,7 @@ async fn a_request_is_a_span_of_the_trace_that_it_names() {
         .find(|span| span.parent_span_id == request.span_id);
     let asked = asked.unwrap();
     assert_eq!(asked.name, "sql");
-    // The statement, and none of its values.
+    // The statement without its values.
     let statement = attribute(asked, "db.query.text").unwrap();
     assert!(
         statement.contains("SELECT") && !statement.contains("none"),

@@ -1,4 +1,4 @@
-//! Users whom operators have blocked in every sale, or let buy whatever a risk check says.
+//! Users that operators have blocked in every sale, or allow regardless of risk checks.
 
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
@@ -36,10 +36,10 @@ async fn who_is_blocked_buys_in_no_sale_even_if_redis_does_not_know() {
     for ticket in &tickets {
         let refused = world.order(ticket).await;
         assert_eq!((refused.status.as_u16(), refused.code()), (403, "barred"));
-        // The gateway knows.
+        // The gateway has the block.
         assert!(claim(ticket.sale.as_str()).await.is_err());
     }
-    // A sale that was made after: the first claim is refused by SQL, and teaches the gateway.
+    // A sale created later: SQL refuses the first claim, and the gateway learns of the block.
     world.sale_with("u", 4, one_shard).await;
     let ticket = claim("u").await.unwrap();
     let skip = json!({ "degrade": { "skip_risk": true } });

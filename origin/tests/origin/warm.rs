@@ -1,4 +1,4 @@
-//! Stock goes on Redis once, and gateways learn of the sale.
+//! Stock is loaded into Redis once, and the sale is published to gateways.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn warm(world: &World) -> Answer {
     world.admin("POST", "/sales/s/warm", &Value::Null).await
 }
 
-/// What each shard of sale `s` holds.
+/// The stock in each shard of sale `s`.
 async fn stock(world: &World) -> Vec<Option<i64>> {
     let mut units = Vec::new();
     for shard in 0..SHARDS {
@@ -34,7 +34,7 @@ async fn lose(world: &World, shard: u32) {
     world.redis(redis::cmd("DEL").arg(key)).await;
 }
 
-/// The catalogue as a gateway reads it, without its version and the keys of claims.
+/// The catalogue as a gateway reads it, without its version and the claim keys.
 async fn published(world: &World) -> Catalogue {
     let key = catalogue(&world.prefix);
     match world.redis(redis::cmd("GET").arg(key)).await {
@@ -99,7 +99,7 @@ async fn gateways_learn_of_a_sale_at_its_creation_and_when_it_is_warm() {
     );
 }
 
-/// No round compares the catalogue meanwhile: only the changes of orders can tell.
+/// No round compares the catalogue meanwhile: only order changes can trigger a publication.
 #[tokio::test]
 async fn gateways_learn_at_once_of_the_last_hold_and_the_last_payment() {
     let world = World::new().await;
@@ -153,7 +153,7 @@ async fn a_sale_leaves_the_catalogue_an_hour_after_its_end() {
 async fn a_warm_up_that_broke_off_is_finished_by_the_next() {
     let world = World::new().await;
     make(&world, &sale_json("s", 10)).await;
-    // As far as the first one came.
+    // As far as the first one progressed.
     assert!(
         world
             .origin
@@ -171,7 +171,7 @@ async fn a_warm_up_that_broke_off_is_finished_by_the_next() {
 #[tokio::test]
 async fn stock_that_redis_lost_is_not_made_anew_once_claims_may_exist() {
     let world = World::with_sale("s", 10).await;
-    // Not even an outcome: the claim is still out.
+    // Not even an outcome exists: the claim is still open.
     let ticket = world.claim("s", "alice").await;
     lose(&world, 1).await;
     let refused = warm(&world).await;
@@ -198,7 +198,7 @@ async fn orders_of_a_sale_forbid_filling_it_even_before_its_start() {
     make(&world, &sale).await;
     warm(&world).await;
     lose(&world, 2).await;
-    // Before the start there is no claim: the shard gets its part again.
+    // There are no claims before the start: the shard gets its part again.
     let filled = warm(&world).await;
     assert_eq!(filled.body["shards_filled"], 1, "{filled:?}");
     assert_eq!(stock(&world).await, [Some(3), Some(3), Some(2), Some(2)]);

@@ -1,4 +1,4 @@
-//! Every acknowledged event is in the archive once, whatever dies.
+//! The archive contains every acknowledged event once, whichever process dies.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn folder(dir: &Path) -> String {
     dir.join("archive").display().to_string()
 }
 
-/// The ids of all rows, none of which may be there twice.
+/// The ids of all rows, each of which must be unique.
 fn each_once(rows: &[Archived]) -> BTreeSet<String> {
     let mut ids = BTreeSet::new();
     for row in rows {
@@ -35,7 +35,7 @@ fn each_once(rows: &[Archived]) -> BTreeSet<String> {
     ids
 }
 
-/// Sends from all sides and kills, several times; the ids that were acknowledged.
+/// Sends events concurrently and kills the origin, several times; returns the acknowledged ids.
 async fn send_and_kill(world: &mut World, rounds: u32) -> Vec<String> {
     let mut taken = Vec::new();
     for round in 0..rounds {
@@ -43,7 +43,7 @@ async fn send_and_kill(world: &mut World, rounds: u32) -> Vec<String> {
         let senders: Vec<_> = (0..4)
             .map(|n| tokio::spawn(send_until_killed(authority.clone(), 4 * round + n)))
             .collect();
-        // Any instant will do: there is always a file that is being written.
+        // The exact time does not matter: a file is always being written.
         tokio::time::sleep(Duration::from_millis(700)).await;
         world.origin.process().kill();
         for sender in senders {
@@ -72,7 +72,7 @@ async fn each_acknowledged_event_is_in_the_folder_once_after_kill() {
     let files: BTreeSet<&String> = rows.iter().map(|row| &row.path).collect();
     assert!(files.len() > 4, "{files:?}");
 
-    // Whatever is sought, the same is there: from the start, and from the middle of a step.
+    // A seek to the start or into the middle of a step gives the same archive.
     let position = world.group().await["positions"][0]["position"]
         .as_u64()
         .unwrap();
@@ -86,7 +86,7 @@ async fn each_acknowledged_event_is_in_the_folder_once_after_kill() {
         world.until_archived().await;
         assert_eq!(each_once(&in_folder(&archive)), ids);
     }
-    // And goes on.
+    // Archiving continues.
     world.push(json!([{"id": "last", "type": "view"}])).await;
     world.until_archived().await;
     assert_eq!(each_once(&in_folder(&archive)).len(), ids.len() + 1);

@@ -1,5 +1,5 @@
-//! The archive of events, in a folder and in S3, by a real origin that is killed in the middle. `cargo xtask test --all` turns this on;
-//! by hand: `cargo test -p weir-origin-tests --features archive --test origin -- origin_archive`.
+//! The event archive in a folder and in S3, by a real origin that is killed during writes. `cargo xtask test --all`
+//! enables these tests; by hand: `cargo test -p weir-origin-tests --features archive --test origin -- origin_archive`.
 
 #[cfg(feature = "archive")]
 mod archive;
@@ -8,7 +8,7 @@ mod rebuild;
 #[cfg(feature = "archive")]
 mod support;
 
-/// Stands for them where they are off, so that a run counts what it left out.
+/// Represents the disabled tests, so that a run counts them as ignored.
 #[cfg(not(feature = "archive"))]
 #[test]
 #[ignore = "the feature archive is off: cargo xtask test --all turns it on"]

@@ -1,4 +1,4 @@
-//! Cold lists of browse history are made from the archive, when nothing else has them.
+//! Cold lists of browse history are rebuilt from the archive if no other store has them.
 
 use std::process::Command;
 
@@ -22,7 +22,7 @@ async fn skus(world: &World, whose: &str) -> Vec<String> {
         .collect()
 }
 
-/// Neither Redis nor the cold store has a list any more.
+/// Deletes all lists from Redis and the cold store.
 async fn lose_lists(world: &World) {
     let mut redis = world.redis.connection().await.unwrap();
     let _: () = redis::cmd("FLUSHALL")
@@ -77,7 +77,7 @@ async fn cold_lists_are_rebuilt_from_the_archive_without_deletions() {
     }
     world.origin.process().kill();
     lose_lists(&world).await;
-    // The log has forgotten them, too.
+    // The log no longer has the events, either.
     std::fs::remove_dir_all(world.dir.path().join("events")).unwrap();
     let rebuild = || {
         let mut command = Command::new(weir_stack::origin::ensure_built().unwrap());
@@ -93,7 +93,7 @@ async fn cold_lists_are_rebuilt_from_the_archive_without_deletions() {
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
-    // Twice does the same as once.
+    // The rebuild is idempotent.
     for _ in 0..2 {
         assert_eq!(rebuild(), "6 views of 2 days written to the cold store\n");
     }

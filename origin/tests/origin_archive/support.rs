@@ -1,4 +1,4 @@
-//! A real origin that archives, and a reader of what it wrote.
+//! A real origin that archives, and a reader of the archive.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use weir_stack::redis::RedisServer;
 use weir_stack::report::SilentReporter;
 use weir_stack::{Secrets, ports, tools};
 
-/// So long may what must happen take: other tests run beside.
+/// Time limit of a wait: other tests run at the same time.
 const LIMIT: Duration = Duration::from_secs(90);
 
 const SECRET: &str = "claim-secret-claim-secret-claim-secret";
@@ -29,7 +29,7 @@ pub struct World {
     pub redis: RedisServer,
 }
 
-/// A row of the archive, and the file that it is in.
+/// A row of the archive with its file.
 #[derive(Clone, Debug)]
 pub struct Archived {
     pub path: String,
@@ -53,12 +53,12 @@ impl Archived {
 }
 
 impl World {
-    /// With these variables in its environment, and a type `view`.
+    /// With these environment variables, and a type `view`.
     pub async fn new(place: &dyn Fn(&Path) -> String, variables: &[(&str, String)]) -> Self {
         Self::with_flags(place, variables, &[]).await
     }
 
-    /// The same, with further flags.
+    /// Like [`World::new`], with further flags.
     pub async fn with_flags(
         place: &dyn Fn(&Path) -> String,
         variables: &[(&str, String)],
@@ -130,25 +130,25 @@ impl World {
         answer.unwrap().json().unwrap()
     }
 
-    /// Sends events by the admin port.
+    /// Sends events to the admin port.
     pub async fn push(&self, events: Value) {
         let answer = self.admin(Method::POST, "/events", &events).await;
         assert_eq!(answer["rejected"], 0, "{answer}");
     }
 
-    /// What the group says of itself.
+    /// The status of the group.
     pub async fn group(&self) -> Value {
         self.admin(Method::GET, "/groups/archive", &Value::Null)
             .await
     }
 
-    /// Waits until all that is in the log is archived.
+    /// Waits until all records of the log are archived.
     pub async fn until_archived(&self) {
         until("archived", async || self.group().await["lag_bytes"] == 0).await;
     }
 }
 
-/// A program that runs the origin with these variables.
+/// A script that runs the origin with these variables.
 fn with_variables(dir: &Path, variables: &[(&str, String)]) -> PathBuf {
     let path = dir.join("origin.sh");
     let export = |(name, value): &(&str, String)| format!("export {name}='{value}'\n");
@@ -169,7 +169,7 @@ pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Sends batches until the origin answers no more; the ids that it has acknowledged.
+/// Sends batches until the origin stops answering; returns the acknowledged ids.
 pub async fn send_until_killed(authority: String, n: u32) -> Vec<String> {
     let mut taken = Vec::new();
     let received_ms = now_ms().to_string();
@@ -198,7 +198,7 @@ pub async fn send_until_killed(authority: String, n: u32) -> Vec<String> {
     taken
 }
 
-/// All rows of a folder, as a reader sees them that looks for `*.parquet`.
+/// All rows in a folder, as a reader of `*.parquet` sees them.
 pub fn in_folder(folder: &Path) -> Vec<Archived> {
     let mut rows = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -216,7 +216,7 @@ pub fn in_folder(folder: &Path) -> Vec<Archived> {
     rows
 }
 
-/// All rows of a store.
+/// All rows in an object store.
 pub async fn in_store(store: &dyn ObjectStore) -> Vec<Archived> {
     let mut rows = Vec::new();
     let mut folders = vec![None];

@@ -1,4 +1,4 @@
-//! Lists in Cassandra: written once for each version, folded there, and waited for while it is away.
+//! Lists in Cassandra: one write per version, folds, and waits during an outage.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ use weir_stack::tools;
 
 use crate::support::World;
 
-/// So long may what must happen take: Cassandra starts meanwhile.
+/// Time limit of a wait: Cassandra restarts meanwhile.
 const LIMIT: Duration = Duration::from_secs(180);
 
 async fn cassandra() -> (TempDir, CassandraServer) {
@@ -65,7 +65,7 @@ fn views(pairs: &[(u64, u64)]) -> Vec<ViewedProduct> {
     pairs.iter().map(seen).collect()
 }
 
-/// A test's own session.
+/// A test's session.
 async fn session(server: &CassandraServer) -> Session {
     SessionBuilder::new()
         .known_node(server.address())
@@ -74,7 +74,7 @@ async fn session(server: &CassandraServer) -> Session {
         .unwrap()
 }
 
-/// How long Cassandra keeps a list, in seconds.
+/// The TTL of a list in Cassandra, in seconds.
 async fn life_s(session: &Session, owner: &Owner) -> Option<i32> {
     let select = "SELECT ttl(value) FROM shop.history_cold WHERE owner_key = ?";
     let key = weir_history::cold::key(owner);
@@ -102,7 +102,7 @@ async fn a_list_is_written_once_for_each_version_and_ends_by_itself() {
     let second = store.read(&alice).await.unwrap();
     assert_eq!(second.views, two);
     assert_eq!(second.version, first.version.map(|version| version + 1));
-    // Taken away, by its version only; who had read it then writes over no other.
+    // Deleted, only at its version. An earlier reader then cannot overwrite a newer list.
     assert!(!store.write(&alice, first.version, &[]).await.unwrap());
     assert!(store.write(&alice, second.version, &[]).await.unwrap());
     assert!(!store.write(&alice, second.version, &one).await.unwrap());
@@ -112,7 +112,7 @@ async fn a_list_is_written_once_for_each_version_and_ends_by_itself() {
     assert_eq!(store.read(&alice).await.unwrap(), StoredList::default());
     assert_eq!(store.forget_older(now, 10).await.unwrap(), 0);
 
-    // A list of an old view ends soon, and one of a new view in 62 days; a later view makes it live longer.
+    // A list with an old view expires soon, one with a new view in 62 days; a later view extends its life.
     let session = session(&server).await;
     let bob = user("bob");
     assert!(
@@ -161,7 +161,7 @@ async fn a_list_is_written_once_for_each_version_and_ends_by_itself() {
                     },
                 );
                 all.sort_unstable_by(ViewedProduct::newest_first);
-                // Contention may time out: nobody knows, so it is read again.
+                // Contention may cause a timeout: the result is unknown, so it is read again.
                 match store.write(&dave, stored.version, &all).await {
                     Ok(true) => return,
                     Ok(false) => {}
@@ -191,7 +191,7 @@ async fn a_list_is_written_once_for_each_version_and_ends_by_itself() {
     assert_eq!(kept.len(), 8, "a writer has written over another: {kept:?}");
 }
 
-/// A clock that is moved by hand.
+/// A clock that the test sets.
 #[derive(Clone)]
 struct Clock(Arc<AtomicU64>);
 
@@ -241,17 +241,18 @@ async fn fold_waits_without_cassandra_and_reads_follow_the_switch() {
     server.process().kill();
     for _ in 0..2 {
         all.fold(&stop).await.unwrap_err();
-        // Whoever held the part has it no longer.
+        // The lease of the previous holder has expired.
         clock.0.fetch_add(60_000, Ordering::Relaxed);
     }
-    // What Redis has and what was removed is told without it; and that something may be missing, unless it is not asked.
+    // Without the cold store, the answer contains the views in Redis without removed ones. It is marked as incomplete,
+    // unless cold reads are off.
     all.delete(&alice, &[Sku::from(1)]).await.unwrap();
     assert_eq!(list(&all, &alice).await, (vec![2], false));
     assert_eq!(list(&hot_only, &alice).await, (vec![2], true));
 
     server.start_again().await.unwrap();
     until("the fold goes on", async || {
-        // As the background does: a part of a day is left by whoever held it after a while.
+        // Like the background job: a holder loses its part of a day after a while.
         clock.0.fetch_add(60_000, Ordering::Relaxed);
         all.fold(&stop).await.is_ok() && !all.cold().read(&alice).await.unwrap().views.is_empty()
     })
@@ -260,7 +261,7 @@ async fn fold_waits_without_cassandra_and_reads_follow_the_switch() {
         all.cold().read(&alice).await.unwrap().views,
         views(&[(2, noon - 5)])
     );
-    // Redis loses all: the cold store has it, and what was deleted stays away.
+    // Redis loses all data: the cold store has the views, and deleted ones stay deleted.
     for key in world.keys("h:*").await {
         world.redis(cmd("DEL").arg(key)).await;
     }

@@ -1,4 +1,4 @@
-//! The server itself, as tests of the cold store rely on it.
+//! The server, with the properties that tests of the cold store need.
 
 use tokio::net::TcpStream;
 use weir_stack::cassandra::CassandraServer;

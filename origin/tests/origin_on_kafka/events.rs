@@ -1,4 +1,4 @@
-//! Two origins on one Kafka and one database, while a broker dies, and while all are away.
+//! Two origins on one Kafka and one database, while one broker dies, and while all are down.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -24,12 +24,12 @@ use weir_stack::tools;
 
 use crate::support::{Answer, World};
 
-/// So long may what must happen take: brokers start again meanwhile.
+/// Time limit of a wait: brokers restart meanwhile.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
 const CUSTOMERS: usize = 20;
 
-/// Notes what it is given, by customer, and who was given it.
+/// Records its events by customer, and which origin handled them.
 #[derive(Debug)]
 struct RecordingHandler {
     origin: &'static str,
@@ -95,7 +95,7 @@ async fn origins_share_work_and_lose_nothing_when_a_broker_dies() {
         sent = send_until_taken(&first, sent).await;
     }
     kafka.start_again().await.unwrap();
-    // The second one ends, and the first has all.
+    // The second origin ends, and the first one owns all partitions.
     stop.cancel();
     sent = send_until_taken(&first, sent).await;
 
@@ -116,7 +116,7 @@ async fn origins_share_work_and_lose_nothing_when_a_broker_dies() {
     }
     until("no lag", async || {
         let answer = first.admin("GET", "/groups/noting", &Value::Null).await;
-        // It may not be able to ask the brokers yet.
+        // The brokers may not be reachable yet.
         let positions = answer.body["positions"].as_array().map(Vec::len);
         positions == Some(8) && answer.body["lag_records"] == 0
     })
@@ -124,7 +124,7 @@ async fn origins_share_work_and_lose_nothing_when_a_broker_dies() {
     without_brokers(&first, &mut kafka, &mut sent).await;
 }
 
-/// Refused with the time to come again, and taken when brokers are back.
+/// Refused with `retry-after`, and accepted once the brokers are back.
 async fn without_brokers(world: &World, kafka: &mut KafkaCluster, sent: &mut usize) {
     for n in 0..weir_stack::kafka::BROKERS {
         kafka.broker(n).kill();
@@ -141,7 +141,7 @@ async fn without_brokers(world: &World, kafka: &mut KafkaCluster, sent: &mut usi
     .await;
 }
 
-/// A cluster of this test alone.
+/// A cluster for this test only.
 pub async fn cluster() -> (TempDir, KafkaCluster) {
     let dir = tempfile::tempdir().unwrap();
     let tool = tools::Kafka::find_or_get(&mut SilentReporter).unwrap();
@@ -151,7 +151,7 @@ pub async fn cluster() -> (TempDir, KafkaCluster) {
 
 fn on_kafka(settings: &mut Settings, url: &str, handler: RecordingHandler) {
     let mut kafka = weir_log::kafka::Settings::from_url(url).unwrap();
-    // A session that ends soon: a test waits for it.
+    // A short session timeout, because a test waits for it.
     kafka.times.session = Duration::from_secs(3);
     settings.partitions = kafka.partitions();
     settings.home = LogLocation::Kafka(kafka);
@@ -160,7 +160,7 @@ fn on_kafka(settings: &mut Settings, url: &str, handler: RecordingHandler) {
         .push(NewGroup::new("noting", Arc::new(handler)));
 }
 
-/// Another one, in the same database. It ends with the token.
+/// One more origin on the same database. It ends with the token.
 async fn second_origin(first: &World, url: &str, handler: RecordingHandler) -> CancellationToken {
     let database = format!("sqlite://{}/weir.db", first.dir.path().display());
     let database = open_database(&database).await.unwrap();
@@ -181,7 +181,7 @@ pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// One event of each customer, sent until it is taken: while a broker dies nobody knows of some appends.
+/// Sends one event per customer until all are accepted: while a broker dies, the result of some appends is unknown.
 async fn send_until_taken(world: &World, n: usize) -> usize {
     let deadline = Instant::now() + LIMIT;
     loop {
@@ -214,7 +214,7 @@ async fn send(world: &World, n: usize) -> Answer {
     world.public(request.body(body).unwrap()).await
 }
 
-/// The ids of a customer's events in SQL, in their order.
+/// The ids of a customer's events in SQL, in order.
 async fn stored(world: &World, customer: &str) -> Vec<String> {
     let path = format!("/customers/{customer}/events?limit=1000");
     let answer = world.admin("GET", &path, &Value::Null).await;
@@ -231,7 +231,7 @@ fn total(handled: &Ids) -> usize {
     handled.values().map(Vec::len).sum()
 }
 
-/// What was handled of a customer, each event once, by when it was handled first. At least once is promised, in order.
+/// A customer's handled events in order, each once, by its first handling. Delivery is at least once and ordered.
 fn in_order(handled: &Ids, customer: &str) -> Vec<String> {
     let mut first = Vec::new();
     for id in handled.lock().unwrap().get(customer).into_iter().flatten() {

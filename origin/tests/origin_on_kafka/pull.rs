@@ -1,4 +1,4 @@
-//! A topic of somebody else's is fetched by a real origin, which is killed in the middle.
+//! A real origin pulls a third-party topic and is killed meanwhile.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -59,7 +59,7 @@ async fn pull(origin: &Origin) -> Value {
     admin(origin, Method::GET, "/events/pulls", &Value::Null).await["pulls"][0].clone()
 }
 
-/// The sum of its places: how many records it has taken.
+/// The sum of its offsets: the number of records taken.
 async fn taken(origin: &Origin) -> u64 {
     let cursor = pull(origin).await["cursor"].clone();
     let places = cursor.as_str().unwrap().split(',');
@@ -120,7 +120,7 @@ async fn topic_is_read_fully_despite_origin_and_broker_failures() {
             .await
             .unwrap()
     };
-    // The types first, or its events would be dead letters.
+    // Load the types first, otherwise its events become dead letters.
     let mut origin = start(options(dir.path(), redis.url())).await;
     admin(&origin, Method::PUT, "/events/types/view", &json!({})).await;
     origin.process().kill();
@@ -142,7 +142,7 @@ async fn topic_is_read_fully_despite_origin_and_broker_failures() {
     }
     assert_eq!(kills, 3);
 
-    // Brokers go, which is told, and come back with more.
+    // The brokers stop, which is reported, and return with more records.
     for n in 0..weir_stack::kafka::BROKERS {
         kafka.broker(n).kill();
     }
@@ -176,7 +176,7 @@ async fn topic_is_read_fully_despite_origin_and_broker_failures() {
     assert_eq!(kept.len(), all - broken);
     let path = "/events/dead-letters?reason=invalid&limit=1000";
     let letters = admin(&origin, Method::GET, path, &Value::Null).await;
-    // A batch that was fetched twice has its bad ones twice: they have no ids.
+    // A batch that was pulled twice has its invalid records twice: they have no ids.
     assert!(letters["dead_letters"].as_array().unwrap().len() >= broken);
 }
 
@@ -257,10 +257,10 @@ async fn a_feed_goes_on_where_its_caller_says_and_tells_what_is_gone() {
     let (began, lens, last) = read(&Places::new()).await;
     assert_eq!((began, last < 3), (start.clone(), true));
     assert_eq!(lens[0], 1);
-    // Bounds of three records and of bytes; from any place, as often as one likes.
+    // Limits of three records and of bytes; from any offset, repeatedly.
     let (began, lens, _) = read(&Places::from([(0, 0), (1, 2)])).await;
     assert_eq!((began, lens[0]), (Places::new(), 900));
-    // Places that are not there.
+    // Offsets that do not exist.
     let (began, lens, _) = read(&Places::from([(0, 0), (1, 99)])).await;
     assert_eq!((began, lens[0]), (Places::from([(1, 0)]), 1));
 }

@@ -1,4 +1,4 @@
-//! Links whose database is silent: SQLite's readers wait for nobody, MySQL's may.
+//! Links with a silent database: SQLite readers never wait, MySQL readers may.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::support::World;
 
-/// It answers before the time limit of any request, which has no page.
+/// It answers before the general request timeout, whose answer has no page.
 #[tokio::test]
 async fn while_sql_is_silent_a_browser_is_shown_the_domains_page() {
     let domains = json!({"domains": [

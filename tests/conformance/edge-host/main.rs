@@ -1,10 +1,10 @@
-//! Runs a `wasi:http` component in tests: one order a line on stdin, one answer a line on stdout, both JSON.
+//! Runs a `wasi:http` component in tests: one order per line on stdin, one result per line on stdout, both JSON.
 //!
-//! It is `wasmtime-wasi-http` as it is, but for three things: the clock shows what an order says; the network ends here (feeds and
-//! the gateway's answer come with the order, and what the component sends there with the answer); and one instance serves all
-//! orders until the next `start`, as hosts that reuse instances have it.
+//! It is `wasmtime-wasi-http` with three changes. The clock shows the time of the order. The network is simulated: an
+//! order contains feeds and the gateway's answer, and the result contains what the component sent there. One instance
+//! serves all orders until the next `start`, as on hosts that reuse instances.
 //!
-//! Bytes are text of one character a byte (ISO 8859-1).
+//! Bytes are encoded as text with one character per byte (ISO 8859-1).
 
 mod order;
 mod world;
@@ -39,7 +39,7 @@ async fn main() -> Result<()> {
                 let instance = instance.as_mut().context("no instance: start one")?;
                 match instance.ask(ask).await {
                     Ok(done) => serde_json::to_string(&done)?,
-                    // As a request that HTTP does not know.
+                    // For example, a request that is not valid HTTP.
                     Err(error) => serde_json::json!({ "error": format!("{error:#}") }).to_string(),
                 }
             }

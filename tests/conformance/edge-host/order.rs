@@ -1,43 +1,43 @@
-//! Orders, and what has come of them.
+//! Orders and their results.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// What is to be done.
+/// An order.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Order {
-    /// A new instance.
+    /// Start a new instance.
     Start(Start),
-    /// A request.
+    /// Send a request.
     Ask(Ask),
 }
 
 /// A new instance.
 #[derive(Deserialize)]
 pub(crate) struct Start {
-    /// Its environment.
+    /// The environment variables.
     pub(crate) env: BTreeMap<String, String>,
-    /// What it finds at `/weir`.
+    /// The folder mounted at `/weir`.
     pub(crate) folder: Option<PathBuf>,
 }
 
 /// A request.
 #[derive(Deserialize)]
 pub(crate) struct Ask {
-    /// The time.
+    /// The time, in milliseconds since the Unix epoch.
     pub(crate) now_ms: u64,
     pub(crate) method: String,
-    /// With its query.
+    /// The path with its query.
     pub(crate) path: String,
     pub(crate) host: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
-    /// What the origin answers, by path and query: status and body. Anything else: nobody answers.
+    /// The origin's answers, by path and query: status and body. Other requests get no answer.
     pub(crate) feeds: BTreeMap<String, (u16, String)>,
-    /// What the gateway answers; `None`: nobody does.
+    /// The gateway's answer; `None` for no answer.
     pub(crate) gateway: Option<Message>,
 }
 
@@ -49,20 +49,20 @@ pub(crate) struct Message {
     pub(crate) body: String,
 }
 
-/// What has come of a request.
+/// The result of a request.
 #[derive(Serialize)]
 pub(crate) struct Done {
-    /// What the client got.
+    /// The response that the client received.
     pub(crate) got: Message,
-    /// What the gateway saw, if anything.
+    /// The request that the gateway received, if any.
     pub(crate) seen: Option<ReceivedRequest>,
-    /// What the origin was asked for.
+    /// The feeds requested from the origin.
     pub(crate) asked: Vec<String>,
-    /// How long it took, in microseconds.
+    /// The duration, in microseconds.
     pub(crate) took_us: u64,
 }
 
-/// A request that was sent.
+/// A sent request.
 #[derive(Clone, Default, Serialize)]
 pub(crate) struct ReceivedRequest {
     pub(crate) method: String,
@@ -71,19 +71,19 @@ pub(crate) struct ReceivedRequest {
     pub(crate) body: String,
 }
 
-/// Bytes as text.
+/// Encodes bytes as text.
 pub(crate) fn text(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
 }
 
-/// And back. A character that is no byte is a mistake of the test's, and becomes a question mark.
+/// Decodes text into bytes. A character beyond a byte is an error in the test, and becomes a question mark.
 pub(crate) fn bytes(text: &str) -> Vec<u8> {
     text.chars()
         .map(|char| u8::try_from(char).unwrap_or(b'?'))
         .collect()
 }
 
-/// Headers as text.
+/// Encodes headers as text.
 pub(crate) fn headers(map: &hyper::HeaderMap) -> Vec<(String, String)> {
     map.iter()
         .map(|(name, value)| (name.as_str().to_owned(), text(value.as_bytes())))

@@ -1,4 +1,4 @@
-//! An instance, and the world around it.
+//! An instance of the component, and its simulated environment.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use wasmtime_wasi_http::{
 
 use crate::order::{Ask, Done, Message, ReceivedRequest, Start, bytes, headers, text};
 
-/// Where the component is told that its origin is; everything else is its gateway.
+/// The host that the component uses as its origin; all other hosts are its gateway.
 const ORIGIN: &str = "origin.test";
 
 /// An instance of the component.
@@ -30,7 +30,7 @@ pub(crate) struct Instance {
     clock: Clock,
 }
 
-/// What the component's host has.
+/// The state of the component's host.
 pub(crate) struct Host {
     table: ResourceTable,
     wasi: WasiCtx,
@@ -57,7 +57,7 @@ impl WasiHttpView for Host {
     }
 }
 
-/// A clock that stands until it is set.
+/// A clock that stands still until it is set.
 #[derive(Clone, Default)]
 struct Clock(Arc<AtomicU64>);
 
@@ -71,7 +71,7 @@ impl HostWallClock for Clock {
     }
 }
 
-/// The network: what is answered in this order, and what was sent.
+/// The network: the answers of this order, and the sent requests.
 #[derive(Clone, Default)]
 struct Net(Arc<Mutex<Traffic>>);
 
@@ -149,7 +149,7 @@ fn response(message: &Message) -> Result<hyper::Response<WasiBody>, hyper::http:
 }
 
 impl Instance {
-    /// A new instance.
+    /// Starts a new instance.
     pub(crate) async fn start(pre: &ProxyPre<Host>, start: &Start) -> Result<Self> {
         let (net, clock) = (Net::default(), Clock::default());
         let mut wasi = WasiCtx::builder();
@@ -176,7 +176,7 @@ impl Instance {
         })
     }
 
-    /// One request.
+    /// Runs one request.
     pub(crate) async fn ask(&mut self, ask: Ask) -> Result<Done> {
         self.clock.0.store(ask.now_ms, Ordering::SeqCst);
         let request = request(&ask)?;
@@ -197,7 +197,7 @@ impl Instance {
         })
     }
 
-    /// The component goes on after it has sent the head: whoever waits for its body must let it.
+    /// The component continues after it has sent the response headers, so it must run while the body is read.
     async fn serve(&mut self, request: hyper::Request<WasiBody>) -> Result<Message> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let store = &mut self.store;

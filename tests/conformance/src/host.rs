@@ -1,41 +1,42 @@
-//! Hosts: what runs engines.
+//! Hosts run engines.
 
 use anyhow::Result;
 
 use crate::text::escape;
 use crate::vector::{Changes, Headers, OriginAnswer, Outcome, Vector, difference};
 
-/// What runs engines, each in its own way.
+/// A host of engines.
 pub trait Host {
     /// Its name.
     fn name(&self) -> &'static str;
 
-    /// Whether it claims. What is no gateway sends a request with a good token on to one, and signs nothing.
+    /// Whether the host grants claims. A host that is not a gateway forwards a request with a valid token to one, and
+    /// signs nothing.
     fn claims(&self) -> bool {
         true
     }
 
-    /// Why it cannot do what a vector asks for, if so.
+    /// The reason why the host cannot replay a vector, if any.
     fn cannot(&self, vector: &Vector) -> Option<&'static str>;
 
-    /// The results of vectors, each by itself, in their order.
+    /// Replays vectors independently, and returns the results in their order.
     ///
     /// # Errors
-    /// When the host itself does not run.
+    /// The host itself fails.
     fn replay(&mut self, vectors: &[Vector]) -> Result<Vec<Result<Replay>>>;
 }
 
-/// The outcome of a vector on one host.
+/// The result of a vector on one host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replay {
-    /// Of each step.
+    /// The outcome of each step.
     pub outcomes: Vec<Outcome>,
-    /// In Redis.
+    /// The changes in Redis.
     pub effect: Changes,
 }
 
 impl Replay {
-    /// What a vector expects.
+    /// The result that a vector expects.
     pub fn expected(vector: &Vector) -> Self {
         Self {
             outcomes: vector
@@ -48,7 +49,7 @@ impl Replay {
     }
 }
 
-/// What HTTP itself, or the host's own server, puts on an answer: no engine has a say in it.
+/// Response headers that HTTP or the host's server adds, independent of engines.
 const OF_HTTP: [&str; 6] = [
     ":status",
     "connection",
@@ -58,7 +59,7 @@ const OF_HTTP: [&str; 6] = [
     "transfer-encoding",
 ];
 
-/// What a host adds to each request that goes on.
+/// Request headers that a host adds to each forwarded request.
 const OF_HOST: [&str; 6] = [
     ":scheme",
     "content-length",
@@ -68,7 +69,7 @@ const OF_HOST: [&str; 6] = [
     "x-request-id",
 ];
 
-/// An answer, by what an engine has a say in.
+/// The outcome of an answered request, without the headers that engines do not control.
 pub fn answered(status: u16, mut headers: Headers, body: &[u8]) -> Outcome {
     headers.retain(|(name, _)| !OF_HTTP.contains(&name.as_str()));
     Outcome::Answered {
@@ -78,8 +79,8 @@ pub fn answered(status: u16, mut headers: Headers, body: &[u8]) -> Outcome {
     }
 }
 
-/// The outcome of a request that went on: what the client sent and the origin saw, what the origin sent and the client
-/// got.
+/// The outcome of a forwarded request: the headers that the client sent and the origin received, and those that the
+/// origin sent and the client received.
 pub fn went_on(
     sent: &Headers,
     mut seen: Headers,
@@ -98,7 +99,7 @@ pub fn went_on(
     }
 }
 
-/// An answer to a client that speaks gRPC: its status stands in the headers, and so does the text.
+/// An answer to a gRPC client: status and message are in the headers.
 pub fn answered_in_grpc(grpc_status: u32, mut headers: Headers, message: &[u8]) -> Outcome {
     headers.retain(|(name, _)| name != "content-type");
     headers.extend([
@@ -110,7 +111,7 @@ pub fn answered_in_grpc(grpc_status: u32, mut headers: Headers, message: &[u8]) 
 }
 
 impl Outcome {
-    /// What a client gets of it that has asked with this method: HTTP leaves out the body of an answer to `HEAD`.
+    /// The outcome as seen by a client that used this method: HTTP omits the body of an answer to `HEAD`.
     pub fn to_method(mut self, method: &str) -> Self {
         if let Self::Answered { body, .. } = &mut self
             && method == "HEAD"

@@ -1,7 +1,7 @@
-//! The same requests on every host, and the same answers, byte for byte.
+//! Sends the same requests to every host, and compares the answers byte by byte.
 //!
-//! A [vector] says what an engine is asked, at what time, with what in Redis, and what must come of it. Every
-//! [host](host::Host) replays all of them, each in its real runtime. `README.md` tells how to add one.
+//! A [vector] defines the requests to an engine, their times, the contents of Redis, and the expected results. Every
+//! [host](host::Host) replays all vectors in its real runtime. `README.md` explains how to add a host.
 
 #![allow(clippy::expect_used)]
 

@@ -1,4 +1,4 @@
-//! `cargo xtask conformance`: the same requests on every host.
+//! `cargo xtask conformance`: replays the same requests on every host.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use weir_conformance::suite::Report;
 use weir_conformance::{hosts, make, suite, tokens, vector};
 use weir_stack::tools::Options;
 
-/// Said with every table.
+/// Printed with every table.
 const NOT_COMPARED: &str = "Not compared: the names of clicks, which each gateway makes up, and when it says that one led nowhere; and what HTTP or the host's own server adds \
     (date, server, content-length, x-forwarded-proto and their like).";
 
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all came out as expected.
+/// Whether all results are as expected.
 fn run(arguments: &Arguments) -> Result<bool> {
     let runtime = Runtime::new()?;
     if arguments.write {
@@ -58,7 +58,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
     let (mut reports, mut running) = (Vec::new(), Vec::new());
     for name in names {
         let mut host = match hosts::start(name, &runtime, &options) {
-            // What this machine cannot run is said, and counts for nothing.
+            // Hosts that this machine cannot run are reported, but do not fail the run.
             Err(error) if arguments.hosts.is_empty() && hosts::MAY_BE_ABSENT.contains(&name) => {
                 println!(
                     "{name} was not run, none of {} vectors: {error:#}\n",

@@ -1,4 +1,4 @@
-//! A shop at an edge: a sale, a link, and a link with a maximum. What edges are asked for in their own tests and measurements.
+//! A shop at an edge: a sale, a link, and a link with a click limit. The edges' own tests and measurements use it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,19 +13,19 @@ use weir_sale::feed::{FRESH_MS, SaleList};
 
 use crate::hosts::wasi::feeds::{EDGE_SECRET, keys};
 
-/// The name of the edge.
+/// The ID of the edge.
 pub const EDGE: &str = "test-1";
 
 /// The links' host.
 pub const HOST: &str = "d.example";
 
-/// The link's path, that of the one with a maximum, the sale's, and where one buys.
+/// The path of the link.
 pub const LINK: &str = "/abc";
-/// See [`LINK`].
+/// The path of the link with a click limit.
 pub const MAXIMUM: &str = "/max";
-/// See [`LINK`].
+/// The path of the sale.
 pub const SALE: &str = "/sales/s";
-/// See [`LINK`].
+/// The path for orders.
 pub const ORDERS: &str = "/sales/s/orders";
 
 /// The edge's configuration.
@@ -42,7 +42,7 @@ pub fn config() -> Value {
     })
 }
 
-/// What its environment has, with origin and gateway at these URLs.
+/// The environment variables of the edge, with origin and gateway at these URLs.
 pub fn variables(config: &Value, origin: &str, gateway: &str) -> BTreeMap<String, String> {
     let all = [
         (EDGE_SECRET.0, EDGE_SECRET.1),
@@ -60,10 +60,10 @@ pub fn variables_at(config: &Value, world: SocketAddr) -> BTreeMap<String, Strin
     variables(config, &at, &at)
 }
 
-/// All feeds as of now, by path: the sale with this band, and the link to this target. A greater version follows a smaller one.
+/// All feeds as of now, by path: the sale with this band, and the link with this target. `version` must increase.
 ///
 /// # Errors
-/// When they cannot be signed.
+/// They cannot be signed.
 pub fn feeds(
     version: u64,
     band: &str,
@@ -106,10 +106,10 @@ fn sealed<T: Content>(body: &T, now_ms: u64) -> Result<String> {
     Ok(seal(&keys()?, now_ms, body)?)
 }
 
-/// The feed of sales at an origin whose stock stands in objects, of shards with this prefix, or does not.
+/// The feed of sales. `Some`: the stock is in Durable Objects, of shards with this prefix.
 ///
 /// # Errors
-/// When it cannot be signed.
+/// It cannot be signed.
 pub fn sales_in_objects(
     version: u64,
     stock_in_objects: Option<&str>,
@@ -117,18 +117,18 @@ pub fn sales_in_objects(
 ) -> Result<BTreeMap<String, String>> {
     let list = SaleList {
         stock_in_objects: stock_in_objects.map(str::to_owned),
-        // Tests take longer than sales of an origin that is there.
+        // Tests take longer than the freshness of a real origin's sales.
         fresh_ms: weir_sale::feed::FRESH_MS_MAX,
         ..sales(version, "high", now_ms)?
     };
     Ok([(SOLD_OUT.to_owned(), sealed(&list, now_ms)?)].into())
 }
 
-/// All feeds of an origin whose maxima stand in objects, of links with this prefix, or do not; the link with a maximum has this
-/// record.
+/// All feeds. `Some`: the click limits are in Durable Objects, of links with this prefix. The link with a click limit
+/// has this record.
 ///
 /// # Errors
-/// When they cannot be signed.
+/// They cannot be signed.
 pub fn maxima_in_objects(
     prefix: Option<&str>,
     record: &str,

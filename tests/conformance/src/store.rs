@@ -1,4 +1,4 @@
-//! Redis: what is put there, and what is found there afterwards. Its clock stands where it is told.
+//! Redis: sets its contents before a vector, and reads them afterwards. Its clock is stopped at a given time.
 
 #![expect(
     clippy::indexing_slicing,
@@ -21,10 +21,10 @@ use weir_stack::tools::{self, Clock};
 use crate::text::{escape, unescape};
 use crate::vector::{Changes, Content, Entry, RedisKeys};
 
-/// Longer than anything takes that Redis is asked here.
+/// Longer than any Redis command takes in these tests.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A Redis of one's own.
+/// An own Redis.
 pub struct Store {
     server: RedisServer,
     connection: Connection,
@@ -36,7 +36,7 @@ impl Store {
     /// Starts it.
     ///
     /// # Errors
-    /// When there is no Redis.
+    /// Redis does not start.
     pub fn start(runtime: &Runtime) -> Result<Self> {
         let tool = tools::Redis::find_or_get(&mut SilentReporter)?;
         let dir = tempfile::tempdir()?;
@@ -68,33 +68,33 @@ impl Store {
     /// Sets its clock.
     ///
     /// # Errors
-    /// When that cannot be set.
+    /// The clock cannot be set.
     pub fn set_time(&self, at_ms: u64) -> Result<()> {
         self.clock.stand_at(at_ms.try_into()?)
     }
 
-    /// Forgets everything, but not scripts.
+    /// Deletes everything except scripts.
     ///
     /// # Errors
-    /// When Redis does not.
+    /// Redis refuses.
     pub fn clear(&mut self) -> Result<()> {
         self.ask(&[b"FLUSHALL"]).map(drop)
     }
 
-    /// Puts something there.
+    /// Stores keys.
     ///
     /// # Errors
-    /// When Redis does not take it.
+    /// Redis refuses.
     pub fn load(&mut self, stored: &RedisKeys) -> Result<()> {
         stored
             .iter()
             .try_for_each(|(key, entry)| self.put(key, entry))
     }
 
-    /// Changes what is there.
+    /// Applies changes.
     ///
     /// # Errors
-    /// When Redis does not take it.
+    /// Redis refuses.
     pub fn change(&mut self, changes: &Changes) -> Result<()> {
         for (key, entry) in changes {
             self.ask(&[b"DEL", &unescape(key)?])?;
@@ -147,10 +147,10 @@ impl Store {
         Ok(())
     }
 
-    /// All keys that begin with `prefix`, and a colon behind it.
+    /// All keys that begin with `prefix` and a colon.
     ///
     /// # Errors
-    /// When a key is of a kind that no vector has.
+    /// A key has a type that no vector uses.
     pub fn dump(&mut self, prefix: &str) -> Result<RedisKeys> {
         let Value::Array(keys) = self.ask(&[b"KEYS", format!("{prefix}:*").as_bytes()])? else {
             bail!("KEYS gives no list");
@@ -190,10 +190,10 @@ impl Store {
         })
     }
 
-    /// The reply to one command.
+    /// Sends one command and returns the reply.
     ///
     /// # Errors
-    /// When there is none, or an error.
+    /// There is no reply, or it is an error.
     pub fn ask(&mut self, words: &[&[u8]]) -> Result<Value> {
         let mut command = Vec::new();
         encode_command(&mut command, words.iter().copied());
@@ -205,19 +205,19 @@ impl Store {
         }
     }
 
-    /// The replies to commands of an engine, as Redis wrote them.
+    /// Sends an engine's commands and returns the raw replies.
     ///
     /// # Errors
-    /// When there are none.
+    /// Replies are missing.
     pub fn run(&mut self, commands: &[u8]) -> Result<Vec<u8>> {
         self.connection.exchange(commands)
     }
 }
 
-/// What stands before the name of a click in the key of its mark.
+/// The part before a click's ID in the key of its record.
 const CLICK: &str = ":click:";
 
-/// Each gateway makes up names for its clicks: with numbers in their place, in the order of what is known of them.
+/// Replaces the click IDs, which each gateway generates, with numbers in the order of their records.
 fn without_names(stored: RedisKeys) -> RedisKeys {
     let (marks, mut others): (RedisKeys, RedisKeys) =
         stored.into_iter().partition(|(key, _)| key.contains(CLICK));
@@ -233,12 +233,13 @@ fn without_names(stored: RedisKeys) -> RedisKeys {
     others
 }
 
-/// Whether it marks a click that led nowhere. A filter tells Redis of it when it gets to it: there may be a mark, or none yet.
+/// Whether the record is of a returned click. A filter reports it to Redis asynchronously, so the record may not exist
+/// yet.
 fn is_given_back(mark: &Entry) -> bool {
     matches!(&mark.value, Content::String(value) if value == "back")
 }
 
-/// What `after` holds that `before` did not, and the other way round.
+/// The differences between `before` and `after`.
 pub fn changes(before: &RedisKeys, after: &RedisKeys) -> Changes {
     let gone = before.keys().filter(|key| !after.contains_key(*key));
     let changed = after
@@ -292,10 +293,10 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Opens one to 127.0.0.1.
+    /// Opens a connection to 127.0.0.1.
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// The port has no listener.
     pub fn open(port: u16) -> Result<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
@@ -306,10 +307,10 @@ impl Connection {
         })
     }
 
-    /// Sends whole commands; returns as many replies.
+    /// Sends complete commands; returns one reply for each.
     ///
     /// # Errors
-    /// When they do not come.
+    /// Replies are missing.
     pub fn exchange(&mut self, commands: &[u8]) -> Result<Vec<u8>> {
         let (mut count, mut rest) = (0, commands);
         while !rest.is_empty() {
@@ -325,18 +326,18 @@ impl Connection {
         Ok(replies)
     }
 
-    /// Waits for replies however long it takes.
+    /// Removes the timeout for replies.
     ///
     /// # Errors
-    /// When the system does not let it.
+    /// The system refuses.
     pub fn wait_for_ever(&self) -> Result<()> {
         Ok(self.stream.set_read_timeout(None)?)
     }
 
-    /// The next reply, as Redis wrote it.
+    /// The next raw reply.
     ///
     /// # Errors
-    /// When it does not come.
+    /// It does not arrive.
     pub fn reply(&mut self) -> Result<Vec<u8>> {
         loop {
             match decode(&self.received) {

@@ -1,4 +1,4 @@
-//! Replays vectors on hosts, and tells what came of it.
+//! Replays vectors on hosts, and reports the results.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -9,34 +9,34 @@ use anyhow::Result;
 use crate::host::{Host, Replay};
 use crate::vector::Vector;
 
-/// What a host did with the vectors.
+/// A host's results.
 #[derive(Debug)]
 pub struct Report {
-    /// Its name.
+    /// The host's name.
     pub host: &'static str,
-    /// How many came out as expected.
+    /// The number of vectors with the expected result.
     pub passed: usize,
-    /// How many it cannot do, by the reason.
+    /// The number of skipped vectors by reason.
     pub left_out: BTreeMap<&'static str, usize>,
-    /// What did not come out as expected.
+    /// Vectors with unexpected results.
     pub failures: Vec<Failure>,
-    /// How long it took.
+    /// The duration.
     pub took: Duration,
 }
 
-/// A vector that did not come out as expected.
+/// A vector with an unexpected result.
 #[derive(Debug)]
 pub struct Failure {
-    /// Its name.
+    /// The vector's name.
     pub vector: String,
-    /// What was expected, and what came.
+    /// The difference between expected and actual result.
     pub problem: String,
 }
 
-/// Replays all vectors that `host` can do.
+/// Replays all vectors that `host` supports.
 ///
 /// # Errors
-/// When the host does not run.
+/// The host fails.
 pub fn run(host: &mut dyn Host, vectors: &[Vector]) -> Result<Report> {
     let started = Instant::now();
     let mut left_out = BTreeMap::new();
@@ -69,7 +69,7 @@ pub fn run(host: &mut dyn Host, vectors: &[Vector]) -> Result<Report> {
     })
 }
 
-/// What differs from what `vector` expects; `None` if nothing does.
+/// The difference from the result that `vector` expects; `None` if there is none.
 pub fn problem(vector: &Vector, replay: &Replay) -> Option<String> {
     let mut text = String::new();
     let expected = Replay::expected(vector);
@@ -103,7 +103,7 @@ fn tell<T: PartialEq + fmt::Debug>(what: &str, expected: &T, came: &T, text: &mu
     }
 }
 
-/// The table, with every failure behind it.
+/// The table, followed by all failures.
 pub fn table(reports: &[Report]) -> String {
     let mut text = format!(
         "{:<12} {:>8} {:>9} {:>7} {:>8}\n",

@@ -1,8 +1,8 @@
-//! Bytes as text that JSON can hold and people can read.
+//! Encodes bytes as readable text for JSON.
 
 use anyhow::{Context, Result};
 
-/// Printable UTF-8 as it is, but `\\` for a backslash; every other byte as `\x` and two digits.
+/// Encodes printable UTF-8 unchanged, except `\\` for a backslash; every other byte as `\x` and two digits.
 pub fn escape(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in bytes.utf8_chunks() {
@@ -28,10 +28,10 @@ fn push_bytes(bytes: &[u8], text: &mut String) {
         .for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
 }
 
-/// The bytes that [`escape`] wrote.
+/// Decodes the result of [`escape`].
 ///
 /// # Errors
-/// When a backslash begins nothing that it writes.
+/// A backslash begins an unknown escape.
 pub fn unescape(text: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! What is signed on one host counts on another.
+//! Verifies that each host accepts what another one signed.
 
 #![expect(
     clippy::indexing_slicing,
@@ -16,25 +16,25 @@ use crate::host::Host;
 use crate::make::{ACCEPTS, MINTS, SECRETS, minted};
 use crate::vector::{Outcome, Vector};
 
-/// In the place of a host: the code that the origin uses.
+/// The name for the origin's code, in place of a host.
 const ORIGIN: &str = "origin";
 
-/// Whether what each one has signed counted with each other one.
+/// The results of each host's tokens and claims on the others.
 #[derive(Debug)]
 pub struct Matrix {
     names: Vec<&'static str>,
-    /// What came of it, by who minted and who was brought the token.
+    /// The outcomes, by the issuing and the receiving host.
     tokens: BTreeMap<(&'static str, &'static str), String>,
-    /// What the origin found in the claim of each.
+    /// The origin's verdict on each host's claim.
     claims: BTreeMap<&'static str, String>,
-    /// Those that claim nothing: a gateway does it for them.
+    /// Hosts that grant no claims: a gateway does it for them.
     edges: Vec<&'static str>,
 }
 
-/// Brings every host's token to every host, and every host's claim to the origin's code.
+/// Sends every host's token to every host, and every host's claim to the origin's code.
 ///
 /// # Errors
-/// When a host does not run.
+/// A host fails.
 pub fn matrix(hosts: &mut [Box<dyn Host>], vectors: &[Vector]) -> Result<Matrix> {
     let find = |name: &str| {
         let found = vectors.iter().find(|vector| vector.name == name);
@@ -92,7 +92,7 @@ fn token_of(outcome: &Outcome) -> Option<String> {
     Some(json.get("token")?.as_str()?.to_owned())
 }
 
-/// The same vector with another token, and keys of its own in Redis: a host may have several of them at once.
+/// The same vector with another token and its own Redis keys, because a host may run several of them at once.
 fn with_token(vector: &Vector, token: &str, number: usize) -> Result<Vector> {
     let prefix = vector.key_prefix().context("no keys in Redis")?;
     let text = serde_json::to_string(vector)?.replace(prefix, &format!("{prefix}-{number}"));
@@ -105,7 +105,7 @@ fn with_token(vector: &Vector, token: &str, number: usize) -> Result<Vector> {
     Ok(vector)
 }
 
-/// What the origin's code says of the claim that a request has gone on with.
+/// The origin code's verdict on the claim in a forwarded request.
 fn claim_in(outcome: &Outcome) -> String {
     let Outcome::WentOn { added, .. } = outcome else {
         return NO_CLAIM.into();
@@ -130,12 +130,12 @@ fn claim_in(outcome: &Outcome) -> String {
 const GOOD_TOKEN: &str = "goes on: granted";
 const GOOD_CLAIM: &str = "accepted";
 
-/// What an edge does with a good token, and what it signs.
+/// The outcome of a valid token at an edge, and its entry for claims.
 const SENT_ON: &str = "goes on";
 const NO_CLAIM: &str = "no claim";
 
 impl Matrix {
-    /// Whether everything counted everywhere.
+    /// Whether all tokens and claims were accepted.
     pub fn is_right(&self) -> bool {
         let tokens = self.names.len() * (self.names.len() + 1);
         self.tokens.len() == tokens
@@ -150,7 +150,7 @@ impl Matrix {
                 .all(|(host, word)| word == self.good(host).1)
     }
 
-    /// What is right for this host: with a good token, and of a claim.
+    /// The correct outcomes for this host: of a valid token, and of a claim.
     fn good(&self, host: &str) -> (&'static str, &'static str) {
         match self.edges.contains(&host) {
             true => (SENT_ON, NO_CLAIM),

@@ -1,4 +1,4 @@
-//! Vectors: what is asked of a host, and what must come of it. `README.md` describes their files.
+//! Vectors: requests to a host, and the expected results. `README.md` describes the file format.
 
 #![expect(
     clippy::indexing_slicing,
@@ -15,7 +15,7 @@ use weir_stack::workspace;
 
 use crate::text::unescape;
 
-/// What is longer does not stand in one line of a file.
+/// The longest JSON value on one line of a file.
 const LINE_LEN_MAX: usize = 140;
 
 /// Names and values of headers.
@@ -25,24 +25,24 @@ pub type Headers = Vec<(String, String)>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Vector {
-    /// What it shows, as a path: the file's folder, the file, and one of it.
+    /// The tested behaviour, as a path: folder, file, and vector.
     pub name: String,
-    /// The filter's module, as `target/weir` has it.
+    /// The filter's module in `target/weir`.
     pub engine: String,
     /// The filter's configuration.
     pub config: Value,
-    /// The host's environment.
+    /// The host's environment variables.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, String>,
-    /// What Redis holds before.
+    /// The initial contents of Redis.
     #[serde(default, skip_serializing_if = "RedisKeys::is_empty")]
     pub stored: RedisKeys,
-    /// What the origin answers, by path; anything else with 200 and nothing.
+    /// The origin's answers by path; the default is 200 without a body.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub origin: BTreeMap<String, OriginAnswer>,
-    /// What happens, in this order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
-    /// What has changed in Redis at the end.
+    /// The changes in Redis at the end.
     #[serde(default, skip_serializing_if = "Changes::is_empty")]
     pub effect: Changes,
 }
@@ -51,19 +51,19 @@ pub struct Vector {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// The time, in milliseconds since the Unix epoch; no earlier than the step's before.
+    /// The time, in milliseconds since the Unix epoch; not before the previous step.
     pub at_ms: u64,
-    /// How often the engine reads its documents before the request comes, as so much time has passed.
+    /// The number of times that the engine polls its documents before the request.
     #[serde(default, skip_serializing_if = "is_default")]
     pub polls: usize,
-    /// What somebody else changes in Redis before all that.
+    /// Another party's changes in Redis before the polls.
     #[serde(default, skip_serializing_if = "Changes::is_empty")]
     pub stored: Changes,
     /// The request.
     pub request: Request,
-    /// What the vector is about, by hand: what [`Outcome::summary`] must say.
+    /// The handwritten expectation: the value of [`Outcome::summary`].
     pub says: String,
-    /// All that is seen of it.
+    /// The complete expected result.
     #[serde(default)]
     pub expect: Outcome,
 }
@@ -84,7 +84,7 @@ pub struct Request {
     /// The body.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub body: String,
-    /// Where it comes from: address and port.
+    /// The client's address and port.
     pub from: String,
 }
 
@@ -92,7 +92,7 @@ pub struct Request {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Outcome {
-    /// Nothing is known.
+    /// Not recorded yet.
     #[default]
     Unknown,
     /// The gateway answers.
@@ -104,21 +104,21 @@ pub enum Outcome {
         /// The body.
         body: String,
     },
-    /// It goes on to the origin.
+    /// The request continues to the origin.
     WentOn {
-        /// Headers that the origin sees and the client has not sent.
+        /// Headers that the origin receives and the client did not send.
         #[serde(default, skip_serializing_if = "Headers::is_empty")]
         added: Headers,
-        /// Headers that the client has sent and the origin does not see.
+        /// Headers that the client sent and the origin does not receive.
         #[serde(default, skip_serializing_if = "Headers::is_empty")]
         removed: Headers,
-        /// Headers that the client gets and the origin has not sent.
+        /// Headers that the client receives and the origin did not send.
         #[serde(default, skip_serializing_if = "Headers::is_empty")]
         response: Headers,
     },
 }
 
-/// What the origin answers.
+/// An answer of the origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OriginAnswer {
@@ -142,13 +142,13 @@ impl Default for OriginAnswer {
     }
 }
 
-/// Keys of Redis with what they hold.
+/// Redis keys with their contents.
 pub type RedisKeys = BTreeMap<String, Entry>;
 
-/// Keys of Redis with what they hold now; nothing if they are gone.
+/// Changed Redis keys with their new contents; `None` if deleted.
 pub type Changes = BTreeMap<String, Option<Entry>>;
 
-/// What a key holds.
+/// The contents of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
@@ -172,7 +172,7 @@ pub enum Content {
     Set(Vec<String>),
     /// A sorted set: members with their scores.
     Zset(BTreeMap<String, String>),
-    /// A stream: each entry's id, and its fields and values.
+    /// A stream: each entry's ID, and its fields and values.
     Stream(Vec<(String, Vec<String>)>),
 }
 
@@ -193,7 +193,7 @@ impl From<Content> for Entry {
 }
 
 impl Outcome {
-    /// The status and one word of what the client is told, or that the request went on and with which verdict.
+    /// The status and one word from the answer, or that the request continued, and with which verdict.
     pub fn summary(&self) -> String {
         let find = |headers: &Headers, name: &str| {
             let found = headers.iter().find(|(known, _)| known == name);
@@ -221,7 +221,7 @@ impl Outcome {
         }
     }
 
-    /// With its headers by name, so that hosts may keep them in any order.
+    /// Sorts the headers by name, so that hosts may return them in any order.
     pub fn sorted(mut self) -> Self {
         match &mut self {
             Self::Unknown => {}
@@ -238,13 +238,13 @@ impl Outcome {
     }
 }
 
-/// The word of a refusal.
+/// The error code of a refusal.
 fn error_of(body: &str) -> Option<String> {
     let json: Value = serde_json::from_slice(&unescape(body).ok()?).ok()?;
     Some(json.get("error")?.as_str()?.to_owned())
 }
 
-/// Which parts fit which vehicles: a group of words for each part.
+/// Which parts fit which vehicles: one group of words per part.
 fn answers_of(body: &str) -> Option<String> {
     let json: Value = serde_json::from_slice(&unescape(body).ok()?).ok()?;
     let words = |part: &Value| {
@@ -259,7 +259,7 @@ fn answers_of(body: &str) -> Option<String> {
     Some(parts.collect::<Option<Vec<_>>>()?.join(", "))
 }
 
-/// Where a visitor of a waiting room stands.
+/// The state of a waiting room's visitor.
 fn state_of(body: &str) -> Option<String> {
     let json: Value = serde_json::from_slice(&unescape(body).ok()?).ok()?;
     let is_room = json.get("room").is_some() || json.as_object()?.len() == 1;
@@ -267,7 +267,7 @@ fn state_of(body: &str) -> Option<String> {
     Some(state.as_str()?.to_owned())
 }
 
-/// What `after` has and `before` has not, and the other way round.
+/// The headers that `after` adds to `before`, and those that it removes.
 pub fn difference(before: &Headers, after: &Headers) -> (Headers, Headers) {
     let missing = |from: &Headers, of: &Headers| {
         let mut left = from.clone();
@@ -282,7 +282,7 @@ pub fn difference(before: &Headers, after: &Headers) -> (Headers, Headers) {
 }
 
 impl Vector {
-    /// What every key of it in Redis begins with.
+    /// The prefix of all the vector's keys in Redis.
     pub fn key_prefix(&self) -> Option<&str> {
         let redis = self
             .config
@@ -291,7 +291,7 @@ impl Vector {
         redis?.get("key_prefix")?.as_str()
     }
 
-    /// What the origin answers to this path, without its query.
+    /// The origin's answer for this path, without its query.
     pub fn origin_answer(&self, path: &str) -> OriginAnswer {
         let path = path.split_once('?').map_or(path, |(path, _)| path);
         self.origin.get(path).cloned().unwrap_or_default()
@@ -303,10 +303,10 @@ pub fn folder() -> PathBuf {
     workspace::root().join("tests/conformance/vectors")
 }
 
-/// All vectors that are kept, in the order of their files.
+/// All stored vectors, in file order.
 ///
 /// # Errors
-/// When a file is not what it should be.
+/// A file is invalid.
 pub fn read_all() -> Result<Vec<Vector>> {
     let mut vectors = Vec::new();
     for file in files(&folder())? {
@@ -318,10 +318,10 @@ pub fn read_all() -> Result<Vec<Vector>> {
     Ok(vectors)
 }
 
-/// Writes vectors into the files that their names say, in place of all that is there.
+/// Writes vectors into the files that their names specify, and replaces all existing files.
 ///
 /// # Errors
-/// When a file cannot be written.
+/// A file cannot be written.
 pub fn write_all(vectors: &[Vector]) -> Result<()> {
     let mut by_file: BTreeMap<PathBuf, Vec<&Vector>> = BTreeMap::new();
     for vector in vectors {
@@ -344,7 +344,7 @@ pub fn write_all(vectors: &[Vector]) -> Result<()> {
     Ok(())
 }
 
-/// JSON with what fits into a line in one.
+/// Reformats JSON: values that fit on one line are joined.
 fn short(pretty: &str) -> String {
     let lines: Vec<&str> = pretty.lines().collect();
     let (mut text, mut at) = (String::new(), 0);
@@ -362,7 +362,7 @@ fn short(pretty: &str) -> String {
     text
 }
 
-/// Where what the first line opens is closed: the next line that is no deeper.
+/// The index of the line that closes the first line's bracket: the next line with the same or less indentation.
 fn end_of(lines: &[&str]) -> Option<usize> {
     let depth = |line: &str| line.len() - line.trim_start().len();
     let first = depth(lines.first()?);

@@ -1,4 +1,4 @@
-//! Every host, with all vectors; and the suite itself, which must see a single byte.
+//! Replays all vectors on every host, and verifies that the suite detects a single wrong byte.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -11,14 +11,15 @@ use weir_conformance::{hosts, make, suite, tokens};
 use weir_stack::edge;
 use weir_stack::tools::Options;
 
-/// As many as there must be, and as many of them made by property tests.
+/// The minimum number of vectors, and of those that property tests generate.
 const VECTORS_MIN: usize = 300;
 const GENERATED_MIN: usize = 40;
 
-/// So few may be beyond a host of today's: one of a path that Envoy refuses, four of requests that wait while the clock stands.
+/// The maximum number of vectors that a host may skip: one with a path that Envoy refuses, four with requests that wait
+/// while the clock is stopped.
 const LEFT_OUT_MAX: usize = 5;
 
-/// So many an edge must answer by itself: if it sent more on, it would be no edge.
+/// The minimum number of vectors that an edge must answer itself, so that it does not simply forward everything.
 const AT_EDGES_MIN: usize = 250;
 
 fn start(name: &str, runtime: &Runtime) -> Box<dyn Host> {
@@ -30,7 +31,7 @@ fn passes(name: &str) {
     assert!(left_out <= LEFT_OUT_MAX, "{left_out}");
 }
 
-/// How many vectors the host leaves out; all others come out as expected.
+/// The number of vectors that the host skips; all others have the expected result.
 fn left_out_by(name: &str) -> usize {
     let runtime = Runtime::new().unwrap();
     let mut host = start(name, &runtime);
@@ -57,7 +58,7 @@ fn the_filters_in_envoy_do_what_vectors_say() {
     passes("wasm");
 }
 
-/// With the feature `wasi`: it builds a runtime of its own.
+/// Needs the feature `wasi`: it builds its own runtime.
 #[test]
 #[cfg_attr(not(feature = "wasi"), ignore = "needs the feature wasi")]
 fn the_edge_in_wasi_does_what_vectors_say_or_sends_on() {
@@ -65,7 +66,8 @@ fn the_edge_in_wasi_does_what_vectors_say_or_sends_on() {
     assert!(count >= AT_EDGES_MIN, "{count}");
 }
 
-/// Edges in the runtimes of their platforms. What this machine has not is said, past the test's captured output, with a count.
+/// Edges in the runtimes of their platforms. Missing platforms are printed past the test's captured output, with a
+/// count.
 #[test]
 #[cfg_attr(not(feature = "wasi"), ignore = "needs the feature wasi")]
 fn edges_on_their_platforms_do_what_vectors_say_or_send_on() {
@@ -90,7 +92,8 @@ fn edges_on_their_platforms_do_what_vectors_say_or_send_on() {
     }
 }
 
-/// Where Redis has units, SQL has some left, and the origin does not publish that nothing is.
+/// Whether an origin could have published this state: while Redis has units, SQL has some left, and the origin does not
+/// publish "sold out".
 fn could_be_published(vector: &Vector) -> bool {
     let has_units = |(key, entry): (&String, &Entry)| {
         key.ends_with(":stock") && entry.value != Content::String("0".into())
@@ -102,11 +105,12 @@ fn could_be_published(vector: &Vector) -> bool {
     !(vector.stored.iter().any(has_units) && vector.stored.iter().any(says_none))
 }
 
-/// What an edge does not send on it answers as a gateway does: also where a gateway would ask Redis.
+/// If an edge does not forward a request, its answer is the same as a gateway's, even where a gateway would query
+/// Redis.
 #[test]
 fn an_edge_says_what_a_gateway_says_or_nothing() {
     let (mut answered, mut other) = (0, Vec::new());
-    // What changes between requests comes by feeds, which stand still here.
+    // Feeds carry changes between requests, and are constant here.
     let stands = |vector: &Vector| vector.steps.iter().all(|step| step.stored.is_empty());
     let vectors = read_all().unwrap().into_iter().filter(stands);
     for vector in vectors.filter(could_be_published) {
@@ -116,7 +120,7 @@ fn an_edge_says_what_a_gateway_says_or_nothing() {
         for (step, came) in vector.steps.iter().zip(outcomes) {
             let is_sent_on = matches!(came, Outcome::WentOn { .. });
             answered += usize::from(!is_sent_on);
-            // A gateway gives back what it has charged for a request that it refuses then; an edge hears of no refusal.
+            // A gateway returns the charge of a request that it later refuses; an edge is not informed of refusals.
             let is_coarse = came.summary().starts_with("429");
             if !is_sent_on && !is_coarse && came != step.expect {
                 other.push((vector.name.clone(), came.summary(), step.says.clone()));
@@ -150,7 +154,7 @@ fn what_is_signed_on_one_host_counts_on_another() {
     assert!(matrix.is_right(), "\n{}", matrix.table());
 }
 
-/// A vector without what the engines have filled in.
+/// A vector without the results that the engines filled in.
 fn by_hand(mut vector: Vector) -> Vector {
     vector.effect = Changes::new();
     for step in &mut vector.steps {
@@ -182,7 +186,7 @@ fn the_files_hold_what_their_makers_say() {
     assert_eq!(kept.len(), made.len());
 }
 
-/// Every way in which an expectation can be off by one byte.
+/// All variants of an expectation that differ by one byte.
 fn changed(vector: &Vector) -> Vec<Vector> {
     let mut all = Vec::new();
     let mut change = |edit: &dyn Fn(&mut Vector)| {

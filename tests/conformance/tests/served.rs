@@ -1,5 +1,6 @@
-//! `edge/fastly` in Viceroy and `edge/cloudflare` in workerd: what they must not do, and what they do when the world around them
-//! fails. With the feature `wasi`. The clock is the machine's here, and so are client and configuration the platform's.
+//! `edge/fastly` in Viceroy and `edge/cloudflare` in workerd: forbidden actions, and behaviour during failures of
+//! origin and gateway. Needs the feature `wasi`. The clock is the machine's; client and configuration come from the
+//! platform.
 #![cfg(feature = "wasi")]
 
 use std::io::Write;
@@ -18,7 +19,7 @@ use weir_conformance::vector::Headers;
 use weir_sale::feed::FRESH_MS;
 use weir_stack::edge::{self, Build, Server};
 
-/// So much room a platform gives for free.
+/// The maximum size on a platform's free plan.
 const GZIPPED_MAX: usize = 1 << 20;
 
 fn now_ms() -> u64 {
@@ -26,13 +27,14 @@ fn now_ms() -> u64 {
     u64::try_from(since_epoch.as_millis()).unwrap()
 }
 
-/// A platform, with an edge in it and the world around.
+/// A platform with an edge, and the origin and gateway around it.
 struct Platform {
     server: Server,
     world: World,
 }
 
-/// Each platform that this machine has. What it has not is said, past the test's captured output: it was not tested.
+/// Calls `of` for each platform on this machine. Missing ones are printed past the test's captured output, because they
+/// were not tested.
 fn each(of: impl Fn(&str, Platform)) {
     for name in [FASTLY, CLOUDFLARE] {
         match start(name) {
@@ -46,7 +48,7 @@ fn each(of: impl Fn(&str, Platform)) {
 }
 
 fn start(name: &str) -> anyhow::Result<Platform> {
-    // A mistake in what is built is one, and no missing runtime.
+    // A build failure is an error, not a missing runtime.
     match name {
         FASTLY => drop(edge::viceroy()?),
         _ => drop(edge::workerd()?),
@@ -91,7 +93,7 @@ impl Platform {
         self.world.traffic().feeds = shop::feeds(version, band, target, now_ms()).unwrap();
     }
 
-    /// Publishes anew until the edge answers so: how soon it hears of something says the platform.
+    /// Publishes repeatedly until the edge's answers satisfy `is_so`: the platform determines when it reads feeds.
     fn until(&self, version: u64, band: &str, target: &str, is_so: impl Fn(&Self) -> bool) {
         let started = Instant::now();
         while started.elapsed() < Duration::from_secs(60) {
@@ -133,7 +135,8 @@ fn they_claim_nothing_count_no_clicks_and_trust_no_client() {
             (EDGE, "v1;0;test-1;;POST;/"),
             (EDGE_SIGNATURE, "e1;00"),
         ];
-        // As often as it is asked: each request to buy, and each click on a link with a maximum, is the gateway's.
+        // However often it is requested: the gateway handles each request to buy, and each click on a link with a click
+        // limit.
         for (method, path) in [("POST", "/sales/s/orders"), ("GET", "/max")].repeat(10) {
             assert_eq!(platform.ask(method, path, &forged).status, 201, "{name}");
             let seen = platform.seen();
@@ -160,11 +163,12 @@ fn edges_refuse_by_list_follow_edits_and_work_without_origin() {
         platform.until(1, "none", "https://1.example/", |platform| {
             buy(platform) == 409 && is_to(platform, "https://1.example/")
         });
-        // Units have come back, and the link leads elsewhere.
+        // Units have returned, and the link has a new target.
         platform.until(2, "high", "https://2.example/", |platform| {
             buy(platform) == 201 && is_to(platform, "https://2.example/")
         });
-        // The origin is silent: what is known of sales ends, and every buyer is the gateway's; then the gateway is, too.
+        // The origin is silent: the feed of sales expires, and the edge forwards every buyer. Then the gateway is
+        // silent, too.
         platform.until(3, "none", "https://3.example/", |platform| {
             buy(platform) == 409
         });
@@ -181,7 +185,7 @@ fn edges_refuse_by_list_follow_edits_and_work_without_origin() {
     });
 }
 
-/// One after the other they are counted; at the same instant some may not be, and never too many.
+/// Sequential requests are counted exactly. Concurrent ones may be missed, but never too many pass.
 #[test]
 fn coarse_limits_hold() {
     each(|name, platform| {
@@ -196,7 +200,7 @@ fn coarse_limits_hold() {
     });
 }
 
-/// Whichever isolate they come to, however many at once, and also after workerd has died.
+/// Exact for all isolates, for concurrent requests, and after a crash of workerd.
 #[test]
 fn exact_limits_are_exact() {
     let Ok(mut platform) = start(CLOUDFLARE) else {
@@ -227,7 +231,7 @@ fn exact_limits_are_exact() {
     assert_eq!(got.header("ratelimit").len(), 1, "{got:?}");
 }
 
-/// Those of the suite have a few lines more than those that are shipped.
+/// The conformance builds have a few lines more than the shipped ones.
 #[test]
 fn bundles_fit() {
     let mut bundles = vec![

@@ -1,4 +1,5 @@
-//! `edge/wasi` in its runtime: what it must not do, and what it does when the world around it fails. With the feature `wasi`.
+//! `edge/wasi` in its runtime: forbidden actions, and behaviour during failures of origin and gateway. Needs the
+//! feature `wasi`.
 #![cfg(feature = "wasi")]
 
 use std::path::Path;
@@ -18,7 +19,7 @@ fn start(edge: &mut Wasi, folder: Option<&Path>) {
         .unwrap();
 }
 
-/// All feeds: a sale with this band, a link, and one with a maximum.
+/// All feeds: a sale with this band, a link, and one with a click limit.
 fn feeds(band: &str) -> Value {
     let feeds = shop::feeds(1, band, "https://target.example/", NOW_MS).unwrap();
     let feeds = feeds
@@ -65,7 +66,8 @@ fn it_claims_nothing_counts_no_clicks_and_trusts_no_client() {
         [EDGE_SIGNATURE, "e1;00"],
     ]);
     let feeds = feeds("high");
-    // As often as it is asked: each request to buy, and each click on a link with a maximum, is the gateway's.
+    // However often it is requested: the gateway handles each request to buy, and each click on a link with a click
+    // limit.
     for (method, path) in [("POST", "/sales/s/orders"), ("GET", "/max")].repeat(20) {
         let done = ask(&mut edge, method, path, forged.clone(), &feeds, created());
         assert_eq!(done["got"]["status"], 201, "{done}");
@@ -121,7 +123,7 @@ fn what_one_instance_has_read_the_next_one_knows() {
     assert_eq!(buy(&mut edge, &json!({})), 409);
     let done = ask(&mut edge, "GET", "/abc", json!([]), &json!({}), created());
     assert_eq!(done["got"]["status"], 302);
-    // An instance without the folder knows nothing.
+    // An instance without the folder has no data.
     start(&mut edge, None);
     assert_eq!(buy(&mut edge, &json!({})), 201);
 }

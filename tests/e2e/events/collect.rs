@@ -36,7 +36,7 @@ async fn events_reach_origin_with_gateway_metadata_only() -> Result<()> {
         ("shop-web", Kind::Browser)
     );
     assert!(stamps.received_ms > 1_700_000_000_000);
-    // Envoy appends the connection's address, and that is the one that counts.
+    // Envoy appends the connection's address, which is the relevant one.
     assert!(
         stamps
             .address
@@ -137,7 +137,7 @@ async fn an_image_is_an_event_of_the_origins_and_shows_a_point() -> Result<()> {
     assert!(!received.path.contains("key="), "{}", received.path);
     assert_eq!(received.stamps()?.key.as_str(), "shop-web");
     assert_eq!(gateway.origin.events()["g1"].attributes["sku"], "a&1");
-    // The gateway shows the same point where it drops the event.
+    // The gateway returns the same image when it drops the event.
     let dropped = format!("{path}&consent=none");
     let dropped = gateway.ask(Method::GET, &dropped, &[], "").await?;
     assert_eq!((dropped.status, dropped.body), (200, image.body));
@@ -197,7 +197,7 @@ async fn a_limit_in_redis_is_kept_through_the_bridge() -> Result<()> {
     assert_eq!((passed, gateway.origin.events().len()), (10, 10));
     let other = post(&gateway, &event("other"), &[("x-weir-visitor", "v2")]).await?;
     assert_eq!(other.status, 202);
-    // It is Redis that counts: a key for each visitor.
+    // Redis counts, with one key per visitor.
     let redis = gateway.redis.as_ref().context("no Redis")?;
     let mut connection = redis.connection().await?;
     let keys: Vec<String> = redis::cmd("KEYS")
@@ -208,7 +208,7 @@ async fn a_limit_in_redis_is_kept_through_the_bridge() -> Result<()> {
     gateway.check()
 }
 
-/// A dead origin is told, at once; what was not acknowledged is sent again by its client, under its id.
+/// A dead origin is reported immediately. Clients send unacknowledged events again with the same IDs.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_origin_acknowledges_nothing_and_comes_back() -> Result<()> {
     let mut gateway = shipped().await?;

@@ -1,4 +1,4 @@
-//! Behaviour events: a real Envoy with the filter, before an origin that remembers what came.
+//! Behaviour events: a real Envoy with the filter, before an origin that records received events.
 
 mod collect;
 mod observe;
@@ -20,7 +20,7 @@ async fn shipped() -> Result<EventGateway> {
     EventGateway::start(None, BTreeMap::new()).await
 }
 
-/// A good request with events, and other headers.
+/// Sends a valid request with events and additional headers.
 async fn post(gateway: &EventGateway, body: &str, other: &[(&str, &str)]) -> Result<Response> {
     let usual = [
         ("content-type", "application/json"),

@@ -1,4 +1,4 @@
-//! Views of a route, without a change to the site.
+//! Views recorded by route, without a change to the site.
 
 use std::collections::BTreeSet;
 

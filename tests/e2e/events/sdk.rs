@@ -13,7 +13,7 @@ use weir_tests::{Browser, EventGateway};
 
 const SDK: &str = include_str!("../../../sdk/weir-events.js");
 
-/// Says where to send, and what the person agrees to, in its own query.
+/// A page whose query contains the endpoint and the visitor's consent.
 const PAGE: &str = r#"<!doctype html><title>shop</title><script src="/weir-events.js"></script><script>
     const query = new URLSearchParams(location.search);
     weir.init({ url: query.get('url') || '/events', key: 'wk_shop_web', consent: query.get('consent') || 'full', page: true, cookie: true });
@@ -21,7 +21,7 @@ const PAGE: &str = r#"<!doctype html><title>shop</title><script src="/weir-event
 
 const CONFIG: &str = r#"{ "keys": [{ "name": "shop-web", "kind": "browser", "key": "wk_shop_web", "origins": ["*"] }], "collect": {} }"#;
 
-/// What the page keeps.
+/// The page's stored events.
 const KEPT: &str =
     "return Object.keys(localStorage).filter(key => key.startsWith('weir.event.')).length";
 
@@ -60,13 +60,13 @@ impl Visit {
         self.browser.run(script, &arguments).await.map(drop)
     }
 
-    /// Waits until the page keeps nothing any more.
+    /// Waits until the page stores no events.
     async fn is_empty(&self) -> Result<()> {
         let script = format!("{KEPT} === 0");
         self.browser.until(&script, &[]).await.map(drop)
     }
 
-    /// How many events of this type the origin has.
+    /// The number of events of this type at the origin.
     fn of_type(&self, event_type: &str) -> usize {
         let events = self.gateway.origin.events();
         let of_type = |event: &&weir_event::event::Event| event.event_type.as_str() == event_type;
@@ -74,7 +74,7 @@ impl Visit {
     }
 }
 
-/// A page waits for it, so it stays small.
+/// The snippet stays small, because a page waits for it.
 #[test]
 fn the_snippet_is_at_most_4_kb_as_it_is_shipped() {
     assert!(SDK.len() <= 4_096, "{} bytes", SDK.len());
@@ -145,7 +145,7 @@ async fn a_page_sends_its_view_and_what_it_tracks() -> Result<()> {
         complaints.iter().all(|line| line.contains("favicon")),
         "{complaints:?}"
     );
-    // What the origin rejects is not sent again, and the developer hears why.
+    // The page does not send rejected events again, and reports the reason to the developer.
     visit.track("unknown", json!({})).await?;
     visit.is_empty().await?;
     let complaints = visit.browser.complaints().await?.concat();
@@ -172,7 +172,7 @@ async fn what_was_not_acknowledged_outlives_the_page_and_comes_once() -> Result<
     visit.gateway.origin.holds(6).await?;
     visit.is_empty().await?;
     assert_eq!((visit.of_type("page"), visit.of_type("cart")), (2, 4));
-    // It waits as long as it was told.
+    // It waits as long as Retry-After requires.
     visit.gateway.origin.refuse(&[(503, Some(3)), (429, None)]);
     let before = visit.gateway.origin.requests().len();
     visit.track("late", json!({})).await?;
@@ -192,7 +192,7 @@ async fn what_is_lost_is_counted_and_told() -> Result<()> {
     let mut visit = Visit::start().await?;
     visit.open("/").await?;
     visit.is_empty().await?;
-    // A refusal that sending again would not mend.
+    // A permanent refusal.
     visit.gateway.origin.refuse(&[(400, None)]);
     visit.track("bad", json!({})).await?;
     visit.is_empty().await?;
@@ -220,7 +220,7 @@ async fn what_is_lost_is_counted_and_told() -> Result<()> {
             .await?,
         "0"
     );
-    // More than the queue holds, while nobody takes them.
+    // More events than the queue holds, while the origin is down.
     visit.gateway.origin.kill();
     let many = "for (let n = 0; n < 600; n++) weir.track('many', { n })";
     visit.browser.run(many, &[]).await?;
@@ -260,10 +260,10 @@ async fn a_page_that_is_left_sends_a_beacon() -> Result<()> {
     let leave = "weir.track('leave', {}); location.href = '/elsewhere'";
     visit.browser.run(leave, &[]).await?;
     visit.browser.wait_for_text("p", "elsewhere").await?;
-    // That page has no snippet: only the beacon can have brought it.
+    // That page has no snippet, so the event came with the beacon.
     visit.gateway.origin.holds(2).await?;
     assert_eq!(visit.of_type("leave"), 1);
-    // Nobody told the page, so it sends the event again, and its id makes that one.
+    // A beacon returns no result to the page, so the page sends the event again. Its ID deduplicates it.
     visit.open("/").await?;
     visit.is_empty().await?;
     assert_eq!(visit.of_type("leave"), 1);
@@ -288,7 +288,7 @@ async fn a_person_may_agree_to_less_or_to_nothing() -> Result<()> {
         Value::Null
     );
     visit.is_empty().await?;
-    // What waits goes when the person says no.
+    // Queued events are deleted when the visitor withdraws consent.
     visit.gateway.origin.kill();
     visit.track("cart", json!({})).await?;
     visit.browser.run("weir.consent('none')", &[]).await?;

@@ -1,4 +1,4 @@
-//! Events from a gateway through the origin's log to the lists of what was viewed, all of it real.
+//! Events from a gateway through the origin's log to the lists of viewed products, with all real parts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,10 @@ use weir_stack::http::{self, Method};
 use weir_stack::{Stack, ports, redis};
 use weir_tests::until;
 
-/// Events of one request.
+/// Events per request.
 const BATCH: usize = 10;
 
-/// What each customer has viewed, and when.
+/// Each customer's viewed products, with times.
 type Model = BTreeMap<String, BTreeMap<String, u64>>;
 
 struct Shop {
@@ -42,8 +42,7 @@ impl Shop {
         })
     }
 
-    /// The next views, all of them later than what was before: the customers take turns, and come back to some of the
-    /// products.
+    /// The next views, all later than earlier ones: the customers take turns, and some products repeat.
     fn batch(&mut self) -> Result<Vec<Value>> {
         let now_ms = u64::try_from(std::time::UNIX_EPOCH.elapsed()?.as_millis())?;
         let mut batch = Vec::new();
@@ -62,7 +61,7 @@ impl Shop {
         Ok(batch)
     }
 
-    /// Sends a batch once; whether it was acknowledged.
+    /// Sends a batch once; returns whether it was acknowledged.
     async fn send(&mut self, batch: &[Value]) -> Result<bool> {
         let headers = [
             ("content-type", "application/json"),
@@ -101,7 +100,7 @@ impl Shop {
         anyhow::bail!("a batch is not acknowledged");
     }
 
-    /// What a customer is shown, as the gateway names them.
+    /// A customer's list from the gateway.
     async fn list(&self, customer: &str) -> Result<BTreeMap<String, u64>> {
         let url = format!("{}/history?limit=200", self.stack.gateway_url());
         let answer = http::send(Method::GET, &url, &[("x-user-id", customer)], "").await?;
@@ -131,7 +130,7 @@ impl Shop {
         Ok(())
     }
 
-    /// All ids that the store has of a customer.
+    /// All product IDs of a customer in the store.
     async fn stored(&self, customer: &str) -> Result<Vec<String>> {
         let path = format!("/customers/{customer}/events?limit=1000");
         let page = self.stack.admin(Method::GET, &path, "", 200).await?;
@@ -165,7 +164,7 @@ async fn what_was_acknowledged_is_stored_once_and_seen_whoever_dies() -> Result<
     }
     shop.lists_are_as_they_should("at once").await?;
 
-    // The origin dies in mid-stream, twice. Clients send the same again, also what it may have taken.
+    // The origin is killed mid-stream, twice. Clients repeat batches, including those that it may have stored.
     for _ in 0..2 {
         let taken = shop.batch()?;
         shop.send(&taken).await?;
@@ -194,7 +193,7 @@ async fn what_was_acknowledged_is_stored_once_and_seen_whoever_dies() -> Result<
     let acknowledged: Vec<String> = shop.acknowledged.iter().cloned().collect();
     assert_eq!(stored, acknowledged, "each once, and none is missing");
 
-    // Redis loses all lists: the group notes the views once more, from the log.
+    // Redis loses all lists: the group applies the views again, from the log.
     let mut connection = redis::connect(shop.stack.redis_url()).await?;
     let () = ::redis::cmd("FLUSHALL")
         .query_async(&mut connection)
@@ -243,11 +242,11 @@ async fn deleted_views_stay_deleted_after_replay() -> Result<()> {
         .stack
         .admin(Method::POST, "/groups/history/seek", &seek, 200);
     seek.await?;
-    // What comes behind is seen, so what came before was handled.
+    // A later event is visible, so earlier ones were handled.
     shop.send_at_last().await?;
     shop.lists_are_as_they_should("though all was handled again")
         .await?;
-    // Nobody is who they say they are unless the gateway says so.
+    // The origin accepts a user only with the gateway's signature.
     let direct = format!("{}/history", shop.stack.origin_url());
     let forged = http::send(Method::GET, &direct, &alice, "").await?;
     ensure!(forged.status == 401 || forged.status == 403, "{forged:?}");

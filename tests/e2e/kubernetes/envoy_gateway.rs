@@ -1,7 +1,7 @@
 //! Envoy Gateway itself reads the manifest from a file, starts a stock Envoy and configures it.
 //!
-//! What only Kubernetes has is put in its place: services are `Backend`s, and the control plane's own service, from which Envoy gets
-//! modules, is this machine.
+//! Local replacements stand in for Kubernetes: services are `Backend`s, and this machine replaces the control plane's
+//! own service, from which Envoy gets modules.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,7 +21,7 @@ use weir_tests::{Server, response};
 
 use super::shop::{self, Places, port_of};
 
-/// Where it listens, whatever it is told: for Envoys, and for those of them that get modules.
+/// Its fixed ports: for Envoys, and for Envoys that get modules.
 const OWN_PORTS: [u16; 2] = [18_000, 18_002];
 const START_LIMIT: Duration = Duration::from_secs(90);
 const CERTIFICATES_LIMIT: Duration = Duration::from_secs(60);
@@ -47,7 +47,7 @@ impl Gateway {
         put_envoy(dir.path())?;
         let mut process = start(program, stack, dir.path())?;
         let url = format!("http://127.0.0.1:{port}");
-        // Any answer: the gate is asked for, and answers, when its module is there.
+        // Any answer shows that the gate's module is loaded.
         let probe = format!("{url}/sales/none/orders");
         let answers = || async {
             let answer = http::send(http::Method::POST, &probe, &[], "").await;
@@ -74,7 +74,7 @@ fn bytes_of(name: &str) -> Result<Vec<u8>> {
     shop::module(name)
 }
 
-/// The control plane's, made by itself.
+/// The control plane's certificates, which it generates.
 fn certificates(program: &Path, dir: &Path) -> Result<PathBuf> {
     let mut certgen = Command::new(program);
     certgen
@@ -84,7 +84,7 @@ fn certificates(program: &Path, dir: &Path) -> Result<PathBuf> {
     Ok(dir.join("certs/envoy"))
 }
 
-/// It would download one.
+/// Provides the Envoy binary, which Envoy Gateway would otherwise download.
 fn put_envoy(dir: &Path) -> Result<()> {
     let tool = tools::Envoy::find_or_get(&Options::default(), &mut SilentReporter)?;
     let bin = dir.join(format!("data/envoy-versions/{}/bin", tools::ENVOY_VERSION));
@@ -131,7 +131,7 @@ fn origin(port: u16) -> Value {
     })
 }
 
-/// Where Envoy gets modules: from the control plane, which has a name only in a cluster.
+/// The source of modules for Envoy: the control plane's service name resolves only in a cluster.
 fn of_this_machine(certificates: &Path) -> Value {
     let cluster = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
     let replace = |path: &str, value: Value| {
@@ -158,7 +158,7 @@ fn of_this_machine(certificates: &Path) -> Value {
     })
 }
 
-/// In a cluster, an installation's own.
+/// The client certificate, which an installation generates in a cluster.
 fn client_certificate(certificates: &Path) -> Result<Value> {
     let of = |file: &str| -> Result<String> {
         Ok(STANDARD.encode(std::fs::read(certificates.join(file))?))

@@ -1,7 +1,8 @@
-//! Istio's control plane, `pilot-discovery`, reads the manifest, and a stock Envoy loads what it makes of it: over xDS, as Istio's
-//! proxies do. There is no Kubernetes: services are `ServiceEntry`s, and what only Istio's own Envoy has is switched off.
+//! Istio's control plane, `pilot-discovery`, reads the manifest, and a stock Envoy loads the result over xDS, like
+//! Istio's proxies. There is no Kubernetes: services are `ServiceEntry`s, and features that only Istio's own Envoy has
+//! are disabled.
 //!
-//! Higress' control plane is made from Istio's, and takes `EnvoyFilter`s with its code.
+//! Higress' control plane is based on Istio's, and processes `EnvoyFilter`s with its code.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +21,7 @@ use super::shop::{self, Places, port_of};
 
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// A gateway of Istio's, and its control plane.
+/// A gateway of Istio's control plane.
 struct Mesh {
     _envoy: Process,
     _pilot: Process,
@@ -29,7 +30,7 @@ struct Mesh {
 }
 
 impl Mesh {
-    /// A gateway in this namespace, with this label, of these manifests.
+    /// Starts a gateway with this namespace, label and manifests.
     async fn start(
         pilot: &Path,
         stack: &Stack,
@@ -67,7 +68,7 @@ impl Mesh {
     }
 }
 
-/// What stands beside Weir's manifests in a cluster: the gateway, and the origin's service.
+/// The other manifests in a cluster: the gateway, and the origin's service.
 fn gateway(stack: &Stack, namespace: &str, label: &str, port: u16) -> Result<String> {
     let gateway = json!({
         "apiVersion": "networking.istio.io/v1", "kind": "Gateway",
@@ -109,7 +110,7 @@ fn start_pilot(program: &Path, dir: &Path, xds: u16) -> Result<Process> {
         pilot
             .env("POD_NAMESPACE", "istio-system")
             .env("ENABLE_CA_SERVER", "false");
-        // Filters that Istio's own Envoy has, and no other.
+        // Disables filters that only Istio's own Envoy has.
         pilot.env("PILOT_ENABLE_METADATA_EXCHANGE", "false");
         pilot.env("PILOT_ENABLE_ALPN_FILTER", "false");
         pilot.args(["discovery", "--registries", "", "--meshConfig", "mesh.yaml"]);
@@ -136,7 +137,7 @@ fn node(namespace: &str, label: &str) -> Result<Value> {
     }))
 }
 
-/// A gateway's bootstrap, in what matters here.
+/// The relevant parts of a gateway's bootstrap.
 fn bootstrap(node: Value, xds: u16, admin: u16) -> Value {
     let address =
         |port: u16| json!({ "socket_address": { "address": "127.0.0.1", "port_value": port } });
@@ -230,7 +231,7 @@ async fn a_sale_behind_what_higress_has_of_istio() -> Result<()> {
     shop::sells(&mut stack, &mesh.url).await
 }
 
-/// The routes of an `Ingress`, as its annotations say in the words of Higress.
+/// The routes of an `Ingress`, from its Higress annotations.
 fn routes_of(ingress: &Value) -> Result<Vec<Value>> {
     let said =
         |name: &str| ingress["metadata"]["annotations"][format!("higress.io/{name}")].as_str();

@@ -1,5 +1,6 @@
-//! The manifests of `envoy/kubernetes`: what they put into a gateway's Envoy loads there, the filters' configurations included. Where
-//! Istio's own tool is, it looks at them; where control planes are, they read them, and a sale goes through the Envoy that they configure.
+//! The manifests of `envoy/kubernetes`. Their patches load in an Envoy as a gateway runs it, including the filters'
+//! configurations. Istio's own tool validates them if available. Control planes, if available, apply them, and a sale
+//! runs through the configured Envoy.
 
 mod envoy_gateway;
 mod istio;
@@ -14,8 +15,8 @@ use weir_stack::report::SilentReporter;
 use weir_stack::tools::{self, Options};
 use weir_stack::{wasm, workspace};
 
-/// What a control plane has made before Weir's patches: a listener with a connection manager, the extension for internal
-/// listeners (Istio's and Higress' bootstrap have it; Envoy Gateway's gets it by `EnvoyProxy`), and a cluster.
+/// A control plane's configuration before Weir's patches: a listener with a connection manager, the extension for
+/// internal listeners (part of Istio's and Higress' bootstrap; `EnvoyProxy` adds it for Envoy Gateway), and a cluster.
 const GATEWAY: &str = r#"
 admin: { address: { socket_address: { address: 127.0.0.1, port_value: 9901 } } }
 bootstrap_extensions: []
@@ -61,7 +62,7 @@ fn of<'a>(all: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {
     all.iter().filter(move |resource| resource["kind"] == kind)
 }
 
-/// An Envoy as it is before and after the patches.
+/// An Envoy configuration to patch.
 struct Gateway(Value);
 
 impl Gateway {
@@ -82,7 +83,7 @@ impl Gateway {
         self.push("/bootstrap_extensions", extension)
     }
 
-    /// A filter in front of the router, as control planes make it of a plugin.
+    /// Inserts a filter before the router, like control planes do for a plugin.
     fn before_router(&mut self, filter: Value) -> Result<()> {
         let filters = format!("{MANAGER}/http_filters");
         let filters = self.0.pointer_mut(&filters).and_then(Value::as_array_mut);
@@ -96,7 +97,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// What an `EnvoyFilter` of Istio, or of Higress, patches.
+    /// Applies the patches of an Istio or Higress `EnvoyFilter`.
     fn patch(&mut self, filter: &Value) -> Result<()> {
         for patch in filter["spec"]["configPatches"]
             .as_array()
@@ -113,7 +114,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// What an `EnvoyPatchPolicy` of Envoy Gateway patches.
+    /// Applies the patches of an Envoy Gateway `EnvoyPatchPolicy`.
     fn patch_json(&mut self, policy: &Value) -> Result<()> {
         for patch in policy["spec"]["jsonPatches"]
             .as_array()
@@ -132,7 +133,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// A plugin, as Istio and Envoy Gateway make a filter of it.
+    /// Adds a plugin as a filter, like Istio and Envoy Gateway do.
     fn plug(&mut self, config: &Value, keys: &Value) -> Result<()> {
         let wasm = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
         let text = "type.googleapis.com/google.protobuf.StringValue";
@@ -150,7 +151,7 @@ impl Gateway {
         }))
     }
 
-    /// Lets Envoy load it, with the modules of the workspace.
+    /// Makes Envoy load the configuration, with the workspace's modules.
     fn load(&self) -> Result<()> {
         wasm::ensure_filters()?;
         let tool = tools::Envoy::find_or_get(&Options::default(), &mut SilentReporter)?;
@@ -226,7 +227,7 @@ fn what_envoy_gateway_is_given_loads() -> Result<()> {
     gateway.load()
 }
 
-/// Higress is made from Istio and takes its `EnvoyFilter`.
+/// Higress is based on Istio and applies its `EnvoyFilter`.
 #[test]
 fn istioctl_finds_nothing_wrong_and_would() -> Result<()> {
     let istioctl = match tools::Istioctl::find() {

@@ -1,4 +1,4 @@
-//! A shop behind a gateway that a control plane has configured: what it needs of the manifests, and a sale through it.
+//! A shop behind a gateway that a control plane has configured: its manifests' local values, and a sale through it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,18 +15,18 @@ const STOCK: usize = 60;
 const USERS: usize = 200;
 const CONNECTIONS: usize = 8;
 
-/// What stands in manifests for what is somewhere else here: each place is found, or it is an error.
+/// Replacements for values in manifests that differ locally; a missing value is an error.
 pub(super) struct Places(Vec<(&'static str, String)>);
 
 impl Places {
-    /// Those that manifests have in common: the modules, Redis, and the prefix of its keys.
+    /// The replacements common to all manifests: the modules, Redis, and its key prefix.
     pub(super) fn of(stack: &Stack) -> Result<Self> {
         let places = Self::without_prefix(stack)?;
         let prefix = format!("key_prefix: {}\n", stack.key_prefix);
         Ok(places.and("key_prefix: weir\n", prefix))
     }
 
-    /// The same of a manifest in which the filter's configuration is JSON.
+    /// The same for a manifest with a JSON filter configuration.
     pub(super) fn of_json(stack: &Stack) -> Result<Self> {
         let places = Self::without_prefix(stack)?;
         let prefix = format!("\"key_prefix\": \"{}\"", stack.key_prefix);
@@ -50,7 +50,7 @@ impl Places {
         self
     }
 
-    /// A manifest of `envoy/kubernetes` with all of them.
+    /// A manifest of `envoy/kubernetes` with all replacements.
     pub(super) fn put_into(&self, file: &str) -> Result<String> {
         let path = workspace::root().join("envoy/kubernetes").join(file);
         let mut text =
@@ -70,19 +70,19 @@ pub(super) fn port_of(url: &str) -> Result<u16> {
         .with_context(|| format!("no port: {url}"))
 }
 
-/// Secrets of the stack's gateways: those of this one.
+/// The gateway secrets of the stack.
 pub(super) fn secrets(stack: &Stack) -> BTreeMap<String, String> {
     stack.gateway_variables().iter().cloned().collect()
 }
 
-/// The modules by name, for those that are not read from files.
+/// The bytes of a module, for gateways that do not read files.
 pub(super) fn module(name: &str) -> Result<Vec<u8>> {
     let path: &Path = &workspace::out_dir().join(name);
     std::fs::read(path).with_context(|| path.display().to_string())
 }
 
-/// A crowd buys through this gateway alone: exactly the stock. Then one order is looked at and cancelled, and another is asked
-/// for while the origin is away.
+/// A crowd buys only through this gateway: exactly the stock. Then one order is read and cancelled, and another is
+/// requested while the origin is down.
 pub(super) async fn sells(stack: &mut Stack, gateway: &str) -> Result<()> {
     stack.open_sale("mesh", STOCK as u64, 4).await?;
     stack.open_sale("later", 5, 1).await?;

@@ -1,4 +1,4 @@
-//! Made at the origin, followed at gateways.
+//! Links created at the origin and followed at gateways.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -94,7 +94,7 @@ async fn thousand_clicks_on_two_gateways_admit_exactly_the_limit() -> Result<()>
                 let answer = connection.send(Method::GET, &path, &[], "").await?;
                 match answer.status {
                     302 => admitted += 1,
-                    // 503: both were late. Such a click was not used, or comes back.
+                    // 503: both were late. Such a click was not used, or returns.
                     410 | 503 => {}
                     other => anyhow::bail!("{other}: {}", answer.text()),
                 }
@@ -107,7 +107,7 @@ async fn thousand_clicks_on_two_gateways_admit_exactly_the_limit() -> Result<()>
         admitted += by_one??;
     }
     assert!(admitted <= 137, "{admitted}");
-    // What was given back meanwhile is there for others.
+    // Returned clicks are available to others.
     let late = AtomicUsize::new(0);
     until("the rest is admitted", async || {
         if admitted + late.load(Ordering::Relaxed) == 137 {
@@ -154,7 +154,7 @@ async fn random_codes_reach_origin_at_limited_rate_without_slowdown() -> Result<
             other => anyhow::bail!("{other}: {}", answer.text()),
         }
     }
-    // However long that took: ten, and one a second.
+    // The limit for the elapsed time: ten, and one per second.
     let allowed = 10 + started.elapsed().as_secs() + 1;
     assert!(unknown <= allowed, "{unknown} look-ups, {allowed} allowed");
     assert_eq!(unknown + refused, 2_000);
@@ -217,7 +217,7 @@ async fn a_domains_own_pages_are_answered_as_soon_as_it_has_them() -> Result<()>
     gateways
         .admin(Method::PUT, "/link-domains/s", domain, 200)
         .await?;
-    // With a policy under which no script runs.
+    // With a policy that blocks all scripts.
     let is_answered = async |path: &str, status: u16, body: &str| {
         let mut answers = true;
         for _ in 0..8 {
@@ -231,7 +231,7 @@ async fn a_domains_own_pages_are_answered_as_soon_as_it_has_them() -> Result<()>
         }
         answers
     };
-    // One worker may learn them a little after another, and no one chooses which of them answers.
+    // Workers load them at slightly different times, and a request reaches any worker.
     for (path, status, body) in [
         (ended.as_str(), 410, "<p>over"),
         ("/no-such", 404, "<p>never was"),

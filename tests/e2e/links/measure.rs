@@ -1,4 +1,4 @@
-//! What is measured of links, and not asserted: times depend on the machine.
+//! Measurements of links without assertions: times depend on the machine.
 //!
 //! `cargo test --release --workspace --test e2e -- --ignored --nocapture links::measure`
 
@@ -12,10 +12,10 @@ use weir_tests::{LinkSetup, until};
 
 use super::{SHIPPED, TARGET};
 
-/// Turns of each link.
+/// Rounds per link.
 const TURNS: usize = 7;
 
-/// How fast a gateway answers for a link that it has learnt while Redis was down, beside one that it knew before.
+/// A gateway's latency for a link that it loaded while Redis was down, compared with one that it loaded before.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement"]
 async fn a_link_learnt_while_redis_is_down_beside_one_from_before() -> Result<()> {

@@ -1,4 +1,4 @@
-//! `docs/metrics.md` names every metric of short links, and none that is not there.
+//! `docs/metrics.md` lists exactly the metrics of short links.
 
 use anyhow::{Context, Result};
 use serde_json::json;

@@ -11,7 +11,7 @@ use weir_tests::LinkSetup;
 
 const TARGET: &str = "https://target.example/page";
 
-/// One gateway with two workers, as it is shipped.
+/// One shipped gateway with two workers.
 const SHIPPED: LinkSetup<'_> = LinkSetup {
     gateways: 1,
     workers: 2,

@@ -12,7 +12,7 @@ use weir_tests::{LinkGateways, LinkSetup, until};
 
 use super::{SHIPPED, TARGET};
 
-/// Clicks until each worker knows the link: connections meet any of them.
+/// Clicks until each worker has loaded the link: a connection reaches any worker.
 const CLICKS: usize = 30;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -25,19 +25,19 @@ async fn links_outlive_a_redis_that_has_lost_everything() -> Result<()> {
     redis::cmd("FLUSHALL")
         .query_async::<()>(&mut connection)
         .await?;
-    // From the cold store, through the origin; and then from Redis, where the origin has put it again.
+    // First from the cold store through the origin, then from Redis, where the origin has stored it again.
     assert_eq!(gateways.location(0, &cold).await?, "https://cold.example/");
     for _ in 0..CLICKS {
         assert_eq!(gateways.location(0, &cold).await?, "https://cold.example/");
         assert_eq!(gateways.location(0, &hot).await?, TARGET);
     }
-    // A worker tells what it has counted with its next tick.
+    // A worker reports its counts at its next tick.
     until("the origin was asked", async || {
         let lookups = gateways.count("lookups_total").await;
         lookups.is_ok_and(|lookups| lookups >= 1)
     })
     .await?;
-    // Redis is gone altogether.
+    // Redis is down.
     gateways.redis.stop();
     assert_eq!(gateways.location(0, &cold).await?, "https://cold.example/");
     gateways.check()
@@ -52,7 +52,7 @@ async fn redis_links_resolve_without_origin_and_cached_without_both() -> Result<
         assert_eq!(gateways.location(0, &hot).await?, TARGET);
     }
     gateways.origin.process().kill();
-    // It was never asked for at this gateway: Redis has it.
+    // This gateway has not loaded the link, but Redis has it.
     assert_eq!(gateways.location(0, &warm).await?, "https://warm.example/");
     let unknown = gateways.ask(0, "/nowhere", &[]).await?;
     assert_eq!(
@@ -68,7 +68,7 @@ async fn redis_links_resolve_without_origin_and_cached_without_both() -> Result<
         answer.is_ok_and(|answer| answer.status == 503)
     })
     .await?;
-    // Both come back, and what Redis has forgotten the cold store has.
+    // Both return. The cold store has what Redis lost.
     gateways.redis.start_again().await?;
     gateways.origin.start_again().await?;
     until("it resolves again", async || {
@@ -79,7 +79,7 @@ async fn redis_links_resolve_without_origin_and_cached_without_both() -> Result<
     gateways.check()
 }
 
-/// Links whose codes are made a thousand at a time.
+/// Creates links in batches of a thousand.
 async fn many(gateways: &LinkGateways, count: usize) -> Result<Vec<String>> {
     let mut codes = Vec::with_capacity(count);
     while codes.len() < count {
@@ -95,7 +95,7 @@ async fn many(gateways: &LinkGateways, count: usize) -> Result<Vec<String>> {
     Ok(codes)
 }
 
-/// Every link resolves, on one connection and so at one worker.
+/// Every link resolves, on one connection and therefore at one worker.
 async fn all_resolve(connection: &mut Connection, codes: &[String]) -> Result<()> {
     for (n, code) in codes.iter().enumerate() {
         let path = format!("/{code}");
@@ -118,8 +118,8 @@ async fn five_thousand_cached_links_resolve_after_redis_loss() -> Result<()> {
     };
     let mut gateways = setup.start().await?;
     let mut codes = many(&gateways, 5_000).await?;
-    // The stream of changes has an entry, so that its loss is seen. The origin writes this edit again when Redis has lost it,
-    // and a gateway that is told of a change does not hold that link any more.
+    // The stream of changes has an entry, so that gateways detect its loss. The origin writes this edit again after
+    // Redis has lost it. A gateway drops a link when it receives a change of it.
     let edited = codes.pop().context("there are many")?;
     let edited = format!("/links/{edited}");
     let edit = json!({ "target": "https://edited.example/" });
@@ -140,7 +140,7 @@ async fn five_thousand_cached_links_resolve_after_redis_loss() -> Result<()> {
     })
     .await?;
     all_resolve(&mut connection, &codes).await?;
-    // And with the origin down as well.
+    // The origin is down, too.
     gateways.origin.process().kill();
     redis::cmd("FLUSHALL").query_async::<()>(&mut redis).await?;
     all_resolve(&mut connection, &codes).await?;
@@ -164,13 +164,13 @@ async fn link_from_origin_is_cached_during_redis_outage() -> Result<()> {
     for _ in 0..1_000 {
         assert_eq!(gateways.location(0, &code).await?, TARGET);
     }
-    // One in ten seconds, and they do not take that long; each is a second look at most.
+    // One lookup in ten seconds, and the test is faster; each is at most a retry.
     let since = gateways.count("lookups_total").await? - lookups;
     assert!(since <= 10, "{since} look-ups for a thousand clicks");
     gateways.check()
 }
 
-/// The only click on a link, while Redis stands still for longer than the gateway waits.
+/// The only click on a link, while Redis is paused for longer than the gateway waits.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_only_click_is_admitted_though_redis_is_late() -> Result<()> {
     let mut gateways = SHIPPED.start().await?;
@@ -186,7 +186,7 @@ async fn the_only_click_is_admitted_though_redis_is_late() -> Result<()> {
     gateways.check()
 }
 
-/// Redis stops again and again while two gateways give away 200 clicks: all of them lead on, and no more.
+/// Redis pauses repeatedly while two gateways serve 200 clicks: exactly these are redirected.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_maximum_is_exact_though_redis_stalls_again_and_again() -> Result<()> {
     const CLICKS: usize = 200;
@@ -228,7 +228,7 @@ async fn a_maximum_is_exact_though_redis_stalls_again_and_again() -> Result<()> 
         admitted.load(Ordering::Relaxed) >= CLICKS
     })
     .await?;
-    // Whatever is still given back would be taken by now.
+    // Any remaining returned clicks would be used by now.
     tokio::time::sleep(Duration::from_secs(3)).await;
     is_over.store(true, Ordering::Relaxed);
     while let Some(client) = clients.join_next().await {
@@ -238,7 +238,7 @@ async fn a_maximum_is_exact_though_redis_stalls_again_and_again() -> Result<()> 
     gateways.check()
 }
 
-/// What was used is known to SQL, and Redis hears of it when it has lost all.
+/// SQL has the used clicks, and restores them in Redis after a loss.
 #[tokio::test(flavor = "multi_thread")]
 async fn used_clicks_are_not_given_again_after_a_loss() -> Result<()> {
     let mut gateways = SHIPPED.start().await?;

@@ -1,4 +1,4 @@
-//! Links that only who knows a password may follow.
+//! Links that require a password.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use weir_tests::{LinkGateways, until};
 
 use super::{SHIPPED, TARGET};
 
-/// What the form of a link sends.
+/// Submits the form of a link.
 async fn typed(gateways: &LinkGateways, path: &str, password: &str) -> Result<Response> {
     let mut connection = Connection::open(&gateways.authority(0)).await?;
     let form = [("content-type", "application/x-www-form-urlencoded")];
@@ -22,7 +22,7 @@ async fn a_gateway_leads_nobody_on_who_does_not_know_the_password() -> Result<()
         .create(TARGET, json!({ "password": "s3sam" }))
         .await?;
     let path = format!("/{code}");
-    // Each worker learns it from Redis, and then has it in memory.
+    // Each worker loads it from Redis, and then has it in memory.
     for _ in 0..10 {
         let page = gateways.ask(0, &path, &[]).await?;
         assert_eq!(page.status, 200);
@@ -42,7 +42,7 @@ async fn a_gateway_leads_nobody_on_who_does_not_know_the_password() -> Result<()
     })
     .await?;
 
-    // The click, once: neither the pages nor what was wrong.
+    // Counts the click once: neither the pages nor the wrong passwords.
     until("the click is counted", async || {
         let stats = format!("/links/{code}/stats");
         let stats = gateways.admin(Method::GET, &stats, Value::Null, 200).await;
@@ -50,7 +50,7 @@ async fn a_gateway_leads_nobody_on_who_does_not_know_the_password() -> Result<()
     })
     .await?;
 
-    // Redis is not needed for it.
+    // Works without Redis.
     gateways.redis.stop();
     let right = typed(&gateways, &path, "s3sam").await?;
     assert_eq!(right.header("location"), Some(TARGET), "{}", right.text());

@@ -1,4 +1,4 @@
-//! Links that lead some visitors elsewhere, and that are found again by how often they are clicked.
+//! Links with different targets for some visitors, and searches by click count.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ async fn visitors_are_routed_by_country_share_and_query() -> Result<()> {
     };
     assert_eq!(led(0, &path, &[("x-geo-country", "DE")]).await?, DE);
     assert_eq!(led(0, &format!("{path}?ref=a+b"), &[]).await?, REF);
-    // A hundred visitors: each goes to one place, at both gateways and again.
+    // A hundred visitors: each gets the same target at both gateways and again.
     let mut new = 0;
     for n in 0..100 {
         let chain = format!("192.0.2.{n}");
@@ -50,7 +50,7 @@ async fn visitors_are_routed_by_country_share_and_query() -> Result<()> {
         assert_eq!(led(1, &path, &headers).await?, first);
         new += usize::from(first == NEW);
     }
-    // By the binomial distribution, but once in a million.
+    // By the binomial distribution, fails once in a million.
     assert!((26..=74).contains(&new), "{new}");
     let shown = gateways
         .ask(1, &path, &[("user-agent", "WhatsApp/2.23")])
@@ -81,7 +81,7 @@ async fn visitors_are_routed_by_country_share_and_query() -> Result<()> {
                 .map(|link| link["clicks"].as_u64().unwrap_or(9))
                 .collect::<Vec<_>>()
         });
-        // Without the preview, and without what came after the end.
+        // Without the preview and the clicks after the end.
         clicks.is_some_and(|clicks| clicks == [202, 1, 0])
     })
     .await?;
@@ -98,7 +98,7 @@ async fn visitors_are_routed_by_country_share_and_query() -> Result<()> {
     gateways.check()
 }
 
-/// A QR code leads to the link with a marker, which goes no further, and by which scans are told apart.
+/// A QR code contains the link with a marker. The marker is not passed to the target, and distinguishes scans.
 #[tokio::test(flavor = "multi_thread")]
 async fn scans_of_a_qr_code_are_told_from_other_clicks() -> Result<()> {
     let mut gateways = SHIPPED.start().await?;

@@ -1,4 +1,4 @@
-//! The console: sign-in by a key, a sale, a waiting room, keys, the audit trail.
+//! The console: sign-in with a key, a sale, a waiting room, keys, the audit trail.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ impl ConsoleFixture {
         format!("{}/ui{view}", self.origin.admin_url())
     }
 
-    /// A new key of this role.
+    /// Creates a key with this role.
     async fn key(&self, role: &str) -> Result<String> {
         let new = json!({ "name": format!("the {role}"), "role": role });
         let made = self.api(Method::POST, "/access/keys", &new).await?;
@@ -37,7 +37,7 @@ impl ConsoleFixture {
     }
 }
 
-/// One session, so that the browser is started once.
+/// One session, so that the browser starts only once.
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()> {
     let mut desk = ConsoleFixture::open(|_, _| Ok(())).await?;
@@ -49,11 +49,11 @@ async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()>
     desk.looks_right("console-sign-in").await?;
     desk.enter(&operator).await?;
     browser.wait_for_text("#none", "No sales yet").await?;
-    // No script sees what opens the session.
+    // Scripts cannot read the session cookie.
     let seen = "return document.cookie.length + sessionStorage.length + localStorage.length";
     assert_eq!(browser.run(seen, &[]).await?, json!(0));
 
-    // All that is wrong is said at once.
+    // All errors are shown at once.
     browser.open(&desk.console("#/sales/new")).await?;
     browser.click("#make button[type=submit]").await?;
     browser.wait_for_text("#said", "3 fields").await?;
@@ -64,7 +64,7 @@ async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()>
     browser.type_into("#make [name=total]", "500").await?;
     browser.click("#make button[type=submit]").await?;
 
-    // Warm, and seen to be without a reload.
+    // Warms the sale, and shows it without a reload.
     browser.wait_for_text("#standing", "Not warm").await?;
     browser.wait_for_text("h1", HOSTILE).await?;
     assert_eq!(desk.count("main img").await?, json!(0));
@@ -84,7 +84,7 @@ async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()>
     let sale = desk.api(Method::GET, "/sales/autumn", &Value::Null).await?;
     assert_eq!(sale.json()?["state"], "closed");
 
-    // A waiting room that has a setting.
+    // A waiting room with a setting.
     let open = json!({ "mode": "open", "per_minute": 60 });
     desk.api(Method::PUT, "/rooms/shop", &open).await?;
     browser.open(&desk.console("#/rooms")).await?;
@@ -109,12 +109,12 @@ async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()>
         .wait_for_text("#no-rules", "No rules in Redis")
         .await?;
 
-    // The pages beside it know the session.
+    // Other pages share the session.
     let page = format!("{}/events/page", desk.origin.admin_url());
     browser.open(&page).await?;
     browser.wait_for_text("main", "no events").await?;
 
-    // An operator sees keys, and makes none.
+    // An operator can read keys, but not create them.
     browser.open(&desk.console("#/keys")).await?;
     browser.wait_for_text("#keys", "the viewer").await?;
     assert_eq!(desk.count("#make-key").await?, json!(0));
@@ -124,11 +124,11 @@ async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()>
     }
     browser.wait_for_text("#trail", "the operator").await?;
     desk.looks_right("console-audit").await?;
-    // What was refused, as it had to be: a wrong key, and events that this origin does not have.
+    // Expected refusals: a wrong key, and events that this origin does not have.
     let known = ["/access/session", "/groups"];
     desk.nothing_to_complain(&known).await?;
 
-    // Who only looks finds nothing to press; who signs out sees nothing.
+    // A viewer has no controls; after signing out there is no data.
     browser.click("#sign-out").await?;
     desk.enter(&viewer).await?;
     browser.open(&desk.console("#/sales/id/autumn")).await?;
@@ -166,7 +166,7 @@ async fn console_says_why_redis_refuses() -> Result<()> {
         .await
 }
 
-/// What is all's is not on its pages, and what is another's neither.
+/// A tenant's pages show neither global data nor other tenants' data.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenants_operator_sees_the_tenants_sales_alone() -> Result<()> {
     let desk = ConsoleFixture::open(|_, _| Ok(())).await?;
@@ -240,7 +240,7 @@ async fn an_operator_sees_which_rules_refuse_and_whom() -> Result<()> {
     let rows = |table: &str| json!(format!("{table} tbody :is(th, td)"));
     let arguments = [rows("#refusals"), json!(by_rule)];
     browser.until(seen, &arguments).await?;
-    // What the header said is nobody's business.
+    // A key from a header is shown as a dash.
     let by_key = format!("alice hourly 5 0 {HOSTILE} hourly 2 0 \u{2013} trial 0 1");
     let arguments = [rows("#refused-keys"), json!(by_key)];
     browser.until(seen, &arguments).await?;

@@ -1,4 +1,4 @@
-//! The console's views of a sale under way: its orders, its users, its stock and its end, and the platform's tenants.
+//! The console's views of a running sale: orders, users, stock and end, and the platform's tenants.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -10,14 +10,14 @@ use weir_tests::{Browser, buy, until};
 use super::{HOSTILE, SCREEN, looks_right, nothing_to_complain};
 use crate::whole_sale::{audited, order, pays};
 
-/// A shop with its gateway, and a browser before the console.
+/// A shop with its gateway, and a browser at the console.
 struct Shop {
     browser: Browser,
     stack: Stack,
 }
 
 impl Shop {
-    /// Signed in with the key of this role.
+    /// Opens the console with a key of this role.
     async fn open(prefix: &str, role: &str) -> Result<Self> {
         let stack = Stack::builder().key_prefix(prefix).start().await?;
         let tool = tools::Chromium::find_or_get(&mut SilentReporter)?;
@@ -62,13 +62,13 @@ impl Shop {
             .await
     }
 
-    /// Says yes to the question.
+    /// Confirms the question.
     async fn yes(&self) -> Result<()> {
         self.browser.click("#ask-yes").await
     }
 }
 
-/// A paid order of Alice's, and unpaid ones of Bob's and Carol's; Alice's.
+/// A paid order of Alice's, and unpaid ones of Bob's and Carol's. Returns Alice's.
 async fn three_orders(stack: &Stack) -> Result<String> {
     let paid = order(stack, "s", "alice").await?;
     pays(stack, &paid, "alice").await?;
@@ -95,7 +95,7 @@ async fn an_operator_finds_orders_and_cancels_and_refunds_them() -> Result<()> {
     browser.wait_for_text("#orders", "carol").await?;
     assert_eq!(shop.count("#orders tbody tr").await?, 3);
 
-    // One: what it is, and back with its money.
+    // One order: its details, and a refund.
     browser.click(&format!("[data-order='{paid}']")).await?;
     browser.wait_for_text("#order", "alice").await?;
     looks_right(browser, "console-orders").await?;
@@ -110,7 +110,7 @@ async fn an_operator_finds_orders_and_cancels_and_refunds_them() -> Result<()> {
     assert_eq!(seen["status"], "cancelled", "{seen}");
     assert_eq!(seen["payments"][0]["reference"], "bank 7", "{seen}");
 
-    // One by its name; what cannot be done with it is told.
+    // One order by its ID; impossible actions are explained.
     let bobs = shop.get("/orders?sale=s&user=bob").await?;
     let bobs = bobs["orders"][0]["order"]
         .as_str()
@@ -125,12 +125,12 @@ async fn an_operator_finds_orders_and_cancels_and_refunds_them() -> Result<()> {
     browser
         .wait_for_text("#order-said [role=alert]", "paid; refund it instead")
         .await?;
-    // By way of the sale: the list that is shown now may still be replaced when its boxes are ticked.
+    // Via the sale's page, because the current list may still be replaced when its boxes are ticked.
     shop.see("#/sales/id/s").await?;
     browser.click("#orders-of").await?;
     browser.wait_for_text("#orders", "carol").await?;
 
-    // Many: all are chosen, and each has its verdict.
+    // Many orders: all are selected, and each has its result.
     let choose = "document.querySelectorAll('#orders input').forEach((box) => box.click())";
     browser.run(choose, &[]).await?;
     browser.click("#cancel-chosen").await?;
@@ -140,7 +140,7 @@ async fn an_operator_finds_orders_and_cancels_and_refunds_them() -> Result<()> {
         .wait_for_text("#acted", "1 paid; refund it instead")
         .await?;
     audited(stack, "s", 7, 1).await?;
-    // Who has no mouse goes on from where it was.
+    // Keyboard focus stays in place.
     let focus = "return document.activeElement.id";
     assert_eq!(browser.run(focus, &[]).await?, json!("cancel-chosen"));
     shop.choose("[name=status]", "unpaid").await?;
@@ -151,14 +151,14 @@ async fn an_operator_finds_orders_and_cancels_and_refunds_them() -> Result<()> {
     let later = "document.querySelector('[name=from]').value = '2099-01-01T00:00'; document.querySelector('[name=status]').value = '';";
     browser.run(later, &[]).await?;
     browser.click("#search button[type=submit]").await?;
-    // The search before found none, either: the address tells when this one is done.
+    // The previous search also found none: the address shows when this one is done.
     let is_done = "return location.hash.includes('from=2099')";
     browser.until(is_done, &[]).await?;
     browser
         .wait_for_text("#no-orders", "No matching orders")
         .await?;
 
-    // All of them as a table, with the session alone.
+    // All orders as a table, with only the session.
     shop.see("#/orders?sale=s").await?;
     browser.wait_for_text("#orders", "carol").await?;
     let csv = "return fetch(document.getElementById('csv').href).then((answer) => answer.text())";
@@ -202,7 +202,7 @@ async fn an_operator_blocks_a_user_everywhere_and_lets_it_buy_again() -> Result<
     browser.wait_for_text("#looked", "mallory: none").await?;
     browser.wait_for_text("#log", HOSTILE).await?;
 
-    // In one sale alone.
+    // In one sale only.
     shop.see("#/sales/id/s").await?;
     browser
         .type_into("#block [name=blocked]", "mallory")
@@ -244,7 +244,7 @@ async fn an_operator_adds_and_withdraws_units_and_ends_a_sale() -> Result<()> {
     audited(stack, "s", 14, 1).await?;
     browser.click("#read-books").await?;
     browser.wait_for_text("#books", "Balanced").await?;
-    // More than are left: what is ordered stays.
+    // More than the remaining units: ordered units stay.
     browser
         .type_into("#change-stock [name=units]", "-100")
         .await?;
@@ -312,7 +312,7 @@ async fn viewer_has_no_actions_and_challenge_requires_a_token() -> Result<()> {
     looks_right(browser, "console-new-sale-challenge").await?;
     browser.click("#make [name=token]").await?;
     browser.click("#make button[type=submit]").await?;
-    // What only the origin finds is told, too.
+    // Errors that only the origin detects are shown, too.
     browser
         .wait_for_text("#make", "must belong to the sale's tenant")
         .await?;
@@ -369,7 +369,7 @@ async fn viewer_has_no_actions_and_challenge_requires_a_token() -> Result<()> {
     browser.click("#tenants button.danger").await?;
     shop.yes().await?;
     browser.wait_for_text("#none", "No tenants").await?;
-    // What had to be refused: a group of others.
+    // The expected refusal: another tenant's group.
     nothing_to_complain(browser, &["status of 422"]).await
 }
 
@@ -384,7 +384,7 @@ async fn an_operator_sees_what_gateways_answer() -> Result<()> {
     let refused = buy(stack, "s", "alice").await?;
     ensure!(refused.status == 409, "{}", refused.text());
     browser.wait_for_text("#verdicts", "cap_reached").await?;
-    // Whoever opened the sale has asked without a user until the gateway knew it.
+    // Opening the sale sent requests without a user until the gateway had loaded it.
     let seen = "const rows = [...document.querySelectorAll('#verdicts tbody tr')];
         const texts = rows.map((row) => [...row.children].map((cell) => cell.textContent).join(' '));
         return texts.filter((text) => !text.startsWith('invalid_user')).join(' ') === arguments[0]";

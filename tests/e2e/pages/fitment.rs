@@ -68,7 +68,7 @@ async fn an_operator_sees_what_fits_what_and_what_became_of_imports() -> Result<
         .await?;
     browser.click("button[type=submit]").await?;
 
-    // A vehicle by its make, and what fits it.
+    // A vehicle by its make, and its fitting parts.
     browser.type_into("[name=make]", "VW").await?;
     browser.click("button[type=submit]").await?;
     browser.wait_for_text("#said", "2 vehicles").await?;
@@ -90,7 +90,7 @@ async fn an_operator_sees_what_fits_what_and_what_became_of_imports() -> Result<
         .wait_for_text("#said", "there is no such SKU")
         .await?;
 
-    // Imports: one that is done, one with an error, one whose file is lost.
+    // Imports: a finished one, one with an error, one with a lost file.
     let done = desk.upload("sku,vehicle\nS1,1000002\n").await?;
     let broken = desk.upload("sku,vehicle\nS1,1000002\nS1,100000x\n").await?;
     browser.click("a[href='#/imports']").await?;
@@ -108,7 +108,7 @@ async fn an_operator_sees_what_fits_what_and_what_became_of_imports() -> Result<
     Ok(())
 }
 
-/// The file of an import is in the folder of an origin that is gone for good.
+/// The file of an import is in the folder of an origin that is permanently gone.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_gives_an_import_up() -> Result<()> {
     let desk = ConsoleFixture::with_fitment().await?;

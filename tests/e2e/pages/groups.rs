@@ -8,7 +8,7 @@ use weir_stack::ports;
 use super::{ConsoleFixture, HOSTILE};
 
 impl ConsoleFixture {
-    /// With a webhook that nobody answers, and a collector that fails.
+    /// With an unreachable webhook and a failing collector.
     async fn with_events() -> Result<Self> {
         Self::open(|options, path| {
             options.events_log = Some(path.join("events"));
@@ -63,7 +63,7 @@ async fn an_operator_sees_groups_moves_one_and_mends_what_was_refused() -> Resul
     browser.wait_for_text("#pull-erp", "failing").await?;
     desk.looks_right("groups").await?;
 
-    // Three events would come again, and what was refused.
+    // Three events and the rejected one would be delivered again.
     browser.click("#group-history summary").await?;
     browser.click("#group-history .dry-run").await?;
     browser
@@ -80,7 +80,7 @@ async fn an_operator_sees_groups_moves_one_and_mends_what_was_refused() -> Resul
     browser.click("#group-store .run").await?;
     browser.wait_for_text("#group-store", "running").await?;
 
-    // What was refused when it came is mended, and sent again.
+    // A rejected event is corrected and sent again.
     browser.click("#letters button[type=submit]").await?;
     browser.wait_for_text("#letters", "schema").await?;
     browser.click(".letter summary").await?;
@@ -106,7 +106,7 @@ async fn an_operator_sees_groups_moves_one_and_mends_what_was_refused() -> Resul
         ensure!(tokio::time::Instant::now() < deadline, "never: {stored}");
     }
 
-    // A tab that is no longer signed in shows nothing.
+    // A signed-out tab shows no data.
     browser.click("#sign-out").await?;
     browser.wait_for_text("main", "Sign in").await?;
     desk.nothing_to_complain(&["401"]).await

@@ -1,4 +1,4 @@
-//! The page of products that were seen last. The browser sends what a gateway adds: the signed user.
+//! The page of recently viewed products. The browser sends the signed user header that a gateway adds.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -26,7 +26,7 @@ fn alice() -> UserId {
     UserId::new("alice").expect("a good name")
 }
 
-/// The views of a user, as an origin notes them.
+/// Stores a user's views as an origin does.
 async fn view(redis: &RedisServer, views: &[ViewedProduct]) -> Result<()> {
     let owner = Owner::user(&alice());
     let key = history_active_of("weir", &Tags::new(), now_ms()? / DAY_MS, &owner);
@@ -70,7 +70,7 @@ async fn a_user_sees_deletes_and_clears_what_was_viewed() -> Result<()> {
     };
     view(&desk.redis, &(1..=30).map(seen).collect::<Vec<_>>()).await?;
 
-    // Nobody has signed in.
+    // Without a signed-in user.
     browser.open(&format!("{site}/history/page")).await?;
     browser.wait_for_text("#said", "Sign in").await?;
 
@@ -91,7 +91,7 @@ async fn a_user_sees_deletes_and_clears_what_was_viewed() -> Result<()> {
     };
     count(browser, 24).await?;
     browser.wait_for_text("#items", "A green hat").await?;
-    // Text stays text.
+    // Text is not interpreted as markup.
     browser.wait_for_text("#items", HOSTILE).await?;
     sign_in(browser).await?;
     browser.click("#more").await?;
@@ -112,6 +112,6 @@ async fn a_user_sees_deletes_and_clears_what_was_viewed() -> Result<()> {
         .api(Method::GET, "/history?user=alice", &Value::Null)
         .await?;
     assert_eq!(list.json()?, json!({ "items": [], "complete": true }));
-    // But for the refusal that was asked for.
+    // Except for the expected refusal.
     desk.nothing_to_complain(&["401"]).await
 }

@@ -41,7 +41,7 @@ impl ConsoleFixture {
         Ok(())
     }
 
-    /// Clicks by three, as a gateway tells of them.
+    /// Clicks of three visitors, as a gateway reports them.
     async fn click(&self, name: &str, clicks: u32) -> Result<()> {
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64;
         let agent = b"Mozilla/5.0 (Linux; Android 14) Chrome/126.0.0.0 Mobile Safari/537.36";
@@ -89,7 +89,7 @@ async fn a_link_is_made_seen_edited_disabled_and_deleted_by_hand() -> Result<()>
     let browser = &desk.browser;
     browser.wait_for_text("#none", "No links yet").await?;
 
-    // Made.
+    // Creates a link.
     browser
         .type_into("#make [name=target]", "https://shop.example/autumn?a=1&b=2")
         .await?;
@@ -113,7 +113,7 @@ async fn a_link_is_made_seen_edited_disabled_and_deleted_by_hand() -> Result<()>
     let loaded = "const qr = document.querySelector('#qr'); return qr?.complete && qr.naturalWidth";
     browser.until(loaded, &[]).await?;
 
-    // Clicked, and seen to be.
+    // Clicks appear in the statistics.
     desk.click("s/autumn", 60).await?;
     let counted = async || {
         let stats = desk
@@ -122,7 +122,7 @@ async fn a_link_is_made_seen_edited_disabled_and_deleted_by_hand() -> Result<()>
         stats.is_ok_and(|stats| stats.json().is_ok_and(|stats| stats["clicks"] == 60))
     };
     weir_tests::until("the clicks are counted", counted).await?;
-    // Since yesterday: it may be midnight just now.
+    // Since yesterday, because it may just be midnight.
     browser.click("[name=range] option[value='2d']").await?;
     browser.click("#reload").await?;
     browser.wait_for_text("#total-clicks", "60").await?;
@@ -137,7 +137,7 @@ async fn a_link_is_made_seen_edited_disabled_and_deleted_by_hand() -> Result<()>
         .await?;
     desk.looks_right("link").await?;
 
-    // Edited.
+    // Edits it.
     browser
         .type_into("#edit [name=target]", "https://shop.example/winter")
         .await?;
@@ -150,7 +150,7 @@ async fn a_link_is_made_seen_edited_disabled_and_deleted_by_hand() -> Result<()>
     browser.wait_for_text(".past", "Edited").await?;
     browser.wait_for_text(".past", "Created").await?;
 
-    // Disabled, and enabled again.
+    // Disables it, and enables it again.
     browser.click("#toggle").await?;
     browser.wait_for_text(".head .state", "Disabled").await?;
     browser.wait_for_text("#toggle", "Enable").await?;
@@ -165,7 +165,7 @@ async fn a_link_is_made_seen_edited_disabled_and_deleted_by_hand() -> Result<()>
     browser.click("#toggle").await?;
     browser.wait_for_text(".head .state", "Active").await?;
 
-    // Not deleted, then deleted.
+    // Cancels the deletion, then deletes it.
     browser.click("#delete").await?;
     browser.click("dialog .quiet").await?;
     browser
@@ -214,7 +214,7 @@ async fn links_are_listed_by_pages_and_tags_and_say_what_they_say() -> Result<()
             &[],
         )
         .await?;
-    // What an address names, that is shown; what there is not, is said.
+    // An address opens its view; unknown ones show an error.
     browser
         .open(&format!("{}#/l/s/hostile", desk.page()))
         .await?;
@@ -239,7 +239,7 @@ async fn who_has_no_token_sees_nothing() -> Result<()> {
     browser.wait_for_text("[role=alert]", "Invalid key").await?;
     assert!(!browser.page_text().await?.contains("a.example"));
     desk.looks_right("sign-in").await?;
-    // With it, what was asked for is shown; afterwards nothing of it stays.
+    // With the key, the requested view opens; signing out removes it.
     browser
         .type_into("[name=token]", &desk.secrets.admin_token)
         .await?;
@@ -252,7 +252,7 @@ async fn who_has_no_token_sees_nothing() -> Result<()> {
         .run("return sessionStorage.length + localStorage.length", &[])
         .await?;
     assert_eq!(kept, json!(0));
-    // A target that the origin does not take is refused in its words.
+    // The origin's error message for a refused target is shown.
     desk.sign_in().await?;
     browser
         .type_into("#make [name=target]", "https://user:pass@evil.example/")
@@ -267,7 +267,7 @@ async fn who_has_no_token_sees_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Chooses `value` where `selector` points, or writes it there: what people do with controls of their system.
+/// Selects or enters `value` in the control at `selector`, like people do in system dialogs.
 async fn set(browser: &Browser, selector: &str, value: &str) -> Result<()> {
     let script = "const control = document.querySelector(arguments[0]); control.value = arguments[1]; \
                   return control.value === arguments[1]";
@@ -279,7 +279,7 @@ async fn set(browser: &Browser, selector: &str, value: &str) -> Result<()> {
     Ok(())
 }
 
-/// What a control holds.
+/// The value of a control.
 async fn held(browser: &Browser, selector: &str) -> Result<Value> {
     let script = "const control = document.querySelector(arguments[0]); \
                   return control.type === 'checkbox' ? control.checked : control.value";
@@ -304,7 +304,7 @@ async fn all_that_a_link_says_is_seen_and_edited() -> Result<()> {
     browser
         .wait_for_text(".facts", "10 of 10 clicks left")
         .await?;
-    // In one time zone, which is named.
+    // In one named time zone.
     browser
         .wait_for_text(".facts", "expires Jan 2, 2030, 03:04 UTC at the latest")
         .await?;
@@ -330,7 +330,7 @@ async fn all_that_a_link_says_is_seen_and_edited() -> Result<()> {
     }
     desk.looks_right("whole").await?;
 
-    // What is cleared is cleared, what is added is added, and the rest stays.
+    // Cleared values are removed, added values are stored, and the rest is unchanged.
     for control in ["days", "clicks", "language"] {
         set(browser, &format!("#edit [name={control}]"), "").await?;
     }
@@ -378,7 +378,7 @@ async fn a_link_that_leads_nowhere_says_why() -> Result<()> {
         fields.extend(more.as_object().context("an object")?.clone());
         desk.make(&link).await?;
     }
-    // As a gateway asks for somebody who clicks.
+    // As a gateway requests it for a click.
     let click = "/link-records/s/used?for=click&click=00000000000000ab-1";
     let url = format!("{}{click}", desk.origin.url());
     assert_eq!(http::get(&url).await?.status, 200);
@@ -401,7 +401,7 @@ async fn a_link_that_leads_nowhere_says_why() -> Result<()> {
     desk.browser
         .wait_for_text(".head .state", "Used up")
         .await?;
-    // What is to be known of a link is told as often as it is looked at.
+    // Warnings about a link are shown at each view.
     desk.browser
         .open(&format!("{}#/l/s/odd", desk.page()))
         .await?;
@@ -446,7 +446,7 @@ async fn domains_are_made_seen_edited_and_deleted_by_hand() -> Result<()> {
     ] {
         assert_eq!(known[name], value, "{name}");
     }
-    // What is cleared is cleared; what is shown is text.
+    // Cleared values are removed; text is not interpreted as markup.
     browser.click("#domains a[href='#/domains/s']").await?;
     browser.text("#domain").await?;
     assert_eq!(
@@ -485,7 +485,7 @@ async fn domains_are_made_seen_edited_and_deleted_by_hand() -> Result<()> {
     Ok(())
 }
 
-/// A picture of one pixel.
+/// An image of one pixel.
 const PNG: &[u8] = b"\x89PNG\x0d\x0a\x1a\x0a\0\0\0\x0dIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89\0\0\0\x0dIDATx\x9cc\xf8\xcf\xc0\xf0\x1f\0\x05\0\x01\xff\x89\x99=\x1d\0\0\0\0IEND\xaeB`\x82";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -509,7 +509,7 @@ async fn stats_use_local_days_and_code_has_a_qr_picture() -> Result<()> {
     let shown = "return document.querySelector('[name=utm-campaign]').value";
     assert_eq!(browser.run(shown, &[]).await?, json!(HOSTILE));
 
-    // In whatever zone; what is none is said.
+    // In any time zone; an invalid one is reported.
     desk.click("s/spring", 60).await?;
     let counted = async || {
         let path = "/links/spring/stats";
@@ -527,7 +527,7 @@ async fn stats_use_local_days_and_code_has_a_qr_picture() -> Result<()> {
     let days = "return document.querySelectorAll('#stats > figure .slot').length === 7";
     browser.until(days, &[]).await?;
 
-    // By more than one thing.
+    // By several criteria.
     browser.click("#filters summary").await?;
     browser
         .click("[name=filter-referrer] option[value='news.example']")
@@ -540,7 +540,7 @@ async fn stats_use_local_days_and_code_has_a_qr_picture() -> Result<()> {
         .await?;
     desk.looks_right("link-filtered").await?;
 
-    // A picture in the code, on the screen and in the file.
+    // A logo in the code, on the screen and in the file.
     let file = desk.dir.path().join("logo.png");
     std::fs::write(&file, PNG)?;
     let before = browser
@@ -560,7 +560,7 @@ async fn import_of_another_shortener_shows_its_progress() -> Result<()> {
     desk.sign_in().await?;
     let browser = &desk.browser;
     browser.click("#views a[href='#/import']").await?;
-    // Three parts; a title has a line break, and one row will not do.
+    // Three parts; a title has a line break, and one row fails.
     let mut file = String::from("domain,code,target,tags\n");
     for n in 0..1_200 {
         file.push_str(&format!(
@@ -600,7 +600,7 @@ async fn import_of_another_shortener_shows_its_progress() -> Result<()> {
         .await?
         .json()?;
     assert_eq!(made["tags"], json!(["a", "moved"]));
-    // Not such a file.
+    // An unsupported file.
     browser.click("[name=format] option[value=bitly]").await?;
     browser.click("#import button[type=submit]").await?;
     browser

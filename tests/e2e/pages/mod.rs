@@ -1,6 +1,6 @@
-//! The pages, clicked through in Chromium, on a real origin with Redis, SQLite and files.
+//! The pages, used in Chromium, with a real origin, Redis, SQLite and files.
 //!
-//! `WEIR_SCREENSHOTS=<folder>` keeps pictures of them.
+//! `WEIR_SCREENSHOTS=<folder>` stores screenshots.
 
 mod console;
 mod desk;
@@ -37,10 +37,10 @@ const PHONE: Screen = Screen {
     is_phone: true,
 };
 
-/// What would be markup, or a script, if the page did not take it for text.
+/// Text that would be markup or a script if the page did not escape it.
 const HOSTILE: &str = "<img src=x onerror=alert(1)>";
 
-/// An origin, what is behind it, and a browser before it.
+/// An origin with its dependencies, and a browser.
 struct ConsoleFixture {
     browser: Browser,
     origin: Origin,
@@ -50,7 +50,7 @@ struct ConsoleFixture {
 }
 
 impl ConsoleFixture {
-    /// `configure` may have the origin do more; the folder is for its files.
+    /// `configure` may enable more of the origin; the folder is for its files.
     async fn open(configure: impl FnOnce(&mut OriginOptions, &Path) -> Result<()>) -> Result<Self> {
         let dir = tempfile::tempdir()?;
         let path = dir.path();
@@ -70,7 +70,7 @@ impl ConsoleFixture {
             key_prefix: "weir".to_owned(),
             risk_rules: None,
             links: None,
-            // Nobody pays here.
+            // No payments occur.
             provider_port: 9,
             flags: vec![],
             secrets: secrets.clone(),
@@ -90,7 +90,7 @@ impl ConsoleFixture {
         })
     }
 
-    /// The origin's answer on the way that programs go.
+    /// The origin's answer on the admin port.
     async fn api(&self, method: Method, path: &str, body: &Value) -> Result<http::Response> {
         let bearer = format!("Bearer {}", self.secrets.admin_token);
         let url = format!("{}{path}", self.origin.admin_url());
@@ -110,8 +110,8 @@ impl ConsoleFixture {
     }
 }
 
-/// Whoever has keys instead of a mouse, a reader of screens or weak eyes can use what is shown, as far as a program can
-/// tell: WCAG 2.2 AA by axe-core, light and on a dark phone. Keeps pictures of it, too, if somebody wants them.
+/// Checks accessibility as far as a program can: WCAG 2.2 AA with axe-core, in light mode and on a dark phone. Stores
+/// screenshots if requested.
 async fn looks_right(browser: &Browser, name: &str) -> Result<()> {
     match tools::Axe::find_or_get(&mut SilentReporter) {
         Ok(axe) => is_accessible(browser, &axe, name).await?,
@@ -146,7 +146,7 @@ async fn is_accessible(browser: &Browser, axe: &tools::Axe, name: &str) -> Resul
     Ok(())
 }
 
-/// Nobody has to scroll sideways, on the narrowest phones that there are.
+/// Checks that the page fits the narrowest phones without horizontal scrolling.
 async fn fits_a_narrow_phone(browser: &Browser, name: &str) -> Result<()> {
     let narrow = Screen {
         width: 360,
@@ -160,14 +160,14 @@ async fn fits_a_narrow_phone(browser: &Browser, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Charts are drawn again when the screen has changed.
+/// Charts are redrawn when the screen size changes.
 async fn show(browser: &Browser, screen: Screen) -> Result<()> {
     browser.show_on(screen).await?;
     tokio::time::sleep(Duration::from_millis(300)).await;
     Ok(())
 }
 
-/// Nothing went wrong behind the page's back, such as a script that its policy has blocked. `but`: what had to.
+/// Checks that the browser logged no errors, such as a script blocked by the page's policy. `but`: expected errors.
 async fn nothing_to_complain(browser: &Browser, but: &[&str]) -> Result<()> {
     let mut complaints = browser.complaints().await?;
     complaints.retain(|line| !but.iter().any(|known| line.contains(known)));

@@ -1,4 +1,4 @@
-//! The page that asks for a link's password, at a gateway.
+//! The page that requests a link's password, at a gateway.
 
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -10,7 +10,7 @@ use super::{SCREEN, looks_right};
 
 const TARGET: &str = "https://target.example/page";
 
-/// Where the page may be let go to, browsers decide: they hold a form to the policy of its page, and some to where the answer leads.
+/// Browsers restrict redirects of a form by its page's policy, some of them including the final target.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_person_types_the_password_into_the_page() -> Result<()> {
     let gateways = LinkSetup {

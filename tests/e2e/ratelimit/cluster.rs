@@ -5,7 +5,7 @@ use weir_tests::{RedisPath, Setup};
 
 use super::config;
 
-/// So many users have their keys on all three nodes.
+/// Enough users that all three nodes have keys.
 const USERS: usize = 30;
 
 #[tokio::test(flavor = "multi_thread")]

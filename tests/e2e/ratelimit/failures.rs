@@ -1,4 +1,4 @@
-//! Redis slow, silent, or gone: what rules want to happen then happens, and stops by itself afterwards.
+//! Redis slow, silent, or down: each rule applies its `on_store_error` mode, and recovers afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -9,16 +9,15 @@ use weir_tests::{Limiters, PATIENCE, RedisPath, Setup, rests, until};
 
 use super::config;
 
-/// Nobody is to wait as long as this, which is very much longer than the deadline of 20 ms.
+/// No request may wait this long, which is much longer than the deadline of 20 ms.
 const LONG: Duration = Duration::from_secs(5);
 
-/// Much later than the deadline, and sooner than Envoy itself gives a call up: whoever waits for such
-/// a reply hears what Redis says.
+/// Much longer than the deadline, but shorter than Envoy's own timeout, so a waiting request would get Redis' reply.
 const LATE: Duration = Duration::from_millis(600);
 
 const BURST: usize = 5;
 
-/// Two workers, and a rule for each way to go on without Redis; they are told apart by the path.
+/// Two workers, and one rule per `on_store_error` mode, selected by path.
 async fn limiters() -> Result<Limiters> {
     let rule = |way: &str| {
         format!(
@@ -28,7 +27,7 @@ async fn limiters() -> Result<Limiters> {
         )
     };
     let rules = ["open", "closed", "local"].map(rule);
-    // What the shipped file has: rules may be in Redis, too, so polls go on in an outage.
+    // As in the shipped file: rules may be in Redis, too, so polls continue during an outage.
     let more = r#""redis": { "deadline_ms": 20 }, "reload": true"#;
     let setup = Setup {
         gateways: 1,
@@ -58,14 +57,14 @@ async fn entered(limiters: &Limiters, state: &str) -> Result<u64> {
     limiters.count(&name).await
 }
 
-/// Waits until Redis decides: only then a rule that is closed without it lets anything pass.
+/// Waits until Redis decides: only then a rule that fails closed passes any request.
 async fn until_redis_decides(limiters: &Limiters, user: &str) -> Result<()> {
     let number = std::sync::atomic::AtomicUsize::new(0);
     let next = || {
         let n = number.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         format!("{user}-{n}")
     };
-    // Several in turn, as they meet both workers.
+    // Several in sequence, to reach both workers.
     until("Redis decides", async || {
         for _ in 0..8 {
             let answer = ask(limiters, "closed", &next()).await;
@@ -78,7 +77,7 @@ async fn until_redis_decides(limiters: &Limiters, user: &str) -> Result<()> {
     .await
 }
 
-/// What is heard while Redis does not decide. `user` must be new.
+/// Checks the answers while Redis does not decide. `user` must be new.
 async fn outage(limiters: &mut Limiters, user: &str) -> Result<()> {
     let opened = entered(limiters, "open").await?;
     for _ in 0..4 * BURST {
@@ -98,7 +97,7 @@ async fn outage(limiters: &mut Limiters, user: &str) -> Result<()> {
         passed += usize::from(answer.status == 200);
     }
     assert_eq!(passed, BURST, "{user}: the gateway counts by itself");
-    // Until then each waited for its deadline. Now nobody does.
+    // Until the breaker opens, each request waits for its deadline; afterwards, none does.
     let deadline = Instant::now() + PATIENCE;
     while entered(limiters, "open").await? == opened {
         ensure!(Instant::now() < deadline, "the breaker stays closed");
@@ -108,7 +107,7 @@ async fn outage(limiters: &mut Limiters, user: &str) -> Result<()> {
     limiters.check()
 }
 
-/// An outage, and the time after it.
+/// Checks an outage and the recovery.
 async fn survives(
     limiters: &mut Limiters,
     name: &str,

@@ -1,4 +1,4 @@
-//! Requests made to break something.
+//! Malicious requests.
 
 use std::net::Ipv4Addr;
 
@@ -8,10 +8,10 @@ use weir_tests::{Limiters, RedisPath, Setup};
 
 use super::{PATIENT, config};
 
-/// All come from here: where there is no chain, the peer is a part of the key.
+/// The source of all requests: without a proxy chain, the peer address is part of the key.
 const CLIENT: Ipv4Addr = Ipv4Addr::new(127, 0, 9, 3);
 
-/// One that looks at all that a client sends, in each store.
+/// A rule that reads all parts of a request, for each store.
 fn rules() -> Vec<String> {
     ["local", "redis"]
         .iter()
@@ -59,7 +59,7 @@ async fn whatever_is_sent_is_answered() -> Result<()> {
     let long_cookie = [b"c=".as_slice(), &long].concat();
     let values: [&[u8]; 6] = [b"", b"\xff\xfe\x80", &long, b"a,b;c=1", b"\t x", b"%00%ff"];
     for store in ["local", "redis"] {
-        // Each is a key like any other: one passes, and the next one does not.
+        // Each is an ordinary key: the first request passes, and the next one does not.
         for value in values {
             for name in ["x-key", "x-user-id"] {
                 let path = format!("/{store}/{name}");
@@ -82,7 +82,7 @@ async fn whatever_is_sent_is_answered() -> Result<()> {
                 "{what}"
             );
         }
-        // As often as Envoy lets it.
+        // As many headers as Envoy accepts.
         let repeated: Vec<_> = (0..90).map(|_| ("x-key", b"again".as_slice())).collect();
         let path = format!("/{store}/repeated");
         assert_eq!(ask(&limiters, &path, &repeated).await?, 200);

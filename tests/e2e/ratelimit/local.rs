@@ -1,4 +1,4 @@
-//! Rules that count in one Envoy, whose two workers share them.
+//! Rules that count within one Envoy, shared by its two workers.
 
 use std::net::Ipv4Addr;
 use std::time::Instant;
@@ -112,7 +112,7 @@ async fn a_client_does_not_choose_its_address() -> Result<()> {
         passed += u32::from(answer.status == 200);
     }
     assert_eq!(passed, 5);
-    // Nor does it use up the limit of another one.
+    // It does not consume another user's limit.
     let forged = HOME.to_string();
     for _ in 0..5 {
         let answer = ask_from(&limiters, ELSEWHERE, Some(&forged)).await?;
@@ -127,7 +127,7 @@ async fn behind_trusted_proxies_the_address_that_they_saw_counts() -> Result<()>
     let rule = r#"{ "name": "client", "key": [{ "forwarded": { "trusted_hops": 1 } }],
         "limit": { "rate": 1, "per": "1h", "burst": 3 } }"#;
     let limiters = two_workers(&[rule]).await?;
-    // The proxy at HOME appends the client's address to whatever the client has claimed.
+    // The proxy at HOME appends the client's address to the claimed ones.
     let chain = |client: &str, n: u8| format!("203.0.113.{n}, {client}");
     let ask = async |client: &str, n: u8| -> Result<u16> {
         let chain = chain(client, n);
@@ -143,13 +143,13 @@ async fn behind_trusted_proxies_the_address_that_they_saw_counts() -> Result<()>
         200,
         "another one is another one"
     );
-    // An IPv6 network is one client.
+    // An IPv6 network counts as one client.
     for last in 1..=3 {
         assert_eq!(ask(&format!("2001:db8:1:2::{last}"), 1).await?, 200);
     }
     assert_eq!(ask("2001:db8:1:2:ffff::", 1).await?, 429);
     assert_eq!(ask("2001:db8:1:3::1", 1).await?, 200);
-    // Without a proxy's word it is the peer.
+    // Without a proxy's header, the peer counts.
     for _ in 0..3 {
         assert_eq!(ask_from(&limiters, ELSEWHERE, None).await?.status, 200);
     }

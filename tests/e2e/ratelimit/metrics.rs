@@ -1,4 +1,4 @@
-//! `docs/metrics.md` names every metric of the rate limiter, and none that is not there.
+//! `docs/metrics.md` lists exactly the metrics of the rate limiter.
 
 use anyhow::{Context, Result};
 use weir_stack::http;

@@ -1,4 +1,4 @@
-//! The rate limiter by itself, in real Envoys and with a real Redis.
+//! The rate limiter alone, in real Envoys and with a real Redis.
 
 mod cluster;
 mod failures;
@@ -15,8 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use weir_stack::http::Response;
 
-/// A deadline for Redis that a machine busy with other tests keeps, too: where a test is about counting, not
-/// about Redis being slow.
+/// A Redis deadline that a busy machine can meet, for tests that are not about a slow Redis.
 const PATIENT: &str = r#""redis": { "deadline_ms": 5000 }"#;
 
 /// A configuration of these rules. `more`: further fields.
@@ -30,7 +29,7 @@ fn config(rules: &[String], more: &str) -> String {
     format!("{{ {} }}", fields.join(", "))
 }
 
-/// What a refused one is told to wait.
+/// The wait in a refusal.
 fn told_to_wait(answer: &Response) -> Result<Duration> {
     let seconds = answer.header("retry-after").context("no Retry-After")?;
     Ok(Duration::from_secs(seconds.parse()?))

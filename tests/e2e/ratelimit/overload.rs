@@ -1,4 +1,4 @@
-//! Several gateways on one Redis, asked for more than they may let pass.
+//! Several gateways on one Redis, with more requests than the limit allows.
 
 use std::time::{Duration, Instant};
 
@@ -18,10 +18,10 @@ const LASTS: Duration = Duration::from_secs(10);
 const GATEWAYS: usize = 2;
 const WORKERS: u32 = 2;
 
-/// Enough of each gateway that both its workers get some.
+/// Connections per gateway, enough for both its workers to get some.
 const CONNECTIONS: usize = 8;
 
-/// The most of one slice.
+/// The maximum size of a slice.
 const SLICE: u64 = 10;
 
 async fn limiters(limit: &str, lease: &str) -> Result<Limiters> {
@@ -37,17 +37,17 @@ async fn limiters(limit: &str, lease: &str) -> Result<Limiters> {
     setup.start().await
 }
 
-/// What came of a crowd that asks evenly, whatever it hears.
+/// The results of a crowd with a constant rate, independent of the answers.
 struct CrowdFigures {
     passed: u64,
     limited: u64,
-    /// From before the first request until after the last answer: no more can have come free.
+    /// From before the first request until after the last answer: an upper bound for recovered units.
     lasted: Duration,
-    /// Until the last of those was sent that were refused: so much had come free, and all of it was used.
+    /// Until the last refused request: a lower bound for units that recovered and were all used.
     used_up_after: Duration,
 }
 
-/// Lets [`OFFERED_PER_S`] requests come to all gateways for [`LASTS`].
+/// Sends [`OFFERED_PER_S`] requests to all gateways for [`LASTS`].
 async fn overload(limiters: &Limiters) -> Result<CrowdFigures> {
     let lines = GATEWAYS * CONNECTIONS;
     let every = Duration::from_secs(lines as u64) / OFFERED_PER_S as u32;
@@ -60,7 +60,7 @@ async fn overload(limiters: &Limiters) -> Result<CrowdFigures> {
     let mut asked = JoinSet::new();
     for mut connection in connections {
         asked.spawn(async move {
-            // Who was kept waiting catches up, as a crowd does.
+            // Delayed requests catch up, as in a crowd.
             let mut ticks = interval(every);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
             let (mut passed, mut limited, mut used_up_after) = (0, 0, Duration::ZERO);
@@ -101,13 +101,12 @@ async fn overload(limiters: &Limiters) -> Result<CrowdFigures> {
     })
 }
 
-/// The most that may pass in a time, rounded up.
+/// The maximum that may pass in a time, rounded up.
 fn limit(lasted: Duration) -> u64 {
     BURST + (lasted.as_millis() as u64 * RATE_PER_S).div_ceil(1_000)
 }
 
-/// The crowd may stop before the gateways do, on a machine that stalls: what came free after that nobody
-/// asked for.
+/// On a machine that stalls, the crowd may stop before the gateways do. Units that recover later have no demand.
 fn assert_nearly_all_passed(observed: &CrowdFigures) {
     let (passed, limit) = (observed.passed, limit(observed.used_up_after));
     assert!(passed * 100 >= limit * 98, "{passed} of {limit}");
@@ -152,7 +151,7 @@ async fn leases_admit_at_most_the_limit_plus_one_slice_per_worker() -> Result<()
     limiters.check()
 }
 
-/// How many script calls it takes to let as many requests pass, one after the other on each connection.
+/// The number of script calls to pass `requests` requests, sequentially on each connection.
 async fn script_calls_for(requests: u64, lease: &str) -> Result<u64> {
     let limit = r#"{ "rate": 1000000, "per": "1s" }"#;
     let mut limiters = limiters(limit, lease).await?;

@@ -1,4 +1,4 @@
-//! Configurations that Envoy does not start with.
+//! Configurations that Envoy refuses at startup.
 
 use anyhow::Result;
 use weir_tests::{RedisPath, Setup};

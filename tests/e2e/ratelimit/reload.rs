@@ -10,13 +10,13 @@ use super::config;
 const GATEWAYS: usize = 2;
 const WORKERS: u32 = 2;
 
-/// Connections enough to meet both workers of a gateway.
+/// Enough connections to reach both workers of a gateway.
 const LINES: usize = 16;
 
-/// Where rules stand, as `envoy/ratelimit-redis.yaml` says.
+/// The key of the rules, from `envoy/ratelimit-redis.yaml`.
 const KEY: &str = "weir:limit:rules";
 
-/// A rule for each store, of so many at once.
+/// A rule for each store, with this burst.
 fn rules(burst: usize) -> Vec<String> {
     ["local", "redis"]
         .iter()
@@ -30,7 +30,7 @@ fn rules(burst: usize) -> Vec<String> {
         .collect()
 }
 
-/// Engines of all gateways, each of which reads the rules: on WebAssembly one for each worker.
+/// The number of engines in all gateways, each of which reads the rules: in WebAssembly one per worker.
 fn engines() -> u64 {
     GATEWAYS as u64 * Host::of_run().engines(WORKERS)
 }
@@ -62,7 +62,7 @@ async fn ask(limiters: &Limiters, gateway: usize, store: &str, user: &str) -> Re
         .await
 }
 
-/// How many pass at a gateway, of more than may.
+/// The number of requests that pass at a gateway, out of more than may.
 async fn passed(limiters: &Limiters, gateway: usize, store: &str, user: &str) -> Result<usize> {
     let mut passed = 0;
     for _ in 0..LINES {
@@ -72,7 +72,7 @@ async fn passed(limiters: &Limiters, gateway: usize, store: &str, user: &str) ->
     Ok(passed)
 }
 
-/// Whether all who ask at all gateways now hear of this burst.
+/// Whether all gateways now apply this burst.
 async fn all_say(limiters: &Limiters, burst: usize) -> bool {
     let policy = format!(r#""local";q={burst};w={}"#, burst * 3_600);
     for line in 0..GATEWAYS * LINES {
@@ -97,7 +97,7 @@ async fn new_rules_apply_on_all_gateways_and_usage_is_kept() -> Result<()> {
     for gateway in 0..GATEWAYS {
         assert_eq!(passed(&limiters, gateway, "local", "alice").await?, 3);
     }
-    // Redis' rule is shared by both.
+    // Both share the rule in Redis.
     assert_eq!(passed(&limiters, 0, "redis", "alice").await?, 3);
     assert_eq!(passed(&limiters, 1, "redis", "alice").await?, 0);
 
@@ -130,13 +130,13 @@ async fn a_bad_document_is_refused_and_the_rules_of_before_stay() -> Result<()> 
     let bad = [
         "no JSON".to_owned(),
         good(6).replace(r#""key""#, r#""keys""#),
-        // The first rule is good, and must not count by itself.
+        // The first rule is valid, but must not apply alone.
         good(6).replacen(r#""store": "redis""#, r#""store": "moon""#, 1),
         good(0),
     ];
     for (number, document) in (1..).zip(&bad) {
         set(&mut limiters, document).await?;
-        // Each engine of each gateway refuses it, once.
+        // Each engine of each gateway refuses it once.
         until("all have refused it", async || {
             let refused = limiters.count("rules_refused_total").await;
             refused.is_ok_and(|refused| refused == number * engines())
@@ -150,7 +150,7 @@ async fn a_bad_document_is_refused_and_the_rules_of_before_stay() -> Result<()> 
         log.contains("invalid rules in Redis, using the previous ones: rules[0]."),
         "{log}"
     );
-    // A good one counts again.
+    // A valid document applies again.
     set(&mut limiters, &good(7)).await?;
     until_all_say(&limiters, 7).await?;
     let refused = bad.len() as u64 * engines();

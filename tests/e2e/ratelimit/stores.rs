@@ -1,4 +1,4 @@
-//! What rules promise, wherever they count: each check runs with both stores.
+//! Guarantees of rules that hold for both stores: each check runs with both.
 
 use anyhow::{Context, Result};
 use tokio::task::JoinHandle;
@@ -8,10 +8,10 @@ use weir_tests::{DEBUG_SECRET, Limiters, RedisPath, Setup, until};
 
 use super::{PATIENT, config};
 
-/// Longer than any check takes, and shorter than Envoy's patience with a stream.
+/// Longer than any check takes, and shorter than Envoy's stream timeout.
 const HELD_MS: &str = "14000";
 
-/// All rules of the checks, which tell them apart by the path.
+/// All rules of the checks, selected by path.
 fn rules(store: &str) -> Vec<String> {
     let rule = |name: &str, path: &str, fields: &str| {
         format!(
@@ -21,7 +21,7 @@ fn rules(store: &str) -> Vec<String> {
     let mut rules: Vec<String> = [
         ("gcra", r#"{ "rate": 1, "per": "1h", "burst": 5 }"#),
         ("sliding_window", r#"{ "rate": 5, "per": "1h" }"#),
-        // Once in 366 days it begins anew between two requests of a test.
+        // The window restarts only once in 366 days between two requests of a test.
         ("fixed_window", r#"{ "rate": 5, "per": "366d" }"#),
         ("concurrency", r#"{ "rate": 3, "per": "1h" }"#),
     ]
@@ -107,7 +107,7 @@ async fn windows_let_no_more_pass_than_they_say(limiters: &Limiters) -> Result<(
                 assert_eq!(answer.header("ratelimit-policy"), Some(policy.as_str()));
                 assert_eq!(answer.header("x-ratelimit-limit"), Some("5"), "{name}");
             }
-            // What is left is told to each that passes, and each has another number.
+            // Each passed request reports the remaining quota, and all numbers differ.
             let mut left: Vec<_> = burst.passed.iter().map(remaining).collect::<Result<_>>()?;
             left.sort_unstable();
             assert_eq!(left, [0, 1, 2, 3, 4], "{name} {user}");
@@ -133,7 +133,7 @@ async fn costs_are_charged(limiters: &Limiters) -> Result<()> {
     Ok(())
 }
 
-/// A request that stays under way until it is aborted.
+/// A request that stays in flight until it is aborted.
 fn hold(limiters: &Limiters) -> JoinHandle<Result<Response>> {
     let authority = limiters.authority(0);
     tokio::spawn(async move {
@@ -158,7 +158,7 @@ async fn in_flight_counts_until_it_ends(limiters: &Limiters) -> Result<()> {
         .ask("/concurrency", &[("x-user-id", "bob")])
         .await?;
     assert_eq!(other.status, 200);
-    // Those who leave are no longer under way.
+    // Aborted requests are no longer in flight.
     held.iter().for_each(JoinHandle::abort);
     until("nothing is under way", async || {
         let ask = limiters.ask("/concurrency", &[("x-user-id", "alice")]);
@@ -166,7 +166,7 @@ async fn in_flight_counts_until_it_ends(limiters: &Limiters) -> Result<()> {
             .is_ok_and(|answer| remaining(&answer).is_ok_and(|left| left == 2))
     })
     .await?;
-    // Nor are those whose response has been sent, however many there were.
+    // Nor are requests with a complete response, whatever their number.
     for _ in 0..20 {
         until("the one before has ended", async || {
             let ask = limiters.ask("/concurrency", &[("x-user-id", "alice")]);

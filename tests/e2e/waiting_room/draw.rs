@@ -18,7 +18,7 @@ fn now_ms() -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn early_visitors_are_drawn_and_later_ones_queue_behind() -> Result<()> {
-    // What takes minutes the first time is not part of the wait.
+    // Built first, because that takes minutes and is not part of the wait.
     Host::of_run().ensure_built()?;
     let opens_at_ms = now_ms() + 25_000;
     let room = format!(r#", "opens_at_ms": {opens_at_ms}, "per_minute": 1 "#);
@@ -67,7 +67,7 @@ async fn early_visitors_are_drawn_and_later_ones_queue_behind() -> Result<()> {
         !order.is_sorted_by_key(|(_, number)| *number),
         "nobody was drawn"
     );
-    // Whoever knows the seed can check each place: it is published when all is over.
+    // The seed is published at the end, and allows anyone to verify each position.
     let state = rooms.state().await?;
     let fields: Vec<&str> = state.split(' ').collect();
     let seed = Seed::from_hex(fields[16].as_bytes()).context("no seed")?;

@@ -1,4 +1,4 @@
-//! What dies, and what becomes of places and sessions.
+//! Crashes, and their effect on positions and sessions.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn positions_survive_gateway_death_and_an_empty_redis() -> Result<()> {
     );
     rooms.redis.start_again().await?;
     rooms.envoys[0].start_again().await?;
-    // A newcomer gets a place as soon as the room is in use again: behind all others.
+    // A new visitor gets a position once the room is in use again, behind all others.
     let late = Person::default();
     until("a newcomer has a place", async || {
         let asked = rooms.visit(1, &late).await;
@@ -75,7 +75,7 @@ async fn sessions_survive_redis_outage_and_entry_uses_local_pace() -> Result<()>
         local.is_ok_and(|local| local >= 3)
     })
     .await?;
-    // In the order of places: whoever is inside stands before all who wait.
+    // In order of positions: all inside come before all who wait.
     let mut is_inside = Vec::new();
     for person in &people {
         is_inside.push(rooms.status(0, person).await?["state"] == "inside");

@@ -1,4 +1,4 @@
-//! The waiting room in real Envoys, with a real Redis: who enters when, whatever dies.
+//! The waiting room in real Envoys with a real Redis: who enters when, despite crashes.
 
 mod draw;
 mod failures;
@@ -12,7 +12,8 @@ use std::time::Duration;
 use anyhow::Result;
 use weir_tests::{Person, Rooms};
 
-/// So many people come one after the other, each by another gateway than the one before. Which of them entered at once.
+/// Visitors come one after the other, each at another gateway than the previous one. Returns them, and the indices of
+/// those who entered immediately.
 async fn come(rooms: &Rooms, count: usize) -> Result<(Vec<Person>, Vec<usize>)> {
     let (mut people, mut entered) = (Vec::new(), Vec::new());
     for number in 0..count {
@@ -25,7 +26,8 @@ async fn come(rooms: &Rooms, count: usize) -> Result<(Vec<Person>, Vec<usize>)> 
     Ok((people, entered))
 }
 
-/// All who wait come again and again, the last ones first, until `count` are inside. In which order they entered.
+/// All waiting visitors poll repeatedly, the last ones first, until `count` are inside. Returns the order in which they
+/// entered.
 async fn enter_all(
     rooms: &Rooms,
     people: &[Person],

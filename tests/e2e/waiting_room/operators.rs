@@ -1,4 +1,4 @@
-//! What operators set at the origin, as visitors see it at the gateways.
+//! Operators' settings at the origin, as visitors observe them at the gateways.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use weir_stack::origin::{Origin, OriginOptions, ensure_built};
 use weir_stack::{Secrets, ports};
 use weir_tests::{Person, RoomSetup, Rooms, until};
 
-/// An origin beside the gateways, and who may set something there.
+/// An origin next to the gateways, with an operator's token.
 struct Operator {
     origin: Origin,
     token: String,
@@ -29,7 +29,7 @@ impl Operator {
             events_log: None,
             fitment: None,
             edge_secret: None,
-            // Nobody pays here.
+            // No payments occur.
             provider_port: 9,
             flags: vec![],
             secrets,
@@ -59,7 +59,7 @@ impl Operator {
     }
 }
 
-/// What the room tells somebody whom it does not know yet.
+/// The room's state for a new visitor.
 async fn state_of_newcomer(rooms: &Rooms) -> Result<String> {
     let answer = rooms.get(0, "/shop", &[]).await?;
     if answer.status == 200 {
@@ -69,7 +69,7 @@ async fn state_of_newcomer(rooms: &Rooms) -> Result<String> {
     Ok(told["state"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Waits until all workers tell newcomers this.
+/// Waits until all workers show this state to new visitors.
 async fn newcomers_are(rooms: &Rooms, state: &str) -> Result<()> {
     until(&format!("newcomers are told: {state}"), async || {
         for _ in 0..6 {
@@ -118,12 +118,12 @@ async fn visitors_see_operator_settings_after_redis_loss() -> Result<()> {
     })
     .await?;
 
-    // Set while Redis is away: the origin puts it there when it is back, with nothing of all this.
+    // Set while Redis is down: the origin writes it to the empty Redis when it returns.
     rooms.redis.kill();
     operator.set(json!({ "mode": "closed" })).await?;
     rooms.redis.start_again().await?;
     newcomers_are(&rooms, "closed").await?;
-    // Redis and the gateway, which would have told it, lose all: only the origin knows.
+    // Redis and the gateway, which could restore it, lose everything: only the origin has it.
     rooms.envoys[0].process().kill();
     rooms.redis.kill();
     rooms.redis.start_again().await?;

@@ -1,6 +1,6 @@
 //! The page in Chromium.
 //!
-//! `WEIR_SCREENSHOTS=<folder>` keeps pictures of it.
+//! `WEIR_SCREENSHOTS=<folder>` stores screenshots.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ const PHONE: Screen = Screen {
     is_phone: true,
 };
 
-/// Keeps pictures of what is shown, if somebody wants them.
+/// Stores screenshots if requested.
 async fn pictures(browser: &Browser, name: &str) -> Result<()> {
     let Some(folder) = std::env::var_os("WEIR_SCREENSHOTS").map(PathBuf::from) else {
         return Ok(());
@@ -63,12 +63,12 @@ async fn a_person_sees_where_it_goes_and_enters_when_it_is_time() -> Result<()> 
     browser.wait_for_text("header", "Ticket <Office>").await?;
     browser.wait_for_text("[data-room=position]", "4").await?;
     pictures(&browser, "waiting-room").await?;
-    // A reload keeps the place.
+    // The position survives a reload.
     browser
         .open(&format!("{}/shop", rooms.envoys[0].url()))
         .await?;
     browser.wait_for_text("[data-room=position]", "4").await?;
-    // Nobody comes back; the position falls without a reload, and then it is this person's turn.
+    // The others do not return. The position decreases without a reload, and then the person enters.
     let is_same_page = "window.seen ??= true; return document.querySelector('[data-room=position]')?.innerText === '3' || \
                         document.querySelector('[data-room=position]')?.innerText === '2'";
     browser.until(is_same_page, &[]).await?;
@@ -80,7 +80,7 @@ async fn a_person_sees_where_it_goes_and_enters_when_it_is_time() -> Result<()> 
         .until("return document.querySelector('#room') === null", &[])
         .await?;
     let mut complaints = browser.complaints().await?;
-    // That the page came with 503, and the icon of the shop, are no faults of the page.
+    // The page's status 503 and the shop's missing icon are expected.
     complaints.retain(|line| !line.contains("503") && !line.contains("favicon"));
     ensure!(complaints.is_empty(), "{complaints:#?}");
     Ok(())

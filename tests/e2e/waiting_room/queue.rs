@@ -1,4 +1,4 @@
-//! While all is well.
+//! The queue without failures.
 
 use std::time::Duration;
 
@@ -22,20 +22,20 @@ async fn first_come_first_served_over_two_gateways() -> Result<()> {
     let (people, entered) = come(&rooms, 24).await?;
     ensure!(entered.len() < 20, "there was no queue");
     let order = enter_all(&rooms, &people, entered, 24).await?;
-    // Who is called within one look at the room enters in any order; nobody overtakes further.
+    // Visitors admitted in one poll of the room enter in any order; there is no other overtaking.
     let late = order
         .iter()
         .enumerate()
         .map(|(at, number)| at.abs_diff(*number));
     ensure!(late.max() <= Some(3), "{order:?}");
-    // Inside, nothing is asked.
+    // Inside, no requests go to Redis.
     let before = rooms.count("redis_requests_total").await?;
     ensure!(rooms.visit(0, &people[5]).await? && rooms.visit(1, &people[5]).await?);
     ensure!(before > 0, "gateways count what they ask");
     Ok(())
 }
 
-/// What a poll costs Redis: with the looks that gateways have at the room once in a while, and nothing else.
+/// The cost of polls in Redis: only the gateways' periodic polls of the room.
 #[tokio::test(flavor = "multi_thread")]
 async fn polls_cost_redis_next_to_nothing() -> Result<()> {
     let setup = RoomSetup {
@@ -56,7 +56,7 @@ async fn polls_cost_redis_next_to_nothing() -> Result<()> {
         }
     }
     let calls = rooms.script_calls().await? - before;
-    // Each gateway looks five times a second in tests, and its main thread may, too.
+    // Each gateway polls five times a second in tests, and its main thread may, too.
     let looks = 2.0 * 2.0 * (started.elapsed().as_secs_f64() * 5.0 + 2.0);
     println!("{calls} calls for {polls} polls");
     ensure!(
@@ -81,7 +81,7 @@ async fn unused_position_passes_on_and_idle_session_ends() -> Result<()> {
     let rooms = setup.start().await?;
     let (people, entered) = come(&rooms, 4).await?;
     ensure!(entered == [0], "{entered:?}");
-    // The first one stays for a while, and its session lives.
+    // The first one stays active, which renews its session.
     for _ in 0..13 {
         ensure!(
             rooms.visit(1, &people[0]).await?,
@@ -90,7 +90,7 @@ async fn unused_position_passes_on_and_idle_session_ends() -> Result<()> {
         tokio::time::sleep(Duration::from_millis(1_000)).await;
     }
     ensure!(rooms.position(0, &people[1]).await? == 1);
-    // It leaves; the second one never comes back; so it is the third one's turn.
+    // It leaves; the second one never returns; so the third one enters.
     until("the third one enters", async || {
         rooms.visit(0, &people[2].clone()).await.unwrap_or(false)
     })
@@ -165,7 +165,7 @@ async fn programs_get_json_and_a_user_has_one_place() -> Result<()> {
     );
     let bob = rooms.get(1, "/shop/api", &[("x-user-id", "bob")]).await?;
     ensure!(bob.json()?["position"] == 2);
-    // On another device, by another gateway.
+    // On another device, at another gateway.
     let again = rooms.get(1, "/shop/api", &user).await?;
     ensure!(again.json()?["position"] == 1, "{again:?}");
     let pass = told["pass"].as_str().context("no pass")?;
@@ -176,7 +176,7 @@ async fn programs_get_json_and_a_user_has_one_place() -> Result<()> {
     Ok(())
 }
 
-/// What the origin writes when an operator changes something.
+/// Writes a setting like the origin does for an operator.
 async fn set(rooms: &Rooms, setting: Setting) -> Result<()> {
     let name = RoomName::new("shop").context("no name")?;
     let call = room_set::call(&RoomKeys::new("weir", &name), &setting);
@@ -234,7 +234,7 @@ async fn what_operators_change_counts_at_all_gateways_within_a_look() -> Result<
         }
         ensure!(rooms.visit(1, &inside).await?, "who is inside stays inside");
     }
-    // The pace: nobody for a while, and then two a second.
+    // The pace: none for a while, and then two a second.
     set(
         &rooms,
         Setting {

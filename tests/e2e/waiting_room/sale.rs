@@ -1,4 +1,4 @@
-//! The waiting room in front of a sale: who is not inside does not come to the gate.
+//! The waiting room before a sale: visitors who are not inside do not reach the gate.
 
 use std::cell::RefCell;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,7 +9,7 @@ use weir_stack::Stack;
 use weir_stack::http::{self, Method, Response};
 use weir_tests::{books, until, verdict};
 
-/// As docs/waiting-room.md shows it; the sale's page and orders that were made need no place.
+/// As in docs/waiting-room.md; the sale's page and existing orders need no position.
 const ROOM: &str = r#"{
     "redis": { "key_prefix": "room-sale", "deadline_ms": 3000 },
     "keys": [{ "secret": { "env": "WEIR_CLAIM_SECRET" } }],
@@ -17,7 +17,7 @@ const ROOM: &str = r#"{
     "rooms": [{ "name": "drop", "mode": "paused",
         "match": { "methods": ["POST"], "path": { "prefix": "/sales/" } } }] }"#;
 
-/// A buyer's app: it keeps its pass.
+/// A buyer's app, which stores its pass.
 struct Buyer {
     user: &'static str,
     pass: RefCell<Option<String>>,

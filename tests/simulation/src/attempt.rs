@@ -1,5 +1,5 @@
-//! Attempts that clients name by a key, and what must hold of them: one key never gives two orders, whatever is lost, and
-//! whoever was told of an order is told of the same one again.
+//! Attempts that clients identify with a key. The invariants: one key never results in two orders, whatever is lost. A
+//! client that was told of an order gets the same one again.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,7 @@ use weir_sale::idempotency::{AttemptTag, IdempotencyKey};
 
 use crate::sql::ClaimName;
 
-/// What a client sends with its request: a key of its user's, and a body, of which all that counts is whether it is the
-/// same.
+/// A client's attempt: a key of its user, and a body, which matters only as equal or different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Attempt {
     pub(crate) key: u32,
@@ -17,27 +16,27 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    /// The key as the client writes it.
+    /// The key in the request header.
     pub(crate) fn header(self) -> String {
         format!("\"key-{}\"", self.key)
     }
 
-    /// The key as Redis knows it.
+    /// The key as stored in Redis.
     pub(crate) fn tag(self) -> AttemptTag {
         let key = IdempotencyKey::read(self.header().as_bytes());
         key.expect("it is a key").tag()
     }
 }
 
-/// What a client was told of an attempt.
+/// A client's answer to an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AttemptOutcome {
     pub(crate) order: ClaimName,
-    /// The body that the order was for.
+    /// The body of the order.
     pub(crate) body: u32,
 }
 
-/// What has been seen of attempts, each a key of a user.
+/// Observations of attempts by user and key.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     made: BTreeMap<(UserId, u32), ClaimName>,
@@ -45,7 +44,7 @@ pub(crate) struct Attempts {
 }
 
 impl Attempts {
-    /// SQL has made an order for an attempt. What is wrong with that, if anything is.
+    /// SQL has made an order for an attempt. Returns the violation, if any.
     pub(crate) fn note_made(
         &mut self,
         user: &UserId,
@@ -59,7 +58,7 @@ impl Attempts {
         ))
     }
 
-    /// A client was told that its attempt has become an order. What is wrong with that, if anything is.
+    /// A client was told that its attempt is an order. Returns the violation, if any.
     pub(crate) fn note_told(
         &mut self,
         user: &UserId,
@@ -74,7 +73,7 @@ impl Attempts {
             .then(|| format!("key {key} of {user} was told {before:?}, and then {now:?}"))
     }
 
-    /// What the first who heard of an order was told.
+    /// The first answer of each attempt that became an order.
     pub(crate) fn told(&self) -> impl Iterator<Item = (&UserId, u32, AttemptOutcome)> {
         let told = self.told.iter();
         told.map(|((user, key), told)| (user, *key, *told))

@@ -1,4 +1,4 @@
-//! Clients: what they ask, and what they do about an answer.
+//! Clients: their requests, and their reactions to answers.
 
 use weir_base::headers::{IDEMPOTENCY_KEY, QUANTITY};
 use weir_base::id::UserId;
@@ -10,18 +10,18 @@ use crate::random::Rng;
 use crate::sql::ClaimName;
 use crate::world::{RequestKind, SALE};
 
-/// What a client hears.
+/// An answer to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClientAnswer {
-    /// 0 if the connection broke.
+    /// The status; 0 if the connection broke.
     pub(crate) status: u16,
-    /// The verdict of the gateway or the word of the origin.
+    /// The gateway's verdict or the origin's code.
     pub(crate) word: String,
     pub(crate) order: Option<ClaimName>,
 }
 
 impl ClientAnswer {
-    /// Without an answer of anybody.
+    /// An outcome without an answer.
     pub(crate) fn nothing(status: u16, word: &str) -> Self {
         Self {
             status,
@@ -30,14 +30,14 @@ impl ClientAnswer {
         }
     }
 
-    /// Whether to try again may fare better.
+    /// Whether a retry may succeed.
     pub(crate) fn may_be_retried(&self) -> bool {
         matches!(self.status, 0 | 503 | 504)
             || self.word == "all_reserved"
             || matches!(self.word.as_str(), "claim_released" | "in_progress")
     }
 
-    /// Whether the request has become an order, now or before.
+    /// Whether the request is an order, now or from before.
     pub(crate) fn is_order(&self) -> bool {
         matches!(self.word.as_str(), "ordered" | "ordered_before")
     }
@@ -50,11 +50,11 @@ pub(crate) struct Person {
     pub(crate) user: UserId,
     tries_left: u32,
     rng: Rng,
-    /// What was heard last.
+    /// The last answer.
     pub(crate) last: Option<ClientAnswer>,
 }
 
-/// What a client does next, and after how long.
+/// A client's next request, and the delay before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClientStep {
     pub(crate) after_us: u64,
@@ -76,7 +76,7 @@ impl Person {
         }
     }
 
-    /// What the client does about an answer.
+    /// The client's reaction to an answer.
     pub(crate) fn hear(&mut self, kind: RequestKind, heard: ClientAnswer) -> Option<ClientStep> {
         let next = match (kind, heard.order) {
             _ if heard.may_be_retried() => self.again(kind),
@@ -107,7 +107,7 @@ impl Person {
         })
     }
 
-    /// The attempt that a request is.
+    /// The attempt of a request.
     pub(crate) fn attempt(&self, kind: RequestKind) -> Option<Attempt> {
         self.plan.attempt.filter(|_| kind == RequestKind::Buy)
     }

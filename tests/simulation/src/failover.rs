@@ -1,4 +1,4 @@
-//! What must hold when SQL fails over and loses commits: see [`weir_sale::mark`].
+//! Invariants for a failover of SQL that loses commits: see [`weir_sale::mark`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::plan::{Caller, Fault, LAST_FAULT_AT_MS, PayMode, Plan, TimedFault};
 use crate::random::Rng;
 use crate::sql::{ClaimName, Order, Sql};
 
-/// The failover of some schedules, once the sale is warm.
+/// In some schedules, a failover after the sale is warm.
 pub(crate) fn planned(rng: &mut Rng) -> Option<TimedFault> {
     let fault = Fault::FailOverSql {
         behind_ms: rng.between(1, 1_200),
@@ -20,7 +20,8 @@ pub(crate) fn planned(rng: &mut Rng) -> Option<TimedFault> {
 }
 
 impl Fault {
-    /// Whether all that SQL had acknowledged is still in Redis if SQL fails over, and no operator has changed what it loses.
+    /// Whether Redis still has everything that SQL acknowledged when SQL fails over, and operators change nothing that
+    /// it loses.
     pub(crate) fn goes_with_a_failover(&self) -> bool {
         let is_redis = matches!(
             self,
@@ -38,18 +39,18 @@ impl Fault {
     }
 }
 
-/// Remembers the orders that SQL may lose.
+/// Tracks the orders that SQL may lose.
 #[derive(Debug)]
 pub(crate) struct Failover {
     total: u64,
-    /// Whether an order holds its units from the beginning, so that no more orders than units can be acknowledged.
+    /// Whether an order holds its units from the start, so that acknowledged orders never exceed the units.
     holds_units: bool,
     is_planned: bool,
     has_lost: bool,
     is_decided: bool,
     /// Every order that SQL ever had: its units, and whether it ever ended.
     orders: BTreeMap<ClaimName, (u32, bool)>,
-    /// The orders that clients were told of.
+    /// Orders reported to clients.
     acknowledged: BTreeSet<ClaimName>,
 }
 
@@ -77,7 +78,7 @@ impl Failover {
         *known = (order.units, known.1 || !order.stands());
     }
 
-    /// A client was told of an order. What is wrong with that, if anything is.
+    /// An order was reported to a client. Returns the violation, if any.
     pub(crate) fn note_answer(&mut self, order: ClaimName) -> Option<String> {
         self.acknowledged.insert(order);
         let units = self
@@ -102,7 +103,7 @@ impl Failover {
         })
     }
 
-    /// The standing orders that SQL does not have.
+    /// The open orders that SQL lost.
     fn lost(&self, sql: &Sql) -> Vec<ClaimName> {
         let names = self.standing().map(|(name, _)| name);
         names
@@ -110,7 +111,7 @@ impl Failover {
             .collect()
     }
 
-    /// No mark is above SQL's count unless SQL has lost something.
+    /// No mark exceeds SQL's count unless SQL has lost commits.
     pub(crate) fn check_marks(&self, audits: &[Audit], sql: &Sql) -> Option<String> {
         let lost = changes_lost(audits, sql.order_changes());
         let is_right = !self.has_lost || self.is_decided;
@@ -122,7 +123,7 @@ impl Failover {
         (sql.is_paused && !self.has_lost).then(|| "paused, and SQL has lost nothing".into())
     }
 
-    /// All is quiet: lost orders have been noticed.
+    /// At rest, lost orders have been detected.
     pub(crate) fn check_noticed(&self, sql: &Sql) -> Option<String> {
         let lost = self.lost(sql);
         (!sql.is_paused && !lost.is_empty())
@@ -132,7 +133,7 @@ impl Failover {
     /// An operator has decided.
     pub(crate) fn check_decided(&mut self, restores: bool, sql: &Sql) -> Option<String> {
         self.is_decided = true;
-        // An order that has ended may stand again in the copy, and hold a unit.
+        // An ended order may be open again in the replica, and hold a unit.
         let has_ended = self.orders.values().any(|(_, ended)| *ended);
         let lost = self.lost(sql);
         (restores && !has_ended && !lost.is_empty())

@@ -1,4 +1,4 @@
-//! The end of a schedule: all faults are over, everything comes to rest, and then exactly what is left must be sold.
+//! The end of a schedule: all faults end, all work finishes, and then exactly the remaining units must be sold.
 
 #![expect(
     clippy::indexing_slicing,
@@ -15,20 +15,20 @@ use crate::queue::START_MS;
 use crate::witness::unrest;
 use crate::world::{RequestKind, World};
 
-/// After the last fault and client, so long until no fault waits for a call any more.
+/// The time after the last fault and client until no fault waits for a call.
 const MARGIN_MS: u64 = 1_500;
 
-/// Nothing that is under way takes longer: a late message, and the claim that it makes.
+/// The maximum time of work in progress: a late message, and the claim that results from it.
 const LATE_MS: u64 = 5_000;
 
-/// A gateway may say `sold_out` from memory for so long after units came back: a poll, twice.
+/// How long a gateway may answer `sold_out` from memory after units returned: two polls.
 const MEMORY_MS: u64 = 700;
 
-/// How often one buyer at the end asks: for 6 s. A gateway that remembers a sale as empty for so long is wrong, though it
-/// will ask again by itself.
+/// The maximum number of tries of one buyer at the end: they take 6 s. A gateway that caches "sold out" for longer is
+/// wrong, although it queries Redis again later.
 const TRIES_MAX: u32 = 9;
 
-/// How long one request may take, with all its parts.
+/// The maximum time for one request with all its parts.
 const REQUEST_MS_MAX: u64 = 15_000;
 
 /// Runs a schedule to its end.
@@ -40,7 +40,7 @@ pub(crate) fn run(world: &mut World) {
     if let Some(restores) = world.plan.restores_lost_orders() {
         decide_lost_orders(world, restores);
     }
-    // An operator lets the sale go on, if it has ended.
+    // An operator reopens the sale if it has ended.
     world.sql.move_end(START_MS + SALE_LASTS_MS);
     settle(world);
     if world.witness.violation.is_none() {
@@ -60,7 +60,7 @@ pub(crate) fn run(world: &mut World) {
     world.stats.done.extend(done);
 }
 
-/// Checks that lost orders have been noticed, and lets an operator decide.
+/// Checks that lost orders were detected, and makes an operator decide.
 fn decide_lost_orders(world: &mut World, restores: bool) {
     let unnoticed = world.witness.failover.check_noticed(&world.sql);
     if world.sql.is_paused {
@@ -73,9 +73,9 @@ fn decide_lost_orders(world: &mut World, restores: bool) {
     }
 }
 
-/// Lets the reconcilers work until Redis and SQL are at rest and of one mind.
+/// Runs the reconcilers until Redis and SQL are idle and consistent.
 fn settle(world: &mut World) {
-    // Every clock that was set is set right once more.
+    // Every changed clock is corrected once more.
     let steps_ms = 2 * world.plan.clock_steps_ms();
     let usual_ms = world.witness.settle_ms() + steps_ms;
     if let Some(unrest) = rest_within(world, usual_ms) {
@@ -88,11 +88,11 @@ fn settle(world: &mut World) {
         let what = format!("{repaired} units repaired though nothing was lost");
         world.witness.violate(world.now_us(), what);
     }
-    // Gateways see the catalogue and the epochs as they are now.
+    // Gateways read the current catalogue and epochs.
     world.run_ms(MEMORY_MS);
 }
 
-/// What still keeps the world from its rest after `ms`.
+/// The reason why the world is not idle after `ms`, if any.
 fn rest_within(world: &mut World, ms: u64) -> Option<String> {
     const ROUND_MS: u64 = 500;
     for _ in 0..ms / ROUND_MS {
@@ -109,7 +109,7 @@ fn rest_within(world: &mut World, ms: u64) -> Option<String> {
     is_open.or_else(|| unrest(&world.redis, &world.sql))
 }
 
-/// Whoever was told of an order by a key asks once more by it, and then by mistake with another body.
+/// Clients that were told of an order with a key repeat the request, and then send it with another body.
 fn ask_again(world: &mut World) {
     let told: Vec<_> = (0..world.plan.setting.users)
         .flat_map(|number| {
@@ -130,9 +130,9 @@ fn ask_again(world: &mut World) {
     }
 }
 
-/// The same body gets the same order, another one none. Redis finds the attempt unless it has lost it, the order was given
-/// back, or another claim made the order, which is possible where that order is all that a user may have. Then it
-/// must be refused for a reason that holds.
+/// The same body gets the same order, another body none. Redis finds the attempt unless it lost it, the order was
+/// cancelled, or another claim made the order, which is possible if the cap allows only that order. Then the refusal
+/// must have a valid reason.
 fn check_again(
     world: &mut World,
     number: u32,
@@ -160,7 +160,7 @@ fn check_again(
     }
 }
 
-/// All who came before ask once more, and then new ones, until all is sold.
+/// All earlier clients retry once, and then new ones buy, until all is sold.
 fn sell_out(world: &mut World) {
     for number in (0..world.plan.setting.users).chain(USERS_AT_THE_END) {
         buy_one(world, number);
@@ -191,7 +191,7 @@ fn check_all_sold(world: &mut World) {
     world.witness.violate(at_us, what);
 }
 
-/// One buyer asks until the answer is final, and it must be the right one.
+/// One buyer retries until the answer is final, which must be the right one.
 fn buy_one(world: &mut World, number: u32) {
     let client = world.add_client(one_try(world, number, None));
     let Some(heard) = final_answer(world, client) else {
@@ -204,7 +204,7 @@ fn buy_one(world: &mut World, number: u32) {
     check_refusal(world, &user, &heard);
 }
 
-/// A client who comes now, and asks again only when told to.
+/// A client that comes now, and retries only when told to.
 fn one_try(world: &World, user: u32, attempt: Option<Attempt>) -> Client {
     Client {
         at_ms: world.now_us() / 1_000,
@@ -217,7 +217,7 @@ fn one_try(world: &World, user: u32, attempt: Option<Attempt>) -> Client {
     }
 }
 
-/// Lets a client ask until the answer is final; `None`: something is wrong.
+/// Runs a client until its answer is final; `None` after a violation.
 fn final_answer(world: &mut World, client: usize) -> Option<ClientAnswer> {
     for _ in 0..TRIES_MAX {
         let heard = wait_for(world, client);
@@ -238,7 +238,7 @@ fn final_answer(world: &mut World, client: usize) -> Option<ClientAnswer> {
     None
 }
 
-/// What a client hears next.
+/// A client's next answer.
 fn wait_for(world: &mut World, client: usize) -> ClientAnswer {
     let end_us = world.now_us() + REQUEST_MS_MAX * 1_000;
     world.run_until(end_us, |world| world.client(client).last.is_some());
@@ -262,7 +262,7 @@ fn pay(world: &mut World, client: usize, heard: &ClientAnswer) {
             _ if world.witness.violation.is_some() => return,
             "paid" => return,
             _ if heard.may_be_retried() => world.run_ms(MEMORY_MS),
-            // An order that was deducted at payment may find nothing left, if it was made long before.
+            // An old order with deduction at payment may find no units left.
             "not_payable" if world.sql.remaining == 0 => return,
             _ => {
                 let what = format!("order {order:?} cannot be paid: {heard:?}");
@@ -272,13 +272,13 @@ fn pay(world: &mut World, client: usize, heard: &ClientAnswer) {
     }
 }
 
-/// Whether a final refusal is right, by what SQL knows.
+/// Checks a final refusal against SQL.
 fn check_refusal(world: &mut World, user: &UserId, heard: &ClientAnswer) {
     let sql = &world.sql;
     let has_all = sql.standing_units_of(user) >= sql.sale.user_cap;
     let is_right = match heard.word.as_str() {
         "sold_out" => sql.remaining == 0,
-        // By Redis; or by SQL, if Redis was made to forget the user's orders.
+        // From Redis; or from SQL, if Redis lost the user's orders.
         "cap_reached" | "user_cap" => has_all,
         "blocked" => sql.blocked.contains(user),
         "not_reserved" => sql.sale.reservation && !sql.reserved.contains(user),

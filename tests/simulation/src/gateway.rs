@@ -1,4 +1,4 @@
-//! The gate: how it is configured, and how long it may take.
+//! The gate's configuration and time limits.
 
 use std::rc::Rc;
 
@@ -19,21 +19,21 @@ impl TracksStreams for Engine {
     }
 }
 
-/// How long a claim is held, a request waits for Redis, and for an origin.
+/// How long a claim is held, and how long a request waits for Redis and for an origin.
 pub(crate) const CLAIM_TTL_MS: u64 = 2_000;
 pub(crate) const DEADLINE_MS: u64 = 250;
 pub(crate) const ORIGIN_TIMEOUT_MS: u64 = 1_500;
 
-/// The most calls to Redis that one request waits for, each at most two deadlines and a tick: three claims, and two
+/// The maximum number of Redis calls for one request, each at most two deadlines and a tick: three claims, and two
 /// rebalances of up to seven.
 const CALLS_MAX: u64 = 3 + 2 * 7;
 
-/// Within so long every request is answered or goes on.
+/// The time limit for answering or continuing every request.
 pub(crate) const DECIDED_WITHIN_US: u64 = CALLS_MAX * (2 * DEADLINE_MS + 100) * 1_000;
 
 const SECRET: &[u8] = b"a secret of the simulation, 32 bytes or more";
 
-/// Small breakers, so that few clients are enough to open them.
+/// Sensitive breakers, so that a few clients can open them.
 const CONFIG: &str = r#"{
     "routes": [{ "path": "/sales/{sale}/orders" }],
     "identify_prefixes": ["/orders/"],
@@ -55,7 +55,7 @@ pub(crate) fn config() -> CheckedConfig {
         .expect("the configuration makes sense")
 }
 
-/// The keys that gateways and origins share.
+/// The keys shared by gateways and origins.
 pub(crate) fn keys() -> Rc<KeyRing> {
     Rc::new(config().claim_keys)
 }

@@ -1,7 +1,7 @@
-//! Gateways: a real engine in a small host, several workers each.
+//! Gateways: real engines in a small host, with several workers each.
 //!
-//! The host applies effects as the Proxy-Wasm one does (`crates/proxy-kit/src/worker.rs`): in order, with feedback for
-//! what could not be sent or delivered. What leaves a worker is in [`WorkerEffect`]; the world does it.
+//! The host applies effects like the Proxy-Wasm host (`crates/proxy-kit/src/worker.rs`): in order, with feedback for
+//! effects that failed. [`WorkerEffect`] is the output of a worker, which the world processes.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -19,9 +19,9 @@ use crate::plan::{Caller, RedisFate};
 /// One request of a client.
 pub(crate) type RequestId = u64;
 
-/// An engine that knows which streams it remembers.
+/// An engine that reports the number of its streams.
 pub(crate) trait TracksStreams: Engine {
-    /// How many streams it remembers.
+    /// The number of streams in its memory.
     fn open_streams(&self) -> usize;
 }
 
@@ -29,19 +29,19 @@ pub(crate) trait TracksStreams: Engine {
 #[derive(Debug)]
 pub(crate) struct Gateway<E> {
     pub(crate) workers: Vec<Worker<E>>,
-    /// What they share.
+    /// The shared memory.
     pub(crate) data: Rc<LocalData>,
-    /// How often it has died: what is meant for an earlier life reaches nobody.
+    /// The number of restarts: messages for an earlier life are dropped.
     pub(crate) life: u64,
     pub(crate) is_alive: bool,
-    /// Until when it stands still; and how often it has.
+    /// The end of a pause, and the number of pauses.
     pub(crate) paused_until_us: u64,
     pub(crate) pauses: u64,
-    /// By how much its clock is off.
+    /// The error of its clock.
     pub(crate) clock_off_ms: i64,
 }
 
-/// A worker of a gateway, in one life of it.
+/// A worker of a gateway in one of its lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WorkerLife {
     pub(crate) gateway: usize,
@@ -49,7 +49,7 @@ pub(crate) struct WorkerLife {
     pub(crate) worker: usize,
 }
 
-/// What leaves a worker.
+/// The output of a worker.
 #[derive(Debug)]
 pub(crate) enum WorkerEffect {
     Call {
@@ -73,27 +73,27 @@ pub(crate) enum WorkerEffect {
         headers: Vec<(&'static str, String)>,
     },
     Wake,
-    /// The engine was told that an effect could not be applied: of which kind.
+    /// The engine received feedback of this kind about a failed effect.
     FedBack(&'static str),
-    /// The engine has broken a rule of hosts.
+    /// The engine has violated a host rule.
     Wrong(String),
 }
 
-/// One worker: its engine, and the one place that applies effects.
+/// One worker: its engine, and the only place that applies effects.
 pub(crate) struct Worker<E> {
     pub(crate) engine: E,
-    /// How many have died in its place, in this life of its gateway.
+    /// The number of its predecessors in this life of its gateway.
     pub(crate) incarnation: u64,
     effects: Effects,
     streams: BTreeMap<StreamId, Stream>,
     next_stream: StreamId,
-    /// Calls under way, with their commands.
+    /// Calls in flight, with their commands.
     calls: BTreeMap<BatchId, Rc<[u8]>>,
-    /// Requests of the engine's own under way.
+    /// The engine's HTTP requests in flight.
     fetches: BTreeSet<FetchId>,
-    /// Whether a call can go at once.
+    /// Whether a call can be sent immediately.
     is_connected: bool,
-    /// How far apart ticks are, and how often that has changed.
+    /// The tick interval, and the number of its changes.
     pub(crate) tick_ms: Option<u64>,
     pub(crate) tick_changes: u64,
 }
@@ -111,9 +111,9 @@ impl<E> std::fmt::Debug for Worker<E> {
 struct Stream {
     request: RequestId,
     state: StreamState,
-    /// The client has gone, and effects find nobody.
+    /// Whether the client has gone, so that effects fail.
     is_gone: bool,
-    /// What was added to the request.
+    /// Headers added to the request.
     headers: Vec<(&'static str, String)>,
 }
 
@@ -124,7 +124,7 @@ enum StreamState {
     WentOn,
 }
 
-/// What the engine is to be told when all effects were applied.
+/// Feedback for the engine after all effects are applied.
 enum Feedback {
     NotSent(BatchId),
     Deferred(BatchId),
@@ -153,7 +153,7 @@ impl<E: TracksStreams> Gateway<E> {
         }
     }
 
-    /// Begins another life: with workers that know nothing.
+    /// Begins another life, with workers without memory.
     pub(crate) fn restart(&mut self, workers: Vec<Worker<E>>, data: Rc<LocalData>) {
         self.workers = workers;
         self.data = data;
@@ -183,7 +183,7 @@ impl<E: TracksStreams> Worker<E> {
         }
     }
 
-    /// A worker in the place of one that has died. What is still under way for that one reaches nobody: numbers go on.
+    /// Replaces a worker that has died. Messages for the old one are dropped: numbers continue.
     pub(crate) fn after(dead: &mut Self, engine: E) -> Self {
         let mut effects = std::mem::take(&mut dead.effects);
         effects.take_into(&mut Vec::new());
@@ -221,7 +221,7 @@ impl<E: TracksStreams> Worker<E> {
             request: head,
         };
         let out = self.run(event, head.now_ms, network);
-        // As the Proxy-Wasm host: it does not tell of a stream that its own event has answered.
+        // Like the Proxy-Wasm host, it does not report a stream that its own event has answered.
         let is_answered = |stream: &Stream| stream.state == StreamState::Answered;
         if self.streams.get(&stream).is_some_and(is_answered) {
             self.streams.remove(&stream);
@@ -233,7 +233,7 @@ impl<E: TracksStreams> Worker<E> {
         self.run(Event::Tick { now_ms }, now_ms, network)
     }
 
-    /// A call has ended, unless it has ended before.
+    /// A call has ended, unless it ended before.
     pub(crate) fn hear(
         &mut self,
         batch: BatchId,
@@ -253,7 +253,7 @@ impl<E: TracksStreams> Worker<E> {
         self.run(event, now_ms, network)
     }
 
-    /// A request of the engine's own has ended, unless it has ended before.
+    /// An HTTP request of the engine has ended, unless it ended before.
     pub(crate) fn fetched(
         &mut self,
         fetch: FetchId,
@@ -272,18 +272,18 @@ impl<E: TracksStreams> Worker<E> {
         self.run(event, now_ms, network)
     }
 
-    /// The commands of a call that is under way.
+    /// The commands of a call in flight.
     pub(crate) fn call(&self, batch: BatchId) -> Option<Rc<[u8]>> {
         self.calls.get(&batch).cloned()
     }
 
-    /// The client of a stream has gone; the engine hears of it later. Whether the stream was still there.
+    /// The client of a stream has gone; the engine is informed later. Returns whether the stream still existed.
     pub(crate) fn client_gone(&mut self, stream: StreamId) -> bool {
         let found = self.streams.get_mut(&stream);
         found.map(|stream| stream.is_gone = true).is_some()
     }
 
-    /// A stream ends, with the status that its client got.
+    /// Ends a stream, with the status that its client got.
     pub(crate) fn close(
         &mut self,
         stream: StreamId,
@@ -301,23 +301,23 @@ impl<E: TracksStreams> Worker<E> {
         self.run(Event::Closed { stream, end: &end }, now_ms, network)
     }
 
-    /// Whether the stream still waits for a decision that somebody would hear.
+    /// Whether the stream still waits for a decision and its client is present.
     pub(crate) fn waits(&self, stream: StreamId) -> bool {
         let stream = self.streams.get(&stream);
         stream.is_some_and(|stream| stream.state == StreamState::Waits && !stream.is_gone)
     }
 
-    /// Whether the stream is there.
+    /// Whether the stream exists.
     pub(crate) fn has(&self, stream: StreamId) -> bool {
         self.streams.contains_key(&stream)
     }
 
-    /// Streams that engine and host remember.
+    /// The number of streams in the memory of engine and host.
     pub(crate) fn remembered(&self) -> usize {
         self.engine.open_streams() + self.streams.len()
     }
 
-    /// How far apart ticks must be from now on, if that has changed.
+    /// The new tick interval, if it has changed.
     pub(crate) fn changed_tick(&mut self) -> Option<u64> {
         let tick_ms = self.engine.tick_ms();
         if tick_ms == self.tick_ms {
@@ -390,7 +390,7 @@ impl<E: TracksStreams> Worker<E> {
                 callback.out.push(WorkerEffect::Fetch { id, fetch });
             }
             Effect::Log(..) => {}
-            // None of the engines that run here asks for a body.
+            // None of the simulated engines requests a body.
             Effect::ReadBody { stream, .. } => panic!("stream {stream} has no body"),
         }
     }
@@ -442,7 +442,7 @@ impl<E: TracksStreams> Worker<E> {
 }
 
 impl Stream {
-    /// What leaves the gateway with an effect for this stream.
+    /// The gateway's output for an effect of this stream.
     fn take(&mut self, stream: StreamId, effect: Effect) -> Option<WorkerEffect> {
         let request = self.request;
         match effect {

@@ -1,28 +1,28 @@
-//! Flash sales, limits, links and waiting rooms on one virtual clock, under random faults.
+//! Simulates flash sales, limits, links and waiting rooms on one virtual clock, under random faults.
 //!
-//! A schedule is made from a seed: who takes part, who comes, and faults at random times. It runs in one thread without a real
-//! clock, socket or file, so the same seed gives the same run, and a few milliseconds are enough for one.
+//! A seed determines a schedule: participants, clients, and faults at random times. It runs in one thread without a
+//! real clock, socket or file, so that the same seed gives the same run, which takes a few milliseconds.
 //!
-//! | subject | real | models | what must hold |
+//! | subject | real | models | invariants |
 //! |---|---|---|---|
-//! | [`Sales`] | [`weir_sale::engine::Gate`] | Redis ([`weir_sale::ledger::ShardLedger`]), origins on the same pure decisions, SQL | `witness`, `finish` |
-//! | [`Limits`] | [`weir_limit::engine::Limiter`] | Redis ([`weir_limit::State`]), the document with rules | `limits/witness`, `limits/finish` |
-//! | [`Links`] | [`weir_link::engine::Links`] | Redis (strings, streams, the scripts of links), the origin, SQL | `links/witness`, `links/finish` |
+//! | [`Sales`] | [`weir_sale::engine::Gate`] | Redis ([`weir_sale::ledger::ShardLedger`]), origins, SQL | `witness`, `finish` |
+//! | [`Limits`] | [`weir_limit::engine::Limiter`] | Redis ([`weir_limit::State`]), rules | `limits/witness`, `limits/finish` |
+//! | [`Links`] | [`weir_link::engine::Links`] | Redis (strings, streams), origin, SQL | `links/witness`, `links/finish` |
 //! | [`Rooms`] | [`weir_room::engine::WaitingRoom`] | Redis ([`weir_room::model`]) | `rooms/witness`, `rooms/finish` |
 //!
-//! Gateways are real engines, several workers each, in one small host that applies their effects (`host`). `stage` is what
-//! limits, links and waiting rooms have in common.
+//! Gateways are real engines, several workers each, in one small host that applies their effects (`host`). `stage` is
+//! the common part of limits, links and waiting rooms.
 //!
-//! Faults: lost, doubled, late and cut calls; dead and paused gateways, single workers that die; dead and stalled origins;
-//! Redis that stands still, or restarts, with all its data, with what it held a moment ago, or empty; clocks that are set;
-//! clients who leave; transactions that fail or whose commit nobody hears of; SQL that fails over to a replica that was behind;
-//! rules that change; claims that nobody signed.
+//! Faults: lost, duplicated, late and truncated calls; crashed and paused gateways and workers; crashed and stalled
+//! origins; a stalled Redis, or one that restarts with all its data, with earlier data, or empty; changed clocks;
+//! clients that disconnect; transactions that fail or whose commit is not reported; SQL failing over to a lagging
+//! replica; changed rules; unsigned claims.
 //!
-//! After each step the invariants that always hold are checked. At the end all faults are over, everything comes to rest, and
-//! exactly what is left must be sold, let pass or led on, with the right answer to everybody.
+//! Each step checks the invariants that always hold. At the end all faults are over and all work finishes. Then exactly
+//! the remaining units, quotas and clicks must be available, with the right answer to every client.
 //!
-//! A failure names its seed, and is shrunk to the fewest faults and clients that still fail. That the simulation would
-//! find mistakes is shown by [`Mutation`]: each is a rule of the protocol that is broken.
+//! A failure reports its seed, and is shrunk to the fewest faults and clients that still fail. [`Mutation`]s show that
+//! the simulation finds mistakes: each violates a rule of the protocol.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::expect_used, clippy::panic)]
@@ -68,30 +68,30 @@ pub use shrink::shrink;
 pub use stats::Stats;
 pub use witness::Violation;
 
-/// The users who come when all faults are over: more than there are units.
+/// The users who come after all faults: more than the units.
 const USERS_AT_THE_END: std::ops::Range<u32> = 100..118;
 
-/// How schedules run.
+/// The options of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// What a party does wrong.
+    /// The injected mistake, if any.
     pub mutation: Option<Mutation>,
-    /// Whether what happens is kept as text.
+    /// Whether to record events as text.
     pub keeps_lines: bool,
 }
 
-/// What came of one schedule.
+/// The result of one schedule.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Its seed.
     pub seed: u64,
-    /// What must not be, if anything was.
+    /// The violation, if any.
     pub violation: Option<Violation>,
-    /// What has happened, as one number.
+    /// A hash of all events.
     pub trace_hash: u64,
-    /// The same as text, if that was wanted.
+    /// The events as text, if recorded.
     pub lines: Vec<String>,
-    /// What it was made of.
+    /// Statistics of the schedule.
     pub stats: Stats,
 }
 
@@ -110,7 +110,7 @@ impl Report {
     }
 }
 
-// Tests from outside, in the executable of those from inside: one less to link, and none of the program.
+// External tests in the executable of the internal ones: one less to link. The program does not contain them.
 #[cfg(test)]
 extern crate self as weir_simulation;
 #[cfg(test)]

@@ -35,7 +35,7 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let subjects = [run::<Sales>, run::<Limits>, run::<Links>, run::<Rooms>];
-    // All run, whatever one of them finds.
+    // All subjects run, even after a failure.
     let failed = subjects.into_iter().filter(|run| !run(&arguments)).count();
     match failed {
         0 => ExitCode::SUCCESS,
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether no schedule has failed.
+/// Whether all schedules passed.
 fn run<S: Schedule>(arguments: &Arguments) -> bool {
     if arguments
         .only

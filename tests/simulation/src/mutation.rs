@@ -1,158 +1,158 @@
-//! Mistakes that a party of the simulation can be told to make.
+//! Mistakes that a party of the simulation can be configured to make.
 //!
-//! A simulation that finds nothing proves little until it has shown what it would find. Each of these breaks one rule of
-//! the protocol in a simulated party, never in production code; `tests/mutations.rs` shows that each is caught.
+//! A simulation that finds nothing proves little unless it demonstrably finds mistakes. Each mutation violates one rule
+//! of the protocol in a simulated party, never in production code. `tests/mutations.rs` shows that each is detected.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A rule of the protocol that is broken.
+/// A violated rule of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mutation {
-    /// Redis gives a claim's units back and leaves the shard's epoch as it is.
+    /// Redis releases a claim's units without raising the shard's epoch.
     EpochNotRaisedAtRelease,
-    /// Redis gives an order's units back and leaves the shard's epoch as it is.
+    /// Redis returns an order's units without raising the shard's epoch.
     EpochNotRaisedAtCancel,
-    /// Redis takes a shard's last unit and leaves its epoch as it is.
+    /// Redis takes a shard's last unit without raising its epoch.
     EpochNotRaisedWhenEmpty,
-    /// Redis adds units and leaves the shard's epoch as it is.
+    /// Redis adds units without raising the shard's epoch.
     EpochNotRaisedAtTopUp,
-    /// Redis counts epochs on, without the time as a floor.
+    /// Redis increments epochs without the time as a floor.
     EpochsWithoutTime,
-    /// Redis ends a claim when one of its deliveries comes back, although others are out.
+    /// Redis ends a claim when one of its deliveries is released, although others are in progress.
     DeliveryNotCounted,
-    /// Redis deposits a transfer as often as it is told to.
+    /// Redis applies a repeated transfer again.
     TransferDepositedTwice,
-    /// Redis takes units for another shard and does not remember that.
+    /// Redis takes units for another shard without recording it.
     LendNotRecorded,
-    /// Redis grants a new claim to a user who holds one, and gives the old one's units back.
+    /// Redis grants a new claim to a user who holds one, and releases the old one.
     ClaimNotIdempotent,
     /// Redis counts generations from 1, without the time as a floor.
     GenerationsWithoutTime,
-    /// Redis counts generations with a floor that is too coarse: they run ahead of it.
+    /// Redis counts generations with a coarse floor, so that they run ahead of it.
     GenerationsInMilliseconds,
-    /// A gateway waits for ever for a call to Redis.
+    /// A gateway waits without a timeout for a call to Redis.
     TimeoutForgotten,
-    /// A gateway gives a user's claim back when the reply to it is lost.
+    /// A gateway releases a user's claim when its reply is lost.
     UnknownTakenForRefused,
-    /// The origin gives a claim back when SQL's answer to an order is lost.
+    /// The origin releases a claim when SQL's reply to an order is lost.
     LostCommitTakenForRollback,
-    /// The reconciler gives an overdue claim back without an outcome in SQL.
+    /// The reconciler releases an overdue claim without an outcome in SQL.
     ReleaseWithoutOutcome,
-    /// SQL makes an order of a claim without looking at its outcome.
+    /// SQL turns a claim into an order without checking its outcome.
     OrderWithoutOutcome,
-    /// SQL does not count what a user has.
+    /// SQL does not count a user's units.
     CapNotChecked,
-    /// Redis does not note which claim it has granted to which attempt.
+    /// Redis does not store the claim of an attempt.
     AttemptNotNoted,
-    /// SQL does not look which order an attempt has become.
+    /// SQL does not check whether an attempt is already an order.
     KeyNotBound,
-    /// SQL binds an attempt only to an order that it makes itself, not to one that its claim has become before.
+    /// SQL binds an attempt only to an order that it creates, not to one that its claim became before.
     KeyNotBoundAgain,
-    /// SQL takes each request with a key for the one that came with it first.
+    /// SQL accepts a request with a used key but a different body.
     BodyNotCompared,
-    /// SQL takes units that are not there.
+    /// SQL takes units that do not exist.
     StockNotChecked,
-    /// SQL returns the units of an order that is cancelled already.
+    /// SQL returns the units of an order that is already cancelled.
     CancelledTwice,
-    /// SQL returns the units of an order whose money was given back already.
+    /// SQL returns the units of an order that is already refunded.
     RefundedAgain,
-    /// Redis hears nothing of an order whose money is given back.
+    /// The origin does not report a refunded order to Redis.
     RefundNotFollowed,
-    /// SQL does not note that Redis has to follow an order that ended.
+    /// SQL does not record that Redis must follow an ended order.
     EndNotNoted,
-    /// The origin does not check the claim's signature.
+    /// The origin does not verify the claim's signature.
     SignatureNotChecked,
-    /// The origin never tells Redis that a claim became an order.
+    /// The origin never reports to Redis that a claim became an order.
     SettleForgotten,
-    /// The reconciler takes every open claim for overdue.
+    /// The reconciler treats every open claim as overdue.
     DeadlineIgnored,
-    /// The reconciler leaves transfers alone that nobody finishes.
+    /// The reconciler ignores unfinished transfers.
     TransfersForgotten,
     /// A rebuilt shard gets no orders.
     RebuiltWithoutOrders,
-    /// A rebuilt shard gets no lists of users who may buy, or may not.
+    /// A rebuilt shard gets no lists of reserved and blocked users.
     RebuiltWithoutLists,
-    /// Redis lets several rebuild a shard at once.
+    /// Redis allows concurrent rebuilds of a shard.
     RebuildNotFenced,
-    /// A sale's stock is put on Redis before its lists are.
+    /// A sale's stock is written to Redis before its lists.
     ListsAfterStock,
-    /// The origin says of each sale that SQL has nothing left.
+    /// The origin publishes every sale as sold out.
     SoldOutToldEarly,
-    /// The reconciler does not look at the books when only SQL has changed.
+    /// The reconciler does not check the balance when only SQL has changed.
     SqlChangeIgnored,
-    /// Nobody puts right which orders Redis knows.
+    /// The origin does not correct the orders in Redis.
     OrdersNotVerified,
-    /// The reconciler repairs no sale as long as an order of another one waits for Redis.
+    /// The reconciler repairs no sale while an order of another one waits for Redis.
     OtherSaleWaitedFor,
-    /// The reconciler leaves a shard alone of which Redis was made to forget a key.
+    /// The reconciler ignores a shard from which Redis evicted a key.
     EvictionNotHealed,
-    /// Nobody looks whether gateways have the last catalogue.
+    /// The origin does not check whether Redis has the last catalogue.
     CatalogueNotChecked,
-    /// Whatever stands before Redis sends each call again, without knowing what it is.
+    /// A proxy before Redis resends each call without knowing its type.
     CallsRetriedBlindly,
-    /// A gateway's host does not tell of streams that end.
+    /// A gateway's host does not report the ends of streams.
     EndsNotTold,
-    /// Redis gives a slice of a limit and does not charge it.
+    /// Redis grants a slice of a limit without charging it.
     SliceNotCharged,
-    /// Redis counts requests in flight until it is told that they ended.
+    /// Redis counts requests in flight until their end is reported.
     SlotsNeverExpire,
-    /// Redis takes back twice what a request in flight was charged.
+    /// Redis returns the charge of a request in flight twice.
     SlotReturnedTwice,
-    /// Redis counts by the clock of the gateway that asks.
+    /// Redis uses the clock of the calling gateway.
     GatewaysClocksCount,
-    /// Redis tells of a wait that is too short.
+    /// Redis returns a wait that is too short.
     WaitToldTooShort,
-    /// Redis shows the rules that were there first.
+    /// Redis returns the first version of the rules.
     RulesNotRead,
-    /// Redis changes its stock as often as it is told to.
+    /// Redis applies a repeated stock change again.
     StockChangedTwice,
-    /// Redis says of units that somebody holds that it has given them up.
+    /// Redis reports held units as withdrawn.
     HeldUnitsWithdrawn,
-    /// Nobody goes on with a change of the stock whose origin has died.
+    /// The origin does not continue a stock change whose origin has died.
     ChangeNotFinished,
-    /// The reconciler trusts SQL, even if Redis was told of more orders.
+    /// The reconciler trusts SQL, even if Redis has received more orders.
     LossNotNoticed,
     /// The reconciler sets a shard's mark to SQL's count while claims are open.
     MarkRaisedUnderClaims,
-    /// Redis does not look whether a click has been used before.
+    /// Redis does not check whether a click ID was used before.
     ClicksNotNamed,
-    /// The origin reads for a click under another name than the gateway.
+    /// The origin reads for a click with a different ID than the gateway.
     ClickRenamedAtOrigin,
-    /// Redis does not give back a click that led nowhere.
+    /// Redis does not return a click that led nowhere.
     ClickNotReturned,
-    /// Redis gives back a click as often as it is told to.
+    /// Redis returns a click again for a repeated call.
     ClickReturnedTwice,
-    /// Redis forgets that a click was given back, and uses it when a late read comes.
+    /// Redis forgets that a click was returned, and uses it for a late read.
     BackForgotten,
-    /// The origin puts a limited link into Redis without the clicks that SQL has counted.
+    /// The origin writes a limited link to Redis without the clicks counted in SQL.
     ClicksNotSeeded,
-    /// The origin does not tell gateways of changes.
+    /// The origin does not announce changes to gateways.
     ChangesNotTold,
-    /// Redis numbers changes from 1 on after a loss, and gateways see no difference between the two streams.
+    /// Redis numbers changes from 1 after a loss, so that gateways cannot distinguish the two streams.
     LostStreamNotNoticed,
-    /// The origin does not look again for edits that Redis has not followed.
+    /// The origin does not retry edits that Redis has not followed.
     EditsNotFollowedUp,
-    /// SQL counts a batch of clicks as often as it comes.
+    /// SQL counts a repeated batch of clicks again.
     BatchCountedTwice,
-    /// Redis does not know who is in a waiting room.
+    /// Redis does not record active visitors of a waiting room.
     RoomNotCounted,
-    /// Redis does not know who has which place in a queue.
+    /// Redis does not record the positions of visitors in a queue.
     PlacesNotRemembered,
-    /// Redis holds a called place for ever that nobody takes up.
+    /// Redis holds an unused admitted position permanently.
     PlacesWaitForEver,
-    /// Redis ends a called place after a claim though there was no room.
+    /// Redis expires an admitted position after its claim time although there was no capacity.
     HoldsForgotten,
-    /// Redis does not hear from gateways how far a queue was.
+    /// Redis ignores the queue state that gateways report.
     GatewaysNotHeard,
-    /// Redis begins the queue anew with each call.
+    /// Redis resets the queue at each call.
     QueueForgotten,
-    /// Redis calls as many as there is room for, whatever the pace.
+    /// Redis admits up to the capacity, ignoring the pace.
     PaceNotKept,
 }
 
 impl Mutation {
-    /// Those that simulations of sales find.
+    /// Mutations that simulations of sales detect.
     pub const SALES: &[Self] = &[
         Self::EpochNotRaisedAtRelease,
         Self::EpochNotRaisedAtCancel,
@@ -201,7 +201,7 @@ impl Mutation {
         Self::MarkRaisedUnderClaims,
     ];
 
-    /// Those that simulations of limits find.
+    /// Mutations that simulations of limits detect.
     pub const LIMITS: &[Self] = &[
         Self::TimeoutForgotten,
         Self::CallsRetriedBlindly,
@@ -214,7 +214,7 @@ impl Mutation {
         Self::RulesNotRead,
     ];
 
-    /// Those that simulations of links find.
+    /// Mutations that simulations of links detect.
     pub const LINKS: &[Self] = &[
         Self::TimeoutForgotten,
         Self::EndsNotTold,
@@ -230,7 +230,7 @@ impl Mutation {
         Self::BatchCountedTwice,
     ];
 
-    /// Those that simulations of waiting rooms find.
+    /// Mutations that simulations of waiting rooms detect.
     pub const ROOMS: &[Self] = &[
         Self::TimeoutForgotten,
         Self::EndsNotTold,
@@ -243,7 +243,7 @@ impl Mutation {
         Self::PaceNotKept,
     ];
 
-    /// Whether Redis shows other epochs than it should.
+    /// Whether Redis returns wrong epochs.
     pub(crate) fn is_of_epochs(self) -> bool {
         matches!(
             self,

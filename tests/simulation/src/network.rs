@@ -1,4 +1,4 @@
-//! The network: how long everything takes, and which call meets which fault.
+//! The network: delays, and the faults of calls.
 
 #![expect(
     clippy::indexing_slicing,
@@ -10,10 +10,10 @@ use std::collections::VecDeque;
 use crate::plan::{Caller, OriginFate, RedisFate, SqlFate};
 use crate::random::Rng;
 
-/// Faults that have begun and wait for a call to befall.
+/// Active faults that wait for a call.
 #[derive(Debug)]
 pub(crate) struct Network {
-    /// One stream of delays for each link.
+    /// One random stream of delays per link.
     links: Vec<Rng>,
     gateway_calls: VecDeque<RedisFate>,
     origin_calls: VecDeque<RedisFate>,
@@ -21,7 +21,7 @@ pub(crate) struct Network {
     requests: VecDeque<OriginFate>,
 }
 
-/// Which way something goes: each has delays of its own.
+/// A link: each has its own delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
     Gateway(usize),
@@ -29,7 +29,7 @@ pub(crate) enum Link {
     Client(usize),
 }
 
-/// Links of each kind before those of the next.
+/// The number of links of each kind.
 const LINKS_A_KIND: usize = 64;
 
 impl Network {
@@ -46,7 +46,7 @@ impl Network {
         }
     }
 
-    /// How long the next message on `link` is under way: mostly less than a millisecond, sometimes much longer.
+    /// The delay of the next message on `link`: mostly less than a millisecond, sometimes much longer.
     pub(crate) fn delay_us(&mut self, link: Link) -> u64 {
         let rng = self.rng(link);
         match rng.below(100) {
@@ -65,7 +65,7 @@ impl Network {
         &mut self.links[at]
     }
 
-    // --- faults that wait
+    // --- waiting faults
 
     pub(crate) fn arm_redis(&mut self, caller: Caller, fate: RedisFate) {
         self.redis(caller).push_back(fate);
@@ -79,7 +79,7 @@ impl Network {
         self.requests.push_back(fate);
     }
 
-    /// What befalls the next call to Redis.
+    /// The fault of the next call to Redis.
     pub(crate) fn redis_fate(&mut self, caller: Caller) -> Option<RedisFate> {
         self.redis(caller).pop_front()
     }
@@ -92,7 +92,7 @@ impl Network {
         self.requests.pop_front()
     }
 
-    /// No fault waits any more.
+    /// Removes all waiting faults.
     pub(crate) fn disarm(&mut self) {
         self.gateway_calls.clear();
         self.origin_calls.clear();

@@ -1,14 +1,14 @@
-//! What operators do while a sale runs: they add units, withdraw some, move its end, and give money back.
+//! Operators' actions during a sale: they add units, withdraw some, move its end, and refund orders.
 
 use crate::plan::{
     Client, Fault, FollowUp, LAST_FAULT_AT_MS, SALE_STARTS_AT_MS, Setting, TimedFault,
 };
 use crate::random::Rng;
 
-/// The most units that are added in one schedule: all must find a buyer.
+/// The maximum number of added units in one schedule: all must find a buyer.
 const ADDED_MAX: i64 = 6;
 
-/// In some schedules a few changes, each of which may be asked for more than once.
+/// In some schedules, a few changes, each of which may be requested repeatedly.
 pub(crate) fn faults(rng: &mut Rng, setting: Setting) -> Vec<TimedFault> {
     if !rng.chance(40) {
         return vec![];
@@ -43,7 +43,7 @@ fn change(rng: &mut Rng, setting: Setting, at_ms: u64, key: u32, units: i64) -> 
     TimedFault { at_ms, fault }
 }
 
-/// The sale ends early, and goes on later.
+/// The sale ends early, and continues later.
 fn other_end(rng: &mut Rng, setting: Setting) -> [TimedFault; 2] {
     let ends_at_ms = rng.between(SALE_STARTS_AT_MS, LAST_FAULT_AT_MS);
     let extended_at_ms = ends_at_ms + rng.between(0, 1_500);
@@ -54,7 +54,7 @@ fn other_end(rng: &mut Rng, setting: Setting) -> [TimedFault; 2] {
     })
 }
 
-/// In some schedules some of those who pay get their money back, soon after or long after; some are asked for twice.
+/// In some schedules, refunds for some paid orders, soon or long after; some are requested twice.
 pub(crate) fn refunds(rng: &mut Rng, clients: &[Client], setting: Setting) -> Vec<TimedFault> {
     if !rng.chance(40) {
         return vec![];

@@ -1,4 +1,4 @@
-//! What happens in one schedule: made from its seed, and nothing else.
+//! A schedule, determined only by its seed.
 
 use weir_sale::ledger::EvictedKey;
 use weir_sale::shard::bucket;
@@ -8,27 +8,27 @@ use crate::failover;
 use crate::operators;
 use crate::random::Rng;
 
-/// Sales start so long after the virtual clock.
+/// The start of sales after the start of the virtual clock.
 pub(crate) const SALE_STARTS_AT_MS: u64 = 400;
 
-/// Sales end so long after it, unless an operator moves the end: after everything else.
+/// The end of sales after the start of the virtual clock, unless an operator moves it: after everything else.
 pub(crate) const SALE_LASTS_MS: u64 = 1_000_000_000;
 
-/// The last client comes, and the last fault begins, so long after the virtual clock starts.
+/// The time of the last client and the last fault's start, after the start of the virtual clock.
 pub(crate) const LAST_CLIENT_AT_MS: u64 = 4_000;
 pub(crate) const LAST_FAULT_AT_MS: u64 = 4_500;
 
-/// A schedule: who takes part, who comes to buy, and what goes wrong.
+/// A schedule: participants, buyers, and faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What all of it was made from.
+    /// The seed of the schedule.
     pub seed: u64,
     pub(crate) setting: Setting,
     pub(crate) clients: Vec<Client>,
     pub(crate) faults: Vec<TimedFault>,
 }
 
-/// Who takes part.
+/// The participants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
     pub(crate) shards: u32,
@@ -36,15 +36,15 @@ pub(crate) struct Setting {
     pub(crate) user_cap: u32,
     pub(crate) payment: PayMode,
     pub(crate) gateways: u32,
-    /// Of each gateway.
+    /// Workers per gateway.
     pub(crate) workers: u32,
     pub(crate) origins: u32,
     pub(crate) users: u32,
-    /// User 0 may not buy.
+    /// Whether user 0 is blocked.
     pub(crate) is_first_user_blocked: bool,
-    /// Only users with an even number have reserved, and only they may buy.
+    /// Whether only users with even numbers have reservations, and only they may buy.
     pub(crate) is_reserved: bool,
-    /// Another sale has an order that Redis cannot follow.
+    /// Whether another sale has an order that Redis cannot follow.
     pub(crate) is_other_sale_stuck: bool,
 }
 
@@ -56,22 +56,22 @@ pub(crate) enum PayMode {
     Hold { pay_within_ms: u64 },
 }
 
-/// One person, who comes once and may try again.
+/// One person, who comes once and may retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Client {
     pub(crate) at_ms: u64,
     pub(crate) user: u32,
-    /// After so long without an answer the client hangs up, and does not come back.
+    /// The time after which the client disconnects without an answer and does not return, in microseconds.
     pub(crate) leaves_after_us: Option<u64>,
     pub(crate) retries: u32,
-    /// By which the client names what it wants, in each try.
+    /// The attempt key and body of all tries.
     pub(crate) attempt: Option<Attempt>,
-    /// How many units the client wants; it says so if it is more than one.
+    /// The requested units, stated if more than one.
     pub(crate) quantity: u32,
     pub(crate) then: FollowUp,
 }
 
-/// What a client does with an order.
+/// The client's action on an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FollowUp {
     Nothing,
@@ -81,11 +81,11 @@ pub(crate) enum FollowUp {
     Cancel {
         after_ms: u64,
     },
-    /// Does not buy: sends the origin a claim that no gateway has signed.
+    /// Sends the origin an unsigned claim instead of buying.
     Forge,
 }
 
-/// A fault, and when it begins.
+/// A fault with its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimedFault {
     pub(crate) at_ms: u64,
@@ -94,56 +94,56 @@ pub(crate) struct TimedFault {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The next call to Redis.
+    /// A fault of the next call to Redis.
     Redis {
         caller: Caller,
         fate: RedisFate,
     },
-    /// The next transaction of SQL.
+    /// A fault of the next SQL transaction.
     Sql {
         fate: SqlFate,
     },
-    /// The next request from a gateway to an origin.
+    /// A fault of the next request from a gateway to an origin.
     Origin {
         fate: OriginFate,
     },
-    /// All workers die with their streams; new ones come later.
+    /// All workers die with their streams; new ones start later.
     KillGateway {
         gateway: u32,
         for_ms: u64,
     },
-    /// All workers stand still, and do not know it.
+    /// All workers pause without noticing.
     PauseGateway {
         gateway: u32,
         for_ms: u64,
     },
-    /// It dies in whatever it does.
+    /// The origin dies during its current work.
     KillOrigin {
         origin: u32,
         for_ms: u64,
     },
-    /// Redis goes away, and comes back with what it held `back_ms` before; empty if `None`.
+    /// Redis restarts with its state of `back_ms` before; empty if `None`.
     RestartRedis {
         back_ms: Option<u64>,
         for_ms: u64,
     },
-    /// One shard fails over to what it held `back_ms` before; empty if `None`.
+    /// One shard fails over to its state of `back_ms` before; empty if `None`.
     LoseShard {
         shard: u32,
         back_ms: Option<u64>,
     },
-    /// SQL fails over to a replica that was `behind_ms` behind. When all is quiet, an operator has its lost orders placed again, or
-    /// gives them up.
+    /// SQL fails over to a replica that lags by `behind_ms`. At rest, an operator restores its lost orders or gives
+    /// them up.
     FailOverSql {
         behind_ms: u64,
         restores: bool,
     },
-    /// Redis drops a key of a shard, to have room.
+    /// Redis evicts a key of a shard.
     Evict {
         shard: u32,
         key: EvictedKey,
     },
-    /// A clock is set.
+    /// A clock is changed.
     SetGatewayClock {
         gateway: u32,
         by_ms: i64,
@@ -152,19 +152,19 @@ pub(crate) enum Fault {
         origin: u32,
         by_ms: i64,
     },
-    /// Not a fault, but in their midst: an operator adds units, or below 0 withdraws some. Again by the same key it is the
-    /// same change.
+    /// Not a fault: an operator adds units, or withdraws some if negative. Repeated with the same key, it is the same
+    /// change.
     ChangeStock {
         origin: u32,
         key: u32,
         units: i64,
     },
-    /// An operator has the sale end so long after now.
+    /// An operator moves the end of the sale relative to now.
     MoveEnd {
         origin: u32,
         after_ms: u64,
     },
-    /// An operator gives a user's money back, for the first order that is paid.
+    /// An operator refunds a user's first paid order.
     Refund {
         origin: u32,
         user: u32,
@@ -177,46 +177,46 @@ pub(crate) enum Caller {
     Origin,
 }
 
-/// The outcome of a call to Redis.
+/// The fault of a call to Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RedisFate {
-    /// It never arrives.
+    /// The request is lost.
     LoseRequest,
-    /// It is done, and nobody hears of it.
+    /// The call runs, but its reply is lost.
     LoseReply,
-    /// It is done twice, the second time so much later.
+    /// The call runs twice, the second time after this delay.
     Double { after_us: u64 },
-    /// It arrives so late that nobody waits any more.
+    /// The call arrives after its timeout.
     Late { by_ms: u64 },
-    /// The connection breaks after so many commands.
+    /// The connection breaks after this number of commands.
     Cut { commands: u64 },
-    /// It is refused, and nothing is done.
+    /// The call is refused without running.
     Refuse,
-    /// Redis says that it is loading.
+    /// Redis replies that it is loading.
     Loading,
-    /// It cannot be sent at once, or not at all.
+    /// The call cannot be sent immediately, or not at all.
     Defer,
 }
 
-/// The outcome of a transaction.
+/// The fault of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SqlFate {
-    /// It is not done.
+    /// The transaction does not run.
     Fail,
-    /// It is done, and nobody hears of it.
+    /// The transaction runs, but its reply is lost.
     LoseReply,
-    /// It takes so long.
+    /// The transaction is slow.
     Slow { by_ms: u64 },
 }
 
-/// The outcome of a request to an origin.
+/// The fault of a request to an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OriginFate {
     LoseRequest,
     LoseReply,
-    /// The origin's server refuses it, and no handler hears of it.
+    /// The origin's server refuses it before a handler reads it.
     RefuseUnread,
-    /// It arrives twice.
+    /// The request arrives twice.
     Double {
         after_us: u64,
     },
@@ -226,7 +226,7 @@ pub(crate) enum OriginFate {
 }
 
 impl Fault {
-    /// Its kind, for statistics.
+    /// The kind of fault, for statistics.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Redis { fate, .. } => match fate {
@@ -253,7 +253,7 @@ impl Fault {
         }
     }
 
-    /// How long after its beginning it is over.
+    /// The duration of the fault.
     pub(crate) fn length_ms(&self) -> u64 {
         match *self {
             Self::KillGateway { for_ms, .. }
@@ -264,7 +264,7 @@ impl Fault {
         }
     }
 
-    /// Whether Redis forgets something that it has acknowledged.
+    /// Whether Redis loses acknowledged data.
     pub(crate) fn loses_data(&self) -> bool {
         match self {
             Self::RestartRedis { back_ms, .. } => *back_ms != Some(0),
@@ -274,7 +274,7 @@ impl Fault {
     }
 }
 
-/// What may go wrong in a schedule. Without losses of data and without clocks that are set, more must hold.
+/// The faults that may occur in a schedule. Without losses of data and clock changes, stricter invariants hold.
 #[derive(Clone, Copy)]
 struct Hazards {
     losses: bool,
@@ -294,13 +294,13 @@ impl Plan {
         let clients = rng.between(4, clients_max);
         let mut clients: Vec<_> = (0..clients).map(|_| client(&mut rng, setting)).collect();
         if rng.chance(30) {
-            // A crowd: all come within a few milliseconds.
+            // All clients come within a few milliseconds.
             for client in &mut clients {
                 client.at_ms = SALE_STARTS_AT_MS + client.at_ms % 8;
             }
         }
         clients.sort_by_key(|client| client.at_ms);
-        // Numbers of their own: without keys, the rest of the schedule is the same.
+        // A separate random stream: without keys, the rest of the schedule is unchanged.
         let mut keys = Rng::new(seed, 2);
         for client in &mut clients {
             client.attempt = attempt(&mut keys);
@@ -327,7 +327,7 @@ impl Plan {
         if let Some(fault) = failover::planned(&mut Rng::new(seed, 10)) {
             faults.retain(|known| known.fault.goes_with_a_failover());
             faults.push(fault);
-            // A client who loses an order may buy again with the same key.
+            // A client that loses an order may buy again with the same key.
             clients.iter_mut().for_each(|client| client.attempt = None);
         }
         faults.sort_by_key(|fault| fault.at_ms);
@@ -339,7 +339,7 @@ impl Plan {
         }
     }
 
-    /// Whether lost orders are placed again; `None` if SQL loses none.
+    /// Whether lost orders are restored; `None` if SQL loses none.
     pub(crate) fn restores_lost_orders(&self) -> Option<bool> {
         self.faults.iter().find_map(|timed| match timed.fault {
             Fault::FailOverSql { restores, .. } => Some(restores),
@@ -351,7 +351,7 @@ impl Plan {
         self.faults.iter().any(|timed| timed.fault.loses_data())
     }
 
-    /// How far clocks are set, all steps together.
+    /// The sum of all clock changes.
     pub(crate) fn clock_steps_ms(&self) -> u64 {
         let step = |timed: &TimedFault| match timed.fault {
             Fault::SetGatewayClock { by_ms, .. } | Fault::SetOriginClock { by_ms, .. } => {
@@ -367,7 +367,7 @@ impl Plan {
         self.faults.iter().any(sets)
     }
 
-    /// When the last fault is over.
+    /// The end of the last fault.
     pub(crate) fn faults_end_ms(&self) -> u64 {
         let ends = self.faults.iter();
         let ends = ends.map(|timed| timed.at_ms + timed.fault.length_ms());
@@ -422,7 +422,7 @@ fn client(rng: &mut Rng, setting: Setting) -> Client {
     }
 }
 
-/// So few keys that clients of one user often share one, and sometimes send it with another body.
+/// Few keys, so that clients of one user often share one, sometimes with another body.
 fn attempt(rng: &mut Rng) -> Option<Attempt> {
     rng.chance(40).then(|| Attempt {
         key: rng.below(3) as u32,
@@ -430,7 +430,7 @@ fn attempt(rng: &mut Rng) -> Option<Attempt> {
     })
 }
 
-/// A fault; and sometimes another one in its midst, since what breaks together is hardest to survive.
+/// A fault, and sometimes another one during it, because simultaneous faults are the hardest to survive.
 fn timed_faults(rng: &mut Rng, setting: Setting, hazards: Hazards) -> Vec<TimedFault> {
     let first = timed_fault(rng, setting, hazards);
     let mut faults = vec![first];
@@ -440,7 +440,7 @@ fn timed_faults(rng: &mut Rng, setting: Setting, hazards: Hazards) -> Vec<TimedF
     let with = |at_ms: u64, fault| TimedFault { at_ms, fault };
     match first.fault {
         fault if fault.loses_data() => {
-            // Gateways that stand still do not see what comes back.
+            // Paused gateways do not observe returned units.
             let at_ms = first.at_ms.saturating_sub(rng.between(0, 20));
             let for_ms = rng.between(50, 1_500);
             let paused = |gateway| with(at_ms, Fault::PauseGateway { gateway, for_ms });

@@ -1,4 +1,4 @@
-//! The virtual clock: what is to happen, in the order of its time.
+//! The virtual clock: future events, ordered by time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,11 +6,11 @@ use std::collections::BinaryHeap;
 /// Where the virtual clock starts, in milliseconds since the Unix epoch.
 pub(crate) const START_MS: u64 = 1_700_000_000_000;
 
-/// What is to happen, and the time now. Nothing happens between two entries, so the clock jumps.
+/// Future events and the current time. The clock jumps from one event to the next.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     now_us: u64,
-    /// Of two entries of one time, the one that was put in first comes first.
+    /// Events of the same time run in insertion order.
     next_number: u64,
     entries: BinaryHeap<Reverse<Entry<T>>>,
 }
@@ -36,12 +36,12 @@ impl<T> Queue<T> {
         self.now_us
     }
 
-    /// Lets `what` happen in `delay_us`.
+    /// Schedules `what` in `delay_us`.
     pub(crate) fn after(&mut self, delay_us: u64, what: T) {
         self.at(self.now_us + delay_us, what);
     }
 
-    /// Lets `what` happen at `at_us`, or now if that is over.
+    /// Schedules `what` at `at_us`, or now if that has passed.
     pub(crate) fn at(&mut self, at_us: u64, what: T) {
         self.entries.push(Reverse(Entry {
             at_us: at_us.max(self.now_us),
@@ -51,7 +51,7 @@ impl<T> Queue<T> {
         self.next_number += 1;
     }
 
-    /// What happens next, if that is not after `end_us`: its time is now. If nothing does, `end_us` is now.
+    /// Takes the next event until `end_us` and advances the clock to its time. Without one, advances to `end_us`.
     pub(crate) fn pop(&mut self, end_us: u64) -> Option<T> {
         let is_next = |entry: &Reverse<Entry<T>>| entry.0.at_us <= end_us;
         if !self.entries.peek().is_some_and(is_next) {

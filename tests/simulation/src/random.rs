@@ -1,20 +1,20 @@
 //! Random numbers from a seed.
 //!
-//! SplitMix64 (Steele, Lea, Flood, 2014), written here rather than taken from a crate: a seed that is printed today must
-//! mean the same schedule after every update of every dependency.
+//! SplitMix64 (Steele, Lea, Flood, 2014), implemented here instead of using a crate: a printed seed must mean the same
+//! schedule after every dependency update.
 
 #![expect(
     clippy::indexing_slicing,
     reason = "a wrong index is a mistake of the simulation, and must stop it"
 )]
 
-/// A stream of numbers that its seed determines.
+/// A random stream determined by its seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 
 impl Rng {
-    /// The stream numbered `stream` of `seed`. Every party has a stream of its own, so that a schedule with one client
-    /// or fault less is still nearly the same schedule.
+    /// Stream number `stream` of `seed`. Every participant has its own stream, so that a schedule with one client or
+    /// fault less stays nearly the same.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         let mut rng = Self(seed ^ stream.wrapping_mul(0xd1b5_4a32_d192_ed03));
         rng.next();
@@ -47,7 +47,7 @@ impl Rng {
         self.below(100) < percent
     }
 
-    /// One of `choices`, of which there is at least one. A choice that stands there twice comes twice as often.
+    /// One of `choices`, which must not be empty. A repeated choice is more likely.
     pub(crate) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
     }

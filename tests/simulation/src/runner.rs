@@ -1,4 +1,4 @@
-//! Many schedules, spread over threads: each of one seed, and of nothing else.
+//! Many schedules on several threads, each determined only by its seed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -9,17 +9,17 @@ use crate::schedule::Schedule;
 use crate::stats::Stats;
 use crate::{Options, Report};
 
-/// What came of many schedules.
+/// The result of many schedules.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// What they were made of.
+    /// Statistics of all schedules.
     pub stats: Stats,
-    /// The first that failed, by seed.
+    /// The failure with the lowest seed.
     pub failure: Option<Report>,
 }
 
-/// Runs the schedules of `schedules` seeds from `seed` on. After the first failure no new one begins; of several that
-/// fail, the one with the lowest seed is told, so that it is always the same.
+/// Runs the schedules of `schedules` seeds from `seed` on. After a failure no new schedule starts. If several fail,
+/// reports the lowest seed, so that the result is deterministic.
 pub fn run_many<S: Schedule>(
     seed: u64,
     schedules: u64,

@@ -1,4 +1,4 @@
-//! A schedule of a sale, as all simulations run and shrink theirs.
+//! A sale's schedule as a [`Schedule`] to run and shrink.
 
 #![expect(
     clippy::indexing_slicing,
@@ -104,7 +104,7 @@ fn setting(step: fn(&mut Plan)) -> Step<Plan> {
 }
 
 impl Fault {
-    /// Makes what lasts half as long.
+    /// Halves the durations.
     fn shorten(&mut self) {
         if let Self::KillGateway { for_ms, .. }
         | Self::PauseGateway { for_ms, .. }
@@ -118,7 +118,7 @@ impl Fault {
 }
 
 impl Plan {
-    /// Faults of parties that are no longer there befall the last of their kind.
+    /// Assigns faults of removed participants to the last one of their kind.
     fn keep_faults_in_bounds(&mut self) {
         let setting = self.setting;
         for timed in &mut self.faults {

@@ -1,4 +1,4 @@
-//! Schedules made by hand: for defects that chance meets too rarely.
+//! Handwritten schedules for defects that random schedules rarely find.
 
 use weir_sale::ledger::EvictedKey;
 
@@ -37,10 +37,10 @@ fn at(at_ms: u64, fault: Fault) -> TimedFault {
     TimedFault { at_ms, fault }
 }
 
-/// How many seeds a schedule is tried with: they differ in delays, and in who comes to which gateway.
+/// The number of seeds per schedule: they vary delays and the gateways of clients.
 const SEEDS: u64 = 200;
 
-/// What is the matter in a schedule made by hand.
+/// The parts of a handwritten schedule.
 struct Scenario {
     setting: Setting,
     clients: Vec<Client>,
@@ -48,7 +48,7 @@ struct Scenario {
 }
 
 impl Scenario {
-    /// The first violation, with one of the seeds.
+    /// The first violation over all seeds.
     fn violation(&self, mutation: Option<Mutation>) -> Option<String> {
         let options = Options {
             mutation,
@@ -67,7 +67,7 @@ impl Scenario {
         violation.map(|violation| violation.what)
     }
 
-    /// All goes well, and does not without what `mutation` takes away.
+    /// Passes without `mutation` and fails with it.
     fn needs(&self, mutation: Mutation) -> String {
         assert_eq!(self.violation(None), None);
         let what = self.violation(Some(mutation));
@@ -75,8 +75,8 @@ impl Scenario {
     }
 }
 
-/// The origin's server cannot read the request of user 0, who holds the only unit and does not come back: user 1, a moment
-/// later, gets it.
+/// The origin's server cannot read the request of user 0, who holds the only unit and does not return. User 1 gets it a
+/// moment later.
 #[test]
 fn c1_claim_refused_unread_by_origin_is_free_for_the_next() {
     let fate = OriginFate::RefuseUnread;
@@ -109,9 +109,9 @@ fn c1_claim_refused_unread_by_origin_is_free_for_the_next() {
     assert!(hears(1, "\"ordered\""));
 }
 
-/// User 0 cancels, which raises the epoch; user 2 buys the unit, which raises it again, and a gateway sees that all is sold.
-/// Then Redis forgets all since the cancellation, and users 1 and 6 cancel: the same epoch again, with units. The gateway
-/// stood still meanwhile.
+/// User 0 cancels, which raises the epoch. User 2 buys the unit, which raises it again, and a gateway observes "sold
+/// out". Then Redis loses everything since the cancellation, and users 1 and 6 cancel: the epoch would be the same
+/// again, with units. The gateway was paused meanwhile.
 #[test]
 fn c3_epochs_do_not_repeat_so_none_hides_a_unit() {
     let clients = [
@@ -144,8 +144,7 @@ fn c3_epochs_do_not_repeat_so_none_hides_a_unit() {
     assert!(what.contains("at an epoch at which it had none"), "{what}");
 }
 
-/// Redis has lost everything, and shards that are rebuilt begin without a unit: the buyers who come meanwhile do not hear
-/// that all is sold.
+/// Redis has lost everything, and rebuilt shards begin without units: buyers must not get "sold out" meanwhile.
 #[test]
 fn c4_while_redis_is_rebuilt_nobody_hears_sold_out() {
     let lost = Fault::RestartRedis {
@@ -166,7 +165,7 @@ fn c4_while_redis_is_rebuilt_nobody_hears_sold_out() {
     assert!(what.contains("sold_out, and SQL has"), "{what}");
 }
 
-/// An order is cancelled, and Redis forgets that: of SQL and Redis, only SQL is another than it was.
+/// An order is cancelled, and Redis loses that: only SQL has changed.
 fn cancelled_in_sql_alone() -> Scenario {
     let lost = Fault::RestartRedis {
         back_ms: Some(100),
@@ -195,7 +194,7 @@ fn c6_a_user_whose_cancellation_redis_forgot_may_buy_again() {
     assert!(what.contains("heard cap_reached"), "{what}");
 }
 
-/// Redis has lost everything, and users come all the time while it is rebuilt.
+/// Redis has lost everything, and users come continuously during the rebuild.
 fn lists_lost(setting: Setting, clients: impl Iterator<Item = Client>) -> Scenario {
     let lost = Fault::RestartRedis {
         back_ms: None,
@@ -225,13 +224,13 @@ fn c6_reserved_user_gets_no_other_answer_after_redis_loses_list() {
         is_reserved: true,
         ..SETTING
     };
-    // One a millisecond, around the round in which the shard is rebuilt.
+    // One per millisecond, around the round in which the shard is rebuilt.
     let tries = (0..60).map(|n| buyer(1_000 + n, 0, FollowUp::Nothing));
     let what = lists_lost(setting, tries).needs(Mutation::ListsAfterStock);
     assert!(what.contains("has reserved, and heard"), "{what}");
 }
 
-/// An order of another sale waits for ever for Redis, and this one's books are put right all the same.
+/// An order of another sale waits permanently for Redis, but this sale is still repaired.
 #[test]
 fn c8_an_order_that_redis_cannot_follow_holds_up_no_other_sale() {
     let lost = Fault::RestartRedis {
@@ -250,7 +249,7 @@ fn c8_an_order_that_redis_cannot_follow_holds_up_no_other_sale() {
     assert!(what.contains("units are missing in Redis"), "{what}");
 }
 
-/// A claim is open while Redis drops the claims of its shard, or their deadlines: its unit comes back.
+/// Redis evicts the claims of a shard or their deadlines while a claim is open: its unit returns.
 #[test]
 fn c11_a_key_that_was_evicted_ties_no_unit_up() {
     let away = Fault::KillOrigin {
@@ -272,8 +271,8 @@ fn c11_a_key_that_was_evicted_ties_no_unit_up() {
     }
 }
 
-/// A claim is granted while the origin is away, and its user comes again and again, until the breaker opens: by a clock that
-/// is a minute ahead. Then the clock is set right.
+/// A claim is granted while the origin is down, and its user retries until the breaker opens, by a clock that is a
+/// minute ahead. Then the clock is corrected.
 #[test]
 fn c7_a_clock_that_is_set_back_does_not_keep_a_breaker_open() {
     let setting = Setting {
@@ -302,7 +301,7 @@ fn c7_a_clock_that_is_set_back_does_not_keep_a_breaker_open() {
     assert_eq!(scenario.violation(None), None);
 }
 
-/// The claim that took the last unit is lost, and the epoch is as it was.
+/// The claim of the last unit is lost, and the epoch is unchanged.
 #[test]
 fn s3_lost_claim_returns_its_unit_at_a_new_epoch() {
     let setting = Setting {
@@ -327,7 +326,7 @@ fn s3_lost_claim_returns_its_unit_at_a_new_epoch() {
     assert!(what.contains("at an epoch at which it had none"), "{what}");
 }
 
-/// Redis loses a shard, and two origins rebuild it at once.
+/// Redis loses a shard, and two origins rebuild it concurrently.
 #[test]
 fn s2_concurrent_rebuilds_do_not_erase_each_other() {
     let setting = Setting {
@@ -348,7 +347,7 @@ fn s2_concurrent_rebuilds_do_not_erase_each_other() {
     assert!(what.contains("is rebuilt without order"), "{what}");
 }
 
-/// SQL loses the order of user 0, and user 5 pays before anybody looks: the log of changes is as long as it was.
+/// SQL loses the order of user 0, and user 5 pays before the check: the number of changes is the same as before.
 #[test]
 fn lost_order_is_noticed_though_a_payment_took_its_place() {
     let failover = Fault::FailOverSql {

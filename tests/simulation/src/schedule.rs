@@ -1,36 +1,36 @@
-//! What all simulations have in common: a schedule comes from a seed, runs, and can be made smaller.
+//! The common interface of all simulations: a schedule is created from a seed, runs, and can be shrunk.
 
 use std::fmt;
 use std::ops::Range;
 
 use crate::{Options, Report};
 
-/// A step that makes a schedule simpler.
+/// A simplification of a schedule.
 pub type Step<S> = Box<dyn Fn(&mut S)>;
 
-/// Who takes part, who comes, and what goes wrong: made from a seed, and nothing else.
+/// A schedule, determined only by its seed.
 pub trait Schedule: Clone + PartialEq + fmt::Display {
-    /// What is simulated, in one word.
+    /// The simulated subject, one word.
     const SUBJECT: &'static str;
 
-    /// The schedule of a seed.
+    /// Creates the schedule of a seed.
     fn new(seed: u64) -> Self;
 
-    /// What it was made from.
+    /// Its seed.
     fn seed(&self) -> u64;
 
     /// Runs it.
     fn run(&self, options: &Options) -> Report;
 
-    /// How long its lists are, of faults, of clients, …: all but a few of their entries are of no use to a failure.
+    /// The lengths of its lists of faults, clients, and so on: most entries are irrelevant to a failure.
     fn lists(&self) -> Vec<usize>;
 
-    /// Drops entries of a list, by its place in [`Schedule::lists`].
+    /// Removes entries from a list, by its index in [`Schedule::lists`].
     fn drop_entries(&mut self, list: usize, entries: Range<usize>);
 
-    /// What makes it simpler, one thing a step. A step may change nothing.
+    /// Simplifications, one change each. A step may change nothing.
     fn steps(&self) -> Vec<Step<Self>>;
 
-    /// How large it is: shrinking ends when this does not get less.
+    /// The size: shrinking ends when it no longer decreases.
     fn size(&self) -> u64;
 }

@@ -1,4 +1,4 @@
-//! A schedule that fails, made as small as it still fails.
+//! Shrinks a failing schedule.
 
 #![expect(
     clippy::indexing_slicing,
@@ -9,10 +9,10 @@ use crate::runner::run_caught;
 use crate::schedule::Schedule;
 use crate::{Options, Report};
 
-/// The most runs that shrinking may take.
+/// The maximum number of runs for shrinking.
 const RUNS_MAX: u32 = 600;
 
-/// Shrinks: fewer faults, fewer clients, a smaller setting, shorter faults. What it gives fails, too.
+/// Shrinks to fewer faults, fewer clients, a smaller setting and shorter faults. The result still fails.
 pub fn shrink<S: Schedule>(plan: &S, options: &Options) -> (S, Report) {
     let mut shrinker = Shrinker {
         best: plan.clone(),
@@ -46,7 +46,7 @@ struct Shrinker<S> {
 }
 
 impl<S: Schedule> Shrinker<S> {
-    /// Takes `plan` if it fails. Whether it does.
+    /// Keeps `plan` if it fails. Returns whether it does.
     fn offer(&mut self, plan: S) -> bool {
         if self.runs >= RUNS_MAX {
             return false;
@@ -61,7 +61,7 @@ impl<S: Schedule> Shrinker<S> {
         fails
     }
 
-    /// Drops halves, quarters, … and at last single ones of a list.
+    /// Removes halves, quarters, and so on, and finally single entries of a list.
     fn drop_entries(&mut self, list: usize) {
         let mut size = self.best.lists()[list];
         while size > 0 {

@@ -1,4 +1,4 @@
-//! What schedules were made of: a simulation in which nothing happens finds nothing.
+//! Statistics of schedules: a simulation in which nothing happens finds nothing.
 
 use std::collections::BTreeMap;
 
@@ -7,25 +7,25 @@ use std::collections::BTreeMap;
 pub struct Stats {
     /// Schedules.
     pub schedules: u64,
-    /// Things that happened.
+    /// Events.
     pub steps: u64,
     /// Faults that began, by kind.
     pub faults: BTreeMap<&'static str, u64>,
-    /// What gateways' hosts have told their engines of effects that could not be applied, by kind.
+    /// Feedback about failed effects from hosts to engines, by kind.
     pub feedback: BTreeMap<&'static str, u64>,
-    /// What clients have heard, by verdict or by the origin's word.
+    /// Answers to clients, by verdict or the origin's code.
     pub answers: BTreeMap<String, u64>,
-    /// What was done: orders made, units repaired, requests let pass, clicks used, …
+    /// Completed work: created orders, repaired units, passed requests, used clicks, and so on.
     pub done: BTreeMap<&'static str, u64>,
 }
 
 impl Stats {
-    /// A client has heard something.
+    /// Counts a client's answer.
     pub(crate) fn add_answer(&mut self, word: &str) {
         *self.answers.entry(word.into()).or_default() += 1;
     }
 
-    /// Adds those of other schedules.
+    /// Adds the statistics of other schedules.
     pub fn add(&mut self, other: &Self) {
         self.schedules += other.schedules;
         self.steps += other.steps;

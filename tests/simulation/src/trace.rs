@@ -1,4 +1,4 @@
-//! What has happened, as one number: two runs of one schedule must agree on it. And, if wanted, as text.
+//! A hash of all events, which must be equal for two runs of one schedule. Optionally also their text.
 
 use weir_base::hash::seeded_hash;
 
@@ -10,7 +10,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// With `keeps_lines`, as text, too.
+    /// `keeps_lines` also records text.
     pub(crate) fn new(keeps_lines: bool) -> Self {
         Self {
             hash: 0,
@@ -26,7 +26,7 @@ impl Trace {
         self.hash = seeded_hash(self.hash, bytes);
     }
 
-    /// Adds a line, if lines are wanted.
+    /// Adds a line if text is recorded.
     pub(crate) fn line(&mut self, at_us: u64, text: impl FnOnce() -> String) {
         if let Some(lines) = &mut self.lines {
             let (seconds, us) = (at_us / 1_000_000, at_us % 1_000_000);

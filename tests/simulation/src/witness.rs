@@ -1,4 +1,4 @@
-//! What must hold: the invariants, and what was seen that they need.
+//! The invariants, and the observations that they need.
 
 #![expect(
     clippy::indexing_slicing,
@@ -19,35 +19,36 @@ use crate::queue::START_MS;
 use crate::redis::{RebuildStep, Redis};
 use crate::sql::{ClaimName, Order, Sql};
 
-/// Something that must not be.
+/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// When, in microseconds of the virtual clock.
+    /// The time, in microseconds of the virtual clock.
     pub at_us: u64,
-    /// What.
+    /// The description.
     pub what: String,
 }
 
-/// Watches a schedule.
+/// Checks a schedule.
 #[derive(Debug)]
 pub(crate) struct Witness {
     sets_clocks: bool,
     pub(crate) violation: Option<Violation>,
-    /// Every claim that Redis has granted, and its user.
+    /// Every granted claim with its user.
     granted: BTreeMap<ClaimName, UserId>,
     pub(crate) attempts: Attempts,
     pub(crate) has_lost: bool,
     pub(crate) failover: Failover,
-    /// The orders that stood when a shard was wiped.
+    /// The open orders when a shard was wiped.
     wiped: BTreeMap<u32, Vec<Order>>,
-    /// Epochs of shards at which there was no unit.
+    /// Epochs of shards without units.
     empty_epochs: BTreeSet<(u32, i64)>,
-    /// What SQL had left last, and since when it has had any, if it had none before.
+    /// SQL's last number of remaining units, and the time at which units returned after zero.
     left: i64,
     freed_at_us: Option<u64>,
 }
 
-/// So long after SQL has units again everybody knows, whatever breaks: origins come back, and write the catalogue.
+/// The time after units return to SQL until all gateways must have learned it, despite faults: origins restart and
+/// write the catalogue.
 const KNOWN_US: u64 = 6_000_000;
 
 impl Witness {
@@ -61,7 +62,7 @@ impl Witness {
             failover: Failover::new(plan),
             wiped: BTreeMap::new(),
             empty_epochs: BTreeSet::new(),
-            // Before the first transaction: not none.
+            // Before the first transaction: not zero.
             left: i64::MAX,
             freed_at_us: None,
         }
@@ -106,7 +107,7 @@ impl Witness {
         }
     }
 
-    /// A shard that is rebuilt knows the orders that stood when it was wiped, and still stand.
+    /// A rebuilt shard must have the orders that were open when it was wiped and are still open.
     fn note_rebuild(&mut self, step: RebuildStep, redis: &Redis, sql: &Sql, now_us: u64) {
         match step {
             RebuildStep::Wiped(shard) => {
@@ -124,7 +125,7 @@ impl Witness {
         }
     }
 
-    /// What a gateway has seen of a shard must be so for as long as the epoch is the same.
+    /// A gateway's observation of a shard must hold while the epoch is the same.
     fn note_epoch(&mut self, shard: u32, epoch: i64, stock: i64, now_us: u64) {
         if stock <= 0 {
             self.empty_epochs.insert((shard, epoch));
@@ -163,14 +164,14 @@ impl Witness {
         }
     }
 
-    /// A client has heard of an order.
+    /// An order was reported to a client.
     pub(crate) fn after_order(&mut self, order: ClaimName, now_us: u64) {
         if let Some(what) = self.failover.note_answer(order) {
             self.violate(now_us, what);
         }
     }
 
-    /// A client has heard that its attempt is an order.
+    /// A client was told that its attempt is an order.
     pub(crate) fn after_answer(
         &mut self,
         user: &UserId,
@@ -216,7 +217,7 @@ impl Witness {
 
     // --- losses
 
-    /// SQL has failed over: from here on Redis may have more than it.
+    /// SQL has failed over: from here on, Redis may have more data.
     pub(crate) fn after_failover(&mut self) {
         self.has_lost = true;
         self.failover.note_loss();
@@ -227,15 +228,15 @@ impl Witness {
         self.has_lost = true;
     }
 
-    /// A shard is about to lose a key. If it is being rebuilt, that may be one of what is written already: what was to be there at
-    /// its end is found again later, as with any eviction.
+    /// A shard is about to lose a key. During a rebuild, that may be an already written one: it is restored later, as
+    /// after any eviction.
     pub(crate) fn before_eviction(&mut self, shard: u32) {
         self.before_loss();
         self.wiped.remove(&shard);
     }
 
-    /// A gateway has said `sold_out`, and nobody may come back for more. Units that SQL had taken back just now are not
-    /// known to all; units that it has had all along must be.
+    /// A gateway has answered `sold_out` finally. Units that returned to SQL just now may not be known everywhere;
+    /// units that it has had longer must be.
     pub(crate) fn on_sold_out(&mut self, sql: &Sql, now_us: u64) {
         let left = sql.remaining;
         let is_new = self
@@ -249,7 +250,7 @@ impl Witness {
         }
     }
 
-    /// A user has heard that there is no reservation.
+    /// A user was told that there is no reservation.
     pub(crate) fn on_not_reserved(&mut self, user: &UserId, sql: &Sql, now_us: u64) {
         if sql.reserved.contains(user) {
             self.violate(
@@ -259,20 +260,20 @@ impl Witness {
         }
     }
 
-    /// A gateway passes a user's claim on.
+    /// A gateway forwards a user's claim.
     pub(crate) fn on_claim(&mut self, user: &UserId, sql: &Sql, now_us: u64) {
         if sql.is_barred(user) {
             self.violate(now_us, format!("{user} may not buy, and holds a unit"));
         }
     }
 
-    /// How long after the faults everything must have come to rest, in milliseconds.
+    /// The time after the faults until all work must have finished, in milliseconds.
     pub(crate) fn settle_ms(&self) -> u64 {
         CLAIM_TTL_MS + 13_000
     }
 }
 
-/// What Redis must add up to: the total, and a change of it as far as shards have heard of that.
+/// The expected sum of units in Redis: the total, and a change of it as far as shards have applied it.
 fn total_of(audits: &[Audit], sql: &Sql) -> u64 {
     let open = sql.open_change().map(|open| open.counted());
     total_in_redis(sql.total, open, audits)
@@ -292,7 +293,7 @@ fn missing_units(audits: &[Audit], sql: &Sql) -> i64 {
     terms.map_or(0, |terms| -terms.drift())
 }
 
-/// What keeps Redis and SQL from being at rest and of one mind; `None` if nothing does.
+/// The reason why Redis and SQL are not idle and consistent; `None` if they are.
 pub(crate) fn unrest(redis: &Redis, sql: &Sql) -> Option<String> {
     let audits = redis.audits();
     if let Some(shard) = audits.iter().position(|audit| audit.stock.is_none()) {

@@ -1,4 +1,4 @@
-//! Each rule of the protocol, broken: the simulation must notice.
+//! Violates each rule of the protocol: the simulation must detect it.
 
 #![allow(clippy::expect_used, clippy::panic)]
 
@@ -9,10 +9,10 @@ use weir_simulation::{Limits, Links, Mutation, Options, Rooms, Sales, Schedule, 
 /// The first seed of each search.
 const SEED: u64 = 1;
 
-/// A mistake that is not found in so many schedules is not found.
+/// The maximum number of schedules to detect a mutation.
 const SCHEDULES_MAX: u64 = 4_000;
 
-/// Each mutation is caught, and without it the same schedules pass.
+/// Each mutation is detected, and without it the same schedules pass.
 fn all_are_caught<S: Schedule>(mutations: &[Mutation]) {
     let threads = available_parallelism().map_or(1, usize::from);
     let mut longest = 0;

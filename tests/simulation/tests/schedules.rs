@@ -1,4 +1,4 @@
-//! Many schedules of each subject, and some of them twice.
+//! Many schedules of each subject, some of them twice.
 
 #![allow(clippy::panic)]
 
@@ -6,10 +6,10 @@ use std::thread::available_parallelism;
 
 use weir_simulation::{Limits, Links, Options, Rooms, Sales, Schedule, Stats, run_many, shrink};
 
-/// The first seed. Each schedule has the next one, so a failure is the same on every machine.
+/// The first seed. Schedules use consecutive seeds, so failures are the same on every machine.
 const SEED: u64 = 1;
 
-/// Runs `schedules` and says what they were made of; panics with the first that fails, shrunk.
+/// Runs `schedules` and prints their statistics; panics with the first failure, shrunk.
 fn run<S: Schedule>(schedules: u64) -> Stats {
     println!("{}: seeds from {SEED} on", S::SUBJECT);
     let options = Options::default();
@@ -30,7 +30,7 @@ fn run<S: Schedule>(schedules: u64) -> Stats {
     outcome.stats
 }
 
-/// A simulation in which little happens finds little: faults, feedback and answers of each kind.
+/// Requires enough faults, feedback and answers of each kind: a simulation in which little happens finds little.
 fn has_seen(stats: &Stats, faults: usize, answers: &[&str]) {
     assert_eq!(stats.faults.len(), faults, "every kind of fault: {stats:?}");
     assert!(stats.faults.values().all(|&count| count > 50), "{stats:?}");

@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! The faults.
 
 use anyhow::{Context, Result};
 use std::time::Duration;
@@ -6,22 +6,22 @@ use tokio::time::sleep;
 use weir_stack::Stack;
 use weir_stack::fault::Fault as Wire;
 
-/// A fault of one period.
+/// The fault of one period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Redis is killed and started again; it has its append-only file.
+    /// Redis is killed and restarted with its append-only file.
     RedisKilled,
-    /// The origin is killed and started again.
+    /// The origin is killed and restarted.
     OriginKilled,
-    /// The second gateway is killed and started again.
+    /// The second gateway is killed and restarted.
     GatewayKilled,
-    /// Redis forgets everything.
+    /// Redis loses all data.
     RedisEmptied,
-    /// Redis does nothing for a while.
+    /// Redis is paused.
     RedisFrozen,
-    /// The origin does nothing for a while.
+    /// The origin is paused.
     OriginFrozen,
-    /// Redis' replies to gateways are late.
+    /// Redis' replies to gateways are delayed.
     RepliesDelayed,
     /// Redis' replies to gateways are lost.
     RepliesLost,
@@ -33,14 +33,14 @@ pub enum Fault {
     OriginCutOff,
 }
 
-/// Those after which a process is another one.
+/// Faults that restart a process.
 const KILLS: [Fault; 3] = [
     Fault::RedisKilled,
     Fault::OriginKilled,
     Fault::GatewayKilled,
 ];
 
-/// Those through which all processes live.
+/// Faults without a restart.
 const LIVED_THROUGH: [Fault; 8] = [
     Fault::RedisEmptied,
     Fault::RedisFrozen,
@@ -52,11 +52,11 @@ const LIVED_THROUGH: [Fault; 8] = [
     Fault::OriginCutOff,
 ];
 
-/// A delay that most deadlines allow.
+/// A delay within most deadlines.
 const DELAY: Duration = Duration::from_millis(50);
 
 impl Fault {
-    /// The fault of each of `periods`: kills only in the first half, and each kind before any comes again.
+    /// The fault of each of `periods`: kills only in the first half, and each kind once before any repeats.
     pub fn schedule(periods: u32, seed: u64) -> Vec<Self> {
         let early: Vec<Self> = KILLS.into_iter().chain(LIVED_THROUGH).collect();
         let mut random = Random(seed);
@@ -83,7 +83,7 @@ impl Fault {
         }
     }
 
-    /// Lets it happen for `length`, and mends it.
+    /// Applies the fault for `length`, and repairs it.
     pub(crate) async fn strike(self, stack: &mut Stack, length: Duration) -> Result<()> {
         match self {
             Self::RedisKilled => {
@@ -137,7 +137,7 @@ impl Fault {
     }
 }
 
-/// Where a wire is.
+/// A fault proxy's location.
 enum FaultLocation {
     Redis,
     Origin,
@@ -158,7 +158,7 @@ async fn on_wire(stack: &Stack, fault: Wire, length: Duration, place: FaultLocat
     Ok(())
 }
 
-/// SplitMix64: small, and the same everywhere.
+/// SplitMix64: small and portable.
 struct Random(u64);
 
 impl Random {
@@ -170,7 +170,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// `count` of them, each once before any comes again.
+    /// `count` of the faults, each once before any repeats.
     fn rounds(&mut self, faults: &[Fault], count: usize) -> Vec<Fault> {
         let mut all = Vec::new();
         while all.len() < count {

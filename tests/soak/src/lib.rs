@@ -1,12 +1,12 @@
-//! A soak: the whole stack at half of what it can do, with a fault in each period.
+//! A soak test: the whole stack at half of its capacity, with a fault in each period.
 //!
-//! Every period opens a sale, and all buyers go over to it. Nobody pays, so each unit is held, expires and is sold again
-//! until the buyers leave; then the sale rests, and when its last hold has ended, its books must have every unit again.
-//! Beside the sale, short links are followed.
+//! Every period opens a sale, and all buyers move to it. No buyer pays, so each unit is held, expires and is sold again
+//! until the buyers leave. The old sale then rests. After its last hold has expired, all its units must be back.
+//! Visitors follow short links in parallel.
 //!
-//! What could grow is sampled once a period: memory and file descriptors of each process, Redis' keys, logs. In the first
-//! half faults kill processes. In the second half all of them live, so that a trend of one would show: growth by more
-//! than a tenth.
+//! Each period samples what could grow: memory and file descriptors of each process, Redis keys, logs. Faults kill
+//! processes only in the first half. In the second half all processes keep running, so that a trend would be visible:
+//! growth by more than a tenth.
 
 mod faults;
 mod load;
@@ -21,7 +21,7 @@ pub use faults::Fault;
 pub use report::Report;
 pub use soak::{Settings, run};
 
-// Tests from outside, in the executable of those from inside: one less to link, and none of the program.
+// External tests in the executable of the internal ones: one less to link. The program does not contain them.
 #[cfg(test)]
 extern crate self as weir_soak;
 #[cfg(test)]

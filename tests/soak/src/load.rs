@@ -1,4 +1,4 @@
-//! Buyers, and people who follow links.
+//! Buyers, and visitors of links.
 
 use anyhow::Result;
 use std::fmt::Write as _;
@@ -12,45 +12,45 @@ use weir_load::{Outcome, Pace, Plan, RunMark};
 /// HTTP connections of each kind of load.
 const CONNECTIONS: usize = 16;
 
-/// A window: short, as a gateway's death ends it.
+/// The length of a window: short, because a gateway's death ends it.
 const WINDOW: Duration = Duration::from_secs(2);
 
-/// How long capacity is measured.
+/// The duration of a capacity measurement.
 const PROBE: Duration = Duration::from_secs(5);
 
-/// What is done when the server is away.
+/// The pause while the server is down.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What a kind of load asks: the request of a number.
+/// The requests of a kind of load, by number.
 pub(crate) type Ask = Arc<dyn Fn(u64) -> String + Send + Sync>;
 
-/// What has come of a load since it was last looked at.
+/// The results of a load since the last sample.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LoadSample {
     pub(crate) answers: u64,
-    /// Answers of 500 and above.
+    /// Answers with status 500 and above.
     pub(crate) errors: u64,
-    /// The worst p99 of a window.
+    /// The highest p99 of a window.
     pub(crate) p99_ms: f64,
-    /// Windows that ended because the server was away.
+    /// Windows that ended because the server was down.
     pub(crate) broken: u64,
 }
 
-/// A load that goes on until it is dropped.
+/// A load that runs until it is dropped.
 pub(crate) struct Load {
     seen: Arc<Mutex<LoadSample>>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// How many requests a second `server` answers.
+/// The requests per second that `server` answers.
 pub(crate) fn capacity(server: SocketAddr, ask: &Ask) -> Result<f64> {
     let outcome = window(server, ask, Pace::Closed, PROBE, 0)?;
     Ok(outcome.rate())
 }
 
 impl Load {
-    /// Asks `server` so many times a second, whatever it answers. Numbers begin at `first`.
+    /// Sends `per_second` requests to `server`, regardless of the answers. Numbers begin at `first`.
     pub(crate) fn start(server: SocketAddr, ask: Ask, per_second: f64, first: u64) -> Self {
         let seen = Arc::new(Mutex::new(LoadSample::default()));
         let is_over = Arc::new(AtomicBool::new(false));
@@ -59,7 +59,7 @@ impl Load {
             let mut next = first;
             while !ends.load(Ordering::Relaxed) {
                 let outcome = window(server, &ask, Pace::Open { per_second }, WINDOW, next);
-                // More than a window can ask, whatever is owed from before.
+                // More than one window can send, including delayed requests.
                 next += (per_second * 10.0 * WINDOW.as_secs_f64()) as u64;
                 note(&its_seen, outcome);
             }
@@ -71,7 +71,7 @@ impl Load {
         }
     }
 
-    /// What was seen since the last time.
+    /// The results since the last call.
     pub(crate) fn take(&self) -> LoadSample {
         let mut seen = self.seen.lock().unwrap_or_else(|held| held.into_inner());
         std::mem::take(&mut *seen)
@@ -128,7 +128,7 @@ fn window(
 pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)]) -> String {
     let mut text = format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n");
     for (name, value) in headers {
-        // Writing to a string cannot fail.
+        // Writing to a String cannot fail.
         let _ = write!(text, "{name}: {value}\r\n");
     }
     if method == "POST" {

@@ -1,4 +1,4 @@
-//! Small plots, one for each quantity, one below the other.
+//! Small plots, one per quantity, arranged vertically.
 
 use crate::report::Series;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ const RIGHT: f64 = 700.0;
 const ROW: f64 = 84.0;
 const HEIGHT: f64 = 46.0;
 
-/// All of `series` over the same periods, each of which had one of `faults`.
+/// Plots all `series` over the same periods, each of which had one of `faults`.
 pub(crate) fn svg(series: &[Series], faults: &[&str]) -> String {
     let height = 20.0 + ROW * series.len() as f64;
     let mut svg = format!(
@@ -48,7 +48,7 @@ fn plot(series: &Series, faults: &[&str], top: f64) -> String {
     let mut path = String::new();
     for (at, value) in series.values.iter().enumerate() {
         let step = if at == 0 { 'M' } else { 'L' };
-        // Writing to a string cannot fail.
+        // Writing to a String cannot fail.
         let _ = write!(path, "{step}{:.1} {:.1}", x(at), y(*value));
     }
     let _ = writeln!(svg, "<path d=\"{path}\"/>");

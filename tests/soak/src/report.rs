@@ -1,4 +1,4 @@
-//! What a soak has found.
+//! The results of a soak test.
 
 use crate::faults::Fault;
 use crate::load::LoadSample;
@@ -29,11 +29,11 @@ pub(crate) struct Series {
     pub(crate) name: String,
     pub(crate) unit: &'static str,
     pub(crate) values: Vec<f64>,
-    /// Below this a change means nothing; `None` for what grows by its nature, such as a log.
+    /// Smaller changes are noise; `None` for quantities that always grow, such as a log.
     pub(crate) grain: Option<f64>,
 }
 
-/// What a soak has found.
+/// The results of a soak test.
 #[derive(Debug, Clone)]
 pub struct Report {
     planned: u32,
@@ -74,12 +74,12 @@ impl Report {
         self.checked.extend(checked);
     }
 
-    /// Sales whose books were checked.
+    /// The number of checked sales.
     pub fn sales(&self) -> usize {
         self.checked.len()
     }
 
-    /// What was wrong with them.
+    /// The problems of these sales.
     pub fn problems(&self) -> Vec<String> {
         let problems = self.checked.iter();
         let problems = problems.filter_map(|checked| {
@@ -89,19 +89,19 @@ impl Report {
         problems.collect()
     }
 
-    /// Answers that buyers and followers of links have had.
+    /// The numbers of answers to buyers and to link visitors.
     pub fn answers(&self) -> (u64, u64) {
         let buying = self.periods.iter().map(|period| period.buying.answers);
         let following = self.periods.iter().map(|period| period.following.answers);
         (buying.sum(), following.sum())
     }
 
-    /// Whether all books balance and nothing grows.
+    /// Whether all sales balance and nothing grows.
     pub fn is_good(&self) -> bool {
         self.problems().is_empty() && self.trends().iter().all(|(_, _, grows)| !grows)
     }
 
-    /// The result in words.
+    /// The result as text.
     pub fn text(&self) -> String {
         let (buying, following) = self.answers();
         let (buyers_rate, links_rate) = self.rates;
@@ -112,7 +112,7 @@ impl Report {
         );
         let problems = self.problems();
         let good = self.sales() - problems.len();
-        // Writing to a string cannot fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(text, "{good} of {} sales have every unit", self.sales());
         for problem in problems {
             let _ = writeln!(text, "  WRONG {problem}");
@@ -132,7 +132,7 @@ impl Report {
     /// Writes `soak.csv` and `soak.svg` into `dir`.
     ///
     /// # Errors
-    /// When that cannot be written.
+    /// A file cannot be written.
     pub fn write(&self, dir: &Path) -> Result<()> {
         std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
         let faults: Vec<&str> = self.periods.iter().map(|p| p.fault.name()).collect();
@@ -162,7 +162,7 @@ impl Report {
         csv + "\n"
     }
 
-    /// Of each quantity that should not grow: how it moved in the second half, and whether it grew.
+    /// The trend of each quantity that must not grow, in the second half, and whether it grew.
     fn trends(&self) -> Vec<(Series, Trend, bool)> {
         let half = self.periods.len() / 2;
         let of = |series: Series| {

@@ -1,4 +1,4 @@
-//! One sale a period, and its books.
+//! One sale per period, and its stock balance.
 
 use anyhow::{Result, ensure};
 use serde_json::json;
@@ -8,29 +8,29 @@ use tokio::time::sleep;
 use weir_stack::Stack;
 use weir_tests::{StockBalance, books};
 
-/// Units of a sale, and its shards.
+/// Units and shards of a sale.
 const TOTAL: u64 = 500;
 const SHARDS: u32 = 4;
 
-/// How long a unit is held for a buyer who does not pay.
+/// How long a unit is held for an unpaid order.
 const HOLD: Duration = Duration::from_secs(15);
 
-/// How long after its last buyer a sale may take until each unit is back: a hold, a claim's life, the reconciler's
-/// rounds, and a fault of the period in which that falls.
+/// The time limit after a sale's last buyer until all units are back: a hold, a claim's lifetime, the reconciler's
+/// rounds, and a fault of that period.
 const DRAIN_LIMIT: Duration = Duration::from_secs(90);
 const DRAIN_POLL: Duration = Duration::from_millis(500);
 
-/// Sales whose books are still to be checked.
+/// Sales to check.
 #[derive(Debug, Default)]
 pub(crate) struct Sales {
     left: VecDeque<String>,
 }
 
-/// What the books of one sale said.
+/// The result of checking a sale.
 #[derive(Debug, Clone)]
 pub(crate) struct Checked {
     pub(crate) sale: String,
-    /// What is wrong, if anything is.
+    /// The problem, if any.
     pub(crate) problem: Option<String>,
 }
 
@@ -42,12 +42,12 @@ impl Sales {
         stack.open_sale_with(sale, TOTAL, SHARDS, more).await
     }
 
-    /// Its buyers have left.
+    /// Marks a sale whose buyers have left.
     pub(crate) fn leave(&mut self, sale: String) {
         self.left.push_back(sale);
     }
 
-    /// Checks the books of those that were left at least `rests` sales ago.
+    /// Checks the sales that were left at least `rests` sales ago.
     pub(crate) async fn check(&mut self, stack: &Stack, rests: usize) -> Vec<Checked> {
         let mut checked = Vec::new();
         while self.left.len() > rests {
@@ -64,7 +64,7 @@ impl Sales {
     }
 }
 
-/// Waits until each unit of a sale that nobody pays for is in stock again.
+/// Waits until all units of a sale without payments are in stock again.
 async fn drained(stack: &Stack, sale: &str) -> Result<()> {
     let deadline = Instant::now() + DRAIN_LIMIT;
     loop {

@@ -1,4 +1,4 @@
-//! What the stack takes at one moment.
+//! The stack's resource usage at one moment.
 
 use anyhow::{Context, Result};
 use std::path::Path;
@@ -9,13 +9,13 @@ use weir_stack::process::Process;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ProcessSample {
     pub(crate) name: String,
-    /// Resident memory.
+    /// Resident memory, in bytes.
     pub(crate) memory_bytes: u64,
     pub(crate) file_descriptors: u64,
     pub(crate) log_bytes: u64,
 }
 
-/// Everything.
+/// A sample of all processes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sample {
     pub(crate) processes: Vec<ProcessSample>,

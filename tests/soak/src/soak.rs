@@ -1,4 +1,4 @@
-//! The soak itself.
+//! Runs the soak test.
 
 #![expect(
     clippy::indexing_slicing,
@@ -20,33 +20,33 @@ use tokio::time::sleep;
 use weir_stack::http::Method;
 use weir_stack::{GatewayOptions, Stack, ports};
 
-/// The one domain of links: gateways are asked by their address.
+/// The only domain of links; requests use the gateway's address as host.
 const DOMAINS: &str = r#"{ "domains": [{ "id": "s", "hosts": ["127.0.0.1"], "scheme": "http" }] }"#;
 
-/// Links that are followed.
+/// The number of links.
 const LINKS: usize = 200;
 
-/// Sales that rest before their books are looked at: the last hold of one ends while the next one runs.
+/// How many sales pass before a sale is checked: its last hold expires during the next one.
 const RESTS: usize = 1;
 
-/// What to do.
+/// The parameters.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// How many periods, each with a sale and a fault.
+    /// The number of periods, each with a sale and a fault.
     pub periods: u32,
-    /// How long each is: a minute, or less in tests.
+    /// The length of a period: a minute, or less in tests.
     pub period: Duration,
-    /// Which faults come when.
+    /// The seed for the sequence of faults.
     pub seed: u64,
-    /// Requests a second of each kind of load; half of what is measured first if `None`.
+    /// Requests per second of each kind of load; half of the measured capacity if `None`.
     pub per_second: Option<f64>,
 }
 
-/// Runs a soak, and says each period as it ends.
+/// Runs a soak test, and prints each period as it ends.
 ///
 /// # Errors
-/// When something does not start, cannot be started again after a fault, or ends by itself. What books and trends say is
-/// no error: see [`Report::is_good`].
+/// A process does not start, cannot be restarted after a fault, or ends unexpectedly. Unbalanced sales and growth are
+/// not errors: see [`Report::is_good`].
 pub fn run(settings: &Settings) -> Result<Report> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(soak(settings))
@@ -94,7 +94,7 @@ async fn soak(settings: &Settings) -> Result<Report> {
 }
 
 async fn start() -> Result<Stack> {
-    // Nobody pays, and buyers come again.
+    // No buyer pays, and buyers return.
     let builder = Stack::builder().holds_may_expire();
     let builder = builder.workers(1).links(DOMAINS);
     let builder = builder.faults_before_redis().faults_before_origin();
@@ -104,9 +104,9 @@ async fn start() -> Result<Stack> {
     Ok(stack)
 }
 
-/// Opens the sale of a period. A fault of the origin's may have just ended, so it is tried more than once.
+/// Opens the sale of a period. Retries, because a fault of the origin may have just ended.
 async fn open(stack: &Stack, number: u32) -> Result<String> {
-    // Each try has a name of its own: the one before may have been made.
+    // Each attempt has its own name, because the previous one may have succeeded.
     static TRIES: AtomicU32 = AtomicU32::new(0);
     let mut tries = 0;
     loop {
@@ -131,7 +131,7 @@ async fn make_links(stack: &Stack) -> Result<Vec<String>> {
     Ok(codes)
 }
 
-/// Each request is another person's.
+/// Each request is from another user.
 fn buyers(current: &Arc<RwLock<String>>) -> Ask {
     let current = Arc::clone(current);
     Arc::new(move |number| {
@@ -160,7 +160,7 @@ fn addresses(stack: &Stack) -> Result<(SocketAddr, SocketAddr)> {
     Ok((gateway, links))
 }
 
-/// Half of what both can do at the same time.
+/// Half of the capacity of both kinds of load at the same time.
 async fn rates(
     settings: &Settings,
     gateway: SocketAddr,
@@ -179,7 +179,7 @@ async fn rates(
     Ok((both.0?? / 2.0, both.1?? / 2.0))
 }
 
-/// What a load has seen, in few words.
+/// A short description of a load's results.
 pub(crate) fn in_words(seen: &LoadSample) -> String {
     let LoadSample {
         answers,

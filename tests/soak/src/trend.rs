@@ -1,28 +1,28 @@
-//! Whether something grows.
+//! Detects growth.
 //!
-//! The slope is Theil's and Sen's: the median of the slopes between all pairs of samples. A few samples that stand out, as
-//! those taken while a fault lasts, do not move it. (H. Theil, 1950; P. K. Sen, "Estimates of the regression coefficient
-//! based on Kendall's tau", 1968.)
+//! Uses the Theil–Sen slope: the median of the slopes between all pairs of samples. A few outliers, such as samples
+//! during a fault, do not affect it. (H. Theil, 1950; P. K. Sen, "Estimates of the regression coefficient based on
+//! Kendall's tau", 1968.)
 
 #![expect(
     clippy::indexing_slicing,
     reason = "a wrong index is a mistake of the tests, and must stop them"
 )]
 
-/// What a quantity may grow by over the samples, as a share of its median, before that is a trend.
+/// The growth over all samples, relative to the median, above which it is a trend.
 const SHARE_MAX: f64 = 0.10;
 
-/// How a quantity has moved over the samples.
+/// The change of a quantity over the samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Trend {
-    /// By how much, from the first sample to the last.
+    /// The growth from the first sample to the last.
     pub(crate) growth: f64,
-    /// Its median.
+    /// The median.
     pub(crate) median: f64,
 }
 
 impl Trend {
-    /// The trend of `samples`, taken at even distances.
+    /// The trend of `samples` at equal intervals.
     pub(crate) fn of(samples: &[f64]) -> Self {
         let mut slopes = Vec::new();
         for (first, from) in samples.iter().enumerate() {
@@ -37,7 +37,7 @@ impl Trend {
         }
     }
 
-    /// Whether it grows: by more than a tenth, and by more than `grain`, below which a change means nothing.
+    /// Whether the quantity grows by more than a tenth, and by more than `grain`, below which changes are noise.
     pub(crate) fn grows(&self, grain: f64) -> bool {
         self.growth > grain && self.growth > self.median * SHARE_MAX
     }

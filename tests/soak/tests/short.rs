@@ -1,4 +1,4 @@
-//! A soak of a few short periods: real parts, real faults, and books that are checked.
+//! A soak test of a few short periods, with real parts, real faults and checked sales.
 
 use std::time::Duration;
 use weir_soak::{Settings, run};
@@ -13,7 +13,7 @@ fn each_period_has_a_fault_and_books_that_balance() {
     };
     let report = run(&settings).unwrap();
     assert_eq!(report.problems(), Vec::<String>::new());
-    // One was open before the first period.
+    // One sale was open before the first period.
     assert_eq!(report.sales(), 3);
     let (buyers, followers) = report.answers();
     assert!(buyers > 100 && followers > 100, "{}", report.text());

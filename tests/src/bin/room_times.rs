@@ -1,5 +1,5 @@
-//! `weir-room-times <rounds>`: what a million people in a queue cost, as JSON: Redis' memory, how fast they get their places, and
-//! positions through Envoy. It is a part of `cargo xtask bench`.
+//! `weir-room-times <rounds>`: the costs of a million people in a queue, as JSON: Redis memory, the rate of issued
+//! positions, and position queries through Envoy. A part of `cargo xtask bench`.
 
 #![allow(clippy::indexing_slicing)]
 
@@ -17,10 +17,10 @@ use weir_stack::http::{Connection, Method};
 use weir_tests::{ROOM_SECRET, RoomSetup, Rooms, until};
 
 const PEOPLE: u64 = 1_000_000;
-/// Newcomers of one call.
+/// New visitors per call.
 const BATCH: u64 = 64;
 const CONNECTIONS: u64 = 8;
-/// Positions of a round, on each connection.
+/// Position queries per round and connection.
 const POLLS: u64 = 2_500;
 
 #[tokio::main]
@@ -69,7 +69,7 @@ async fn memory(rooms: &Rooms) -> Result<u64> {
     Ok(line.context("no used_memory")?.trim().parse()?)
 }
 
-/// A million people come, each from an address of its own: by the gateways' own calls, past the gateways.
+/// A million people join, each from an own address: with the gateways' Redis calls, but without gateways.
 async fn fill(rooms: &Rooms, keys: &RoomKeys) -> Result<()> {
     let brought = CallContext {
         terms: Terms {
@@ -112,7 +112,7 @@ fn visitor(number: u64) -> Visitor {
     Visitor::of_user(&number.to_le_bytes())
 }
 
-/// One round: people from all over the queue ask where they stand.
+/// One round: people from the whole queue request their positions.
 async fn positions(rooms: &Rooms, name: &RoomName, round: u64) -> Result<Value> {
     let ring = KeyRing::from(SigningKey::new("k1", ROOM_SECRET.as_bytes())?);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
@@ -152,7 +152,7 @@ async fn positions(rooms: &Rooms, name: &RoomName, round: u64) -> Result<Value> 
     }))
 }
 
-/// Asks for positions on one connection. How long each answer took.
+/// Requests positions on one connection. Returns the latencies.
 async fn poll(authority: String, passes: Vec<String>) -> Result<Vec<Duration>> {
     let mut connection = Connection::open(&authority).await?;
     let mut took = Vec::with_capacity(passes.len());

@@ -55,7 +55,7 @@ fn it_opens_on_enough_failures_of_enough_requests() {
     assert_eq!(breaker.state(), State::Closed, "two of five are not half");
 }
 
-/// What a caller does who asks only for the outcomes that are wanted; returns whether this one was.
+/// A caller that measures only wanted outcomes; returns whether this one was wanted.
 fn once_if_wanted(breaker: &mut Breaker, now_ms: u64, outcome: Outcome) -> bool {
     let pass = passed(breaker, now_ms);
     let count = breaker.wants(pass);
@@ -221,12 +221,12 @@ fn each_state_has_its_word_in_metrics() {
     );
 }
 
-/// What a breaker does, told from the list of all that has happened to it.
+/// A model of the breaker that computes its state from the full history.
 struct Model {
     settings: Settings,
     state: State,
     entered_ms: u64,
-    /// The passes of this state or round: when given, and what became of them when.
+    /// The passes of this state or round, each with the time and value of its outcome.
     passes: Vec<Option<(u64, Outcome)>>,
 }
 
@@ -281,7 +281,7 @@ impl Model {
 enum Step {
     Wait(u64),
     Ask,
-    /// The outcome of one of the requests under way, and whether it is a failure.
+    /// The outcome of one pending request, and whether it is a failure.
     Answer(prop::sample::Index, bool),
 }
 
@@ -294,7 +294,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Who asks only for what is wanted finds out no later, but for the seven that nobody looked at.
+    /// Sampling delays the opening by at most the seven skipped requests.
     #[test]
     fn all_that_fails_is_found_no_later_for_it(before in 0..500_u32) {
         let failures_until_open = |once: fn(&mut Breaker, u64, Outcome) -> bool| {
@@ -328,7 +328,7 @@ proptest! {
         let mut breaker = Breaker::new(settings);
         let mut now_ms = start_ms;
         let mut model = Model { settings, state: State::Closed, entered_ms: 0, passes: Vec::new() };
-        // Each with its place among the model's passes, and the round that gave it.
+        // Each with its index in the model's passes, and the model's round.
         let mut under_way: Vec<(Pass, usize)> = Vec::new();
         for step in steps {
             match step {
@@ -370,7 +370,7 @@ proptest! {
                 breaker.record(now_ms, pass, outcome);
             }
         }
-        // Wherever it stands, 1 s by any clock is enough to try.
+        // After any change of the clock, 1 s is enough for a new try.
         breaker.permit(50);
         prop_assert!(matches!(breaker.permit(1_050), Permit::Pass(_)));
     }

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! weir-feed;v1;<key id>;<HMAC-SHA256 in hex>
-//! {"feed":"<kind>","at_ms":<when it was true>,"body":{…}}
+//! {"feed":"<kind>","at_ms":<time of the state>,"body":{…}}
 //! ```
 //!
-//! The signature is of the second line and stands with it, so that a document stays what it is in a cache, in an edge's store
-//! and in a file. The kind is signed, too: no document passes for one of another feed.
+//! The signature covers the second line and travels with it, so caches, edge stores and files preserve the document. It
+//! also covers the kind, so that a document of one feed is not valid for another.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -17,26 +17,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::feed::DocumentRejection;
 
-/// The most bytes of a document that an edge reads: bounds what it has in memory for one.
+/// The maximum size of a document in bytes, which bounds an edge's memory.
 pub const LEN_MAX: usize = 16 << 20;
 
-/// How far a document may be ahead of an edge's clock, in milliseconds. Clocks that are kept by NTP differ by less.
+/// How far a document may be ahead of an edge's clock, in milliseconds. Clocks synchronised by NTP differ by less.
 pub const SKEW_MS: u64 = 5_000;
 
 const HEAD: &str = "weir-feed;v1;";
 
-/// What a document says.
+/// The body of a document.
 pub trait Content: Serialize + DeserializeOwned {
     /// The name of its feed.
     const KIND: &'static str;
 }
 
-/// A document, read.
+/// A decoded document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document<T> {
-    /// When it was true, by the origin's clock, in milliseconds since the Unix epoch.
+    /// When the content was current, by the origin's clock, in milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// What it says.
+    /// The content.
     pub body: T,
 }
 
@@ -59,16 +59,16 @@ pub enum DocumentError {
     /// Longer than [`LEN_MAX`].
     #[error("is longer than {LEN_MAX} bytes")]
     TooLong,
-    /// It has not the two lines of a document.
+    /// It does not consist of two lines.
     #[error("is not a feed document")]
     Malformed,
-    /// It is not signed with a key that counts.
+    /// No key of the ring has signed it.
     #[error(transparent)]
     Signature(#[from] SignatureError),
-    /// It is of another feed.
+    /// It belongs to another feed.
     #[error("belongs to the feed \"{0}\"")]
     Kind(String),
-    /// What is signed is not what this feed says. The origin may be newer than the edge.
+    /// The signed content does not fit this feed. The origin may be newer than the edge.
     #[error("has invalid content: {0}")]
     Body(String),
 }
@@ -76,7 +76,7 @@ pub enum DocumentError {
 /// Writes a document, signed with the ring's first key.
 ///
 /// # Errors
-/// When it cannot be written as JSON.
+/// When JSON serialization fails.
 pub fn seal<T: Content>(ring: &KeyRing, at_ms: u64, body: &T) -> serde_json::Result<String> {
     let feed = T::KIND;
     let json = serde_json::to_string(&DocumentFields { feed, at_ms, body })?;
@@ -84,10 +84,10 @@ pub fn seal<T: Content>(ring: &KeyRing, at_ms: u64, body: &T) -> serde_json::Res
     Ok(format!("{HEAD}{signature}\n{json}"))
 }
 
-/// Reads a document that one of the keys has signed.
+/// Reads a document signed by one of the ring's keys.
 ///
 /// # Errors
-/// See [`DocumentError`]. Nothing of it is looked at before the signature.
+/// See [`DocumentError`]. The signature is checked before the content is read.
 pub fn open<T: Content>(ring: &KeyRing, text: &[u8]) -> Result<Document<T>, DocumentError> {
     if text.len() > LEN_MAX {
         return Err(DocumentError::TooLong);
@@ -113,13 +113,13 @@ fn from_json<T: DeserializeOwned>(json: &str) -> Result<T, DocumentError> {
     serde_json::from_str(json).map_err(|error| DocumentError::Body(error.to_string()))
 }
 
-/// Whether what was true at `at_ms` still counts at `now_ms`, if it counts for `fresh_ms`. What is from the future counts if a
-/// clock may be off by so much.
+/// Whether content of `at_ms` is still valid at `now_ms`, if it is valid for `fresh_ms`. Content from the future is
+/// valid within [`SKEW_MS`].
 pub fn is_current(at_ms: u64, fresh_ms: u64, now_ms: u64) -> bool {
     check_time(at_ms, now_ms).is_ok() && now_ms.saturating_sub(at_ms) <= fresh_ms
 }
 
-/// Refuses what is from the future.
+/// Rejects a document from the future.
 ///
 /// # Errors
 /// [`DocumentRejection::Future`].
@@ -189,7 +189,7 @@ pub(crate) mod tests {
         let ring = ring(&[("e1", 1)]);
         let refused = open::<OtherContent>(&ring, sealed(&ring).as_bytes());
         assert_eq!(refused, Err(DocumentError::Kind("text".into())));
-        // What the same secret has signed for another purpose is none either.
+        // A signature of the same secret for another purpose is not valid.
         let json = "{\"feed\":\"text\",\"at_ms\":7,\"body\":\"\"}";
         for purpose in Purpose::ALL.into_iter().filter(|one| *one != Purpose::Feed) {
             let text = format!("{HEAD}{}\n{json}", ring.sign_for(purpose, json));
@@ -208,7 +208,7 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// Whatever byte is changed, and however: it is refused.
+        /// Every change of a byte invalidates the document.
         #[test]
         fn no_other_text_is_signed(at in 0_usize..200, byte: u8) {
             let ring = ring(&[("e1", 1)]);
@@ -216,7 +216,7 @@ pub(crate) mod tests {
             let at = at % text.len();
             let mut changed = text.clone();
             changed[at] = byte;
-            // Hex digits may be of either case: that is no other signature.
+            // Hex digits may have either case, so a change of case does not change the signature.
             let json = text.iter().rposition(|byte| *byte == b'\n').unwrap();
             let is_same = changed.eq_ignore_ascii_case(&text) && at < json;
             prop_assume!(changed != text && !is_same);

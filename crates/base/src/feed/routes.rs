@@ -1,10 +1,11 @@
-//! Where feeds are. The origin answers there to those who show a [stamp](crate::stamp): the feed of links is a list of all that
-//! a site has shortened, and no business of the public.
+//! Paths of the feeds. The origin answers only requests with a [stamp](crate::stamp), because the link feed lists every
+//! link of a site and is not public.
 
 use alloc::format;
 use alloc::string::String;
 
-/// The link feed: `?after=<cursor>` for what comes behind a cursor (`weir_link::feed::Cursor`), nothing for the beginning.
+/// The link feed. `?after=<cursor>` continues at a cursor (`weir_link::feed::Cursor`); without it, the feed starts at
+/// the beginning.
 pub const LINKS: &str = "/edge/v1/feed/links";
 
 /// The domains of links.
@@ -24,13 +25,13 @@ pub fn links_after(cursor: Option<&str>) -> String {
     }
 }
 
-/// Where the Worker takes commands to shards of sales that stand in its objects: `POST`, with a [stamp](crate::stamp).
+/// The Worker's path for commands to shards of sales in Durable Objects: `POST`, with a [stamp](crate::stamp).
 pub const SHARD: &str = "/.weir/shard";
 
-/// The path of commands to the shard whose keys begin with `shard`. The stamp covers it, and with the digest of the body, in hex,
-/// what the commands are; `id` counts once.
+/// The path for commands to the shard with the key prefix `shard`. The stamp covers the path and, by the body's digest
+/// in hex, the commands. The Worker accepts each `id` once.
 pub fn shard_commands(shard: &str, id: &str, sha256: &str) -> String {
-    // A key has no other character that means something in a query.
+    // Keys contain no other character with a meaning in a query.
     let key = shard.replace('{', "%7B").replace('}', "%7D");
     format!("{SHARD}?key={key}&id={id}&sha256={sha256}")
 }

@@ -1,4 +1,4 @@
-//! Reading whole replies.
+//! Decoding of complete replies.
 
 use alloc::vec::Vec;
 
@@ -22,22 +22,22 @@ pub enum Value {
     Null,
 }
 
-/// Why no value came of an input.
+/// Why decoding returns no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The input is the beginning of a value; more must come.
+    /// The input ends within a value.
     #[error("the input ends before the value does")]
     Incomplete,
-    /// No continuation can make the input a value.
+    /// The input is not the beginning of a valid value.
     #[error(transparent)]
     Malformed(#[from] Malformed),
 }
 
-/// Reads the value at the start of `input`, and tells how many bytes it takes.
+/// Decodes the value at the start of `input`, and returns it with its length in bytes.
 ///
 /// # Errors
-/// [`DecodeError::Incomplete`] if the input ends too early, [`DecodeError::Malformed`] if it is no
-/// RESP2 or beyond the limits.
+/// [`DecodeError::Incomplete`] if the input ends too early, [`DecodeError::Malformed`] if it is not RESP2 or exceeds a
+/// limit.
 pub fn decode(input: &[u8]) -> Result<(Value, usize), DecodeError> {
     let mut reader = Reader { rest: input };
     let value = reader.value(0)?;
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
         if depth >= DEPTH_MAX {
             return Err(Malformed::Depth.into());
         }
-        // Grown as elements come: a length that is only announced allocates nothing.
+        // Grows with each element: an announced length allocates nothing.
         let mut values = Vec::new();
         for _ in 0..length {
             values.push(self.value(depth + 1)?);

@@ -1,4 +1,4 @@
-//! Writing commands.
+//! Encoding of commands.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -22,10 +22,10 @@ where
     }
 }
 
-/// What a bulk string takes besides its content: type, length, and CR LF twice. Only of long ones is it more.
+/// The usual overhead of a bulk string: type, length, and CR LF twice. Long strings need a few more bytes.
 const FRAME_LEN_USUAL: usize = 9;
 
-/// Arguments of a command, one after another as they go over the wire: one piece of memory, however many they are.
+/// Encoded arguments of a command in one allocation.
 ///
 /// ```
 /// let mut keys = weir_base::resp::Arguments::from([b"a".as_slice(), b"b"]);
@@ -42,7 +42,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// None, with room for what takes `bytes` on the wire.
+    /// An empty list with capacity for `bytes` encoded bytes.
     pub fn with_capacity(bytes: usize) -> Self {
         Self {
             count: 0,
@@ -50,22 +50,22 @@ impl Arguments {
         }
     }
 
-    /// How many there are.
+    /// The number of arguments.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Adds one.
+    /// Adds an argument.
     pub fn push(&mut self, argument: &[u8]) {
         self.push_joined(&[argument]);
     }
 
-    /// Adds one that is made of `parts`.
+    /// Adds the concatenation of `parts` as one argument.
     pub fn push_joined(&mut self, parts: &[&[u8]]) {
         self.count += 1;
         push_bulk(&mut self.bytes, parts);
@@ -76,7 +76,7 @@ impl Arguments {
         self.push(itoa::Buffer::new().format(number).as_bytes());
     }
 
-    /// Each of them, in their order.
+    /// Iterates over the arguments in order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = self.bytes.as_slice();
         core::iter::from_fn(move || {
@@ -116,7 +116,7 @@ impl<A: AsRef<[u8]>, const N: usize> From<[A; N]> for Arguments {
     }
 }
 
-/// Appends the command whose arguments are those of `parts`, in their order.
+/// Appends one command whose arguments are those of all `parts`, in order.
 pub fn encode_parts(out: &mut Vec<u8>, parts: &[&Arguments]) {
     let count = parts.iter().map(|part| part.count as u64).sum();
     push_number(out, b'*', count);
@@ -125,7 +125,7 @@ pub fn encode_parts(out: &mut Vec<u8>, parts: &[&Arguments]) {
     }
 }
 
-/// A bulk string that is made of `parts`.
+/// Appends the concatenation of `parts` as a bulk string.
 fn push_bulk(out: &mut Vec<u8>, parts: &[&[u8]]) {
     let length: usize = parts.iter().map(|part| part.len()).sum();
     push_number(out, b'$', length as u64);
@@ -135,7 +135,7 @@ fn push_bulk(out: &mut Vec<u8>, parts: &[&[u8]]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The bulk string that `bytes`, written by [`push_bulk`], begin with, and what follows it.
+/// Splits `bytes`, which [`push_bulk`] wrote, into the first bulk string and the rest.
 fn first_bulk(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|&byte| byte == b'\r')?;
     let (line, behind) = bytes.split_at_checked(end)?;
@@ -144,7 +144,7 @@ fn first_bulk(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((argument, behind.get(2..)?))
 }
 
-/// `kind`, the number in decimal, CR LF. The formatting machinery would cost more than all the rest of a command.
+/// Appends `kind`, the number in decimal, and CR LF. Rust's formatting would cost more than the rest of a command.
 fn push_number(out: &mut Vec<u8>, kind: u8, number: u64) {
     out.push(kind);
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());

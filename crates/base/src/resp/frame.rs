@@ -1,11 +1,11 @@
-//! Finding where frames end, without reading them.
+//! Finds the ends of frames without decoding them.
 
 use crate::resp::{
     ARRAY_LEN_MAX, BULK_LEN_MAX, DEPTH_MAX, LINE_LEN_MAX, Malformed, NUMBER_LEN_MAX,
 };
 use crate::resp::{parse_integer, parse_length};
 
-/// Which way the frames go, which decides what is allowed.
+/// The direction of the frames, which determines the valid types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// To Redis: each frame is a command, a non-empty array of bulk strings.
@@ -14,19 +14,19 @@ pub enum Direction {
     Replies,
 }
 
-/// What one call of [`Framer::advance`] came to.
+/// The result of [`Framer::advance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// How many of the input's bytes were read: all of them, unless `limit` was reached before.
+    /// The number of bytes read: all of the input, unless `limit` was reached earlier.
     pub used: usize,
-    /// How many frames ended within them.
+    /// The number of frames that ended within them.
     pub frames: usize,
 }
 
-/// Counts the frames that end in a stream of bytes that may be cut anywhere.
+/// Counts the frames that end in a stream of bytes, in chunks of any size.
 ///
-/// Holds a few machine words and reads each byte once, whatever the input. After an error the
-/// stream has no known frame boundaries: drop it.
+/// It holds a few machine words and reads each byte once. After an error the frame boundaries are unknown: drop the
+/// framer.
 #[derive(Clone, Debug)]
 pub struct Framer {
     direction: Direction,
@@ -42,9 +42,9 @@ enum State {
     Type,
     /// Within a line that began with this type byte.
     Line { kind: u8, text: LineText },
-    /// The line's CR has come, its LF is next.
+    /// The line's CR was read, its LF is next.
     LineEnd { kind: u8, text: LineText },
-    /// Within a bulk string of which this many bytes are to come.
+    /// Within a bulk string with this many bytes remaining.
     Bulk { remaining: u64 },
     /// The bulk string's CR is next.
     BulkCr,
@@ -52,7 +52,7 @@ enum State {
     BulkLf,
 }
 
-/// What is kept of a line: its length, and its beginning, enough for any number.
+/// The length of a line and its first bytes, enough for any number.
 #[derive(Clone, Debug, Default)]
 struct LineText {
     length: usize,
@@ -92,10 +92,10 @@ impl Framer {
         self.depth == 0 && matches!(self.state, State::Type)
     }
 
-    /// Reads on in `input`, until it ends or `limit` frames have ended.
+    /// Reads `input` until it ends or `limit` frames have ended.
     ///
     /// # Errors
-    /// When the bytes are not RESP2, are beyond the limits, or are a reply where a command must be.
+    /// When the bytes are not RESP2, exceed a limit, or are a reply instead of a command.
     pub fn advance(&mut self, input: &[u8], limit: usize) -> Result<Progress, Malformed> {
         let (mut used, mut frames) = (0, 0);
         while frames < limit
@@ -123,8 +123,8 @@ impl Framer {
         Ok(Progress { used, frames })
     }
 
-    /// The length of a bulk string that comes next and stands in `input` whole, as most do: it can be passed over at
-    /// once, for a tenth of what its line costs byte by byte. `None` for all else, and for whatever may be wrong.
+    /// The length of the next bulk string, header included, if `input` contains it completely. Most do, and skipping
+    /// one costs a tenth of reading its header byte by byte. `None` for everything else, including invalid input.
     fn whole_bulk(&self, input: &[u8]) -> Option<usize> {
         let is_next = matches!(self.state, State::Type) && self.check_type(b'$').is_ok();
         let (b'$', line) = input.split_first().filter(|_| is_next)? else {
@@ -136,7 +136,7 @@ impl Framer {
         is_ended.then_some(1 + digits + 2 + length + 2)
     }
 
-    /// Takes one byte outside a bulk string's content; says whether a whole frame ends with it.
+    /// Reads one byte outside a bulk string's content; returns whether it ends a frame.
     fn byte(&mut self, byte: u8) -> Result<bool, Malformed> {
         match core::mem::replace(&mut self.state, State::Type) {
             State::Type => {
@@ -214,8 +214,7 @@ impl Framer {
         Ok(())
     }
 
-    /// A value has ended, and with it each array whose last element it is. Says whether that was
-    /// the outermost.
+    /// Ends a value, and each array whose last element it is. Returns whether that was the outermost value.
     fn value_ended(&mut self) -> bool {
         while let Some(inner) = self.depth.checked_sub(1)
             && let Some(remaining) = self.open.get_mut(inner)
@@ -230,7 +229,7 @@ impl Framer {
     }
 }
 
-/// The number that `text` begins with, and how many digits it has: one to four, and no zero before others.
+/// The number at the start of `text` and the count of its digits: one to four, without leading zeros.
 fn leading_number(text: &[u8]) -> Option<(usize, usize)> {
     const DIGITS_MAX: usize = 4;
     let (mut number, mut digits) = (0, 0);
@@ -364,8 +363,7 @@ mod tests {
     }
 
     proptest! {
-        /// The framer and the decoder are two readers of one language: they must agree on where a
-        /// value ends, in every cut of it, and on what is too short.
+        /// The framer and the decoder must agree on the end of a value, and on incomplete input, for every cut.
         #[test]
         fn framer_and_decoder_agree(value in any_value(), cut in any::<prop::sample::Index>()) {
             let mut input = Vec::new();
@@ -377,8 +375,8 @@ mod tests {
             prop_assert_eq!(frames(Direction::Replies, &[head, tail]), Ok((1, true)));
         }
 
-        /// On any bytes at all: a frame that the framer ends is a value to the decoder, of the
-        /// same length; what one refuses the other does not accept.
+        /// For arbitrary bytes: the decoder accepts each frame that the framer ends, with the same length. It accepts
+        /// no input that the framer rejects.
         #[test]
         fn they_agree_on_garbage_too(input in prop::collection::vec(prop::sample::select(b"*$:+-012\r\nx".to_vec()), 0..40)) {
             let mut framer = Framer::new(Direction::Replies);
@@ -390,7 +388,7 @@ mod tests {
             }
         }
 
-        /// What stands in the input whole is read in another way than what comes in pieces.
+        /// The framer has a separate path for bulk strings that are complete in the input.
         #[test]
         fn it_does_not_matter_how_the_input_is_cut(
             input in prop::collection::vec(prop::sample::select(b"**$$+-0123\r\n\r\nx".to_vec()), 0..40),
@@ -398,7 +396,7 @@ mod tests {
         ) {
             let mut input = String::from_utf8(input).unwrap();
             if repaired {
-                // Chance writes few bulk strings that are whole.
+                // Random input rarely contains complete bulk strings, so this inserts some.
                 input = input.replace('$', "$1\r\nx\r\n").replace('*', "*2\r\n");
             }
             let input = input.as_bytes();

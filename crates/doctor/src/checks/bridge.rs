@@ -1,5 +1,5 @@
-//! The way of a filter's calls to Redis, in Envoy with WebAssembly: its cluster, the internal listener, the bridge, the proxy
-//! behind it, the cluster behind that.
+//! The path of a filter's calls to Redis, in Envoy with WebAssembly: its cluster, the internal listener, the bridge,
+//! the proxy behind it, and that proxy's cluster.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +16,10 @@ const TCP_PROXY: &str = "tcp_proxy.v3.TcpProxy";
 const REDIS_PROXY: &str = "redis_proxy.v3.RedisProxy";
 const EXTENSION: &str = "internal_listener.v3.InternalListener";
 
-/// The largest call unless the bridge's `request_bytes_max` says otherwise: its default.
+/// The default of the bridge's `request_bytes_max`, in bytes.
 const REQUEST_BYTES_MAX: u64 = 1 << 20;
 
-/// A whole way.
+/// A complete path.
 pub(super) struct BridgeRoute<'a> {
     pub(super) listener: Listener<'a>,
     /// The bridge.
@@ -27,7 +27,7 @@ pub(super) struct BridgeRoute<'a> {
     /// Its `typed_config`.
     pub(super) proxy: &'a Value,
     pub(super) is_redis_proxy: bool,
-    /// Where it leads.
+    /// The cluster to which it leads.
     pub(super) upstream: Cluster<'a>,
 }
 
@@ -41,7 +41,7 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Each cluster that a filter in WebAssembly calls, once, and the place of the first that does.
+/// Each cluster that a filter in WebAssembly calls, once, with the place of the first such filter.
 pub(super) fn clusters(gateway: &Gateway<'_>) -> Vec<(String, String)> {
     let mut seen = BTreeSet::new();
     let mut clusters = Vec::new();
@@ -56,7 +56,8 @@ pub(super) fn clusters(gateway: &Gateway<'_>) -> Vec<(String, String)> {
     clusters
 }
 
-/// The way that begins at `cluster`, or the first thing that it lacks; no finding if that may come over the network.
+/// The path that starts at `cluster`, or the first part that is missing; no finding if that part may come over the
+/// network.
 pub(super) fn bridge_route<'a>(
     envoy: &'a Envoy,
     cluster: &str,

@@ -1,4 +1,4 @@
-//! Whether what waits ends, and in the right order.
+//! Checks timeouts and their order.
 
 use serde_json::Value;
 use weir_registry::GATE;
@@ -10,13 +10,13 @@ use crate::diagnostic::Diagnostic;
 use crate::filters::{Filter, Host};
 use crate::tree::{at, duration_ms};
 
-/// A route's timeout unless it has one: Envoy's default.
+/// Envoy's default timeout of a route, in milliseconds.
 const ROUTE_TIMEOUT_MS: u64 = 15_000;
 
-/// For how long a cluster keeps idle connections unless it says: Envoy's default.
+/// Envoy's default idle timeout of a cluster's connections, in milliseconds.
 const IDLE_MS: u64 = 60 * 60 * 1_000;
 
-/// For how long the origin keeps them: see `origin/core/src/http/server.rs`.
+/// The origin's idle timeout of connections, in milliseconds: see `origin/core/src/http/server.rs`.
 const ORIGIN_IDLE_MS: u64 = 75_000;
 
 const STREAM: &str = "common_http_protocol_options.max_stream_duration";
@@ -31,7 +31,7 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Requests that wait in a VM when it dies wait for good, unless something ends them.
+/// Requests that wait in a VM when it dies would wait forever without a limit.
 fn stream(filter: &Filter<'_>) -> Option<Diagnostic> {
     let manager = filter.manager.value;
     let positive = |path: &str| duration_ms(manager, path).filter(|&ms| ms > 0);
@@ -66,7 +66,7 @@ fn orders(gateway: &Gateway<'_>, filter: &Filter<'_>, findings: &mut Vec<Diagnos
     };
     let place = format!("{}, order route", filter.manager.place());
     let timeout_ms = match duration_ms(route, "route.timeout") {
-        // Without a bound.
+        // No limit.
         Some(0) => u64::MAX,
         timeout_ms => timeout_ms.unwrap_or(ROUTE_TIMEOUT_MS),
     };
@@ -136,7 +136,7 @@ fn idle(gateway: &Gateway<'_>, cluster: &str) -> Option<Diagnostic> {
     })
 }
 
-/// A dead Redis must be noticed within the deadline.
+/// A dead Redis must be detected within the deadline.
 fn connect(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Option<Diagnostic> {
     let gate = filter.gate()?;
     let deadline_ms = gate

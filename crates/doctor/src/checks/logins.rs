@@ -6,7 +6,7 @@ use super::Gateway;
 use super::bridge::{bridge_route, bridge_settings, clusters};
 use crate::facts::{GatewayEnvironment, Login};
 
-/// The distinct logins of bridges and native filters. Logins whose password is not in the environment are left out.
+/// The distinct logins of bridges and native filters. Logins without a password in the environment are omitted.
 pub(super) fn logins(gateway: &Gateway<'_>, environment: &GatewayEnvironment) -> Vec<Login> {
     let ways = clusters(gateway)
         .into_iter()
@@ -20,7 +20,7 @@ pub(super) fn logins(gateway: &Gateway<'_>, environment: &GatewayEnvironment) ->
     logins
 }
 
-/// Adds a login for each object, at any depth, whose `password` names a variable of the environment.
+/// Adds a login for each object, at any depth, whose `password` names an environment variable.
 fn collect(tree: &Value, environment: &GatewayEnvironment, logins: &mut Vec<Login>) {
     let name = tree
         .get("password")

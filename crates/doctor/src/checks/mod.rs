@@ -1,5 +1,5 @@
-//! The checks, a file for each subject. Each looks at one thing, and says nothing where another check has spoken: one mistake
-//! is one finding.
+//! The checks, one file per subject. Each checks one thing, and skips what another check has reported: one mistake
+//! gives one finding.
 
 mod bridge;
 mod durations;
@@ -22,24 +22,24 @@ use crate::facts::{
 };
 use crate::filters::{self, Filter};
 
-/// What is to be examined. What is not known is not checked.
+/// The subject of an examination. Missing facts are not checked.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Subject<'a> {
     /// Envoy's configuration.
     pub envoy: Option<&'a Envoy>,
     /// The origin's settings.
     pub origin: Option<&'a OriginFacts>,
-    /// What Redis said, each node by itself.
+    /// Facts that each node of Redis reported.
     pub redis: &'a [RedisFacts],
     /// Facts that SQL reported.
     pub sql: Option<&'a SqlFacts>,
-    /// What Envoy is started with.
+    /// The environment of Envoy.
     pub gateway: Option<&'a GatewayEnvironment>,
     /// Results of TLS handshakes with Redis.
     pub tls: &'a [TlsFacts],
 }
 
-/// What checks of Envoy's configuration look at.
+/// The subject of checks of Envoy's configuration.
 pub(crate) struct Gateway<'a> {
     pub(crate) envoy: &'a Envoy,
     pub(crate) filters: Vec<Filter<'a>>,
@@ -47,7 +47,7 @@ pub(crate) struct Gateway<'a> {
     pub(crate) environment: Option<&'a GatewayEnvironment>,
 }
 
-/// All that is wrong, the worst first.
+/// All findings, the worst first.
 pub fn examine(subject: &Subject<'_>) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     if let Some(envoy) = subject.envoy {
@@ -62,12 +62,12 @@ pub fn examine(subject: &Subject<'_>) -> Vec<Diagnostic> {
     redis::check(subject, &mut findings);
     sql::check(subject, &mut findings);
     tls::check(subject, &mut findings);
-    // The order of checks stays within each severity.
+    // The sort is stable: checks keep their order within each severity.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings
 }
 
-/// Whether any filter of Weir's asks a Redis.
+/// Whether any filter of Weir uses Redis.
 pub fn uses_redis(envoy: &Envoy) -> bool {
     let filters = filters::find_all(envoy);
     filters.iter().any(|filter| !filter.redis().is_empty())

@@ -1,4 +1,4 @@
-//! Whether gateways reach the origin where it is, and it has what they ask for.
+//! Checks that gateways reach the origin, and that it has the features that they need.
 
 use weir_link::engine::config::Config as LinksConfig;
 use weir_registry::{EVENTS, FITMENT, LINKS};
@@ -49,7 +49,7 @@ fn has_domain(filter: &Filter<'_>, origin: &OriginFacts) -> Option<Diagnostic> {
     })
 }
 
-/// The clusters that filters take for the origin.
+/// The clusters that filters use as the origin.
 pub(super) fn clusters(gateway: &Gateway<'_>) -> Vec<String> {
     let mut clusters: Vec<String> = Vec::new();
     for filter in &gateway.filters {
@@ -67,7 +67,7 @@ pub(super) fn clusters(gateway: &Gateway<'_>) -> Vec<String> {
     clusters
 }
 
-/// The port of a cluster that is on this machine.
+/// The port of a cluster on this machine.
 pub(super) fn local_port(cluster: Option<Cluster<'_>>) -> Option<u16> {
     let address = cluster?.addresses().into_iter().next()?;
     let (host, port) = address.rsplit_once(':')?;
@@ -76,7 +76,7 @@ pub(super) fn local_port(cluster: Option<Cluster<'_>>) -> Option<u16> {
 
 fn elsewhere(gateway: &Gateway<'_>, name: &str, origin: &OriginFacts) -> Option<Diagnostic> {
     let port = local_port(gateway.envoy.cluster(name))?;
-    // The admin port is worse, and has a finding of its own.
+    // Using the admin port is worse, and has its own finding.
     (port != origin.port && port != origin.admin_port).then(|| {
         Diagnostic::error(
             "origin-other",

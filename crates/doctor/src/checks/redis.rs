@@ -1,4 +1,4 @@
-//! How Redis is set up, and what its clock says.
+//! Checks the settings of Redis, and its clock.
 
 use weir_engine::config::Topology;
 
@@ -9,13 +9,13 @@ use crate::filters;
 
 const TOPOLOGY: &str = "topology";
 
-/// With so many members a list of views takes a fifth of the memory in its short form.
+/// Lists of up to this many views stay in the compact encoding, which takes a fifth of the memory.
 const LISTPACK_ENTRIES: u64 = 256;
 
 /// A Redis that uses this share of `maxmemory` is nearly full.
 const FULL_PERCENT: u64 = 90;
 
-/// How far clocks may differ, in milliseconds. Tokens have a least age of a second; claims are held for 30.
+/// Maximum clock difference, in milliseconds. Tokens have a minimum age of a second; claims are held for 30 seconds.
 const CLOCK_MS: i64 = 500;
 
 pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
@@ -38,7 +38,7 @@ pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
         findings.extend(evicts(redis, &place));
         findings.extend(listpack(subject, redis, &place));
         findings.extend(clock(redis, &place));
-        // What is behind the bridge may differ from the topology already: that is the same mistake.
+        // The bridge's upstream may already differ from the topology: that is the same mistake.
         if !findings.iter().any(|finding| finding.check == TOPOLOGY) {
             findings.extend(kind(subject, redis, &place));
         }
@@ -59,7 +59,7 @@ fn forbidden(redis: &RedisFacts, place: &str) -> Option<Diagnostic> {
 
 fn refuses(redis: &RedisFacts, place: &str) -> Option<Diagnostic> {
     let refused = redis.refused.as_ref()?;
-    // `forbidden` names the commands already.
+    // The finding of `forbidden` names the commands already.
     let is_told = refused.is_permission && !redis.forbidden.is_empty();
     (!is_told).then(|| {
         Diagnostic::error(
@@ -155,7 +155,7 @@ fn clock(redis: &RedisFacts, place: &str) -> Option<Diagnostic> {
     })
 }
 
-/// What Redis says that it is, against what filters take it for.
+/// Compares the topology that Redis reports with the one that filters expect.
 fn kind(subject: &Subject<'_>, redis: &RedisFacts, place: &str) -> Option<Diagnostic> {
     let is_cluster = redis.is_cluster?;
     let filters = filters::find_all(subject.envoy?);

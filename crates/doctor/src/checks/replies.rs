@@ -1,4 +1,4 @@
-//! What buyers get when Envoy answers for an origin that does not.
+//! Checks Envoy's own replies to buyers when the origin does not answer.
 
 use serde_json::Value;
 use weir_registry::GATE;
@@ -7,10 +7,10 @@ use super::Gateway;
 use crate::diagnostic::Diagnostic;
 use crate::tree::{at, list, number, text};
 
-/// What Envoy notes when an upstream fails: no connection, no host, a broken connection, a timeout.
+/// Envoy's response flags of upstream failures: no connection, no host, a broken connection, a timeout.
 const FLAGS: [&str; 6] = ["UF", "UH", "UC", "UT", "UO", "UR"];
 
-/// What it answers when `max_stream_duration` ends a request, without a flag.
+/// Envoy's status when `max_stream_duration` ends a request, without a flag.
 const TIMED_OUT: u64 = 504;
 
 pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
@@ -43,7 +43,7 @@ fn is_for_all(mapper: &Value) -> bool {
         && at(mapper, "filter.header_filter").is_none()
 }
 
-/// Whether it takes back what the gate has said.
+/// Whether it replaces the gate's verdict by `unavailable`, and sets `retry-after`.
 fn is_honest(mapper: &Value) -> bool {
     let sets = |name: &str, value: Option<&str>| {
         let mut headers = list(mapper, "headers_to_add").iter();
@@ -56,7 +56,7 @@ fn is_honest(mapper: &Value) -> bool {
     sets(weir_base::headers::VERDICT, Some("unavailable")) && sets("retry-after", None)
 }
 
-/// The failures that it does not answer.
+/// The failures that it does not cover.
 fn uncovered(mapper: &Value) -> Vec<String> {
     let filters: Vec<&Value> = match list(mapper, "filter.or_filter.filters") {
         [] => mapper.get("filter").into_iter().collect(),
@@ -77,7 +77,7 @@ fn uncovered(mapper: &Value) -> Vec<String> {
         let value = number(filter, &format!("{comparison}.value.default_value"));
         match text(filter, &format!("{comparison}.op")) {
             Some("GE") => value.is_some_and(|value| value <= TIMED_OUT),
-            // Of an enum Envoy leaves the first value out when it prints.
+            // Envoy omits the first value of an enum when it prints.
             Some("EQ") | None => value == Some(TIMED_OUT),
             Some(_) => false,
         }

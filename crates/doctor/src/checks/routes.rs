@@ -1,4 +1,4 @@
-//! Whether requests that a filter lets go on reach the origin, and nothing else of it is open.
+//! Checks that requests that a filter passes reach the origin, and that the rest of the origin is not exposed.
 
 use serde_json::Value;
 use weir_event::engine::config::Config as EventsConfig;
@@ -15,18 +15,18 @@ use crate::filters::Filter;
 use crate::route::{Request, RouteOutcome, resolve};
 use crate::tree::{at, field, is_set, list, name, text};
 
-/// A sale and an order that no shop has.
+/// A sale and an order that do not exist.
 const SALE: &str = "weir-doctor";
 const ORDER: &str = "weir-doctor";
 
-/// Where the origin takes orders.
+/// The origin's route for orders.
 const ORDERS: &str = "/orders";
 
-/// A user's garage, and one vehicle in it.
+/// The route of a user's garage, and of one vehicle in it.
 const GARAGE: &str = "/fitment/garage";
 const GARAGE_VEHICLE: &str = "/fitment/garage/1000001";
 
-/// A path that nothing of Weir's serves.
+/// A path outside Weir's routes.
 const UNKNOWN: Request<'_> = Request {
     method: "GET",
     path: "/weir-doctor-knows-no-such-path",
@@ -73,7 +73,7 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Whether the origin is asked for links that Redis does not know.
+/// Checks that lookups of links that are not in Redis reach the origin.
 fn lookups_astray(filter: &Filter<'_>, hosts: &[&Value]) -> Option<Diagnostic> {
     let path = "/abc1234";
     let expected = format!("/l{path}");
@@ -89,7 +89,7 @@ fn lookups_astray(filter: &Filter<'_>, hosts: &[&Value]) -> Option<Diagnostic> {
     })
 }
 
-/// Requests that do not reach the origin by any virtual host.
+/// Requests that no virtual host routes to the origin.
 fn misrouted(
     check: &'static str,
     filter: &Filter<'_>,
@@ -119,7 +119,7 @@ fn unknown_routes(filter: &Filter<'_>) -> Option<Diagnostic> {
     })
 }
 
-/// Whether the filter is switched off on a virtual host.
+/// Whether the filter is disabled on a virtual host.
 fn is_off(host: &Value, filter: &Filter<'_>) -> bool {
     let own = at(host, "typed_per_filter_config").and_then(|own| own.get(name(filter.value)));
     own.is_some_and(|own| is_set(own, "disabled"))
@@ -150,7 +150,7 @@ fn cluster_missing(
     })
 }
 
-/// Whether the gate could ask its captcha's provider.
+/// Checks that the gate can reach its captcha's provider.
 fn provider_missing(
     gateway: &Gateway<'_>,
     filter: &Filter<'_>,
@@ -170,7 +170,7 @@ fn provider_missing(
     })
 }
 
-/// The cluster and route that such a request goes to, if it has the path `expected` there.
+/// The cluster and route of such a request, if it has the path `expected` there.
 fn leads_to<'a>(
     host: &'a Value,
     method: &str,
@@ -235,7 +235,7 @@ impl<'a> Sale<'a> {
         }));
     }
 
-    /// A claim is taken, and then the request is somebody else's.
+    /// A claim would be taken before the request goes to another service.
     fn order_astray(&self, method: &str, pattern: &str, path: &str) -> Diagnostic {
         let astray = match resolve(self.host, Request { method, path }) {
             RouteOutcome::Clusters { names, path, .. } => {
@@ -301,7 +301,7 @@ impl<'a> Sale<'a> {
         })
     }
 
-    /// What users ask of the origin beside orders.
+    /// The users' routes at the origin, besides orders.
     fn user_routes(&self, origin: &str) -> Vec<Diagnostic> {
         let facts = self.gateway.origin;
         let of_sale = format!("/sales/{SALE}/reservations");
@@ -333,7 +333,7 @@ impl<'a> Sale<'a> {
             .collect()
     }
 
-    /// Routes that public pages of a shop may read. A missing one is a warning: not every shop needs them.
+    /// Routes that public pages of a shop may read. A missing one is a warning, because not every shop needs them.
     fn public_routes(&self, origin: &str) -> Vec<Diagnostic> {
         let draw = format!("/sales/{SALE}/draw");
         let entries = format!("{draw}/entries");
@@ -352,7 +352,7 @@ impl<'a> Sale<'a> {
         missing.map(warning).collect()
     }
 
-    /// Whether two clusters lead to the same addresses: an origin may have one for orders and one for the rest.
+    /// Whether two clusters have the same addresses: an origin may have one for orders and one for the rest.
     fn is_same_server(&self, one: &str, other: &str) -> bool {
         let endpoints = |cluster| {
             let cluster = self.gateway.envoy.cluster(cluster)?;
@@ -361,7 +361,7 @@ impl<'a> Sale<'a> {
         one == other || endpoints(one).is_some_and(|of_one| endpoints(other) == Some(of_one))
     }
 
-    /// A route that does not lead to the origin, and what follows from that.
+    /// The finding for a route that does not lead to the origin, with the consequence.
     fn not_served(
         &self,
         origin: &str,
@@ -383,7 +383,7 @@ impl<'a> Sale<'a> {
         })
     }
 
-    /// The origin believes a user only if the gate has signed it.
+    /// The origin accepts a user only with the gate's signature.
     fn identified(&self) -> Vec<Diagnostic> {
         let mut needed = vec!["/sales/", "/orders/"];
         if self.gateway.origin.is_some_and(|facts| facts.has_history) {
@@ -412,7 +412,7 @@ impl<'a> Sale<'a> {
     }
 }
 
-/// Whether the origin's admin port or its intake of events is open to whoever asks.
+/// Checks that the origin's admin port and its endpoint for events are not exposed.
 fn exposed(gateway: &Gateway<'_>, manager: &Manager<'_>, findings: &mut Vec<Diagnostic>) {
     let Some(routes) = gateway.envoy.routes(manager) else {
         return;
@@ -445,7 +445,7 @@ fn exposed(gateway: &Gateway<'_>, manager: &Manager<'_>, findings: &mut Vec<Diag
     }
 }
 
-/// A cluster of this machine's that some route leads to, at the port of the origin's admin routes.
+/// A routed cluster on this machine with the port of the origin's admin routes.
 fn admin_cluster<'a>(
     gateway: &'a Gateway<'a>,
     host: &'a Value,
@@ -459,14 +459,14 @@ fn admin_cluster<'a>(
     })
 }
 
-/// Whether orders, links or questions go to this cluster.
+/// Whether orders, links or fitment queries go to this cluster.
 fn is_origin(gateway: &Gateway<'_>, cluster: &str) -> bool {
     super::origin::clusters(gateway)
         .iter()
         .any(|known| known == cluster)
 }
 
-/// The cluster that a gate's orders go to.
+/// The cluster of a gate's orders.
 pub(super) fn orders_cluster<'a>(
     gateway: &Gateway<'a>,
     filter: &Filter<'a>,

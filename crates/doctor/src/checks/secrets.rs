@@ -1,4 +1,4 @@
-//! Whether gateways have their secrets, and the origin has the same. No secret is shown.
+//! Checks that gateways have their secrets, and that the origin has the same. No secret is printed.
 
 use weir_base::key::SigningKey;
 
@@ -35,7 +35,7 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Variables of Weir that Envoy's configuration does not name: a misspelt one leaves a filter without its secret.
+/// Weir's variables that Envoy's configuration does not name: a misspelt one leaves a filter without its secret.
 fn unused(envoy: &Envoy, environment: &GatewayEnvironment) -> Vec<Diagnostic> {
     let names = environment.variables.keys();
     let unused = names.filter(|name| name.starts_with("WEIR_") && !envoy.mentions(name));
@@ -50,7 +50,7 @@ fn unused(envoy: &Envoy, environment: &GatewayEnvironment) -> Vec<Diagnostic> {
     unused.map(finding).collect()
 }
 
-/// Each variable must reach the VM, and be there.
+/// Each variable must be set and passed to the VM.
 fn variables(
     gateway: &Gateway<'_>,
     vm: Option<&serde_json::Value>,
@@ -103,7 +103,7 @@ fn claim_keys(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Vec<Diagnostic> {
             "set WEIR_CLAIM_SECRET at the origin to the gateways' secret",
         )];
     };
-    // The first key signs. Others only verify, which the gate does not do.
+    // The first key signs. The gate does not verify with the others.
     let Some(signing) = gate.claim.keys.first() else {
         return Vec::new();
     };

@@ -1,4 +1,4 @@
-//! Whether there are filters of Weir, and whether each takes its configuration and comes back after a trap.
+//! Checks that there are filters of Weir, that each accepts its configuration, and that each restarts after a trap.
 
 use weir_limit::engine::config::Config as LimiterConfig;
 use weir_registry::{GATE, LIMITER};
@@ -8,7 +8,7 @@ use crate::diagnostic::Diagnostic;
 use crate::filters::{ConfigSource, Filter, Host};
 use crate::tree::{at, is_set, text};
 
-/// Filters that say who the user is. One behind a filter of Weir's comes too late for it.
+/// Filters that identify the user. They must come before Weir's filters.
 const IDENTIFIERS: [&str; 4] = [
     "jwt_authn.v3.JwtAuthentication",
     "ext_authz.v3.ExtAuthz",
@@ -36,8 +36,8 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-/// A filter in front of another one of its kind on the same listener: the second decides on the requests that the first passes.
-/// Two limiters with different rules are allowed.
+/// A filter before another one of its kind on the same listener: the second decides on the requests that the first
+/// passes. Two limiters with different rules are allowed.
 fn twice(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Option<Diagnostic> {
     let is_other = |other: &&Filter<'_>| {
         std::ptr::eq(other.manager.value, filter.manager.value)
@@ -59,7 +59,7 @@ fn twice(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Option<Diagnostic> {
     })
 }
 
-/// Envoy hands a Struct to WebAssembly as protobuf, which the filter refuses.
+/// Envoy passes a Struct to WebAssembly as protobuf, which the filter refuses.
 fn is_struct(filter: &Filter<'_>) -> Option<Diagnostic> {
     let value = at(filter.value, "typed_config.config.configuration.value");
     let is_struct = filter.host == Host::Wasm && value.is_some_and(serde_json::Value::is_object);
@@ -82,7 +82,7 @@ fn configuration(filter: &Filter<'_>) -> Option<Diagnostic> {
             "the configuration is neither a StringValue nor a Struct, and was not checked",
             "write it as google.protobuf.StringValue",
         )),
-        // The limiter takes it, and limits nothing.
+        // The limiter accepts it, and limits nothing.
         (ConfigSource::Missing, _) => Some(Diagnostic::error(
             "configuration",
             place,

@@ -1,4 +1,4 @@
-//! Whether SQL keeps its commits, and whether it has lost some already.
+//! Checks that SQL keeps its commits, and whether it has lost some already.
 
 use super::Subject;
 use crate::diagnostic::Diagnostic;
@@ -7,7 +7,7 @@ use crate::facts::{PausedSale, SqlFacts};
 /// With a shorter timeout, semi-synchronous replication becomes asynchronous while a replica is down.
 const SEMI_SYNC_TIMEOUT_MS: u64 = 3_600_000;
 
-/// The most orders that a finding names.
+/// Maximum orders that a finding names.
 const ORDERS_MAX: usize = 10;
 
 pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {

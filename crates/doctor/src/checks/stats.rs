@@ -1,4 +1,4 @@
-//! Whether metrics get their labels.
+//! Checks that metrics get their labels.
 
 use super::Gateway;
 use crate::diagnostic::Diagnostic;
@@ -6,7 +6,7 @@ use crate::filters::{Filter, Host};
 use crate::route::compiled;
 use crate::tree::{at, list, text};
 
-/// Makes the names of native filters' metrics those of the others.
+/// This gives the metrics of native filters the same names as the others.
 const STRIP: &str = "envoy.reloadable_features.dynamic_modules_strip_custom_stat_prefix";
 
 pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
@@ -41,7 +41,7 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Whether a tag takes the label out of a metric's name, where it comes after the outer one.
+/// Whether a tag extracts the label from a metric's name, after the outer label.
 fn is_tagged(gateway: &Gateway<'_>, outer: Option<&str>, label: &str) -> bool {
     let outer = outer.filter(|outer| *outer != label);
     let outer = outer.map_or_else(String::new, |outer| format!(".{outer}.any"));

@@ -14,7 +14,7 @@ pub(super) fn targets(gateway: &Gateway<'_>) -> Vec<TlsTarget> {
     let ways = clusters(gateway)
         .into_iter()
         .filter_map(|(cluster, asking)| bridge_route(gateway.envoy, &cluster, &asking).ok());
-    // Several clusters of requests may share one upstream.
+    // Several request clusters may share one upstream.
     let mut targets = Vec::new();
     for target in ways.flat_map(|way| of_cluster(&way.upstream)) {
         if !targets.contains(&target) {

@@ -1,4 +1,4 @@
-//! Whether gateways and origin mean the same Redis, and ask it as it is laid out.
+//! Checks that gateways and origin use the same Redis, with the right topology.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
                     let Ok(way) = bridge_route(gateway.envoy, cluster, "") else {
                         continue;
                     };
-                    // A limiter alone needs no origin, and may have a Redis of its own.
+                    // A limiter alone needs no origin, and may have its own Redis.
                     let is_shared = cluster == redis.cluster && needs_origin(filter);
                     let is_new = seen.insert(cluster.to_owned());
                     let mut found: Vec<Diagnostic> =
@@ -57,7 +57,7 @@ fn prefix(filter: &Filter<'_>, origin: Option<&OriginFacts>) -> Option<Diagnosti
     })
 }
 
-/// Whether Redis holds for this filter what the origin writes.
+/// Whether this filter reads data that the origin writes to Redis.
 fn needs_origin(filter: &Filter<'_>) -> bool {
     filter.kind.redis == RedisUse::Shared
 }
@@ -81,7 +81,7 @@ fn topology(filter: &Filter<'_>, redis: &RedisConfig, way: &BridgeRoute<'_>) -> 
     Some(Diagnostic::error("topology", filter.place(), problem, fix))
 }
 
-/// Whether the origin has the same Redis, once for each.
+/// Checks that the origin uses the same Redis; one finding per Redis.
 fn shared(
     way: &BridgeRoute<'_>,
     origin: &OriginFacts,
@@ -188,7 +188,7 @@ fn password(way: &BridgeRoute<'_>, origin: &OriginFacts) -> Option<Diagnostic> {
     })
 }
 
-/// A native filter has connections of its own, and says itself where they go.
+/// A native filter has its own connections, whose addresses are in its settings.
 fn native(filter: &Filter<'_>, cluster: &str, origin: Option<&OriginFacts>) -> Vec<Diagnostic> {
     let native = filter.native().unwrap_or_default();
     let redis = list(&native, "redis").iter();

@@ -1,4 +1,4 @@
-//! Each mistake in Envoy's configuration by itself.
+//! Each mistake in Envoy's configuration alone.
 
 use serde_json::{Value, json};
 
@@ -210,7 +210,7 @@ fn the_way_to_redis() {
 
 #[test]
 fn a_limiter_has_its_topology_too() {
-    // What Redis says is held against the gate alone.
+    // The topology of Redis is only compared with the gate's.
     one("ratelimit-redis.yaml", "topology", |tree| {
         edit_settings(tree, "weir.ratelimit", |json| {
             json["redis"]["topology"] = "cluster".into()
@@ -232,7 +232,7 @@ fn orders() {
         drop_named(tree, ROUTES, "orders")
     });
     one("weir.yaml", "orders-route", |tree| {
-        // The operator's own route comes first, as in the review.
+        // The operator's own route comes first.
         let own = json!({ "match": { "prefix": "/" }, "route": { "cluster": "origin" } });
         let routes = at(tree, ROUTES).as_array_mut().unwrap();
         routes.insert(0, own);

@@ -1,4 +1,4 @@
-//! What is shipped has no finding, and each single mistake has exactly one.
+//! The shipped files have no findings, and each single mistake has exactly one.
 
 mod gateway;
 mod origin;
@@ -36,7 +36,7 @@ fn shipped(file: &str) -> Value {
     tree
 }
 
-/// An origin that has everything, set up as the shipped files expect it.
+/// An origin with all features, configured as the shipped files expect.
 fn origin() -> OriginFacts {
     OriginFacts {
         port: 8080,
@@ -62,7 +62,7 @@ fn key(id: &str, secret: &str) -> NamedKey {
     }
 }
 
-/// The variables of the shipped files: no file names all of them.
+/// The variables of the shipped files; no file names all of them.
 const VARIABLES: [&str; 5] = [
     "WEIR_CLAIM_SECRET",
     "WEIR_TOKEN_SECRET",
@@ -97,7 +97,7 @@ fn redis() -> RedisFacts {
     }
 }
 
-/// What is found in all of it.
+/// All findings.
 fn found(
     tree: Value,
     origin: &OriginFacts,
@@ -125,7 +125,7 @@ fn found(
     })
 }
 
-/// The checks that find something in `tree`.
+/// The checks with a finding in `tree`.
 fn checks(tree: Value) -> Vec<&'static str> {
     words(&found(tree, &origin(), &redis(), &environment()))
 }
@@ -137,7 +137,7 @@ fn words(findings: &[Diagnostic]) -> Vec<&'static str> {
     findings.iter().map(|finding| finding.check).collect()
 }
 
-/// Each finding is one line that says where, what and how, and holds no secret.
+/// Each finding is one line with place, problem and fix, and contains no secret.
 fn assert_sound(finding: &Diagnostic) {
     let line = finding.to_string();
     let parts = [&finding.place, &finding.problem, &finding.fix];
@@ -146,7 +146,7 @@ fn assert_sound(finding: &Diagnostic) {
     assert!(!line.contains(SECRET), "{line}");
 }
 
-/// The one object in `tree` that has this name.
+/// The only object in `tree` with this name.
 fn named<'a>(tree: &'a mut Value, name: &str) -> &'a mut Value {
     let pointer = pointer_to(tree, name).unwrap_or_else(|| panic!("there is no {name}"));
     tree.pointer_mut(&pointer).unwrap()
@@ -170,19 +170,19 @@ fn pointer_to(tree: &Value, name: &str) -> Option<String> {
     }
 }
 
-/// What is at `pointer` in `tree`, which must be there.
+/// The value at `pointer` in `tree`, which must exist.
 fn at<'a>(tree: &'a mut Value, pointer: &str) -> &'a mut Value {
     let found = tree.pointer_mut(pointer);
     found.unwrap_or_else(|| panic!("there is no {pointer}"))
 }
 
-/// Takes a field away, which must be there.
+/// Removes a field, which must exist.
 fn drop_field(tree: &mut Value, pointer: &str, field: &str) {
     let object = at(tree, pointer).as_object_mut().unwrap();
     assert!(object.remove(field).is_some(), "there is no {field}");
 }
 
-/// Takes what has this name out of the list at `pointer`.
+/// Removes the item with this name from the list at `pointer`.
 fn drop_named(tree: &mut Value, pointer: &str, name: &str) {
     let list = at(tree, pointer).as_array_mut().unwrap();
     let length = list.len();

@@ -1,9 +1,9 @@
-//! Each mistake in the settings of the origin or in the gateway's environment by itself.
+//! Each mistake in the origin's settings or in the gateway's environment alone.
 
 use super::{SECRET, environment, found, key, origin, redis, shipped, words};
 use crate::facts::{GatewayEnvironment, OriginFacts};
 
-/// The checks that find something in `file` if the origin is so.
+/// The checks with a finding in `file` for this origin.
 fn with(file: &str, edit: impl FnOnce(&mut OriginFacts)) -> Vec<&'static str> {
     let mut facts = origin();
     edit(&mut facts);
@@ -65,7 +65,7 @@ fn its_claim_secret_is_the_gates() {
         with_keys(Some(vec![key("k1", &SECRET.to_uppercase())])),
         ["claim-secret"]
     );
-    // While a secret is changed the gate may still sign with the one before.
+    // During a key rotation, the gate may still sign with the previous key.
     let both = vec![key("k2", &SECRET.to_uppercase()), key("k1", SECRET)];
     assert_eq!(with_keys(Some(both)), [""; 0]);
 }

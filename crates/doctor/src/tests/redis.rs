@@ -1,4 +1,4 @@
-//! Each mistake in Redis by itself.
+//! Each mistake in Redis alone.
 
 use serde_json::json;
 
@@ -27,7 +27,7 @@ fn redis_itself() {
     );
     let lru = |redis: &mut RedisFacts| redis.maxmemory_policy = Some("allkeys-lru".into());
     assert_eq!(with(lru), ["redis-evicts"]);
-    // Without a maxmemory nothing is dropped.
+    // Without a maxmemory nothing is evicted.
     assert_eq!(
         with(|redis| {
             lru(redis);
@@ -41,7 +41,7 @@ fn redis_itself() {
     );
     assert_eq!(with(|redis| redis.clock_ahead_ms = Some(2_000)), ["clock"]);
     assert_eq!(with(|redis| redis.clock_ahead_ms = Some(-2_000)), ["clock"]);
-    // The question took longer than the difference.
+    // The query took longer than the difference.
     assert_eq!(
         with(|redis| {
             redis.clock_ahead_ms = Some(2_000);
@@ -50,7 +50,7 @@ fn redis_itself() {
         [""; 0]
     );
     assert_eq!(with(|redis| redis.is_cluster = Some(true)), ["topology"]);
-    // Hosted ones do not tell.
+    // Hosted servers do not report these settings.
     assert_eq!(with(|redis| *redis = RedisFacts::default()), [""; 0]);
 }
 

@@ -1,4 +1,4 @@
-//! All that lies in `envoy/`, by itself or put together as its comments say, has no finding.
+//! All files in `envoy/`, alone or combined as their comments describe, have no findings.
 
 use serde_json::{Value, json};
 use weir_base::language::Language;
@@ -74,7 +74,7 @@ fn filters_in_front_of_the_gate_are_right() {
     assert_eq!(checks(tree), [""; 0]);
 }
 
-/// `weir.yaml` with the parts of a snippet in place of its own.
+/// `weir.yaml` with parts replaced by those of a snippet.
 fn with_redis_of(snippet: &str) -> Value {
     let mut tree = shipped("weir.yaml");
     let [first, second] = <[Value; 2]>::try_from(documents(snippet)).unwrap();
@@ -128,7 +128,7 @@ fn a_redis_cluster_is_right_with_its_topology_and_wrong_without() {
     assert_eq!(words(&wrong), ["redis-proxy"]);
 }
 
-/// As `/config_dump` tells it, with routes that came over the network.
+/// The format of `/config_dump`, with routes received over the network.
 fn dump(tree: &Value) -> Value {
     let mut bootstrap = tree.clone();
     let resources = bootstrap.as_object_mut().unwrap();
@@ -272,7 +272,7 @@ fn envoys_own_pages_are_those_of_the_filters() {
     assert_eq!(files, 13, "a shipped file is missing here");
 }
 
-/// The labels of the shipped files are those that the checks want, and no others.
+/// The labels in the shipped files are exactly those that the checks require.
 #[test]
 fn the_labels_are_those_of_the_shipped_files() {
     for filter in FILTERS {
@@ -290,7 +290,7 @@ fn the_labels_are_those_of_the_shipped_files() {
     }
 }
 
-/// Each check that a source file names, in the manner of [`crate::Diagnostic`]'s second field, has its row in the manual.
+/// Each check in the source has a row in the manual.
 #[test]
 fn every_check_is_in_the_manual() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");

@@ -1,4 +1,4 @@
-//! Each finding about SQL, one at a time.
+//! Each finding about SQL alone.
 
 use super::words;
 use crate::facts::{PausedSale, SqlFacts};
@@ -57,7 +57,7 @@ fn settings_that_may_lose_commits_are_found() {
         assert_eq!(found, ["sql-replication"], "{end}");
     }
     let off = semi_sync("enabled");
-    // Without a binary log nothing is replicated, and Galera replicates before it answers.
+    // Without a binary log nothing is replicated. Galera replicates before it acknowledges.
     assert_eq!(
         with(&[(&off, "OFF"), ("log_bin", "OFF"), ("sync_binlog", "0")]),
         [""; 0]

@@ -1,8 +1,8 @@
 //! Commands to the objects of an edge.
 //!
-//! An object takes [`ObjectCommands`], as JSON. Engines, gateways and the origin speak to a Redis instead, so the edge and the shard
-//! proxy translate: [`ShardCommand::from_redis`] and [`LinkCommand::from_redis`] refuse commands that no party sends, and keys of
-//! another object.
+//! An object accepts [`ObjectCommands`] as JSON. Engines, gateways and the origin send Redis commands instead, so the
+//! edge and the shard proxy translate. [`ShardCommand::from_redis`] and [`LinkCommand::from_redis`] refuse commands
+//! that Weir never sends, and keys of another object.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -29,31 +29,31 @@ use weir_scripts::{Call, Script};
 use crate::knowledge::words;
 use crate::shard::link::{LinkCommand, is_link};
 
-/// KEYS of one group of a claim. The keys of the sets to check follow after all groups.
+/// Number of KEYS per group of a claim. The keys of the sets to check follow after all groups.
 pub const KEYS_PER_CLAIM_GROUP: usize = 7;
 
-/// KEYS of one shard of a probe.
+/// Number of KEYS per shard of a probe.
 pub const KEYS_PER_PROBE: usize = 4;
 
-/// A command that no party sends, or not to this object.
+/// Weir never sends this command, or not to this object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the object does not have this command")]
 pub struct UnexpectedCommand;
 
-/// Commands to one object, in their order.
+/// Commands to one object, in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ObjectCommands {
-    /// To a shard of a sale.
+    /// Commands to a shard of a sale.
     Shard(Vec<ShardCommand>),
-    /// To a short link.
+    /// Commands to a short link.
     Link(Vec<LinkCommand>),
 }
 
 impl ObjectCommands {
-    /// Reads RESP commands about keys that begin with `object`.
+    /// Parses RESP commands about keys with the prefix `object`.
     ///
     /// # Errors
-    /// When the object does not have this command.
+    /// If the object does not support a command.
     pub fn from_redis(mut commands: &[u8], object: &[u8]) -> Result<Self, UnexpectedCommand> {
         let mut all = match is_link(object) {
             true => Self::Link(Vec::new()),
@@ -71,27 +71,27 @@ impl ObjectCommands {
         Ok(all)
     }
 
-    /// The text that objects receive.
+    /// The JSON for objects.
     pub fn to_json(&self) -> String {
-        // Nothing in it is a map with keys other than text, the only thing that fails.
+        // Only maps with non-string keys fail, and there are none.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Reads the text.
+    /// Parses the JSON.
     ///
     /// # Errors
-    /// When it is damaged, or from a version with other commands.
+    /// If it is malformed, or from a version with other commands.
     pub fn from_json(json: &[u8]) -> Result<Self, UnexpectedCommand> {
         serde_json::from_slice(json).map_err(|_| UnexpectedCommand)
     }
 }
 
-/// The requests of a claim that share their terms.
+/// The requests of a claim with equal terms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
-    /// What each user asks for.
+    /// The terms of each request.
     pub terms: ClaimTerms,
-    /// Who asks, each with the attempt's tag, if it has one.
+    /// The users, each with the attempt's tag, if it has one.
     pub users: Vec<(UserId, Option<AttemptTag>)>,
 }
 
@@ -179,12 +179,13 @@ pub enum ShardCommand {
     Deadline { user: UserId, deadline_ms: u64 },
     /// `ZCOUNT …:pending -inf <due_ms>`
     DueCount { due_ms: u64 },
-    /// `UNLINK`: the number of keys, and whether the stock is one. The origin deletes the stock only with the whole ledger.
+    /// `UNLINK`: the number of keys, and whether the stock is among them. The origin deletes the stock only with the
+    /// whole ledger.
     Unlink { keys: usize, has_stock: bool },
 }
 
 impl ShardCommand {
-    /// The same as a call of a script, to the Redis that has the shard with these keys; `None` for a plain command.
+    /// The call of the script, for a Redis with this shard's keys; `None` for a plain command.
     pub fn to_redis(&self, keys: &ShardKeys) -> Option<Call> {
         Some(match self {
             Self::Claim(groups) => {
@@ -236,10 +237,10 @@ impl ShardCommand {
         })
     }
 
-    /// Reads a command to the shard whose keys begin with `prefix`, as [`prefix_of`] gives it.
+    /// Parses a command to the shard with the key prefix `prefix`: see [`prefix_of`].
     ///
     /// # Errors
-    /// When no party sends it, or a key belongs to another shard.
+    /// If Weir never sends it, or a key belongs to another shard.
     pub fn from_redis(words: &[&[u8]], prefix: &[u8]) -> Result<Self, UnexpectedCommand> {
         let command = match script_call(words, prefix)? {
             Some((script, keys, args)) => Self::from_script(script.name, keys, args),
@@ -248,7 +249,7 @@ impl ShardCommand {
         command.ok_or(UnexpectedCommand)
     }
 
-    /// Reads a call of a script; `None` if no party calls it that way. It does not check which shard the keys belong to.
+    /// Parses a call of a script; `None` if Weir never calls it that way. The shard of the keys is not checked.
     pub fn from_script<W: AsRef<[u8]>>(name: &str, keys: &[W], args: &[W]) -> Option<Self> {
         let mut args = ArgumentReader(args.iter());
         Some(match name {
@@ -425,25 +426,25 @@ impl ShardCommand {
 
 // --- keys and scripts
 
-/// What all keys of one object begin with, given any of them: up to the brace that closes their hash tag.
+/// The common prefix of an object's keys, given any of them: up to the closing brace of the hash tag.
 pub fn prefix_of(key: &[u8]) -> Option<&[u8]> {
     let end = key.iter().position(|byte| *byte == b'}')?;
     key.get(..=end)
 }
 
-/// The rest of a shard's key: `stock`, `bought:7`.
+/// The suffix of a shard's key: `stock`, `bought:7`.
 fn name<'k>(key: &'k [u8], prefix: &[u8]) -> Option<&'k str> {
     let rest = key.strip_prefix(prefix)?.strip_prefix(b":")?;
     core::str::from_utf8(rest).ok()
 }
 
-/// Every script that an object answers.
+/// All scripts that an object supports.
 fn scripts() -> impl Iterator<Item = &'static Script> {
     let sale = weir_sale::redis::SCRIPTS.iter();
     sale.chain(weir_link::redis::SCRIPTS).copied()
 }
 
-/// Scripts by the digests of their sources, which take longer to compute than most commands to run.
+/// Scripts by the digest of their source. Computing a digest takes longer than most commands.
 static BY_DIGEST: LazyLock<BTreeMap<String, &'static Script>> = LazyLock::new(|| {
     scripts()
         .map(|script| (script.sha1_hex(), script))
@@ -453,11 +454,11 @@ static BY_DIGEST: LazyLock<BTreeMap<String, &'static Script>> = LazyLock::new(||
 /// A script, its KEYS and its ARGV.
 type ScriptCall<'w> = (&'static Script, &'w [&'w [u8]], &'w [&'w [u8]]);
 
-/// Reads `EVAL <script> <number of keys> KEYS… ARGV…`, or the same by digest; `None` for a plain command. Nobody has to send a
-/// script before its digest: both ends have all scripts.
+/// Parses `EVAL <script> <number of keys> KEYS… ARGV…`, or the same by digest; `None` for a plain command. A digest
+/// works without a preceding script, because both ends have all scripts.
 ///
 /// # Errors
-/// When the script is none of Weir's, or a key belongs to another object.
+/// If the script is unknown, or a key belongs to another object.
 pub(crate) fn script_call<'w>(
     words: &'w [&'w [u8]],
     prefix: &[u8],
@@ -484,12 +485,12 @@ pub(crate) fn script_call<'w>(
 
 // --- words
 
-/// A number in decimal.
+/// A decimal number.
 pub(crate) fn number<T: FromStr>(word: &[u8]) -> Option<T> {
     core::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// Words that are read one after the other.
+/// Reads words in sequence.
 struct ArgumentReader<'a, W>(core::slice::Iter<'a, W>);
 
 impl<'a, W: AsRef<[u8]>> ArgumentReader<'a, W> {
@@ -530,7 +531,7 @@ impl<'a, W: AsRef<[u8]>> ArgumentReader<'a, W> {
         })
     }
 
-    /// Everything that is left.
+    /// Reads all remaining words.
     fn all<T>(&mut self, mut read: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let mut all = Vec::new();
         while self.0.len() > 0 {
@@ -561,7 +562,7 @@ impl<'a, W: AsRef<[u8]>> ArgumentReader<'a, W> {
                 drain: has(b'd'),
             },
         };
-        // Their buckets, a byte each.
+        // Their buckets, one byte each.
         let count = self.word()?.len();
         let users = (0..count)
             .map(|_| self.user())

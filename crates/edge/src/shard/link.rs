@@ -1,7 +1,8 @@
-//! What Redis would hold of one short link: its record, how many of its clicks are used, and the marks of clicks.
+//! One short link without Redis: its record, the number of clicks used, and the markers of clicks.
 //!
-//! It answers the scripts `link_read` and `link_back` as the Lua does, and the few plain commands with which the origin writes a
-//! link. As a [`Shard`](crate::shard::Shard) it has no clock: the same commands at the same times leave the same link.
+//! It implements the scripts `link_read` and `link_back` like the Lua, and the plain commands with which the origin
+//! writes a link. Like a [`Shard`](crate::shard::Shard) it has no clock: the same commands at the same times give the
+//! same state.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -17,10 +18,10 @@ use crate::shard::command::{UnexpectedCommand, number, script_call};
 use crate::shard::reply;
 use crate::shard::sale::CommandsOutcome;
 
-/// Whole in Lua, as `link_read.lua` has it.
+/// Maximum integer in Lua, as in `link_read.lua`.
 const WHOLE_MAX: u64 = 1 << 52;
 
-/// What a link's keys end with, behind its record's.
+/// The suffix of the key for the clicks, after the record's key.
 const CLICKS: &[u8] = b":clicks";
 const MARK: &[u8] = b":click:";
 
@@ -30,27 +31,27 @@ pub struct Link {
     now_ms: u64,
     record: Option<ExpiringValue<String>>,
     used: Option<ExpiringValue<u64>>,
-    /// By the name of the click.
+    /// By click ID.
     marks: BTreeMap<String, ExpiringValue<ClickMark>>,
 }
 
-/// A value with the time of its end, if it has one.
+/// A value with its expiry, if it has one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct ExpiringValue<T> {
     value: T,
     until_ms: Option<u64>,
 }
 
-/// What is known of a click.
+/// The state of a click.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum ClickMark {
-    /// It was used; so many were left before it.
+    /// It was used, with this number of clicks left before it.
     Used(u64),
-    /// It was given back.
+    /// It was returned.
     Back,
 }
 
-/// Why a link is read.
+/// The purpose of a read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Purpose {
     /// See [`link_read::Purpose::Look`].
@@ -59,28 +60,28 @@ pub enum Purpose {
     Renew,
     /// See [`link_read::Purpose::Click`].
     Click {
-        /// The click's name.
+        /// The click ID.
         name: String,
-        /// For how long its mark is kept.
+        /// Lifetime of its marker, in milliseconds.
         mark_ms: u64,
     },
 }
 
-/// One of a link's values.
+/// A value of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Name {
     /// The record.
     Record,
-    /// The number of used clicks.
+    /// The number of clicks used.
     Clicks,
 }
 
 /// A new value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NewValue {
-    /// Of the record.
+    /// The record.
     Record(String),
-    /// Of the number of used clicks.
+    /// The number of clicks used.
     Clicks(u64),
 }
 
@@ -105,11 +106,11 @@ pub enum LinkCommand {
     },
     /// `UNLINK`
     Unlink(Vec<Name>),
-    /// `PEXPIRE`; without a life `PERSIST`.
+    /// `PEXPIRE`; without a lifetime, `PERSIST`.
     Expire { name: Name, life_ms: Option<u64> },
 }
 
-/// Whether keys that begin so are a link's: a sale's shard has no slash there.
+/// Whether a key prefix belongs to a link: a shard's has no slash in its hash tag.
 pub fn is_link(prefix: &[u8]) -> bool {
     let tag = prefix.iter().rposition(|byte| *byte == b'{');
     let tag = tag.and_then(|at| prefix.get(at..)).unwrap_or_default();
@@ -123,8 +124,8 @@ impl<T> ExpiringValue<T> {
 }
 
 impl Link {
-    /// Runs commands at this time, in milliseconds since the Unix epoch. An earlier time than that of the last commands counts as that
-    /// one.
+    /// Runs commands at this time, in milliseconds since the Unix epoch. A time before that of the previous commands is
+    /// replaced by it.
     pub fn run(&mut self, commands: &[LinkCommand], now_ms: u64) -> CommandsOutcome {
         self.pass(now_ms);
         let mut done = CommandsOutcome {
@@ -139,12 +140,12 @@ impl Link {
         done
     }
 
-    /// How many marks of clicks it holds.
+    /// The number of markers of clicks.
     pub fn marks(&self) -> usize {
         self.marks.len()
     }
 
-    /// What has come to its end is gone.
+    /// Removes expired values.
     fn pass(&mut self, now_ms: u64) {
         self.now_ms = self.now_ms.max(now_ms);
         let now_ms = self.now_ms;
@@ -153,7 +154,7 @@ impl Link {
         self.marks.retain(|_, kept| !kept.is_over(now_ms));
     }
 
-    /// The reply, and whether anything is different now.
+    /// Returns the reply, and whether the state changed.
     fn answer(&mut self, command: &LinkCommand) -> (Value, bool) {
         match command {
             LinkCommand::Read { permille, purpose } => self.read(*permille, purpose),
@@ -210,7 +211,7 @@ impl Link {
         {
             until_ms = Some(self.now_ms.saturating_add(life_ms));
             self.expire(Name::Record, until_ms);
-            // Who uses one sets its end below.
+            // A used click sets its expiry below.
             self.expire(Name::Clicks, until_ms);
             is_change = true;
         }
@@ -220,7 +221,7 @@ impl Link {
         (read_reply(text, self.left_ms(until_ms), left), is_change)
     }
 
-    /// Uses a click of which so many were left before, of a link that lives so long.
+    /// Uses a click, with the number of clicks left before it and the link's lifetime.
     fn take(&mut self, before: u64, name: &str, (until_ms, mark_ms): (Option<u64>, u64)) {
         let used = self.used.get_or_insert(ExpiringValue {
             value: 0,
@@ -283,7 +284,7 @@ impl Link {
                 Name::Clicks => u64::from(self.used.take().is_some()),
             };
         }
-        // A link that has lost its maximum is nothing that is kept here: its record stands in Redis.
+        // A link without a click limit is not stored here: its record is in Redis.
         let has_max =
             |kept: &mut ExpiringValue<String>| numbers(&kept.value).is_some_and(|(_, max)| max > 0);
         let is_left = match names.contains(&Name::Clicks) {
@@ -293,7 +294,7 @@ impl Link {
         (reply::integer(count), count > 0 || is_left)
     }
 
-    /// Whether it is there.
+    /// Sets an expiry. Returns whether the value exists.
     fn expire(&mut self, name: Name, until_ms: Option<u64>) -> bool {
         let end = match name {
             Name::Record => self.record.as_mut().map(|kept| &mut kept.until_ms),
@@ -320,13 +321,13 @@ fn read_reply(record: String, left_ms: Option<u64>, left: Option<u64>) -> Value 
     Value::Array(vec![reply::text(record), bounded(left_ms), bounded(left)])
 }
 
-/// The life and the maximum at the beginning of a record; `None` if it has none.
+/// The lifetime and the click limit at the beginning of a record; `None` if they are missing.
 fn numbers(record: &str) -> Option<(u64, u64)> {
     let mut parts = record.splitn(3, ' ');
     let mut next = || {
         let digits = parts.next()?;
         let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        // A number that is too long is a very great one.
+        // A number with too many digits is clamped.
         is_number.then(|| digits.parse().unwrap_or(u64::MAX).min(WHOLE_MAX))
     };
     let numbers = (next()?, next()?);
@@ -336,10 +337,10 @@ fn numbers(record: &str) -> Option<(u64, u64)> {
 // --- commands
 
 impl LinkCommand {
-    /// Reads a command to the link whose keys begin with `key`, that of its record.
+    /// Parses a command to the link with the record key `key`.
     ///
     /// # Errors
-    /// When no party sends it, or a key belongs to another link.
+    /// If Weir never sends it, or a key belongs to another link.
     pub fn from_redis(words: &[&[u8]], key: &[u8]) -> Result<Self, UnexpectedCommand> {
         let command = match script_call(words, key)? {
             Some((script, keys, args)) => Self::from_script(script.name, key, keys, args),
@@ -418,7 +419,7 @@ fn options_of(options: &[&[u8]]) -> Option<(Option<u64>, bool)> {
     Some((life_ms, is_new))
 }
 
-/// Which value of the link a key is.
+/// The value of the link that a key names.
 fn named(word: &[u8], key: &[u8]) -> Option<Name> {
     match word.strip_prefix(key)? {
         b"" => Some(Name::Record),
@@ -427,7 +428,7 @@ fn named(word: &[u8], key: &[u8]) -> Option<Name> {
     }
 }
 
-/// The name of the click whose mark a key is.
+/// The click ID in the key of a marker.
 fn click(word: &[u8], key: &[u8]) -> Option<String> {
     let name = word.strip_prefix(key)?.strip_prefix(MARK)?;
     Some(core::str::from_utf8(name).ok()?.into())
@@ -453,7 +454,7 @@ mod tests {
         [LinkCommand::from_redis(words, &keys().record()).unwrap()]
     }
 
-    /// A link with a maximum.
+    /// A link with a click limit.
     fn link(max_clicks: u64) -> Link {
         let mut link = Link::default();
         let record = Record {
@@ -488,7 +489,7 @@ mod tests {
         assert_eq!(read(&mut link, 1, NOW_MS), (Some(2), false));
         assert_eq!(read(&mut link, 2, NOW_MS), (Some(1), true));
         assert_eq!(read(&mut link, 3, NOW_MS), (Some(0), false));
-        // Of a name that nobody knows any more, there is nothing left either.
+        // An expired marker leaves nothing to return.
         assert_eq!(read(&mut link, 1, NOW_MS + MARK_MS), (Some(0), false));
         assert!(link.marks.is_empty());
     }
@@ -529,7 +530,7 @@ mod tests {
         for words in bad {
             let read = LinkCommand::from_redis(words, &record);
             assert_eq!(read, Err(UnexpectedCommand), "{words:?}");
-            // A good one before it is refused with it.
+            // A valid command before it is refused with it.
             let mut commands = Vec::new();
             encode_command(&mut commands, [b"UNLINK".as_slice(), &record]);
             encode_command(&mut commands, words.iter().copied());

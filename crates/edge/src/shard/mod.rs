@@ -1,13 +1,13 @@
-//! Objects of an edge without Redis: one shard of a sale each, on the model of the claim protocol, or one short link with its
-//! clicks.
+//! Objects of an edge that replace Redis: each is one shard of a sale, on the model of the claim protocol, or one short
+//! link with its clicks.
 //!
-//! An object receives [commands](command) as an enum and answers as a Redis would, for engines, gateways and the origin parse replies
-//! of a Redis. It has no clock and no I/O: the same commands at the same times give the same replies and leave the same state, so a
-//! log of commands stores an object.
+//! An object receives [commands](command) as an enum and replies like a Redis, because engines, gateways and the origin
+//! parse Redis replies. It has no clock and no I/O: the same commands at the same times give the same replies and
+//! state, so a log of commands stores an object.
 //!
 //! | module | |
 //! |---|---|
-//! | [`command`] | commands, and their translation from what a Redis receives |
+//! | [`command`] | commands, and their translation from Redis commands |
 //! | [`reply`] | results of the model → bytes |
 //! | [`sale`] | a shard of a sale |
 //! | [`link`] | a short link |

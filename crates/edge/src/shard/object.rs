@@ -4,7 +4,7 @@ use crate::shard::command::{ObjectCommands, UnexpectedCommand, prefix_of};
 use crate::shard::link::{Link, is_link};
 use crate::shard::sale::{CommandsOutcome, Shard};
 
-/// What is in one object.
+/// The content of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::large_enum_variant,
@@ -18,10 +18,10 @@ pub enum EdgeObject {
 }
 
 impl EdgeObject {
-    /// One that has never been used, with the [prefix](prefix_of) of this key.
+    /// An unused object with the [prefix](prefix_of) of this key.
     ///
     /// # Errors
-    /// When the key has no hash tag.
+    /// If the key has no hash tag.
     pub fn new(key: &[u8]) -> Result<Self, UnexpectedCommand> {
         let prefix = prefix_of(key).ok_or(UnexpectedCommand)?;
         Ok(match is_link(prefix) {
@@ -33,7 +33,7 @@ impl EdgeObject {
     /// Runs commands at this time, in milliseconds since the Unix epoch: see [`Shard::run`] and [`Link::run`].
     ///
     /// # Errors
-    /// When they are for the other kind of object: then none has run.
+    /// If they are for the other kind of object; then none has run.
     pub fn run(
         &mut self,
         commands: &ObjectCommands,

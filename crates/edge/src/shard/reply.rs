@@ -1,4 +1,4 @@
-//! Replies, written as Redis and the scripts write them.
+//! Encodes replies like Redis and the scripts.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -10,7 +10,7 @@ use weir_sale::ledger::{
     Audit, ClaimReply, LendReply, OpenClaim, Overdue, ShardProbe, StockChange, StockChanged,
 };
 
-/// Appends a value as Redis writes it.
+/// Appends a value in the Redis protocol.
 pub fn encode(value: &Value, out: &mut Vec<u8>) {
     let line = |out: &mut Vec<u8>, kind: u8, text: &[u8]| {
         out.push(kind);
@@ -41,7 +41,7 @@ pub fn integer(number: impl TryInto<i64>) -> Value {
     Value::Integer(number.try_into().unwrap_or(i64::MAX))
 }
 
-/// 1 if it was done, 0 if not.
+/// 1 if done, 0 if not.
 pub fn flag(is_done: bool) -> Value {
     integer(i64::from(is_done))
 }
@@ -51,7 +51,7 @@ pub fn text(text: impl Into<String>) -> Value {
     Value::Bulk(text.into().into_bytes())
 }
 
-/// The answers of `claim.lua`: one text.
+/// The reply of `claim.lua`: one string.
 pub fn claims(replies: &[ClaimReply]) -> Value {
     let answers: Vec<String> = replies.iter().map(claim).collect();
     text(answers.join(","))
@@ -84,7 +84,7 @@ fn claim(reply: &ClaimReply) -> String {
     }
 }
 
-/// The answer of `lend.lua`.
+/// The reply of `lend.lua`.
 pub fn lend(reply: LendReply) -> Value {
     Value::Array(match reply {
         LendReply::Lent(transfer) => {
@@ -95,7 +95,7 @@ pub fn lend(reply: LendReply) -> Value {
     })
 }
 
-/// The answer of `probe.lua` for one shard.
+/// The reply of `probe.lua` for one shard.
 pub fn probe(seen: &ShardProbe) -> Value {
     Value::Array(match seen.stock {
         None => vec![],
@@ -108,7 +108,7 @@ pub fn probe(seen: &ShardProbe) -> Value {
     })
 }
 
-/// The answer of `audit.lua`.
+/// The reply of `audit.lua`.
 pub fn audit(terms: &Audit) -> Value {
     let transfers = terms.transfers.iter().flat_map(|open| {
         let transfer = open.transfer;
@@ -142,14 +142,14 @@ pub fn audit(terms: &Audit) -> Value {
         Value::Array(transfers.collect()),
         Value::Array(deposits.collect()),
         match terms.change {
-            // None has come yet: there is no such key.
+            // No change yet: the key does not exist.
             StockChange { number: 0, .. } => text(""),
             StockChange { number, units } => text(format!("{number} {units}")),
         },
     ])
 }
 
-/// The answer of `stock_change.lua`.
+/// The reply of `stock_change.lua`.
 pub fn changed(reply: StockChanged) -> Value {
     Value::Array(match reply {
         StockChanged::Done(units) => vec![integer(1), integer(units)],
@@ -158,7 +158,7 @@ pub fn changed(reply: StockChanged) -> Value {
     })
 }
 
-/// The answer of `overdue.lua`.
+/// The reply of `overdue.lua`.
 pub fn overdue(claims: &[Overdue]) -> Value {
     let one = |claim: &Overdue| {
         Value::Array(vec![

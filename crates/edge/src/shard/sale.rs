@@ -21,20 +21,20 @@ pub struct Shard(ShardLedger);
 /// The outcome of commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandsOutcome {
-    /// Their replies, as a Redis writes them.
+    /// Their replies in the Redis protocol.
     pub replies: Vec<u8>,
-    /// Whether one may have changed the shard: reads need not be done again.
+    /// Whether one may have changed the shard: reads need not be logged.
     pub is_change: bool,
 }
 
 impl Shard {
-    /// What it holds.
+    /// The audit of its content.
     pub fn audit(&self) -> Audit {
         self.0.audit()
     }
 
-    /// Runs commands at this time, in microseconds since the Unix epoch. An earlier time than that of the last commands counts as
-    /// that one: numbers that were given out never go back.
+    /// Runs commands at this time, in microseconds since the Unix epoch. A time before that of the previous commands is
+    /// replaced by it, so that issued numbers never decrease.
     pub fn run(&mut self, commands: &[ShardCommand], now_us: u64) -> CommandsOutcome {
         self.0.set_clock_us(now_us);
         let mut done = CommandsOutcome {
@@ -53,8 +53,8 @@ impl Shard {
 }
 
 impl ShardCommand {
-    /// The reply of a command that changes nothing, whatever the shard holds; `None` for the others. The shard's clock must be set,
-    /// to this time in microseconds since the Unix epoch.
+    /// The reply of a read-only command; `None` for others. The shard's clock must be set to this time, in microseconds
+    /// since the Unix epoch.
     pub fn read(&self, ledger: &ShardLedger, now_us: u64) -> Option<Value> {
         let page = |fields: Vec<Value>| Value::Array(vec![text("0"), Value::Array(fields)]);
         Some(match self {
@@ -62,7 +62,7 @@ impl ShardCommand {
                 Value::Array(vec![reply::probe(&ledger.probe()); usize::from(*times)])
             }
             Self::Audit => reply::audit(&ledger.audit()),
-            // The ledger's epoch is 0 as long as the key is not there.
+            // The ledger's epoch is 0 while the key does not exist.
             Self::Epoch => match ledger.probe().epoch {
                 0 => Value::Null,
                 epoch => text(epoch.to_string()),
@@ -100,7 +100,8 @@ impl ShardCommand {
         })
     }
 
-    /// Runs a command that may change the shard; the reply. As for [`ShardCommand::read`], the clock must be set.
+    /// Runs a command that may change the shard, and returns the reply. As for [`ShardCommand::read`], the clock must
+    /// be set.
     pub fn write(&self, ledger: &mut ShardLedger, now_us: u64) -> Value {
         match self {
             Self::Claim(groups) => {
@@ -154,7 +155,7 @@ impl ShardCommand {
         }
     }
 
-    /// Writes of the origin that rebuild and repair.
+    /// Runs the origin's writes that rebuild and repair.
     fn repair(&self, ledger: &mut ShardLedger, now_us: u64) -> Value {
         match self {
             Self::Recount(sums) => flag(ledger.recount(sums)),
@@ -188,7 +189,7 @@ impl ShardCommand {
                 integer(1)
             }
             Self::Unlink { keys, has_stock } => {
-                // The whole ledger goes with its stock: no other part of it is ever deleted alone.
+                // The stock is only deleted with the whole ledger.
                 if *has_stock {
                     *ledger = ShardLedger::default();
                     ledger.set_clock_us(now_us);

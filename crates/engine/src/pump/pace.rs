@@ -1,6 +1,6 @@
-//! How fast Redis answers, and how long requests would wait therefore.
+//! Measures how fast Redis replies, and estimates waiting times.
 
-/// After this many busy milliseconds, older measurements count half.
+/// After this many busy milliseconds, the weight of older measurements is halved.
 const MEMORY_MS: u64 = 128;
 
 /// Measures how many requests Redis answers per busy millisecond.
@@ -13,8 +13,8 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// A batch that was sent at `sent_at_ms` has ended with `answered` answers. Redis has worked on it since the batch before
-    /// it ended. A batch that was not full would measure the round trip, not the capacity of Redis.
+    /// Records the end of a batch that was sent at `sent_at_ms`, with `answered` replies. Redis was busy with it from
+    /// the end of the previous batch. A partial batch would measure the round trip, not the capacity of Redis.
     pub(super) fn ended(&mut self, answered: usize, is_full: bool, sent_at_ms: u64, now_ms: u64) {
         let begun_at_ms = sent_at_ms.max(self.ended_at_ms);
         self.ended_at_ms = now_ms;
@@ -35,14 +35,14 @@ impl Pace {
         self.busy_ms > 0
     }
 
-    /// How many requests Redis answers in `time_ms`, at most `max`; `max` without a measurement.
+    /// The number of requests that Redis answers in `time_ms`, at most `max`; `max` without a measurement.
     pub(super) fn in_ms(&self, time_ms: u64, max: usize) -> usize {
         let count = (time_ms * self.answered).checked_div(self.busy_ms);
         let count = count.and_then(|count| usize::try_from(count).ok());
         count.map_or(max, |count| count.min(max))
     }
 
-    /// How long Redis takes for `requests`, in milliseconds; `None` without a measurement.
+    /// The time in which Redis answers `requests`, in milliseconds; `None` without a measurement.
     pub(super) fn time_ms(&self, requests: usize) -> Option<u64> {
         if self.busy_ms == 0 {
             return (self.answered > 0).then_some(0);

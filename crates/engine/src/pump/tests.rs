@@ -52,12 +52,12 @@ impl Plan for ByParity {
 struct Bench {
     pump: Pump<ByParity>,
     effects: Effects,
-    /// Each call that went, its body and its timeout in milliseconds.
+    /// Each sent call: its id, its body and its timeout in milliseconds.
     sent: Vec<(BatchId, Vec<u8>, u64)>,
     wakes: usize,
     logged: Vec<String>,
     is_down: bool,
-    /// Whether a connection is open, so that no turn is needed to send.
+    /// Whether a connection is open, so that sending needs no turn.
     is_ready: bool,
     metrics: Metrics,
 }
@@ -164,7 +164,7 @@ impl Bench {
         completed
     }
 
-    /// Redis answers the call that was sent as number `index`.
+    /// Redis replies to the sent call with this index.
     fn reply(&mut self, index: usize, now_ms: u64) -> Vec<CompletedBatch<u32>> {
         let batch = self.sent[index].0;
         self.reply_with(batch, ok, now_ms).unwrap()
@@ -545,7 +545,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a run of steps has come to.
+/// The totals of a run.
 #[derive(Default)]
 struct Total {
     completed: Vec<u32>,
@@ -560,8 +560,8 @@ impl Total {
 }
 
 proptest! {
-    /// Whatever happens in whatever order, every request completes exactly once, or is dropped unsent because its stream
-    /// went; nothing waits for ever.
+    /// In every order of events, every request completes exactly once, or is dropped unsent because its stream ended;
+    /// no request waits forever.
     #[test]
     fn every_request_completes_exactly_once(steps in prop::collection::vec(any_step(), 0..200)) {
         let mut bench = Bench::new(SETTINGS);
@@ -588,7 +588,7 @@ proptest! {
                 Step::Ready(is_ready) => bench.is_ready = is_ready,
                 Step::Pass(ms) => now_ms += ms,
             }
-            // NOSCRIPT sends again in place of a batch that has just completed.
+            // After `NOSCRIPT`, the resent batch replaces the completed one.
             prop_assert!(bench.pump.batches.len() <= SETTINGS.batches_max);
             prop_assert!(bench.is_looked_after());
         }
@@ -603,7 +603,7 @@ proptest! {
         prop_assert_eq!(total.completed, (0..next).collect::<Vec<_>>());
     }
 
-    /// Every waiting request has a next event: a wake-up, or a batch that completes.
+    /// Every waiting request has a next event: a wake-up, or the completion of a batch.
     #[test]
     fn nobody_waits_without_a_wake_up_or_a_batch(
         turns in prop::collection::vec((0..150_u32, any::<bool>(), any::<bool>()), 1..8),
@@ -620,18 +620,19 @@ proptest! {
     }
 }
 
-/// Requests count from here on: before, the pump has not measured Redis.
+/// Requests count from here on: before, the pump has no measurement of Redis.
 const WARM_UP_MS: u64 = 500;
 
-/// Sends `per_ms` requests each millisecond until `until_ms`. Redis takes `per_request_us` for each, one after the other, also
-/// for requests that were given up. Returns how many were answered, turned away at once, and given up late.
+/// Sends `per_ms` requests each millisecond until `until_ms`. Redis takes `per_request_us` for each, one after the
+/// other, also for requests that have timed out. Returns the numbers of requests that were answered, rejected
+/// immediately, and timed out.
 fn outcomes(per_ms: u32, until_ms: u64, per_request_us: u64) -> [usize; 3] {
     let mut bench = Bench::new(Settings {
         batches_max: 8,
         waiting_max: 10_000,
         ..SETTINGS
     });
-    // The calls that Redis has, each with the time at which it ends, and whether it ends with a reply.
+    // The calls in Redis, each with its end time and whether it ends with a reply.
     let mut calls: Vec<(BatchId, u64, bool)> = vec![];
     let [mut answered, mut refused, mut late] = [0; 3];
     let (mut stream, mut free_at_us) = (0, 0);

@@ -1,7 +1,7 @@
-//! The limits, and what goes on: stamps in place of what clients sent.
+//! Applies the rate limits, and replaces client headers by gateway metadata.
 //!
-//! The limits are an engine of their own, the rate limiter's. It decides at once or when Redis has answered; what it lets go
-//! on is stamped on the way.
+//! The limits are the rate limiter's engine. It decides at once or after a reply from Redis. Requests that it passes
+//! get the metadata headers.
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
@@ -20,20 +20,20 @@ use crate::engine::collect::AdmittedRequest;
 use crate::engine::cors;
 use crate::engine::metrics::{EventCounters, Outcome};
 
-/// The requests of one worker that the limits decide on. `D` is the memory that it shares with the others.
+/// The rate limits of one worker's requests. `D` is the memory that it shares with the other workers.
 #[derive(Debug)]
 pub(crate) struct Admission<D> {
     limiter: Limiter<D>,
     counters: Arc<EventCounters>,
-    /// The limiter has not decided on these.
+    /// Requests without a decision yet.
     waiting: BTreeMap<StreamId, AdmittedRequest>,
-    /// These went on; a page is to get their responses.
+    /// Passed requests whose responses go to a page.
     pages: BTreeMap<StreamId, String>,
-    /// Memory that is used again.
+    /// A reused buffer.
     scratch: Vec<Effect>,
 }
 
-/// A request as the limits see it: with what is known of it in the place of what it says.
+/// A request as the limits see it: with verified identity instead of the client's headers.
 struct IdentifiedRequest<'a> {
     request: &'a dyn Request,
     key: &'a str,
@@ -75,7 +75,7 @@ impl<D: SharedData + Clone> Admission<D> {
         }
     }
 
-    /// Decides on a request, now or when Redis has answered.
+    /// Decides on a request, now or after a reply from Redis.
     pub(crate) fn admit(
         &mut self,
         stream: StreamId,
@@ -97,7 +97,7 @@ impl<D: SharedData + Clone> Admission<D> {
         self.handle(event, effects);
     }
 
-    /// Gives the limiter an event.
+    /// Passes an event to the limiter.
     pub(crate) fn handle(&mut self, event: Event<'_>, effects: &mut Effects) {
         match &event {
             Event::Response { stream } => self.respond_to_page(*stream, effects),
@@ -185,7 +185,7 @@ impl<D: SharedData + Clone> Admission<D> {
         effects.respond(stream, answer);
     }
 
-    /// The origin's answer, or the gateway's own error, is about to go to a page.
+    /// Adds headers for a page to the response of the origin or of the gateway.
     fn respond_to_page(&mut self, stream: StreamId, effects: &mut Effects) {
         let Some(page) = self.pages.remove(&stream) else {
             return;

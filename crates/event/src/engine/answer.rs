@@ -1,4 +1,4 @@
-//! The gateway's own answers.
+//! The gateway's own responses.
 
 use alloc::vec::Vec;
 
@@ -10,7 +10,7 @@ use weir_engine::answer::Refusal;
 
 use crate::engine::metrics::Outcome;
 
-/// Why a request with events is answered here.
+/// Why a request with events is refused here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RefusalReason {
     Unauthorized,
@@ -70,7 +70,7 @@ impl RefusalReason {
         }
     }
 
-    /// How it is counted.
+    /// The outcome in metrics.
     pub(crate) const fn outcome(self) -> Outcome {
         match self {
             Self::Consent | Self::Query => Outcome::Malformed,
@@ -97,18 +97,18 @@ impl RefusalReason {
     }
 }
 
-// The message of `TooLong` says it.
+// The message of `TooLong` contains this number.
 const _: () = assert!(BODY_LEN_MAX == 1_048_576);
 
-/// The details of answers to events that are dropped here: the person has not agreed, or is not in the sample.
+/// The response details for events that are dropped here, without consent or outside the sample.
 const DROPPED: &str = "weir_events_dropped";
 
-/// The answer to events that are dropped here.
+/// The response to events that are dropped here.
 pub(crate) fn accepted(answer: &EventAnswer) -> Answer {
     Answer::json(202, Vec::new(), answer).because(DROPPED)
 }
 
-/// The answer to an image whose event is dropped here.
+/// The response to a tracking pixel whose event is dropped here.
 pub(crate) fn gif() -> Answer {
     let headers = [
         ("content-type", pixel::CONTENT_TYPE),

@@ -1,4 +1,4 @@
-//! The outcome of a request with events: all that can be decided without its body.
+//! Decides on a request with events, without its body.
 
 use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
@@ -23,38 +23,38 @@ use crate::engine::cors;
 use crate::engine::metrics::Outcome;
 use crate::engine::request::Fields;
 
-/// The longest `Origin` that is given back.
+/// Maximum length of an `Origin` that a response repeats, in bytes.
 const PAGE_LEN_MAX: usize = 256;
 
-/// Stamps that no client may send: who does has forged them.
+/// Metadata headers that no client may send.
 const FORGED: [&str; 4] = [EVENT_KEY, EVENT_KIND, RECEIVED_MS, EVENT_ADDRESS];
 
-/// Where events are sent to.
+/// The endpoint of a request with events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CollectEndpoint {
-    /// The path of `POST`s.
+    /// The path for `POST` requests.
     Body,
-    /// The path of the image.
+    /// The path of the tracking pixel.
     Pixel,
 }
 
-/// A request that may go on, if the limits let it.
+/// A request that passes if the limits allow it.
 #[derive(Debug)]
 pub(crate) struct AdmittedRequest {
     pub(crate) stamps: Stamps,
-    /// Whose events these are, if the request says.
+    /// The visitor, if the request contains one.
     pub(crate) visitor: Option<VisitorId>,
-    /// Headers to be removed first.
+    /// Headers to remove first.
     pub(crate) removed: Vec<Cow<'static, str>>,
-    /// Its path without what is for the gateway only, if that is another.
+    /// Its path without gateway-only parameters, if it has any.
     pub(crate) path: Option<String>,
-    /// The page that it comes from, which is to get the answer.
+    /// The origin of the page that receives the response.
     pub(crate) page: Option<String>,
-    /// Whether a client has forged stamps.
+    /// Whether the client has sent metadata headers.
     pub(crate) is_forged: bool,
 }
 
-/// A request that is answered here.
+/// A request that the gateway answers itself.
 #[derive(Debug)]
 pub(crate) struct AnsweredRequest {
     pub(crate) outcome: Outcome,
@@ -90,8 +90,7 @@ pub(crate) fn decide(
         }
         .decide(page.as_deref()),
     };
-    // Whatever it says, the page may read it: there is nothing in it that only some may know, and a page that cannot read
-    // a refusal sends again and again.
+    // Pages may read every refusal: it contains nothing confidential, and a page that cannot read it retries forever.
     decided.map_err(|answered| match &page {
         Some(page) if answered.outcome != Outcome::Preflight => AnsweredRequest {
             answer: cors::for_page(&answered.answer, page),
@@ -101,14 +100,14 @@ pub(crate) fn decide(
     })
 }
 
-/// The value of `Origin`, if it can be given back.
+/// The value of `Origin`, if a response can repeat it.
 fn page(origin: &[u8]) -> Option<String> {
     let text = core::str::from_utf8(origin).ok()?;
     let is_one = text.len() <= PAGE_LEN_MAX && text.bytes().all(|byte| byte.is_ascii_graphic());
     is_one.then(|| text.to_string())
 }
 
-/// The browser does not send the key with a preflight: it may send if any key allows it, or the one in the query.
+/// The answer to a preflight. It has no key header, so any key may allow the page, or the key in the query.
 fn preflight(config: &CheckedConfig, fields: &Fields<'_>, page: Option<&str>) -> AnsweredRequest {
     let key = fields.write_key();
     let may_be = |known: &&WriteKey| key.as_ref().is_none_or(|key| is_same(&known.key, key));
@@ -183,7 +182,7 @@ impl Collect<'_> {
         }
     }
 
-    /// All keys are looked at, each in constant time: how long it takes tells nothing of any.
+    /// Compares all keys, each in constant time, so that timing reveals nothing.
     fn key(&self) -> Result<&WriteKey, RefusalReason> {
         let sent = self.fields.write_key().unwrap_or_default();
         let mut found = None;
@@ -195,7 +194,7 @@ impl Collect<'_> {
         found.ok_or(RefusalReason::Unauthorized)
     }
 
-    /// Servers send no `Origin`; nor do some requests of browsers, such as images.
+    /// Servers send no `Origin`; nor do some browser requests, such as images.
     fn check_page(&self, key: &WriteKey, page: Option<&str>) -> Result<(), RefusalReason> {
         match (self.fields.origin, key.kind) {
             (None, _) => Ok(()),
@@ -211,7 +210,7 @@ impl Collect<'_> {
         let essence = self.fields.content_type.split(|byte| *byte == b';').next();
         let essence = essence.unwrap_or_default().trim_ascii();
         let is = |known: &str| essence.eq_ignore_ascii_case(known.as_bytes());
-        // A beacon may only be text if the browser is not to ask first.
+        // A beacon must be text to avoid a preflight.
         if !is("application/json") && !is("text/plain") {
             return Err(RefusalReason::ContentType);
         }
@@ -232,7 +231,7 @@ impl Collect<'_> {
         }
     }
 
-    /// What the person, the browser and the key's default agree to: the strictest of them.
+    /// The strictest consent of the person, the browser and the key's default.
     fn consent(&self, key: &WriteKey) -> Result<Consent, RefusalReason> {
         let signals = self.config.signals;
         let said = self.fields.consent().map_err(|_| RefusalReason::Consent)?;
@@ -259,7 +258,7 @@ impl Collect<'_> {
         removed
     }
 
-    /// Keys stay out of logs behind the gateway.
+    /// The path without the write key, which must not appear in logs behind the gateway.
     fn path(&self) -> Result<Option<String>, RefusalReason> {
         let (Some(query), Some(collect)) = (self.fields.query(), &self.config.collect) else {
             return Ok(None);
@@ -277,7 +276,7 @@ impl Collect<'_> {
     }
 }
 
-/// Whether the sample keeps these events: a visitor's, else those of an address.
+/// Whether the sample contains these events, by visitor or else by address.
 fn is_kept(key: &WriteKey, visitor: Option<&VisitorId>, address: &[u8]) -> bool {
     let group;
     let subject = match visitor {

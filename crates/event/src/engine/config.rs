@@ -12,7 +12,7 @@
 //! }
 //! ```
 //!
-//! `collect`, `observe` or both must be there. The other fields have defaults.
+//! `collect`, `observe` or both are required. The other fields have defaults.
 
 use alloc::format;
 use alloc::string::String;
@@ -34,10 +34,10 @@ use crate::engine::cors::Origins;
 mod limits;
 mod observe;
 
-/// The most write keys.
+/// Maximum write keys.
 const KEYS_MAX: u64 = 256;
 
-/// The fewest and the most bytes of a write key. A server's is a secret.
+/// Length of a write key, in bytes. A server's key is secret.
 const KEY_LEN: core::ops::RangeInclusive<usize> = 8..=128;
 const SECRET_LEN: core::ops::RangeInclusive<usize> = 16..=128;
 
@@ -116,47 +116,47 @@ pub struct SignalsConfig {
     pub dnt: Signal,
 }
 
-/// The configuration, checked.
+/// The checked configuration.
 #[derive(Clone, Debug)]
 pub struct CheckedConfig {
-    /// Who may send events.
+    /// The write keys.
     pub keys: Vec<WriteKey>,
-    /// Where events are sent, if anywhere.
+    /// The endpoints that receive events, if any.
     pub collect: Option<CollectConfig>,
-    /// Which requests are views, if any.
+    /// The requests that count as views, if any.
     pub observe: Option<CheckedObserve>,
-    /// How much may be sent.
+    /// The rate limits.
     pub limits: CheckedLimits,
-    /// In lower case.
+    /// The header with the signed-in user, in lower case.
     pub user_header: String,
-    /// What a browser's signals mean.
+    /// The effect of browser privacy signals.
     pub signals: SignalsConfig,
-    /// How many proxies are trusted.
+    /// The number of trusted proxies.
     pub trusted_hops: Option<usize>,
 }
 
-/// One who may send events, checked.
+/// A checked write key.
 #[derive(Clone, Debug)]
 pub struct WriteKey {
     /// Its name.
     pub name: KeyName,
-    /// Whose it is.
+    /// The kind of sender.
     pub kind: Kind,
     /// The key itself.
     pub(crate) key: Vec<u8>,
-    /// The pages that may send.
+    /// The origins of pages that may send.
     pub(crate) origins: Origins,
-    /// Which part is kept.
+    /// The sample rate.
     pub sample: Rate,
-    /// What a person has agreed to who does not say.
+    /// Consent of a person whose request states none.
     pub consent: Consent,
 }
 
 impl Config {
-    /// Checks what types alone do not say, and fetches the secrets.
+    /// Checks the bounds that the types do not express, and reads the secrets.
     ///
     /// # Errors
-    /// With the path of the field that is wrong.
+    /// If a field is invalid, with its path.
     pub fn checked(self, environment: Environment<'_>) -> Result<CheckedConfig, FieldError> {
         if self.collect.is_none() && self.observe.is_none() {
             let problem = "needs `collect` or `observe`: without both the filter does nothing";
@@ -293,7 +293,7 @@ impl CollectConfig {
     }
 }
 
-/// Refuses what is no path.
+/// Checks a path.
 fn check_path(at: &str, path: &str) -> Result<(), FieldError> {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"?#".contains(&byte);
     if path.starts_with('/') && path.bytes().all(is_plain) {
@@ -321,7 +321,7 @@ impl Default for SignalsConfig {
 }
 
 impl SignalsConfig {
-    /// What a request with these signals agrees to at most.
+    /// The maximum consent of a request with these signals.
     pub(crate) fn consent(self, has_gpc: bool, has_dnt: bool) -> Consent {
         let of = |is_there: bool, signal: Signal| match is_there {
             true => signal.consent(),

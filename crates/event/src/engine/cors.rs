@@ -1,4 +1,4 @@
-//! Which pages of other sites may send events (the Fetch standard's CORS protocol).
+//! Which pages of other sites may send events (CORS in the Fetch standard).
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -7,13 +7,13 @@ use weir_base::FieldError;
 use weir_base::headers::{CONSENT, VISITOR, WRITE_KEY};
 use weir_engine::{Answer, Headers};
 
-/// For how many seconds a browser may remember that it may send: the most that browsers take.
+/// How long a browser may cache the permission, in seconds: the maximum that browsers support.
 const MAX_AGE_S: &str = "7200";
 
-/// The most pages of one key.
+/// Maximum origins of one key.
 const ORIGINS_MAX: usize = 64;
 
-/// The pages that may send with one key.
+/// The origins whose pages may send with one key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origins {
     list: Vec<String>,
@@ -43,13 +43,13 @@ impl Origins {
         self.list.is_empty()
     }
 
-    /// Whether a page of `origin`, the value of that header, may send.
+    /// Whether a page of `origin`, a value of that header, may send.
     pub(crate) fn allow(&self, origin: &[u8]) -> bool {
         self.is_any || self.list.iter().any(|known| known.as_bytes() == origin)
     }
 }
 
-/// As browsers write it: no path, no capitals.
+/// Whether `text` is an origin as browsers write it: no path, no capitals.
 fn is_origin(text: &str) -> bool {
     let host = text
         .strip_prefix("https://")
@@ -59,7 +59,7 @@ fn is_origin(text: &str) -> bool {
     host.is_some_and(|host| !host.is_empty() && host.bytes().all(is_of_host))
 }
 
-/// The headers by which the browser gives an answer to a page of `origin`. What the page may not do with it: send cookies.
+/// The CORS headers of a response for a page of `origin`. They do not allow cookies.
 pub(crate) fn headers(origin: &str) -> [(&'static str, String); 3] {
     [
         ("access-control-allow-origin", origin.to_string()),
@@ -71,7 +71,7 @@ pub(crate) fn headers(origin: &str) -> [(&'static str, String); 3] {
     ]
 }
 
-/// The same answer for a page of `origin`.
+/// Adds CORS headers for a page of `origin`.
 pub(crate) fn for_page(answer: &Answer, origin: &str) -> Answer {
     let cors = headers(origin);
     let own = answer.headers.iter();
@@ -85,7 +85,7 @@ pub(crate) fn for_page(answer: &Answer, origin: &str) -> Answer {
     }
 }
 
-/// The answer to a browser that asks whether a page of `origin` may send.
+/// The response to a preflight for a page of `origin`.
 pub(crate) fn preflight(origin: &str) -> Answer {
     let allowed_headers = ["content-type", WRITE_KEY, CONSENT, VISITOR].join(", ");
     let answer = Answer::new(

@@ -14,7 +14,7 @@ use crate::engine::metrics::EventCounters;
 use crate::engine::observe::Observer;
 use crate::engine::request::{Fields, split_path};
 
-/// The filter for events of one worker. `D` is the memory that it shares with the others.
+/// The event engine of one worker. `D` is the memory that it shares with the other workers.
 #[derive(Debug)]
 pub struct Events<D> {
     config: CheckedConfig,
@@ -24,8 +24,8 @@ pub struct Events<D> {
 }
 
 impl<D: SharedData + Clone> Events<D> {
-    /// An engine whose limits count in `data`. `unique_name` is one that no other worker has, now or later: views are told
-    /// apart by it. `seed` is that of hashes of keys: the same in all workers, and not known to clients.
+    /// Creates an engine whose limits count in `data`. `unique_name` must never repeat: ids of views derive from it.
+    /// `seed` hashes keys; it is equal in all workers and unknown to clients.
     pub fn new(config: CheckedConfig, data: D, unique_name: &str, seed: u64) -> Self {
         let mut metrics = Metrics::new();
         let counters = Arc::new(EventCounters::new(&mut metrics));

@@ -1,5 +1,4 @@
-//! What the engine counts, each under a name that stands here once. What its limits count is
-//! `weir_ratelimit_…`, as everywhere.
+//! The engine's counters; each name is defined here once. The limits count as `weir_ratelimit_…`.
 
 use alloc::format;
 
@@ -7,31 +6,31 @@ use weir_engine::Metrics;
 use weir_engine::metrics::{Counter, Counters};
 use weir_engine::tag;
 
-/// How all names begin.
+/// The prefix of all names.
 const PREFIX: &str = "weir_events";
 
 tag! {
     /// The outcome of a request with events.
     Outcome {
-        /// It went on to the origin.
+        /// It passed to the origin.
         Forwarded = "forwarded",
-        /// The person has not agreed.
+        /// No consent.
         Dropped = "dropped",
-        /// The visitor is not in the sample.
+        /// The visitor is outside the sample.
         Sampled = "sampled",
-        /// A browser asked whether it may send.
+        /// A preflight.
         Preflight = "preflight",
-        /// It has no key, or none that is known.
+        /// The write key is missing or unknown.
         Unauthorized = "unauthorized",
-        /// It comes from a page that may not send.
+        /// The page's origin is not allowed.
         OriginNotAllowed = "origin_not_allowed",
-        /// A method that sends no events.
+        /// The method is not allowed.
         Method = "method",
         /// Neither JSON nor text.
         ContentType = "content_type",
-        /// It does not say how long it is, or is too long.
+        /// Its length is missing or too large.
         Length = "length",
-        /// Something else is wrong with its head.
+        /// Its head is malformed.
         Malformed = "malformed",
         /// A limit refused it, or could not be checked.
         Limited = "limited",
@@ -39,21 +38,21 @@ tag! {
 }
 
 tag! {
-    /// The outcome of a request of an observed route.
+    /// The outcome of a request on an observed route.
     Observed {
         /// A view.
         View = "view",
         /// A crawler, a link preview, a monitor.
         Bot = "bot",
-        /// A browser that fetches before anybody has clicked.
+        /// A browser prefetch.
         Prefetch = "prefetch",
-        /// The person has not agreed.
+        /// No consent.
         Dropped = "dropped",
-        /// The response was an error, or there was none.
+        /// The response was an error or missing.
         Failed = "failed",
-        /// What stands in the path is no text that an event may have.
+        /// The captured path segment is not a valid attribute.
         Malformed = "malformed",
-        /// Too many requests of observed routes were open.
+        /// Too many requests on observed routes were open.
         Overloaded = "overloaded",
     }
 }
@@ -61,13 +60,13 @@ tag! {
 tag! {
     /// The outcomes of views.
     Views {
-        /// The origin accepted them, or knew them already.
+        /// The origin accepted them, or had them already.
         Accepted = "accepted",
         /// The origin rejected them.
         Rejected = "rejected",
         /// The origin refused their batch.
         Refused = "refused",
-        /// They were dropped: the origin took too few batches.
+        /// They were dropped: the origin accepted too few batches.
         Dropped = "dropped",
     }
 }
@@ -77,15 +76,15 @@ tag! {
 pub(crate) struct EventCounters {
     /// Requests with events, by outcome.
     pub(crate) requests: Counters<Outcome>,
-    /// Requests that went on without who they are of.
+    /// Requests that were made anonymous.
     pub(crate) anonymous: Counter,
-    /// Requests with stamps that a client forged.
+    /// Requests with metadata headers from the client.
     pub(crate) forged: Counter,
-    /// Requests of observed routes, by outcome.
+    /// Requests on observed routes, by outcome.
     pub(crate) observed: Counters<Observed>,
     /// Views, by outcome.
     pub(crate) views: Counters<Views>,
-    /// Batches of views that the origin did not take, and that were kept.
+    /// Failed deliveries of batches, which are retried.
     pub(crate) batches_failed: Counter,
 }
 

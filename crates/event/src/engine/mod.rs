@@ -1,21 +1,21 @@
 //! Behaviour events at the gateway as an engine.
 //!
-//! *Collect*: requests with events are checked by all that needs no body (key, method, type, length, consent, sample, limits),
-//! stamped, and go on to the origin with their bodies untouched. *Observe*: requests of routes, such as a product's page,
-//! become `view` events, which are sent to the origin in batches (ADR 28).
+//! *Collect*: the engine checks requests with events without reading the body (key, method, type, length, consent,
+//! sample, limits). It adds metadata headers and passes them to the origin with unchanged bodies. *Observe*: requests
+//! on routes, such as a product page, become `view` events, which the engine sends to the origin in batches (ADR 28).
 //!
 //! | module | |
 //! |---|---|
 //! | [`config`] | JSON → checked configuration |
-//! | `events` | events in, effects out |
-//! | `request` | the request's headers, read at once |
-//! | `collect` | the outcome of a request with events |
+//! | `events` | the engine: its events and effects |
+//! | `request` | the request's headers |
+//! | `collect` | the decision on a request with events |
 //! | `cors` | which pages of other sites may send events |
-//! | `admission` | the limits, and what goes on: stamps in place of what clients sent |
+//! | `admission` | rate limits, and gateway metadata in place of client headers |
 //! | `observe` | which requests are views |
-//! | `outbox` | views on their way to the origin |
-//! | `answer` | the gateway's own answers |
-//! | `metrics` | what is counted |
+//! | `outbox` | delivery of views to the origin |
+//! | `answer` | the gateway's own responses |
+//! | `metrics` | counters |
 
 use weir_base::FieldError;
 use weir_engine::config::parse;
@@ -37,10 +37,10 @@ pub use events::Events;
 /// The engine's name, in logs.
 pub const NAME: &str = "events";
 
-/// Makes the engine from its configuration, as it is written.
+/// Creates the engine from its JSON configuration.
 ///
 /// # Errors
-/// When the configuration is refused.
+/// If the configuration is invalid.
 pub fn configure<H: Host>(
     json: &[u8],
     host: &H,

@@ -1,4 +1,4 @@
-//! Which requests are views: those of a route, by people, that were answered well.
+//! Decides which requests are views: successful requests on a route, by people.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -18,20 +18,20 @@ use crate::engine::metrics::{EventCounters, Observed};
 use crate::engine::outbox::Outbox;
 use crate::engine::request::Fields;
 
-/// The most requests of observed routes that are watched at once, in some 300 bytes each.
+/// Maximum open requests on observed routes, with about 300 bytes each.
 const OPEN_MAX: usize = 10_000;
 
-/// The longest text of a path that becomes an attribute, in bytes.
+/// Maximum length of a captured attribute, in bytes.
 const CAPTURE_LEN_MAX: usize = 64;
 
-/// User agents that are remembered, in some 20 bytes each: to read one costs more than all else here.
+/// Maximum cached user agents, with about 20 bytes each: classification is the most expensive step.
 const AGENTS_MAX: usize = 1_000;
 
 /// A path with one segment in braces: `/products/{sku}`.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     before: String,
-    /// What the braces hold: the attribute's name.
+    /// The attribute name in the braces.
     pub(crate) attribute: String,
     after: String,
 }
@@ -64,7 +64,7 @@ impl Pattern {
         }
     }
 
-    /// What stands in the place of the braces, as it is written.
+    /// The path segment in the place of the braces, unchanged.
     pub(crate) fn find<'a>(&self, path: &'a [u8]) -> Option<&'a [u8]> {
         let rest = path.strip_prefix(self.before.as_bytes())?;
         let found = rest.strip_suffix(self.after.as_bytes())?;
@@ -72,7 +72,7 @@ impl Pattern {
     }
 }
 
-/// A view that becomes one if its request is answered well.
+/// A view that counts if its request succeeds.
 #[derive(Debug)]
 struct Open {
     route: usize,
@@ -82,7 +82,7 @@ struct Open {
     at_ms: u64,
 }
 
-/// An event as it is sent to the origin.
+/// The JSON of an event for the origin.
 #[derive(Serialize)]
 struct ObservedEvent<'a> {
     id: String,
@@ -96,7 +96,7 @@ struct ObservedEvent<'a> {
     attributes: BTreeMap<&'a str, &'a str>,
 }
 
-/// Watches the requests of routes.
+/// Watches requests on routes.
 #[derive(Debug)]
 pub(crate) struct Observer {
     config: CheckedObserve,
@@ -134,7 +134,7 @@ impl Observer {
         }
     }
 
-    /// A request that sends no events. It goes on in any case, untouched.
+    /// Handles a request without events. It always passes unchanged.
     pub(crate) fn on_request(
         &mut self,
         stream: StreamId,
@@ -201,8 +201,8 @@ impl Observer {
         })
     }
 
-    /// What the person agrees to, by cookie, header or signal: what is no word of consent agrees to nothing, as nobody would
-    /// see a refusal.
+    /// The person's consent, from cookie, header or signal. An invalid value counts as no consent, because nobody would
+    /// see an error.
     fn consent(&self, fields: &Fields<'_>) -> Consent {
         let cookie = fields.cookie(&self.config.consent_cookie);
         let cookie = cookie.map(|word| Consent::from_label(word).unwrap_or(Consent::None));
@@ -251,7 +251,7 @@ impl Observer {
             at_ms: open.at_ms,
             attributes: BTreeMap::from([(pattern.attribute.as_str(), open.text.as_str())]),
         };
-        // Texts and numbers: there is nothing in it that JSON cannot say.
+        // Strings and numbers always serialize.
         let json = serde_json::to_vec(&sent).unwrap_or_default();
         self.outbox.push(&json, end.now_ms(), effects);
     }
@@ -261,7 +261,7 @@ impl Observer {
     }
 }
 
-/// Which user agents are bots': read once each.
+/// A cache of which user agents are bots.
 #[derive(Debug)]
 struct Agents {
     seed: u64,
@@ -269,7 +269,7 @@ struct Agents {
 }
 
 impl Agents {
-    /// `seed` is not known to clients.
+    /// `seed` must be unknown to clients.
     fn new(seed: u64) -> Self {
         let known = BTreeMap::new();
         Self { seed, known }

@@ -1,4 +1,5 @@
-//! Views on their way to the origin: in batches, one at a time, sent again until the origin has taken them or too many wait.
+//! Delivers views to the origin in batches, one at a time, with retries. If too many batches wait, the oldest are
+//! dropped.
 
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -18,14 +19,14 @@ use weir_engine::{Effects, Fetch, FetchId, Level};
 use crate::engine::config::OutboxConfig;
 use crate::engine::metrics::{EventCounters, Views};
 
-/// What requests to the origin name as their host: the gateway itself asks.
+/// The `:authority` of requests to the origin.
 const AUTHORITY: &str = "weir-gateway";
 
-/// How long a batch waits that the origin did not take, in milliseconds, at first and at most.
+/// Minimum retry delay of a failed batch, in milliseconds.
 const RETRY_MS_MIN: u64 = 1_000;
 const RETRY_MS_MAX: u64 = 30_000;
 
-/// Views as they are sent.
+/// A batch to send.
 #[derive(Clone, Debug)]
 struct Batch {
     body: Arc<[u8]>,
@@ -38,14 +39,14 @@ pub(crate) struct Outbox {
     config: OutboxConfig,
     cluster: Arc<str>,
     key: KeyName,
-    /// What ids begin with: no other worker has it.
+    /// The prefix of event ids, unique to this worker.
     name: String,
     sequence: u64,
-    /// The batch that is being filled: a list that is not ended yet.
+    /// The open batch: an unterminated JSON list.
     open: Vec<u8>,
     open_views: usize,
     open_since_ms: u64,
-    /// Those that are to be sent, the oldest first. One under way is the first.
+    /// Batches to send, the oldest first. A batch in flight is the first.
     closed: VecDeque<Batch>,
     under_way: Option<FetchId>,
     retry_at_ms: u64,
@@ -55,14 +56,14 @@ pub(crate) struct Outbox {
     counters: Arc<EventCounters>,
 }
 
-/// What the origin made of a batch.
+/// The origin's result for a batch.
 #[derive(Debug, PartialEq, Eq)]
 enum BatchOutcome {
-    /// It has judged each view. `why`: the first rejection.
+    /// The origin returned a verdict per view. `why`: the first rejection.
     Judged { rejected: usize, why: String },
-    /// It will never take it.
+    /// The origin refused the batch permanently.
     Refused(u16),
-    /// Nobody knows, or it said to come again, perhaps not before so many milliseconds.
+    /// The delivery failed or is uncertain. The origin may have sent a minimum delay until the retry.
     Failed { wait_ms: u64 },
 }
 
@@ -109,7 +110,7 @@ impl Outbox {
         }
         if self.open_views == 0 {
             self.open_since_ms = now_ms;
-            // So that ticks come.
+            // Requests ticks.
             effects.wake();
         }
         self.open
@@ -118,7 +119,7 @@ impl Outbox {
         self.open_views += 1;
     }
 
-    /// Ends the batch that is being filled. If too many wait, the oldest that is not under way is dropped.
+    /// Closes the open batch. If too many wait, the oldest one that is not in flight is dropped.
     fn close(&mut self) {
         if self.open_views == 0 {
             return;
@@ -135,7 +136,7 @@ impl Outbox {
         }
     }
 
-    /// Ends and sends what is due.
+    /// Closes and sends due batches.
     pub(crate) fn flush(&mut self, now_ms: u64, effects: &mut Effects) {
         if is_past(
             self.open_since_ms.saturating_add(self.config.flush_ms),
@@ -155,10 +156,10 @@ impl Outbox {
         };
         let stamps = Stamps {
             key: self.key.clone(),
-            // Only such a key's events may name customers.
+            // Only events of such a key may name customers.
             kind: Kind::Server,
             received_ms: now_ms,
-            // One batch has views from many.
+            // One batch contains views of many clients.
             address: None,
             consent: Consent::Full,
         };
@@ -178,7 +179,7 @@ impl Outbox {
         self.under_way = Some(effects.fetch(fetch));
     }
 
-    /// A request of the engine's own has ended: the next batch goes, or this one later again.
+    /// Handles the end of a delivery: sends the next batch, or retries this one later.
     pub(crate) fn ended(
         &mut self,
         fetch: FetchId,
@@ -208,7 +209,7 @@ impl Outbox {
                 let rejected = batch.views.min(*rejected);
                 views.add(Views::Rejected, rejected);
                 views.add(Views::Accepted, batch.views - rejected);
-                // Most often their type is not registered: then all are, and one line is enough.
+                // The usual cause is an unregistered type. Then all views are rejected, and one log line is enough.
                 if !mem::replace(&mut self.is_rejecting, rejected > 0) && rejected > 0 {
                     let text = format!("the origin rejects views: {why}");
                     effects.log(Level::Warn, text);
@@ -242,7 +243,7 @@ impl Outbox {
         }
     }
 
-    /// How far apart ticks should be, in milliseconds, if views wait.
+    /// The interval between ticks while views wait, in milliseconds.
     pub(crate) fn tick_ms(&self) -> Option<u64> {
         let is_idle = self.open_views == 0 && self.closed.is_empty();
         // At least as often as a retry may be due.
@@ -258,7 +259,7 @@ impl BatchOutcome {
         match response.status {
             200..=299 => match serde_json::from_slice::<Answer>(&response.body) {
                 Ok(answer) => Self::judged(answer),
-                // Something that is no origin of events answers.
+                // The server is not an origin of events.
                 Err(_) => Self::Refused(response.status),
             },
             408 | 425 | 429 | 500.. => Self::Failed {
@@ -287,8 +288,8 @@ fn retry_after_ms(response: &FetchResponse) -> u64 {
     seconds.unwrap_or(0).saturating_mul(1_000)
 }
 
-/// Whether it is past `due_ms`, which was at most `ahead_ms` ahead when it was set: a clock that was set back must not put it
-/// off.
+/// Whether `due_ms`, which was set at most `ahead_ms` in the future, has passed. A clock that was set back must not
+/// delay it.
 fn is_past(due_ms: u64, ahead_ms: u64, now_ms: u64) -> bool {
     now_ms >= due_ms || due_ms - now_ms > ahead_ms
 }

@@ -1,4 +1,4 @@
-//! The request's headers, read at once.
+//! Reads a request's headers once.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use weir_base::agent::{PREFETCH_HEADERS, is_prefetch};
 use weir_base::headers::{CONSENT, VISITOR, WRITE_KEY};
 use weir_engine::{Headers, Request};
 
-/// Request headers that are nobody's business behind the gateway, beside stamps: who signs in how, and whole addresses.
+/// Request headers that must not pass the gateway, besides metadata: credentials and whole addresses.
 pub(crate) const PRIVATE: [&str; 6] = [
     "authorization",
     "cookie",
@@ -22,7 +22,7 @@ pub(crate) const PRIVATE: [&str; 6] = [
     "x-real-ip",
 ];
 
-/// What a request says. What is missing is empty.
+/// The fields of a request. Missing ones are empty.
 #[derive(Debug, Default)]
 pub(crate) struct Fields<'a> {
     pub(crate) method: &'a [u8],
@@ -37,21 +37,21 @@ pub(crate) struct Fields<'a> {
     forwarded_for: &'a [u8],
     pub(crate) user_agent: &'a [u8],
     cookie: &'a [u8],
-    /// What it agrees to by its headers; `Err` if that is no word of consent.
+    /// The consent header; `Err` if the value is invalid.
     consent: Option<Result<Consent, NoConsent>>,
     pub(crate) has_gpc: bool,
     pub(crate) has_dnt: bool,
     pub(crate) is_prefetch: bool,
-    /// Those of [`REMOVED`] and [`PRIVATE`] that are there.
+    /// The present headers among [`REMOVED`] and [`PRIVATE`].
     pub(crate) to_remove: Vec<&'static str>,
 }
 
-/// Text that is no word of consent.
+/// The text is not a consent value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoConsent;
 
 impl<'a> Fields<'a> {
-    /// Picks them out. Of a header that is there more than once the first counts; of consent, the strictest.
+    /// Reads the fields. Of a repeated header the first value counts; of consent, the strictest.
     pub(crate) fn from_headers(headers: &'a Headers) -> Self {
         let mut fields = Self::default();
         for (name, value) in headers.iter() {
@@ -87,7 +87,7 @@ impl<'a> Fields<'a> {
         optional.get_or_insert(value);
     }
 
-    /// What is looked at in every copy of a header, or removed.
+    /// Handles headers for which every copy counts.
     fn note(&mut self, name: &[u8], value: &'a [u8]) {
         match name {
             b"cookie" if self.cookie.is_empty() => self.cookie = value,
@@ -114,23 +114,23 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The path, and the query behind its first `?`, if there is one.
+    /// The query after the first `?` of the path, if there is one.
     pub(crate) fn query(&self) -> Option<&'a [u8]> {
         split_path(self.path).1
     }
 
-    /// The write key: by its header, else in the query.
+    /// The write key, from its header or else from the query.
     pub(crate) fn write_key(&self) -> Option<Cow<'a, [u8]>> {
         self.text(self.write_key, pixel::KEY)
     }
 
-    /// Whose events these are, if that is a visitor's name.
+    /// The visitor, if it is a valid id.
     pub(crate) fn visitor(&self) -> Option<VisitorId> {
         let text = self.text(self.visitor, pixel::VISITOR)?;
         VisitorId::new(text).ok()
     }
 
-    /// What the person agrees to, by word: the strictest of header and query.
+    /// The stated consent: the strictest of header and query.
     pub(crate) fn consent(&self) -> Result<Option<Consent>, NoConsent> {
         let query = self
             .query()
@@ -159,8 +159,8 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// The client's address, so many trusted proxies away. The host is asked for it only if `x-forwarded-for` is not to be
-    /// trusted, or has none.
+    /// The client's address, behind this many trusted proxies. It is read from the host only if `x-forwarded-for` is
+    /// not trusted or has no address.
     pub(crate) fn address(
         &self,
         trusted_hops: Option<usize>,
@@ -182,7 +182,7 @@ fn strictest(
     Ok(a?.and(b?))
 }
 
-/// The path, and the query behind its first `?`, if there is one.
+/// The path, and the query after its first `?`, if there is one.
 pub(crate) fn split_path(path: &[u8]) -> (&[u8], Option<&[u8]>) {
     let at = path.iter().position(|byte| *byte == b'?');
     match at.and_then(|at| path.split_at_checked(at)) {

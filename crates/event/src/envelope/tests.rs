@@ -67,7 +67,7 @@ pub(crate) fn envelopes() -> impl Strategy<Value = Envelope> {
     )
 }
 
-/// What stands in logs hangs on it: this version may never change.
+/// Stored logs depend on this version: it may never change.
 #[test]
 fn the_encoding_is_fixed_for_ever() {
     let mut envelope = envelope();
@@ -108,7 +108,7 @@ fn an_anonymous_event_says_nothing_of_whom_it_is() {
     let bytes = anonymous.encode();
     let holds = |text: &[u8]| bytes.windows(text.len()).any(|part| part == text);
     assert!(!holds(b"u1") && !holds(b"v1") && holds(b"a1"));
-    // Nor by its fingerprint: whoever knows a visitor cannot look for it.
+    // Nor by its fingerprint: knowing a visitor does not help to find the event.
     let mut other = view();
     other.visitor = Some(VisitorId::new("v2").unwrap());
     let other = Envelope::new(other, &stamps(Consent::Anonymous), decided());
@@ -169,7 +169,7 @@ fn what_no_weir_writes_is_refused() {
     assert_eq!(with(0, &[2]), Err(EnvelopeError::Version(2)));
     assert_eq!(with(1, &[0x17]), Err(EnvelopeError::Bad("flags")));
     assert_eq!(with(1, &[0x0f]), Err(EnvelopeError::Bad("flags")));
-    // The same number, written longer.
+    // The same number in a longer encoding.
     assert_eq!(with(7, &[0xb1, 0]), Err(EnvelopeError::Bad("receipt")));
     let endless = [&[1, 0], [0xff; 12].as_slice()].concat();
     assert_eq!(
@@ -226,7 +226,7 @@ proptest! {
         prop_assert_eq!(Envelope::decode(&bytes[..at]), Err(EnvelopeError::CutOff));
     }
 
-    /// Whatever is read is written the same: an envelope has one encoding.
+    /// Every envelope that decodes encodes to the same bytes.
     #[test]
     fn bytes_that_were_changed_are_refused_or_another_envelope(
         envelope in envelopes(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),

@@ -39,7 +39,7 @@ pub(crate) fn events() -> impl Strategy<Value = Event> {
     )
 }
 
-/// An event as a client would write it.
+/// An event as clients write it.
 pub(crate) fn written(event: &Event) -> String {
     let mut members = Attributes::new();
     let mut put = |name: &str, value: Option<Value>| {
@@ -154,7 +154,7 @@ fn an_event_is_bounded_in_length_and_depth() {
     );
 }
 
-/// `1e15` is kept as `1000000000000000.0`.
+/// `1e15` is stored as `1000000000000000.0`.
 #[test]
 fn attributes_are_bounded_as_they_are_kept() {
     let numbers = ["1e15"; 6_000].join(",");
@@ -280,7 +280,7 @@ proptest! {
         prop_assert_eq!(Event { attributes: event.attributes.clone(), ..read }, event);
     }
 
-    /// Whatever differs, the fingerprint does; the id does not count.
+    /// Events that differ have different fingerprints; the id does not count.
     #[test]
     fn other_events_have_other_fingerprints(a in events(), b in events()) {
         let alike = Event { id: b.id.clone(), ..a.clone() };

@@ -237,7 +237,7 @@ fn who_has_not_agreed_is_dropped_and_who_has_to_less_is_nobody() {
     }
     assert_eq!(host.count("weir_events_anonymous_total"), 3);
     assert_eq!(host.count("weir_events_requests_total.outcome.dropped"), 1);
-    // Nobody means it any more.
+    // Now nothing refers to the visitor.
     assert_eq!(
         host.post(&[("dnt", "1")]).stamps().unwrap().consent,
         Consent::Full
@@ -344,7 +344,7 @@ fn a_page_of_another_site_gets_its_answers() {
     assert_eq!(response["vary"], "origin");
     assert!(response["access-control-expose-headers"].contains("retry-after"));
     host.end(stream, Some(202));
-    // And its refusals, or it would send again and again.
+    // Refusals too; otherwise the page would retry forever.
     for refused in [
         ("x-weir-write-key", "none"),
         ("content-type", "a/b"),

@@ -1,4 +1,4 @@
-//! A host of the engine: it applies effects as `weir-proxy-kit` does, and checks that they can be applied.
+//! A host of the engine: it applies effects like `weir-proxy-kit`, and checks that they are valid.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -21,7 +21,7 @@ pub const SECRET: &str = "0123456789abcdef";
 pub const WEB_KEY: &str = "wk_shop_web";
 pub const PAGE: &str = "https://shop.example";
 
-/// Two keys, and whatever else.
+/// Two keys, and these fields.
 pub fn config(fields: &str) -> String {
     format!(
         r#"{{"keys":[{{"name":"shop-web","kind":"browser","key":"{WEB_KEY}","origins":["{PAGE}"]}},
@@ -33,9 +33,9 @@ pub struct Host {
     pub engine: Events<Rc<LocalData>>,
     pub now_ms: u64,
     streams: BTreeMap<StreamId, Stream>,
-    /// Calls to Redis that were sent and not answered.
+    /// Calls to Redis in flight.
     pub calls: VecDeque<BatchId>,
-    /// Requests of the engine's own that were sent and not answered.
+    /// The engine's own requests in flight.
     pub fetches: VecDeque<(FetchId, Fetch)>,
     pub log: Vec<(Level, String)>,
     effects: Effects,
@@ -44,7 +44,7 @@ pub struct Host {
     counts: BTreeMap<String, u64>,
 }
 
-/// A request, and what has become of it.
+/// A request and its result.
 #[derive(Clone, Debug)]
 pub struct Stream {
     headers: Vec<(String, String)>,
@@ -61,13 +61,13 @@ pub enum State {
 }
 
 impl Stream {
-    /// All values of a header of the request, as it is now.
+    /// All current values of a request header.
     pub fn sent(&self, name: &str) -> Vec<&str> {
         let headers = self.headers.iter().filter(|(known, _)| known == name);
         headers.map(|(_, value)| value.as_str()).collect()
     }
 
-    /// The stamps that the origin reads.
+    /// The metadata as the origin parses it.
     pub fn stamps(&self) -> Result<Stamps, StampError> {
         Stamps::read(|name| match &self.sent(name)[..] {
             [] => None,
@@ -122,9 +122,9 @@ impl Host {
         }
     }
 
-    // --- what happens
+    // --- events
 
-    /// A request with these headers. Those that are empty are left out.
+    /// Sends a request with these headers; empty ones are omitted.
     pub fn request(&mut self, headers: &[(&str, &str)]) -> StreamId {
         let stream = self.next_stream;
         self.next_stream += 1;
@@ -150,7 +150,7 @@ impl Host {
         stream
     }
 
-    /// A request with events, good in every way, but with these headers beside or in place of others.
+    /// Sends a valid request with events, with these headers added or replaced.
     pub fn post(&mut self, other: &[(&str, &str)]) -> &Stream {
         let usual = [
             (":method", "POST"),
@@ -166,14 +166,14 @@ impl Host {
         &self.streams[&stream]
     }
 
-    /// A request for a product's page.
+    /// Sends a request for a product page.
     pub fn view(&mut self, sku: &str, other: &[(&str, &str)]) -> StreamId {
         let path = format!("/products/{sku}");
         let usual = [(":method", "GET"), (":path", &*path)];
         self.request(&[&usual, other].concat())
     }
 
-    /// The same, and its response.
+    /// Sends a request for a product page, and its response.
     pub fn viewed(&mut self, sku: &str, other: &[(&str, &str)]) {
         let stream = self.view(sku, other);
         self.end(stream, Some(200));
@@ -185,7 +185,7 @@ impl Host {
         &self.streams[&stream]
     }
 
-    /// The stream ends. A host does not tell of those that the engine has let go.
+    /// Ends the stream. Hosts do not report the end of streams that the engine has released.
     pub fn end(&mut self, stream: StreamId, response_status: Option<u16>) {
         let state = &mut self.streams.get_mut(&stream).unwrap().state;
         let is_told = matches!(state, State::Waiting | State::GoesOn { is_over: false });
@@ -210,7 +210,7 @@ impl Host {
         self.handle(Event::Tick { now_ms });
     }
 
-    /// The origin answers the oldest request; `None`: it does not.
+    /// The origin answers the oldest request; `None`: no response.
     pub fn answer_fetch(&mut self, response: Option<FetchResponse>) {
         let (fetch, _) = self.fetches.pop_front().expect("a request");
         let now_ms = self.now_ms;
@@ -221,7 +221,7 @@ impl Host {
         });
     }
 
-    /// The only request under way, and the events in it.
+    /// The only request in flight, and its events.
     pub fn batch(&self) -> (&Fetch, Vec<SentEvent>) {
         assert_eq!(self.fetches.len(), 1, "one at a time");
         let fetch = &self.fetches[0].1;
@@ -230,7 +230,7 @@ impl Host {
         (fetch, events.collect())
     }
 
-    // --- what has come of it
+    // --- results
 
     pub fn stream(&self, stream: StreamId) -> &Stream {
         &self.streams[&stream]
@@ -284,7 +284,7 @@ impl Host {
         feedback
     }
 
-    /// Applies an effect to a stream, which must be one that it is of use to.
+    /// Applies an effect to a stream, which must be in a matching state.
     fn apply(&mut self, effect: Effect) {
         let (Effect::Respond { stream, .. }
         | Effect::RemoveRequestHeader { stream, .. }
@@ -321,7 +321,7 @@ impl Host {
     }
 }
 
-/// The origin's answer to a batch: so many of it are good.
+/// The origin's response to a batch with these numbers of verdicts.
 pub fn judged(accepted: usize, rejected: usize) -> Option<FetchResponse> {
     let mut verdicts = String::new();
     for _ in 0..rejected {

@@ -1,4 +1,4 @@
-//! How much may be sent.
+//! Rate limits.
 
 use weir_engine::Event;
 use weir_engine::redis::UnknownFailure;
@@ -38,7 +38,7 @@ fn a_key_has_a_limit_that_no_other_uses() {
         host.count("weir_ratelimit_limited_total.rule.events-key"),
         15
     );
-    // A forged name of a key buys nothing.
+    // A forged key name has no effect.
     assert_eq!(passed(&mut host, &[("x-weir-event-key", "other")]), 0);
 }
 
@@ -95,7 +95,7 @@ fn an_address_has_a_limit() {
 fn a_request_is_charged_to_all_limits_or_to_none() {
     let mut host = host(r#""per_key":{"rate":5,"per":"1m"},"per_visitor":{"rate":1,"per":"1m"}"#);
     assert_eq!(passed(&mut host, &[("x-weir-visitor", "v1")]), 1);
-    // The nine that were refused have used nothing of the key's five.
+    // The nine refused requests have not used the key's limit of five.
     let visitors: Vec<String> = (2..=9).map(|n| format!("v{n}")).collect();
     let others = visitors
         .iter()
@@ -128,7 +128,7 @@ fn other_rules_see_who_sends() {
 
 const REDIS: &str = r#""store":"redis","redis":{"deadline_ms":20},"per_key":{"rate":3,"per":"1m"}"#;
 
-/// Redis has the last word; what waits for it has no stamps yet, and gets them with it.
+/// Redis decides. Requests that wait for it get their metadata with the decision.
 #[test]
 fn what_waits_for_redis_goes_on_with_stamps_or_is_refused() {
     let mut host = host(REDIS);
@@ -144,7 +144,7 @@ fn what_waits_for_redis_goes_on_with_stamps_or_is_refused() {
     assert!(matches!(host.stream(stream).state, State::Waiting));
     host.tick();
     let batch = host.calls.pop_front().expect("a call");
-    // Without a reply each gateway counts by itself.
+    // Without a reply each gateway counts on its own.
     let now_ms = host.now_ms;
     host.handle(Event::RedisReply {
         batch,
@@ -185,7 +185,7 @@ fn a_client_that_leaves_while_it_waits_is_forgotten() {
     );
 }
 
-/// Redis is asked nothing then, and hears of refusals alone.
+/// Redis is not called for decisions then; it only receives reports of refusals.
 #[test]
 fn operators_are_told_of_refusals_if_they_are_to_be() {
     for (report, calls) in [(true, 1), (false, 0)] {

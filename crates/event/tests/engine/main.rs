@@ -1,4 +1,4 @@
-//! The engine without a host: it is given events, and its effects are looked at.
+//! Drives the engine by events alone, without a host, and checks its effects.
 
 #![allow(
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Views: which requests are, and how they get to the origin.
+//! Views: which requests count, and how they reach the origin.
 
 use weir_engine::{Engine, Level};
 use weir_event::consent::Consent;
@@ -99,7 +99,7 @@ fn only_what_people_saw_is_a_view() {
     host.advance(5_000);
     assert!(host.fetches.is_empty());
     assert_eq!(host.engine.tick_ms(), None);
-    // What a person's own program fetches is one, and so is what was not modified.
+    // Requests of apps count, and so do unmodified responses.
     host.viewed("a1", &[("user-agent", "okhttp/4")]);
     let stream = host.view("a1", &[]);
     host.end(stream, Some(304));
@@ -172,7 +172,7 @@ fn views_go_in_batches_by_time_count_and_size() {
     );
 }
 
-/// What the origin did not take goes again, the same bytes, so that it can tell.
+/// A failed batch is sent again with the same bytes, so that the origin can detect duplicates.
 #[test]
 fn what_was_not_taken_goes_again_and_other_views_wait() {
     let mut host = host();
@@ -228,12 +228,12 @@ fn events_refused_by_origin_are_counted_and_do_not_block_others() {
     assert_eq!(views(&mut host), [0, 2, 2, 0]);
     assert!(host.has_logged("refused 2 views with status 404"));
     assert!(host.has_logged("rejects views: view is unknown"));
-    // Something that is no origin of events.
+    // The server is not an origin of events.
     host.viewed("a", &[]);
     host.advance(1_000);
     host.answer_fetch(status(200, "<html>"));
     assert_eq!(views(&mut host), [0, 2, 3, 0]);
-    // Even one that says it rejected more than there were.
+    // Even a response with more rejections than views.
     host.viewed("a", &[]);
     host.advance(1_000);
     host.answer_fetch(judged(0, 9));
@@ -245,7 +245,7 @@ fn outbox_is_bounded_and_overflow_counted_during_origin_outage() {
     let mut host = with(r#""events_max":10,"batches_max":3"#);
     host.viewed("first", &[]);
     host.advance(1_000);
-    // The first batch stays under way; behind it is room for two, and one is being filled.
+    // The first batch stays in flight. Two more may wait, and one is open.
     for n in 0..1_000 {
         host.viewed(&format!("s{n}"), &[]);
     }

@@ -1,4 +1,4 @@
-//! What holds whatever clients send.
+//! Properties for arbitrary client input.
 
 use proptest::prelude::*;
 use weir_event::consent::Consent;
@@ -61,8 +61,8 @@ fn headers() -> impl Strategy<Value = Vec<(&'static str, String)>> {
 }
 
 proptest! {
-    /// Whatever a client sends: a request that goes on to the origin's events has the gateway's stamps, each once, and
-    /// nothing that the client said in their place; nothing of whom it is if it is anonymous; and it is counted once.
+    /// A request that passes has each of the gateway's metadata headers once, without the client's values. An anonymous
+    /// one contains no identity. Each request is counted once.
     #[test]
     fn only_the_gateway_stamps(
         requests in prop::collection::vec(

@@ -1,4 +1,4 @@
-//! The engine's own answers.
+//! The engine's own responses.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -7,10 +7,10 @@ use crate::check::CheckError;
 use weir_engine::Answer;
 use weir_engine::answer::{Refusal, retry_after_seconds};
 
-/// When a client that could not be answered may try again, in milliseconds.
+/// Retry interval for clients during an outage, in milliseconds.
 const RETRY_MS: u64 = 1_000;
 
-/// An answer as JSON.
+/// A successful JSON response.
 pub(crate) fn found(json: Vec<u8>) -> Answer {
     let headers = [
         ("content-type", "application/json"),
@@ -19,26 +19,26 @@ pub(crate) fn found(json: Vec<u8>) -> Answer {
     Answer::new(200, &headers, json).because("weir_fitment_answered")
 }
 
-/// The question will not do.
+/// Refuses an invalid query.
 pub(crate) fn refused(error: &CheckError) -> Answer {
     let message = error.to_string();
     refusal(error.status(), Vec::new(), error.code(), &message)
 }
 
-/// Another method is asked for here.
+/// Refuses a method.
 pub(crate) fn wrong_method(allowed: &'static str) -> Answer {
     let message = String::from("use the method ") + allowed;
     let headers = Vec::from([("allow", allowed)]);
     refusal(405, headers, "method_not_allowed", &message)
 }
 
-/// A request for a page has a body.
+/// Refuses a page request with a body.
 pub(crate) fn body_not_wanted() -> Answer {
     let message = "a request for a page of SKUs must have no body";
     refusal(400, Vec::new(), "invalid_body", message)
 }
 
-/// Redis cannot be asked, or not by so many at once.
+/// Redis is unavailable or overloaded.
 pub(crate) fn unavailable() -> Answer {
     let wait = retry_after_seconds(RETRY_MS).to_string();
     let headers = Vec::from([("retry-after", wait.as_str())]);

@@ -1,4 +1,4 @@
-//! JSON → checked configuration.
+//! Parses and checks the JSON configuration.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -12,10 +12,10 @@ use weir_engine::config::{RedisConfig, check_breaker, within};
 use weir_limit::rules::LimitConfig;
 use weir_limit::{Algorithm, Quota};
 
-/// How long a call to Redis may take unless set, in milliseconds.
+/// Default timeout of a call to Redis, in milliseconds.
 pub(crate) const DEADLINE_MS: u64 = 100;
 
-/// The most further Redis.
+/// Maximum additional Redis servers.
 const CLUSTERS_MAX: usize = 15;
 
 /// Vehicle fitment queries. Only `redis` is required.
@@ -69,32 +69,32 @@ pub struct OriginConfig {
     pub limit: LimitConfig,
 }
 
-/// The configuration, checked.
+/// The checked configuration.
 #[derive(Clone, Debug)]
 pub struct CheckedConfig {
-    /// How the home Redis is reached.
+    /// The connection to the home Redis.
     pub redis: RedisConfig,
-    /// The others: the name, and the cluster of the bridge.
+    /// The other servers: name, and Envoy cluster of the bridge.
     pub clusters: Vec<(Cluster, String)>,
-    /// How Redis keeps relations.
+    /// The layout of relations in Redis.
     pub plan: Plan,
-    /// When circuit breakers open.
+    /// The circuit breakers.
     pub breaker: breaker::Settings,
-    /// How often the origin is asked.
+    /// The rate limit of origin queries.
     pub origin_quota: Quota,
-    /// How many places are remembered.
+    /// Maximum cached locations of SKUs.
     pub places_max: usize,
-    /// How many vehicles are remembered.
+    /// Maximum vehicles in memory.
     pub vehicles_max: u32,
-    /// How far apart polls are, in milliseconds.
+    /// The interval between vehicle reads, in milliseconds.
     pub poll_interval_ms: u64,
 }
 
 impl Config {
-    /// Checks what types alone do not say.
+    /// Checks the bounds that the types do not express.
     ///
     /// # Errors
-    /// With the path of the field that is wrong.
+    /// If a field is invalid, with its path.
     pub fn checked(self) -> Result<CheckedConfig, FieldError> {
         self.redis.check("redis")?;
         check_breaker("breaker", &self.breaker)?;
@@ -118,7 +118,7 @@ impl Config {
 }
 
 impl CheckedConfig {
-    /// The clusters of all bridges, the home Redis' first.
+    /// The Envoy clusters of all bridges, the home Redis first.
     pub fn bridges(&self) -> Vec<String> {
         let further = self.clusters.iter().map(|(_, bridge)| bridge.clone());
         core::iter::once(self.redis.cluster.clone())

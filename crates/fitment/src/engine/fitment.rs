@@ -1,4 +1,4 @@
-//! The engine: its events, and what requests are answered.
+//! The engine: its events and responses.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -34,22 +34,22 @@ pub struct Fitment {
     origin_quota: Quota,
     origin_state: Option<LimitState>,
     waiting: BTreeMap<StreamId, OpenRequest>,
-    /// Whether a request has ever come.
+    /// Whether the engine has received a request.
     is_serving: bool,
     counters: FitmentCounters,
     metrics: Metrics,
 }
 
-/// A request that is not answered yet.
+/// An unanswered request and what it waits for.
 #[derive(Debug)]
 enum OpenRequest {
-    /// For the body of a question.
+    /// The body of a query.
     Body,
-    /// For the end of a request that should have no body.
+    /// The end of a request that should have no body.
     End(Browse),
-    /// For Redis.
+    /// Replies from Redis.
     Query(Query),
-    /// For Redis' page.
+    /// A page from Redis.
     Page,
 }
 
@@ -96,7 +96,7 @@ impl Engine for Fitment {
 }
 
 impl Fitment {
-    /// An engine that knows nothing yet.
+    /// An engine without data.
     pub fn new(config: CheckedConfig) -> Self {
         let mut metrics = Metrics::new();
         let stores = Stores::new(&config, &mut metrics);
@@ -119,7 +119,7 @@ impl Fitment {
         }
     }
 
-    /// How many requests wait.
+    /// The number of waiting requests.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
@@ -140,7 +140,7 @@ impl Fitment {
         }
     }
 
-    /// With the first request this engine becomes one that needs the map of vehicles.
+    /// Starts reading the vehicle map on the first request.
     fn note_request(&mut self, effects: &mut Effects) {
         if !core::mem::replace(&mut self.is_serving, true) {
             self.vehicles.schedule.poll_soon();
@@ -172,7 +172,7 @@ impl Fitment {
             let answer = answer::wrong_method("GET");
             return self.respond(stream, Outcome::Malformed, answer, effects);
         }
-        // What is no text names no vehicle.
+        // Invalid UTF-8 names no vehicle.
         match Browse::read(core::str::from_utf8(query).unwrap_or_default()) {
             Ok(browse) => {
                 self.waiting.insert(stream, OpenRequest::End(browse));
@@ -242,7 +242,7 @@ impl Fitment {
         self.go_on(stream, query, now_ms, effects);
     }
 
-    /// Sends what comes next for a question, or answers it.
+    /// Sends the next calls of a query, or answers it.
     fn go_on(&mut self, stream: StreamId, mut query: Query, now_ms: u64, effects: &mut Effects) {
         let unplaced = query.unplaced_count();
         let calls = query.next(&self.asking);
@@ -255,7 +255,7 @@ impl Fitment {
         for (cluster, calls) in calls {
             let sent = self.stores.send(&cluster, stream, calls, now_ms, effects);
             if let Err(not_taken) = sent {
-                // What was sent for it already comes back to nobody.
+                // Replies to its earlier calls are dropped.
                 return self.not_taken(stream, not_taken, effects);
             }
         }
@@ -307,7 +307,7 @@ impl Fitment {
 
     fn apply(&mut self, completed: Vec<CompletedBatch<Job>>, now_ms: u64, effects: &mut Effects) {
         for completed in completed {
-            // Each call is of one job.
+            // Each call has one job.
             let Some(pending) = completed.requests.into_iter().next() else {
                 continue;
             };
@@ -319,7 +319,7 @@ impl Fitment {
                 } => self.completed(stream, job.kind, completed.outcome, now_ms, effects),
                 Pending { stream: None, .. } => {
                     self.vehicles_read(completed.outcome, effects);
-                    // There may be more.
+                    // The map may have more vehicles.
                     self.read_vehicles(now_ms, effects);
                 }
             }
@@ -334,7 +334,7 @@ impl Fitment {
         now_ms: u64,
         effects: &mut Effects,
     ) {
-        // Its client may have gone, or another of its calls has failed.
+        // The client may have left, or another of the query's calls has failed.
         if !self.waiting.contains_key(&stream) {
             return;
         }
@@ -438,7 +438,7 @@ impl Fitment {
     }
 }
 
-/// A request's path, and its query without the `?`.
+/// The path of a request, and its query without the `?`.
 fn split_path(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().position(|byte| *byte == b'?') {
         Some(at) => {
@@ -449,7 +449,7 @@ fn split_path(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Whether a `content-length` is of more than a question may have. One that is no number is the host's to refuse.
+/// Whether a `content-length` exceeds the limit of a query. The host refuses an invalid one.
 fn is_too_long(length: &[u8]) -> bool {
     let length = core::str::from_utf8(length).unwrap_or_default();
     length

@@ -1,4 +1,4 @@
-//! What the engine counts, each under a name that stands here once.
+//! The engine's counters; each name is defined here once.
 
 use alloc::format;
 
@@ -6,35 +6,36 @@ use weir_engine::Metrics;
 use weir_engine::metrics::{Counter, Counters};
 use weir_engine::tag;
 
-/// How all names begin.
+/// The prefix of all names.
 pub(crate) const PREFIX: &str = "weir_fitment";
 
 tag! {
-    /// The outcome of a question.
+    /// The outcome of a query.
     Outcome {
         /// It was answered here.
         Answered = "answered",
-        /// It was answered here, what Redis does not know as unknown: the origin was asked often enough.
+        /// It was answered here, with unknown for SKUs that are not in Redis: the rate limit of origin queries is
+        /// reached.
         Limited = "limited",
-        /// It went on to the origin.
+        /// It passed to the origin.
         Forwarded = "forwarded",
-        /// It was refused: no question, or too large.
+        /// It was refused as invalid or too large.
         Malformed = "malformed",
-        /// Too many questions wait for Redis.
+        /// Too many queries wait for Redis.
         Overloaded = "overloaded",
-        /// Redis could not be asked.
+        /// Redis is unavailable.
         Unavailable = "unavailable",
     }
 }
 
 tag! {
-    /// What was answered for a pair of SKU and vehicle.
+    /// The answer for a pair of SKU and vehicle.
     Pair {
         /// It fits.
         Fits = "fits",
-        /// It does not.
+        /// It does not fit.
         DoesNot = "does_not",
-        /// Nobody knows.
+        /// Unknown.
         Unknown = "unknown",
     }
 }
@@ -42,15 +43,15 @@ tag! {
 /// The engine's counters.
 #[derive(Debug)]
 pub(crate) struct FitmentCounters {
-    /// Questions, by outcome.
+    /// Queries, by outcome.
     pub(crate) requests: Counters<Outcome>,
-    /// Pairs that were answered here, by the answer.
+    /// Pairs answered here, by answer.
     pub(crate) pairs: Counters<Pair>,
-    /// SKUs whose place was asked for in Redis.
+    /// SKUs whose location was read from Redis.
     pub(crate) places_read: Counter,
-    /// Vehicles that were read from Redis.
+    /// Vehicles read from Redis.
     pub(crate) vehicles_read: Counter,
-    /// Reads of the map of vehicles that failed, or found none.
+    /// Reads of the vehicle map that failed, or found no map.
     pub(crate) polls_failed: Counter,
 }
 

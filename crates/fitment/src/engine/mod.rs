@@ -1,20 +1,20 @@
 //! Vehicle fitment as an engine: which SKUs fit which vehicles, answered at the gateway from Redis.
 //!
-//! A question goes in three steps, each with what earlier ones have left over: vehicles to offsets, from memory; SKUs to the
-//! places where Redis has them, from memory or from Redis' routes; and one script call for each product. What Redis does not
-//! know goes on to the origin, which knows, and fills Redis; but only so often, and beyond that it is answered as unknown.
-//! While Redis is down nothing is answered but 503.
+//! A query has three steps: vehicles to offsets, from memory; SKUs to their locations, from memory or from Redis; and
+//! one script call per product. Each step covers only the remaining SKUs. Queries with SKUs that are not in Redis pass
+//! to the origin, which fills Redis. Beyond a rate limit, these SKUs are answered as unknown. During a Redis outage,
+//! every response is a 503.
 //!
 //! | module | |
 //! |---|---|
 //! | [`config`] | JSON → checked configuration |
-//! | `fitment` | the engine: its events, and what requests are answered |
-//! | `query` | one question on its way through the steps |
-//! | `places` | where SKUs are, as far as it is remembered |
-//! | `vehicles` | the map of vehicles, read from Redis on ticks |
-//! | `stores` | calls to the Redis that there are, batched, each behind a circuit breaker |
-//! | `answer` | the engine's own answers |
-//! | `metrics` | what it counts |
+//! | `fitment` | the engine: its events and responses |
+//! | `query` | the state of one query |
+//! | `placement_cache` | a cache of the locations of SKUs |
+//! | `vehicles` | the vehicle map, read from Redis on ticks |
+//! | `stores` | calls to several Redis servers, batched, each behind a circuit breaker |
+//! | `answer` | the engine's own responses |
+//! | `metrics` | counters |
 
 use weir_base::FieldError;
 use weir_engine::config::parse;
@@ -34,10 +34,10 @@ pub use fitment::Fitment;
 /// The engine's name, in logs.
 pub const NAME: &str = "fitment";
 
-/// Makes the engine from its configuration, as it is written.
+/// Creates the engine from its JSON configuration.
 ///
 /// # Errors
-/// When the configuration is refused.
+/// If the configuration is invalid.
 pub fn configure(json: &[u8]) -> Result<ConfiguredEngine<Fitment>, FieldError> {
     let config = parse::<config::Config>(json)?.checked()?;
     Ok(ConfiguredEngine {

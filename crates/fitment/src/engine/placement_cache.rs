@@ -1,25 +1,25 @@
-//! Where SKUs are, as far as it is remembered.
+//! A cache of the locations of SKUs.
 //!
-//! What is remembered may be wrong, since products move. That costs one more look and never an answer: whoever finds no such SKU
-//! at the place that was remembered asks for its route.
+//! An entry may be outdated, because products move. That costs one more lookup, but never gives a wrong answer: if the
+//! SKU is absent at the cached location, its route is read.
 
 use core::mem;
 
 use crate::{Placement, Sku};
 use hashbrown::HashMap;
 
-/// The places of SKUs, in two generations: when the younger one is full, the older one is forgotten. A SKU that is asked for is
-/// young again.
+/// The cache has two generations: when the younger one is full, the older one is dropped. A lookup moves a SKU to the
+/// younger one.
 #[derive(Debug)]
 pub(crate) struct PlacementCache {
     young: HashMap<Sku, Placement>,
     old: HashMap<Sku, Placement>,
-    /// How many a generation may have.
+    /// Maximum entries of a generation.
     each_max: usize,
 }
 
 impl PlacementCache {
-    /// Remembers up to `places_max`.
+    /// A cache for up to `places_max` SKUs.
     pub(crate) fn new(places_max: usize) -> Self {
         Self {
             young: HashMap::new(),
@@ -28,7 +28,7 @@ impl PlacementCache {
         }
     }
 
-    /// The place of `sku`, if it is remembered.
+    /// The cached location of `sku`.
     pub(crate) fn find(&mut self, sku: &Sku) -> Option<Placement> {
         if let Some(place) = self.young.get(sku) {
             return Some(place.clone());
@@ -38,7 +38,7 @@ impl PlacementCache {
         Some(place)
     }
 
-    /// `sku` is at `place`.
+    /// Caches the location of `sku`.
     pub(crate) fn remember(&mut self, sku: Sku, place: Placement) {
         if self.each_max == 0 {
             return;
@@ -49,7 +49,7 @@ impl PlacementCache {
         self.young.insert(sku, place);
     }
 
-    /// `sku` is not where it was.
+    /// Removes the outdated location of `sku`.
     pub(crate) fn forget(&mut self, sku: &Sku) {
         self.young.remove(sku);
         self.old.remove(sku);

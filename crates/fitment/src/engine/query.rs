@@ -1,4 +1,4 @@
-//! One question on its way: to places, to products, to an answer.
+//! The state of one query: locations, then products, then the response.
 //!
 //! ```text
 //! unplaced ──route──▶ placed ──ask──▶ asked ──▶ known, or lost
@@ -22,54 +22,54 @@ use crate::engine::placement_cache::PlacementCache;
 use crate::engine::stores::Kind;
 use crate::engine::vehicles::Vehicles;
 
-/// How often routes are read for one question: once for what is not remembered, and again for what was not there, since it may
-/// have moved between two reads.
+/// Maximum route reads per query: one for SKUs that are not cached, and one for SKUs that were absent, which may have
+/// moved between two reads.
 const ROUTE_READS_MAX: u8 = 2;
 
-/// One question.
+/// One query.
 #[derive(Debug)]
 pub(crate) struct Query {
     check: Check,
-    /// The vehicles that the map has: of each its place in the question.
+    /// The indices of the vehicles that the map contains.
     vehicles: Vec<usize>,
     offsets: Vec<Offset>,
     skus: Vec<State>,
     asks: Vec<ProductQuery>,
-    /// How many calls are under way.
+    /// The number of calls in flight.
     open: usize,
     route_reads: u8,
 }
 
-/// What is known of a SKU.
+/// The state of a SKU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
     Unplaced,
     Placed(Placement),
     Asked,
     Known(StoredAnswer),
-    /// There is no such SKU any more, and that is known.
+    /// The SKU is known to be deleted.
     Gone,
 }
 
-/// One product is asked.
+/// The calls for one product.
 #[derive(Debug)]
 struct ProductQuery {
-    /// Of which SKUs, by their places in the question.
+    /// The indices of its SKUs in the query.
     skus: Vec<usize>,
     /// The replies to its calls.
     replies: Vec<Option<Value>>,
 }
 
-/// How Redis is asked.
+/// Parameters of calls to Redis.
 #[derive(Clone, Debug)]
 pub(crate) struct QueryOptions {
     pub(crate) key_prefix: alloc::string::String,
     pub(crate) plan: Plan,
-    /// Whether there is one Redis only: then a client's hint says where a SKU is.
+    /// Whether there is only one Redis: then a client's hint is a full location.
     pub(crate) is_one: bool,
 }
 
-/// Calls that are to be sent: to which Redis.
+/// Calls to send, by Redis.
 pub(crate) type Calls = Vec<(Cluster, Vec<(Call, Kind)>)>;
 
 impl Query {
@@ -102,7 +102,7 @@ impl Query {
         }
     }
 
-    /// The calls that come next. None while calls are under way, and none when all is known that Redis knows.
+    /// The next calls. Empty while calls are in flight, and after all data of Redis has been read.
     pub(crate) fn next(&mut self, asking: &QueryOptions) -> Calls {
         if self.open > 0 || self.offsets.is_empty() {
             return Calls::new();
@@ -116,12 +116,12 @@ impl Query {
         calls
     }
 
-    /// Whether calls are under way.
+    /// Whether calls are in flight.
     pub(crate) fn is_open(&self) -> bool {
         self.open > 0
     }
 
-    /// How many SKUs have no place yet.
+    /// The number of SKUs without a location.
     pub(crate) fn unplaced_count(&self) -> usize {
         let unplaced = |state: &&State| **state == State::Unplaced;
         self.skus.iter().filter(unplaced).count()
@@ -174,7 +174,7 @@ impl Query {
         self.check.skus.get(index).map(|wanted| &wanted.sku)
     }
 
-    /// The reply to a call for places has come.
+    /// Handles the reply to a call for routes.
     pub(crate) fn routes_read(
         &mut self,
         asked: &[usize],
@@ -201,7 +201,7 @@ impl Query {
         Ok(())
     }
 
-    /// The reply to a call for a product has come.
+    /// Handles the reply to a call for a product.
     pub(crate) fn fits_read(
         &mut self,
         asking: &QueryOptions,
@@ -249,7 +249,7 @@ impl Query {
         }
     }
 
-    /// Whether the origin may know more than Redis.
+    /// Whether the origin may have more data than Redis.
     pub(crate) fn has_gaps(&self) -> bool {
         let is_gap = |state: &State| match state {
             State::Known(StoredAnswer::Known(_)) | State::Gone => false,
@@ -258,7 +258,7 @@ impl Query {
         self.vehicles.len() < self.check.vehicles.len() || self.skus.iter().any(is_gap)
     }
 
-    /// The answer as JSON, by what is known. `count` is told each pair's.
+    /// The response as JSON. `count` is called with the answer of each pair.
     pub(crate) fn answer(&self, mut count: impl FnMut(Answer)) -> Vec<u8> {
         let mut json = Vec::new();
         let answer = |sku: usize, vehicle: usize| {

@@ -1,4 +1,4 @@
-//! Calls to the Redis that there are: each has its batches and its circuit breaker.
+//! Calls to several Redis servers, each with its own batches and circuit breaker.
 
 use alloc::format;
 use alloc::string::String;
@@ -23,29 +23,29 @@ use crate::engine::metrics::PREFIX;
 pub(crate) struct Job {
     call: Call,
     pub(crate) kind: Kind,
-    /// The circuit breaker's, for the first of the calls that go together.
+    /// The permit of the circuit breaker, on the first call of a group.
     pass: Option<Pass>,
 }
 
-/// What a call asks.
+/// The kind of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// For the end of the map of vehicles.
+    /// Reads new vehicles.
     Vehicles,
-    /// For a page of SKUs.
+    /// Reads a page of SKUs.
     Page,
-    /// For the places of SKUs of a question, by their places in it.
+    /// Reads the routes of SKUs, by their indices in the query.
     Routes(Vec<usize>),
-    /// Which SKUs of one product fit: one call of several.
+    /// Reads which SKUs of one product fit; one call of several.
     Fits {
-        /// Which of the question's.
+        /// The index of the product in the query.
         ask: usize,
-        /// Which of its calls.
+        /// The index of the call.
         call: usize,
     },
 }
 
-/// Each job is a call of its own.
+/// Each job is a separate call.
 #[derive(Clone, Copy, Debug)]
 struct OneByOne;
 
@@ -61,7 +61,7 @@ impl Plan for OneByOne {
     }
 }
 
-/// One Redis.
+/// One Redis server.
 #[derive(Debug)]
 struct Store {
     cluster: Cluster,
@@ -69,20 +69,20 @@ struct Store {
     breaker: CountedBreaker,
 }
 
-/// The Redis that there are: the first is the home Redis.
+/// All Redis servers; the first is the home Redis.
 #[derive(Debug)]
 pub(crate) struct Stores {
     all: Vec<Store>,
-    /// Which one has the first turn.
+    /// The server that is served first.
     first: usize,
 }
 
-/// Why calls were not taken.
+/// Why calls were refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallRejection {
-    /// Too many wait.
+    /// Too many calls wait.
     Full,
-    /// This Redis does not answer, or there is none of that name.
+    /// This Redis does not answer, or does not exist.
     Unavailable,
 }
 
@@ -113,15 +113,15 @@ impl Stores {
         }
     }
 
-    /// Whether all is in the home Redis.
+    /// Whether the home Redis is the only one.
     pub(crate) fn is_one(&self) -> bool {
         self.all.len() == 1
     }
 
-    /// Sends calls to `cluster` for `stream`, which go together.
+    /// Sends calls to `cluster` for `stream` as a group.
     ///
     /// # Errors
-    /// When they were not taken: none of them.
+    /// If the calls were refused: none of them is sent.
     pub(crate) fn send(
         &mut self,
         cluster: &Cluster,
@@ -147,7 +147,7 @@ impl Stores {
         taken.map_err(|PumpFull| CallRejection::Full)
     }
 
-    /// Reads the map of vehicles.
+    /// Reads the vehicle map.
     pub(crate) fn read_vehicles(&mut self, call: Call, now_ms: u64, effects: &mut Effects) {
         if let Some(home) = self.all.first_mut() {
             let (kind, pass) = (Kind::Vehicles, None);
@@ -156,7 +156,7 @@ impl Stores {
         }
     }
 
-    /// What has completed by `now_ms`: of one Redis after the other, and no more than may be answered in one event.
+    /// Returns completed calls by `now_ms`, in turn from each Redis, and at most as many as one event may answer.
     pub(crate) fn flush(&mut self, now_ms: u64, effects: &mut Effects) -> Vec<CompletedBatch<Job>> {
         let mut all = Vec::new();
         for _ in 0..self.all.len() {
@@ -175,7 +175,7 @@ impl Stores {
         all
     }
 
-    /// A call has ended: what has completed.
+    /// Handles the end of a call. Returns the completed ones.
     pub(crate) fn on_reply(
         &mut self,
         batch: BatchId,
@@ -184,7 +184,7 @@ impl Stores {
         effects: &mut Effects,
     ) -> Vec<CompletedBatch<Job>> {
         let mut stores = self.all.iter_mut();
-        // Only one of them knows the batch.
+        // Only one of them has the batch.
         let Some(store) = stores.find(|store| store.pump.has(batch)) else {
             return Vec::new();
         };

@@ -1,4 +1,4 @@
-//! The map of vehicles: which offset a vehicle has. Redis has it in the order of offsets; a worker reads what it has not yet.
+//! The vehicle map, from vehicle to offset. Redis stores it in the order of offsets; a worker reads the missing part.
 
 use core::mem;
 
@@ -9,32 +9,31 @@ use hashbrown::HashMap;
 use weir_engine::poll::Schedule;
 use weir_scripts::Call;
 
-/// The most vehicles that one read brings: 40 KB, which a worker has in its map within a millisecond.
+/// Maximum vehicles per read: 40 KB, which takes a worker less than a millisecond.
 const READ_MAX: u32 = 10_000;
 
-/// The map of vehicles, and when it is read.
+/// The vehicle map and its reads.
 #[derive(Debug)]
 pub(crate) struct Vehicles {
     pub(crate) schedule: Schedule,
     keys: VehicleMapKeys,
     vehicles_max: u32,
     is_reading: bool,
-    /// Whether the last read had no answer at all.
+    /// Whether the last read got no reply.
     is_unanswered: bool,
-    /// What questions are answered from. A map that is rebuilt gives vehicles the offsets that they had, so the last one
-    /// serves until the next is whole.
+    /// The map for queries. A rebuilt map preserves offsets, so the previous one serves until the new one is complete.
     offsets: HashMap<u32, Offset>,
-    /// What is being read, and how far.
+    /// The map being read, and its progress.
     next: HashMap<u32, Offset>,
     known: VehicleMapVersion,
-    /// Whether `next` is the map that is answered from, with more at its end.
+    /// Whether `next` only extends the current map.
     is_current: bool,
-    /// The head that was read last.
+    /// The head of the last read.
     head: Option<Head>,
 }
 
 impl Vehicles {
-    /// An empty map, read at this interval once there is one.
+    /// An empty map, read at this interval once it exists.
     pub(crate) fn new(interval_ms: u64, key_prefix: &str, vehicles_max: u32) -> Self {
         Self {
             schedule: Schedule::new(interval_ms),
@@ -55,12 +54,12 @@ impl Vehicles {
         self.offsets.get(&vehicle.number()).copied()
     }
 
-    /// Whether a page with this stamp holds.
+    /// Whether a page with this stamp is current.
     pub(crate) fn is_fresh(&self, stamp: u64) -> bool {
         self.head.is_some_and(|head| stamp >= head.stamp)
     }
 
-    /// The read that is due, if one is.
+    /// The read, if one is due.
     pub(crate) fn due(&mut self, now_ms: u64) -> Option<Call> {
         if self.is_reading || !self.schedule.is_due(now_ms) {
             return None;
@@ -70,28 +69,28 @@ impl Vehicles {
         Some(call(&self.keys, self.known, READ_MAX.min(room)))
     }
 
-    /// Redis has answered that there is no map. Whether it is the first failure in a row.
+    /// Handles a reply without a map. Returns whether it is the first failure in a row.
     pub(crate) fn missing(&mut self) -> bool {
         self.is_reading = false;
         self.is_unanswered = false;
         self.schedule.failed()
     }
 
-    /// Redis has not answered, or not in words. Whether that is worth a line in the log: the first failure in a row of a worker
-    /// that has requests. One without may have no way to Redis, as Envoy's main thread has none.
+    /// Handles a missing or invalid reply. Returns whether to log it: only the first failure in a row, and only on a
+    /// worker with requests. Others, such as Envoy's main thread, may have no connection to Redis.
     pub(crate) fn unanswered(&mut self, is_serving: bool) -> bool {
         self.is_reading = false;
         self.is_unanswered = true;
         is_serving && self.schedule.failed()
     }
 
-    /// Whether there is no map because Redis does not answer: nobody can tell what Redis knows, so nothing is missing there
-    /// that the origin should fill in.
+    /// Whether the map is missing because Redis does not answer. Then the state of Redis is unknown, and the origin
+    /// need not fill it.
     pub(crate) fn is_out_of_reach(&self) -> bool {
         self.is_unanswered && self.head.is_none()
     }
 
-    /// The read has brought this. Whether reads failed before.
+    /// Handles a reply. Returns whether reads failed before.
     pub(crate) fn read(&mut self, tail: &Tail) -> bool {
         self.is_reading = false;
         self.is_unanswered = false;
@@ -169,7 +168,7 @@ mod tests {
             }
         }
 
-        /// Redis answers a read with at most so many vehicles; whether one was due.
+        /// Answers a read with at most `most` vehicles. Returns whether one was due.
         fn read(&mut self, most: usize) -> bool {
             if self.vehicles.due(self.now_ms).is_none() {
                 return false;
@@ -192,7 +191,7 @@ mod tests {
             true
         }
 
-        /// Reads until nothing is due. How many reads it took.
+        /// Reads until nothing is due. Returns the number of reads.
         fn read_all(&mut self, most: usize) -> usize {
             let mut reads = 0;
             while self.read(most) {

@@ -1,4 +1,4 @@
-//! `fit_add.lua`: some offsets are added to one SKU and some taken away.
+//! `fit_add.lua`: adds and removes offsets of one SKU.
 
 use crate::{Offset, SPARSE_MAX, Sku};
 use weir_base::resp::{Arguments, Value};
@@ -12,28 +12,28 @@ pub static SCRIPT: Script = Script {
     source: include_str!("../../lua/fit_add.lua"),
 };
 
-/// The most offsets of one call. Whoever changes more writes the SKU whole.
+/// Maximum offsets of one call. Larger changes write the whole SKU.
 pub const OFFSETS_MAX: usize = 1_000;
 
-/// What changes. The two lists have no offset in common.
+/// The change. An offset is in at most one list.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'a> {
     /// The version that Redis must have.
     pub from_version: u64,
     /// The version after it.
     pub to_version: u64,
-    /// What is added, the largest first.
+    /// The added offsets, the largest first.
     pub added: &'a [Offset],
-    /// What is taken away.
+    /// The removed offsets.
     pub removed: &'a [Offset],
 }
 
 /// The outcome of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeOutcome {
-    /// It is done.
+    /// The change is applied.
     Done,
-    /// Nothing changed: the SKU must be written whole.
+    /// Nothing changed: the SKU must be written as a whole.
     NeedsWhole,
     /// Redis has this version or a newer one.
     Known,
@@ -57,10 +57,10 @@ pub fn call(keys: &FitmentKeys, sku: &Sku, change: &Change<'_>) -> Call {
     }
 }
 
-/// Reads the reply.
+/// Parses the reply.
 ///
 /// # Errors
-/// When it is not one of the script.
+/// If the reply is not from this script.
 pub fn parse(value: &Value) -> Result<ChangeOutcome, ReplyError> {
     match value {
         Value::Integer(0) => Ok(ChangeOutcome::NeedsWhole),

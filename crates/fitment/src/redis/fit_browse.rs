@@ -18,13 +18,13 @@ pub static SCRIPT: Script = Script {
 /// A page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// It is stale if the head of the map of vehicles has another one.
+    /// The page is stale if the head of the vehicle map has another stamp.
     pub stamp: u64,
-    /// The answer to a client, as JSON.
+    /// The JSON response.
     pub json: Vec<u8>,
 }
 
-/// The call that asks for a page.
+/// The call that reads a page.
 pub fn call(prefix: &str, browse: &Browse) -> Call {
     let mut args = Arguments::default();
     args.push_decimal(browse.after);
@@ -35,10 +35,10 @@ pub fn call(prefix: &str, browse: &Browse) -> Call {
     }
 }
 
-/// Reads the reply. `None`: there is no such page.
+/// Parses the reply; `None` if the page is not cached.
 ///
 /// # Errors
-/// When it is not one of the script.
+/// If the reply is not from this script.
 pub fn parse(value: &Value) -> Result<Option<Page>, ReplyError> {
     let page = |values: &[Value]| match values {
         [stamp, json] => Some(Page {

@@ -1,4 +1,4 @@
-//! `fit_browse_fill.lua`: a page of the SKUs that fit a vehicle is kept for a while.
+//! `fit_browse_fill.lua`: caches a page of the SKUs that fit a vehicle.
 
 use crate::check::Browse;
 use weir_base::resp::{Arguments, Value};
@@ -14,10 +14,10 @@ pub static SCRIPT: Script = Script {
     source: include_str!("../../lua/fit_browse_fill.lua"),
 };
 
-/// The most pages that are kept of one vehicle.
+/// Maximum cached pages of one vehicle.
 pub const PAGES_MAX: u64 = 100;
 
-/// The call that keeps a page; all pages of a vehicle end together, `life_ms` after the first.
+/// The call that caches a page. All pages of a vehicle expire together, `life_ms` after the first.
 pub fn call(prefix: &str, browse: &Browse, page: &Page, life_ms: u64) -> Call {
     let mut args = Arguments::with_capacity(64 + page.json.len());
     args.push_decimal(page.stamp);
@@ -32,10 +32,10 @@ pub fn call(prefix: &str, browse: &Browse, page: &Page, life_ms: u64) -> Call {
     }
 }
 
-/// Reads the reply: whether it was kept.
+/// Parses the reply: whether the page was cached.
 ///
 /// # Errors
-/// When it is not one of the script.
+/// If the reply is not from this script.
 pub fn parse(value: &Value) -> Result<bool, ReplyError> {
     flag(value, &SCRIPT)
 }

@@ -1,4 +1,4 @@
-//! `fit_drop.lua`: SKUs of one product are not there any more.
+//! `fit_drop.lua`: removes SKUs of one product.
 
 use crate::Sku;
 use weir_base::resp::{Arguments, Value};
@@ -13,11 +13,11 @@ pub static SCRIPT: Script = Script {
     source: include_str!("../../lua/fit_drop.lua"),
 };
 
-/// The most SKUs of one call.
+/// Maximum SKUs of one call.
 pub const SKUS_MAX: usize = 200;
 
-/// The call that drops SKUs, unless Redis has a newer version. A mark stays, so that an older write that comes late changes
-/// nothing. `segments`: how many segments may have bitmaps that no entry names, 0 but for
+/// The call that drops SKUs, unless Redis has a newer version. A tombstone stays, so that a late older write has no
+/// effect. `segments`: how many segments may have bitmaps without an entry; 0 except for
 /// [`Plan::Bitmaps`](crate::Plan::Bitmaps).
 pub fn call<'a>(
     keys: &FitmentKeys,
@@ -27,7 +27,7 @@ pub fn call<'a>(
     of(keys, segments, b"drop", skus)
 }
 
-/// The call that takes such marks away, up to these versions.
+/// The call that removes such tombstones, up to these versions.
 pub fn forget<'a>(keys: &FitmentKeys, skus: impl IntoIterator<Item = (&'a Sku, u64)>) -> Call {
     of(keys, 0, b"forget", skus)
 }
@@ -52,10 +52,10 @@ fn of<'a>(
     }
 }
 
-/// Reads the reply: how many SKUs were dropped or forgotten.
+/// Parses the reply: how many SKUs were dropped, or tombstones removed.
 ///
 /// # Errors
-/// When it is not one of the script.
+/// If the reply is not from this script.
 pub fn parse(value: &Value) -> Result<usize, ReplyError> {
     unsigned(value).ok_or(ReplyError {
         script: SCRIPT.name,

@@ -1,4 +1,4 @@
-//! `fit_put.lua`: all that one SKU fits.
+//! `fit_put.lua`: writes all relations of one SKU.
 
 use crate::{Shape, Sku};
 use weir_base::resp::{Arguments, Value};
@@ -13,12 +13,12 @@ pub static SCRIPT: Script = Script {
     source: include_str!("../../lua/fit_put.lua"),
 };
 
-/// What happens to an entry whose version is higher than the one that is written.
+/// What happens to a stored entry with a higher version than the written one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewerEntryPolicy {
-    /// It stays: the writer comes late.
+    /// It stays: the write is late.
     Stays,
-    /// It is replaced: SQL, which is the truth, was set back to an earlier state.
+    /// It is replaced: SQL, the source of truth, was restored to an earlier state.
     IsReplaced,
 }
 
@@ -31,7 +31,7 @@ impl NewerEntryPolicy {
     }
 }
 
-/// The call that writes one SKU whole.
+/// The call that writes one whole SKU.
 pub fn call(
     keys: &FitmentKeys,
     sku: &Sku,
@@ -66,10 +66,10 @@ pub fn call(
     }
 }
 
-/// Reads the reply: whether it was written; otherwise Redis has a newer version.
+/// Parses the reply: whether it was written. Otherwise Redis has a newer version.
 ///
 /// # Errors
-/// When the reply is not one of the script.
+/// If the reply is not from this script.
 pub fn parse(value: &Value) -> Result<bool, ReplyError> {
     flag(value, &SCRIPT)
 }

@@ -23,7 +23,7 @@ pub static BITMAPS: Script = Script {
     source: include_str!("../../lua/fit_query_bitmaps.lua"),
 };
 
-/// The calls that ask which of `skus` fit which of 1 to 5 `vehicles`: one, or one for each vehicle.
+/// The calls that read which of `skus` fit which of 1 to 5 `vehicles`: one call, or one per vehicle.
 pub fn calls<'a>(
     plan: Plan,
     keys: &FitmentKeys,
@@ -77,10 +77,10 @@ fn by_bitmaps<'a>(
     }
 }
 
-/// Reads the replies to all of the calls, in their order: one for each of so many SKUs.
+/// Parses the replies to all calls, in order: one result per SKU.
 ///
 /// # Errors
-/// When they are not those of the script.
+/// If the replies are not from the scripts.
 pub fn parse(
     plan: Plan,
     replies: &[Value],
@@ -117,7 +117,7 @@ fn of_reply(reply: &Value, vehicles: usize, skus: usize) -> Option<Vec<StoredAns
     text.iter().map(one).collect()
 }
 
-/// One SKU, of which each vehicle's reply says whether it fits. A bitmap that is missing makes all of it unknown.
+/// Joins the results of one SKU from all vehicles' replies. One missing bitmap makes the SKU unknown.
 fn joined(all: &[Vec<StoredAnswer>], sku: usize) -> StoredAnswer {
     let mut fits = 0;
     for (vehicle, reply) in all.iter().enumerate() {

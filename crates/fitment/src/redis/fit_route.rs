@@ -1,4 +1,4 @@
-//! `fit_route.lua`: in which places SKUs are.
+//! `fit_route.lua`: reads the locations of SKUs.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -19,14 +19,14 @@ pub static SCRIPT: Script = Script {
 /// A SKU's route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Of which version it is.
+    /// The version.
     pub version: u64,
-    /// Where the SKU is; `None`: nowhere any more.
+    /// The location; `None`: deleted.
     pub place: Option<Placement>,
 }
 
-/// The calls that ask for routes, each with the indices of the SKUs that it asks for: the order of its reply. They go to the
-/// home cluster.
+/// The calls that read routes, each with the indices of its SKUs in the order of its reply. They go to the home
+/// cluster.
 pub fn calls<'a>(prefix: &str, skus: impl IntoIterator<Item = &'a Sku>) -> Vec<(Call, Vec<usize>)> {
     let mut by_tag = BTreeMap::<u64, (Call, Vec<usize>)>::new();
     for (index, sku) in skus.into_iter().enumerate() {
@@ -43,10 +43,10 @@ pub fn calls<'a>(prefix: &str, skus: impl IntoIterator<Item = &'a Sku>) -> Vec<(
     by_tag.into_values().collect()
 }
 
-/// Reads the reply to one of them, which asks for so many SKUs. `None`: no route is known.
+/// Parses the reply to one call with `skus` SKUs. `None`: no route.
 ///
 /// # Errors
-/// When it is not one of the script.
+/// If the reply is not from this script.
 pub fn parse(value: &Value, skus: usize) -> Result<Vec<Option<Route>>, ReplyError> {
     let one = |value: &Value| match value {
         Value::Null => Some(None),
@@ -59,7 +59,7 @@ pub fn parse(value: &Value, skus: usize) -> Result<Vec<Option<Route>>, ReplyErro
     })
 }
 
-/// Reads a route as Redis holds it; `None`: it is none.
+/// Parses a route as stored in Redis; `None` if it is invalid.
 pub fn read(text: &[u8]) -> Option<Route> {
     let mut words = text.splitn(3, |byte| *byte == b' ');
     let version = digits(words.next()?)?;

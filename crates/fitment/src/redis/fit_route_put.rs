@@ -1,4 +1,4 @@
-//! `fit_route_put.lua`: the places of SKUs.
+//! `fit_route_put.lua`: writes the locations of SKUs.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -17,14 +17,14 @@ pub static SCRIPT: Script = Script {
     source: include_str!("../../lua/fit_route_put.lua"),
 };
 
-/// A route that is written.
+/// A route to write.
 #[derive(Clone, Copy, Debug)]
 pub struct NewRoute<'a> {
-    /// Whose.
+    /// The SKU.
     pub sku: &'a Sku,
-    /// Of which version: an older one changes nothing.
+    /// The version: an older one changes nothing.
     pub version: u64,
-    /// Where; `None`: nowhere any more.
+    /// The location; `None`: deleted.
     pub place: Option<&'a Placement>,
 }
 
@@ -37,7 +37,7 @@ pub fn calls<'a>(
     of(prefix, newer.label(), routes)
 }
 
-/// The calls that take routes away, up to these versions. They go to the home cluster.
+/// The calls that remove routes, up to these versions. They go to the home cluster.
 pub fn forget<'a>(prefix: &str, skus: impl IntoIterator<Item = (&'a Sku, u64)>) -> Vec<Call> {
     let nowhere = |(sku, version)| NewRoute {
         sku,
@@ -76,10 +76,10 @@ fn of<'a>(
     by_tag.into_values().collect()
 }
 
-/// Reads the reply to one of them: how many routes were written, or taken away. Of the others a newer one is there.
+/// Parses the reply to one call: how many routes were written or removed. For the others, Redis has newer ones.
 ///
 /// # Errors
-/// When it is not one of the script.
+/// If the reply is not from this script.
 pub fn parse(value: &Value) -> Result<usize, ReplyError> {
     unsigned(value).ok_or(ReplyError {
         script: SCRIPT.name,

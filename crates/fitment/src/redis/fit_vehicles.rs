@@ -1,4 +1,4 @@
-//! `fit_vehicles.lua`: the map of vehicles, and what of it a gateway has not.
+//! `fit_vehicles.lua`: reads the part of the vehicle map that a gateway lacks.
 
 use alloc::vec::Vec;
 
@@ -15,40 +15,40 @@ pub static SCRIPT: Script = Script {
     source: include_str!("../../lua/fit_vehicles.lua"),
 };
 
-/// How many bytes a vehicle takes in a block.
+/// Bytes per vehicle in a block.
 pub const ID_LEN: u32 = 4;
 
-/// What a gateway knows of the map.
+/// A gateway's version of the map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VehicleMapVersion {
-    /// The generation; 0: it knows none.
+    /// The generation; 0 without a map.
     pub generation: u64,
-    /// How many vehicles of it, from offset 1.
+    /// The number of its vehicles, from offset 1.
     pub count: u32,
 }
 
 /// The head of the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Which map it is. It grows when the map was rebuilt and when a vehicle was retired.
+    /// The generation. It increases when the map is rebuilt and when a vehicle is retired.
     pub generation: u64,
-    /// How many vehicles it has.
+    /// The number of vehicles.
     pub count: u32,
-    /// Pages of what fits a vehicle that have another stamp are stale.
+    /// The stamp of current pages; pages with another stamp are stale.
     pub stamp: u64,
 }
 
-/// What comes of a read.
+/// The result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tail {
-    /// The head. If its generation is not the known one, what is known counts no more.
+    /// The head. Another generation than the known one invalidates the known map.
     pub head: Head,
-    /// The vehicles behind those that are known, as far as they stand in one block; `None` was retired. Read again until as many
-    /// are known as the head counts.
+    /// The vehicles after the known ones, within one block; `None` is a retired one. Read again until the head's count
+    /// is reached.
     pub vehicles: Vec<Option<VehicleId>>,
 }
 
-/// The call that reads the head, and up to `vehicles_max` of what is not known.
+/// The call that reads the head, and up to `vehicles_max` missing vehicles.
 pub fn call(keys: &VehicleMapKeys, known: VehicleMapVersion, vehicles_max: u32) -> Call {
     let segment = known.count / SEGMENT_LEN;
     let begin = known.count % SEGMENT_LEN;
@@ -64,10 +64,10 @@ pub fn call(keys: &VehicleMapKeys, known: VehicleMapVersion, vehicles_max: u32) 
     }
 }
 
-/// Reads the reply. `None`: there is no map, as nothing was imported or Redis lost it.
+/// Parses the reply. `None`: there is no map, because nothing was imported or Redis lost it.
 ///
 /// # Errors
-/// When it is not one of the script.
+/// If the reply is not from this script.
 pub fn parse(value: &Value) -> Result<Option<Tail>, ReplyError> {
     let tail = match value {
         Value::Null => return Ok(None),

@@ -1,4 +1,4 @@
-//! `fit_vehicles_put.lua`: vehicles join the map, or it is made anew.
+//! `fit_vehicles_put.lua`: appends vehicles to the map, or rebuilds it.
 
 use alloc::vec::Vec;
 
@@ -15,27 +15,27 @@ pub static SCRIPT: Script = Script {
     source: include_str!("../../lua/fit_vehicles_put.lua"),
 };
 
-/// Vehicles in the order of their offsets, all of one segment.
+/// Consecutive vehicles of one segment.
 #[derive(Clone, Copy, Debug)]
 pub struct MapPiece<'a> {
-    /// How many stand before them.
+    /// The number of vehicles before them.
     pub before: u32,
-    /// They; `None`: one that was retired.
+    /// The vehicles; `None`: a retired one.
     pub vehicles: &'a [Option<VehicleId>],
 }
 
-/// Its outcome.
+/// The outcome of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VehiclesPutOutcome {
-    /// It is written.
+    /// The piece is written.
     Done,
-    /// A newer generation is there.
+    /// Redis has a newer generation.
     Superseded,
-    /// What stands before it is lost: a new generation must be written.
+    /// The preceding part is lost: a new generation must be written.
     Hole,
 }
 
-/// The call that writes a piece of one generation; of all pieces of it, the last names the head.
+/// The call that writes a piece of one generation. Its last piece also writes the head.
 pub fn call(
     keys: &VehicleMapKeys,
     generation: u64,
@@ -66,10 +66,10 @@ pub fn call(
     }
 }
 
-/// Reads the reply.
+/// Parses the reply.
 ///
 /// # Errors
-/// When it is not one of the script.
+/// If the reply is not from this script.
 pub fn parse(value: &Value) -> Result<VehiclesPutOutcome, ReplyError> {
     match value {
         Value::Integer(0) => Ok(VehiclesPutOutcome::Superseded),

@@ -1,4 +1,4 @@
-//! `fit_verify.lua`: what Redis has of some SKUs of one product, to be compared with SQL.
+//! `fit_verify.lua`: reads SKUs of one product for a comparison with SQL.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -18,29 +18,29 @@ pub static SCRIPT: Script = Script {
     source: include_str!("../../lua/fit_verify.lua"),
 };
 
-/// The most SKUs of one call: of the largest, it reads 1 MB.
+/// Maximum SKUs of one call: the largest ones together have 1 MB.
 pub const SKUS_MAX: usize = 20;
 
-/// What Redis has of one SKU.
+/// The state of one SKU in Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredSku {
-    /// Nothing, and no mark.
+    /// No entry and no tombstone.
     Nothing,
-    /// A mark that it was dropped.
+    /// A tombstone.
     Dropped {
-        /// At which version.
+        /// Its version.
         version: u64,
     },
     /// Relations.
     Relations {
-        /// Of which version.
+        /// Their version.
         version: u64,
-        /// What is kept, as far as it is not lost.
+        /// The stored data, except lost keys.
         parts: Parts,
     },
 }
 
-/// Digests of what is kept; `None` for a key that is lost.
+/// Digests of the stored data; `None` for a lost key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parts {
     /// It fits nothing.
@@ -64,10 +64,10 @@ pub fn call<'a>(keys: &FitmentKeys, skus: impl IntoIterator<Item = &'a Sku>) -> 
     }
 }
 
-/// Reads the reply: what Redis has of each of so many SKUs, in their order.
+/// Parses the reply: the state of each SKU, in order.
 ///
 /// # Errors
-/// When it is not one of the script.
+/// If the reply is not from this script.
 pub fn parse(value: &Value, skus: usize) -> Result<Vec<StoredSku>, ReplyError> {
     let pairs = array(value).filter(|texts| texts.len() == 2 * skus);
     let kept = |pair: &[Value]| match pair {
@@ -111,7 +111,7 @@ fn parse_sku(entry: &[u8], digests: &str) -> Option<StoredSku> {
 }
 
 impl Parts {
-    /// Whether this is just `offsets`, which ascend.
+    /// Whether these digests match `offsets`, in ascending order.
     pub fn are(&self, offsets: &[Offset]) -> bool {
         match self {
             Self::None => offsets.is_empty(),

@@ -7,11 +7,11 @@ use alloc::vec::Vec;
 use crate::{Sku, Spu, VehicleId};
 use weir_base::hash::stable_hash;
 
-/// How many hash tags the routes have. A question about 200 SKUs needs a call for each tag at most.
+/// The number of hash tags for routes. A query for 200 SKUs needs at most one call per tag.
 pub const ROUTE_TAGS: u64 = 16;
 
-/// How many buckets a tag has. Redis packs a hash of up to 128 fields (`hash-max-listpack-entries`), so that 33 million SKUs
-/// are packed.
+/// Buckets per tag. Redis packs a hash of up to 128 fields (`hash-max-listpack-entries`), so that 33 million SKUs are
+/// packed.
 pub const ROUTE_BUCKETS: u64 = 16_384;
 
 /// The keys of one product, in one slot.
@@ -24,7 +24,7 @@ impl FitmentKeys {
         Self([prefix, ":fit:{", spu.as_str(), "}"].concat())
     }
 
-    /// Hash: SKU to its entry, see `fit_put.lua`. The scripts make the other two of it.
+    /// Hash: SKU to its entry, see `fit_put.lua`. The scripts derive the other two keys from it.
     pub fn directory(&self) -> Vec<u8> {
         self.0.as_bytes().into()
     }
@@ -34,22 +34,22 @@ impl FitmentKeys {
         [&self.0, ":s:", sku.as_str()].concat().into_bytes()
     }
 
-    /// Bitmap: those of one segment. A SKU may have any name, so it stands last.
+    /// Bitmap: the offsets of one segment. The SKU comes last, because its name may contain any character.
     pub fn bitmap(&self, sku: &Sku, segment: u32) -> Vec<u8> {
         format!("{}:{segment}:{sku}", self.0).into_bytes()
     }
 }
 
-/// The place of a SKU's route.
+/// The bucket of a SKU's route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RouteBucket {
-    /// The hash tag, less than [`ROUTE_TAGS`]. What has the same tag can be asked for in one call.
+    /// The hash tag, less than [`ROUTE_TAGS`]. One call can read all routes of a tag.
     pub tag: u64,
     bucket: u64,
 }
 
 impl RouteBucket {
-    /// That of `sku`.
+    /// The bucket of `sku`.
     pub fn for_sku(sku: &Sku) -> Self {
         let hash = stable_hash(sku.as_str().as_bytes());
         Self {
@@ -58,7 +58,7 @@ impl RouteBucket {
         }
     }
 
-    /// One of all [`ROUTE_TAGS`] × [`ROUTE_BUCKETS`], by its number; behind the last one the first one follows.
+    /// One of all [`ROUTE_TAGS`] × [`ROUTE_BUCKETS`], by its number; wraps around after the last.
     pub fn nth(number: u64) -> Self {
         Self {
             tag: number % ROUTE_TAGS,
@@ -66,7 +66,7 @@ impl RouteBucket {
         }
     }
 
-    /// The number by which it is the [nth](Self::nth).
+    /// The inverse of [nth](Self::nth).
     pub fn number(self) -> u64 {
         self.bucket * ROUTE_TAGS + self.tag
     }
@@ -78,12 +78,12 @@ impl RouteBucket {
     }
 }
 
-/// The keys of the map of vehicles, in one slot.
+/// The keys of the vehicle map, in one slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VehicleMapKeys(String);
 
 impl VehicleMapKeys {
-    /// Those behind this prefix.
+    /// The keys with this prefix.
     pub fn new(prefix: &str) -> Self {
         Self([prefix, ":fit:vehicles:{all}"].concat())
     }
@@ -99,7 +99,7 @@ impl VehicleMapKeys {
     }
 }
 
-/// Hash: pages of what fits a vehicle, see `fit_browse.lua`.
+/// Hash: pages of SKUs that fit a vehicle, see `fit_browse.lua`.
 pub fn fitment_pages(prefix: &str, vehicle: VehicleId) -> Vec<u8> {
     format!("{prefix}:fit:by:{{{vehicle}}}").into_bytes()
 }

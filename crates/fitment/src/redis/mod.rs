@@ -1,8 +1,8 @@
 //! Typed calls of the scripts of vehicle fitment.
 //!
-//! [`fit_query`], [`fit_route`], [`fit_vehicles`] and [`fit_browse`] are for gateways, the others for the origin.
+//! Gateways use [`fit_query`], [`fit_route`], [`fit_vehicles`] and [`fit_browse`]; the origin uses the others.
 //!
-//! The Lua is in `lua/`, one file a script, with its KEYS, ARGV and replies documented at its top.
+//! The Lua files are in `lua/`, one per script. Each documents its KEYS, ARGV and replies at the top.
 
 pub mod fit_add;
 pub mod fit_browse;
@@ -19,7 +19,7 @@ pub mod keys;
 
 use weir_scripts::Script;
 
-/// Every script of this domain.
+/// All scripts of vehicle fitment.
 pub const SCRIPTS: &[&Script] = &[
     &fit_add::SCRIPT,
     &fit_browse::SCRIPT,

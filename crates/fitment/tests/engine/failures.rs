@@ -1,4 +1,4 @@
-//! Questions when Redis, a client or a key is lost.
+//! Queries after losing Redis, a client or a key.
 
 use serde_json::json;
 use weir_fitment::Spu;
@@ -86,7 +86,7 @@ fn one_call_of_several_fails_the_question_once() {
     host.answer(&question(&[1], &["S2"]));
     let stream = host.ask(&question(&[1], &["S1", "S2", "S9"]));
     host.tick();
-    // Each batch fails; the client hears of it once.
+    // Each batch fails; the client gets one response.
     while let Some(&batch) = host.calls.keys().next() {
         host.lose(batch);
     }
@@ -133,13 +133,13 @@ fn before_the_map_of_vehicles_is_read_the_origin_is_asked() {
     assert!(host.log.iter().any(|line| line.contains("again")));
 }
 
-/// A gateway that starts while Redis is away knows as little as one that has lost it.
+/// A gateway that starts during a Redis outage has as little data as one whose Redis lost everything.
 #[test]
 fn before_redis_was_ever_reached_the_answer_is_503() {
     let mut host = Host::unaware(crate::host::CONFIG);
     host.put("S1", &home("P1"), &[1]);
     host.is_connected = false;
-    // The first request has the map read.
+    // The first request triggers a read of the map.
     host.ask(&question(&[1], &["S1"]));
     host.run();
     host.advance(1_000);

@@ -1,4 +1,4 @@
-//! A host of the engine: it applies effects as Envoy does, and checks each of them.
+//! A host of the engine: it applies effects like Envoy, and checks each of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use weir_fitment::{Cluster, Offset, Placement, Sku, Spu, VehicleId};
 
 use crate::redis::Redis;
 
-/// How the engine is configured unless a test says otherwise.
+/// The default configuration of tests.
 pub const CONFIG: &str =
     r#"{"redis":{"deadline_ms":100},"origin":{"limit":{"rate":1,"per":"1s","burst":3}}}"#;
 
@@ -29,16 +29,16 @@ pub struct Host {
     effects: Effects,
     pub now_ms: u64,
     pub redis: Redis,
-    /// Calls that are under way.
+    /// Calls in flight.
     pub calls: BTreeMap<BatchId, Call>,
     /// Whether calls can be sent at all.
     pub is_connected: bool,
     is_woken: bool,
     clusters: Vec<String>,
-    /// Streams whose clients have left, of which the engine has not heard.
+    /// Streams whose clients have left, without a notification to the engine.
     pub gone: BTreeSet<StreamId>,
     open: BTreeSet<StreamId>,
-    /// Streams whose bodies the engine wants: at most so many bytes.
+    /// Streams whose bodies the engine reads, with the maximum length in bytes.
     reading: BTreeMap<StreamId, usize>,
     answers: BTreeMap<StreamId, Arc<Answer>>,
     passed: BTreeSet<StreamId>,
@@ -80,7 +80,7 @@ pub fn question(vehicles: &[u32], skus: &[&str]) -> String {
 }
 
 impl Host {
-    /// A host whose engine knows ten vehicles.
+    /// A host whose engine has ten vehicles.
     pub fn new() -> Self {
         Self::with(CONFIG)
     }
@@ -93,7 +93,7 @@ impl Host {
         host
     }
 
-    /// A host whose engine knows nothing yet.
+    /// A host whose engine has no data yet.
     pub fn unaware(config: &str) -> Self {
         let config: CheckedConfig = parse::<Config>(config.as_bytes())
             .and_then(Config::checked)
@@ -121,7 +121,7 @@ impl Host {
         }
     }
 
-    /// The map of vehicles has so many now.
+    /// Replaces the vehicle map.
     pub fn map(&mut self, generation: u64, count: u32) {
         let vehicles: Vec<_> = (1..=count).map(|offset| Some(vehicle(offset))).collect();
         self.redis
@@ -129,14 +129,14 @@ impl Host {
             .put(generation, 0, &vehicles, Some((count, generation)));
     }
 
-    /// A SKU fits the vehicles with these offsets, and no others.
+    /// Stores a SKU that fits exactly the vehicles with these offsets.
     pub fn put(&mut self, name: &str, place: &Placement, fits: &[u32]) {
         self.next_version += 1;
         self.redis
             .put(self.next_version, &sku(name), place, &offsets(fits));
     }
 
-    /// Reads the map of vehicles.
+    /// Reads the vehicle map.
     pub fn learn(&mut self) {
         for _ in 0..5 {
             self.advance(1_000);
@@ -145,12 +145,12 @@ impl Host {
 
     // --- events
 
-    /// A question, and its answer if there is one by now.
+    /// Sends a query. Returns its response if it has one already.
     pub fn ask(&mut self, body: &str) -> StreamId {
         self.request("POST", "/fitment/check", body)
     }
 
-    /// The same; all that it sets off happens.
+    /// Sends a query, and runs until nothing more happens.
     pub fn answer(&mut self, body: &str) -> (u16, Json) {
         let stream = self.ask(body);
         self.run();
@@ -220,13 +220,13 @@ impl Host {
         self.end_call(batch, Ok(replies));
     }
 
-    /// No reply to a call arrives.
+    /// The reply to a call is lost.
     pub fn lose(&mut self, batch: BatchId) {
         self.calls.remove(&batch).unwrap();
         self.end_call(batch, Err(Failure::Unknown(UnknownFailure::Timeout)));
     }
 
-    /// A call is answered with this.
+    /// A call gets this reply.
     pub fn reply_with(&mut self, batch: BatchId, replies: &[u8]) {
         self.calls.remove(&batch).unwrap();
         self.end_call(batch, Ok(replies.to_vec()));
@@ -241,7 +241,7 @@ impl Host {
         });
     }
 
-    /// Turns that were asked for and replies come, until nothing more happens.
+    /// Delivers requested turns and replies until nothing more happens.
     pub fn run(&mut self) {
         loop {
             if self.is_woken {
@@ -254,16 +254,16 @@ impl Host {
         }
     }
 
-    /// Time passes; what is due happens.
+    /// Advances the clock and runs due ticks.
     pub fn advance(&mut self, ms: u64) {
         self.now_ms += ms;
         self.tick();
         self.run();
     }
 
-    // --- what has come of it
+    // --- results
 
-    /// What a client was told.
+    /// A client's response.
     pub fn told(&self, stream: StreamId) -> (u16, Json) {
         let answer = self.answers.get(&stream);
         let answer = answer.unwrap_or_else(|| panic!("{stream} was not answered"));
@@ -271,7 +271,7 @@ impl Host {
         (answer.status, json)
     }
 
-    /// A header of what a client was told.
+    /// A header of a client's response.
     pub fn told_header(&self, stream: StreamId, name: &str) -> Option<String> {
         let value = self.answers[&stream].headers.get(name)?.into_owned();
         String::from_utf8(value).ok()
@@ -281,7 +281,7 @@ impl Host {
         self.answers.contains_key(&stream)
     }
 
-    /// Whether a request went on to the origin.
+    /// Whether a request passed to the origin.
     pub fn has_passed(&self, stream: StreamId) -> bool {
         self.passed.contains(&stream)
     }
@@ -317,7 +317,7 @@ impl Host {
         }
     }
 
-    /// Applies an effect. Returns the event that tells of it, if there is one.
+    /// Applies an effect. Returns the event that follows from it, if any.
     fn apply(&mut self, effect: Effect) -> Option<Event<'static>> {
         match effect {
             Effect::Respond { stream, .. } | Effect::Continue { stream, .. }

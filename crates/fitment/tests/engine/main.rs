@@ -1,4 +1,4 @@
-//! The engine on a model of Redis: what questions are answered, and what becomes of them when something fails.
+//! The engine on a model of Redis: responses to queries, and behaviour on failures.
 
 #![allow(
     clippy::expect_used,

@@ -1,14 +1,15 @@
-//! A SKU moves from one product to another while it is asked for, and while what it fits changes: every order of the steps, on
-//! the model. No answer may be wrong, and nobody may be told "unknown" of a SKU that never was.
+//! A SKU moves from one product to another during a query, while its relations change. The test checks every order of
+//! the steps on the model. No answer may be wrong, and a SKU that always existed may never be "unknown".
 //!
-//! The writer writes the new place, turns the route, and drops the old place; it may die after any step and begin again. The
-//! reader takes the route that it remembers or reads it, asks there, and where the SKU is absent reads the route once more.
+//! The writer writes the new location, switches the route, and drops the old location; it may crash after any step and
+//! start again. The reader uses a cached route or reads it, reads the location, and if the SKU is absent reads the
+//! route once more.
 
 use weir_fitment::check::StoredAnswer;
 use weir_fitment::model::{Product, Routes};
 use weir_fitment::{Answer, Cluster, Offset, Placement, Plan, Shape, Sku, Spu};
 
-/// Whom the parts fit: this one before the change and after it, that one only after it.
+/// Vehicles that the parts fit: this one before and after the change, that one only after it.
 const ALWAYS: u32 = 3;
 const LATER: u32 = 60_001;
 
@@ -28,7 +29,7 @@ fn place(index: usize) -> Placement {
     }
 }
 
-/// Redis, with two products.
+/// Redis with two products.
 #[derive(Clone)]
 struct Store {
     products: [Product; 2],
@@ -46,7 +47,8 @@ impl Store {
         store
     }
 
-    /// One call of the writer, who moves the SKU to the second product at version 2, or, at version 3, also adds a vehicle.
+    /// One call of the writer, which moves the SKU to the second product at version 2, or, at version 3, also adds a
+    /// vehicle.
     fn write(&mut self, (version, step): (u64, u8)) {
         let offsets: &[u32] = if version == 3 {
             &[ALWAYS, LATER]
@@ -76,7 +78,7 @@ fn place_name(index: usize) -> String {
     format!("P{index}")
 }
 
-/// The reader: what it knows after each call.
+/// The reader's state after each call.
 #[derive(Clone, Default)]
 struct Reader {
     route: Option<usize>,
@@ -99,11 +101,12 @@ impl Reader {
     }
 }
 
-/// Goes through every order of the writer's calls and the reader's.
+/// Tries every order of the writer's and the reader's calls.
 fn every_order(store: &Store, writes: &[(u64, u8)], reader: &Reader, orders: &mut u32) {
     if let Some(told) = reader.told {
         *orders += 1;
-        // It fits one from the beginning, and the other from the change on: one that is not yet written may be missing.
+        // It fits one vehicle from the start, and the other after the change: a relation that is not written yet may be
+        // missing.
         assert_eq!(
             told.answer(0),
             Answer::Fits,
@@ -123,7 +126,7 @@ fn every_order(store: &Store, writes: &[(u64, u8)], reader: &Reader, orders: &mu
 }
 
 fn check(writes: &[(u64, u8)]) {
-    // One that remembers the old route, and one that remembers none.
+    // With an outdated cached route, and without one.
     for route in [Some(0), None] {
         let reader = Reader {
             route,
@@ -156,7 +159,7 @@ fn a_writer_that_dies_in_a_move_begins_again() {
 
 #[test]
 fn two_writers_of_one_move_and_of_a_change_in_it_do_no_harm() {
-    // Each has three steps; the one with version 3 has seen what the other has not.
+    // Each has three steps; the writer of version 3 has read the result of the other.
     let all = orders_of(&[(2, 0), (2, 1), (2, 2)], &[(3, 0), (3, 1), (3, 2)]);
     assert_eq!(all.len(), 20);
     for writes in all {
@@ -171,7 +174,7 @@ fn two_writers_of_one_move_and_of_a_change_in_it_do_no_harm() {
     }
 }
 
-/// One that was stopped before it wrote, and goes on long after the move.
+/// A writer that stalled before its write, and continues long after the move.
 #[test]
 fn late_older_entry_does_not_restore_old_placement() {
     let mut store = Store::new();

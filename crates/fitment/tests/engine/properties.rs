@@ -1,4 +1,4 @@
-//! Any schedule of questions, moves, losses and failures: no client hears a wrong answer, and each hears one.
+//! Random schedules of queries, moves, losses and failures: each client gets one answer, and it is correct.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use weir_fitment::{Placement, Spu};
 
 use crate::host::{Host, home, question, sku};
 
-/// The origin is asked seldom, so that most gaps are answered here.
+/// A low rate of origin queries, so that most gaps are answered here.
 const CONFIG: &str = r#"{"redis":{"deadline_ms":100},"places_max":4,
     "origin":{"limit":{"rate":1,"per":"1s","burst":1}}}"#;
 
@@ -21,9 +21,9 @@ const VEHICLES: u32 = 4;
 #[derive(Clone, Debug)]
 enum Step {
     Ask(Vec<u32>, Vec<usize>),
-    /// A SKU fits others now.
+    /// Changes the relations of a SKU.
     Change(usize, BTreeSet<u32>),
-    /// A SKU belongs to another product now.
+    /// Moves a SKU to another product.
     Move(usize, usize),
     Lose(usize),
     LoseRoutes,
@@ -55,7 +55,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..60)
 }
 
-/// What a question may be answered: all that was true of a SKU from its asking on.
+/// The allowed answers to a query: every state of its SKUs since it was sent.
 struct OpenQuestion {
     vehicles: Vec<u32>,
     skus: Vec<usize>,
@@ -157,7 +157,7 @@ impl World {
             .put(&name(number), &self.places[number].clone(), &fits);
     }
 
-    /// Writes at the new place, turns the route, drops at the old one.
+    /// Writes the new location, switches the route, and drops the old location.
     fn go(&mut self, number: usize, spu: usize) {
         let to = home(&format!("P{spu}"));
         let from = std::mem::replace(&mut self.places[number], to.clone());
@@ -193,7 +193,7 @@ impl World {
 }
 
 impl OpenQuestion {
-    /// All answers of one SKU are of one moment.
+    /// Checks that all answers for one SKU are from the same moment.
     fn check_sku(&self, number: usize, answers: &Json) {
         let answers: Vec<&str> = answers
             .as_array()

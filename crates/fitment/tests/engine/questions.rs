@@ -1,11 +1,11 @@
-//! What questions and requests for pages are answered.
+//! Responses to queries and page requests.
 
 use serde_json::json;
 use weir_fitment::{Cluster, Placement, Spu};
 
 use crate::host::{Host, home, question, sku};
 
-/// Ten vehicles; two products with three SKUs.
+/// Ten vehicles, and two products with three SKUs.
 fn shop() -> Host {
     let mut host = Host::new();
     host.put("S1", &home("P1"), &[1, 3]);
@@ -45,7 +45,7 @@ fn a_place_is_asked_for_once_and_a_hint_spares_it() {
     let (_, told) = host.answer(hinted);
     assert_eq!(told["skus"][0]["answers"], json!(["fits"]));
     assert_eq!(host.redis.calls["fit_route"], reads);
-    // A wrong hint costs a look, and no answer.
+    // A wrong hint costs a lookup, and changes no answer.
     host.put("S4", &home("P2"), &[5]);
     let wrong = r#"{"vehicles":["1000005"],"skus":[{"sku":"S4","spu":"P1"}]}"#;
     let (_, told) = host.answer(wrong);
@@ -56,7 +56,7 @@ fn a_place_is_asked_for_once_and_a_hint_spares_it() {
 fn a_product_that_has_moved_is_found_where_it_is_now() {
     let mut host = shop();
     host.answer(&question(&[1], &["S1"]));
-    // New place, route, old place: as the origin moves it.
+    // New location, route, old location: the order in which the origin moves it.
     host.put("S1", &home("P9"), &[1]);
     let old = host
         .redis
@@ -127,7 +127,7 @@ fn products_of_other_clusters_are_asked_there() {
         { "sku": "S2", "answers": ["does_not", "fits"] },
     ]);
     assert_eq!(told["skus"], expected);
-    // A hint does not say in which Redis.
+    // A hint does not contain the Redis server.
     let hinted = r#"{"vehicles":["1000001"],"skus":[{"sku":"S1","spu":"P1"}]}"#;
     let (_, told) = host.answer(hinted);
     assert_eq!(told["skus"][0]["answers"], json!(["fits"]));

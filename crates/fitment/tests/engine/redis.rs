@@ -1,4 +1,4 @@
-//! A model of the Redis that there are: as much of each as the engine uses.
+//! A model of all Redis servers, with the commands that the engine uses.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,20 @@ use weir_fitment::model::{Map, Product, Routes};
 use weir_fitment::redis::{fit_browse, fit_query, fit_route, fit_vehicles};
 use weir_fitment::{Cluster, Offset, Placement, Plan, Shape, Sku, Spu, VehicleId};
 
-/// What all of them hold.
+/// The data of all servers.
 #[derive(Default)]
 pub struct Redis {
     pub products: BTreeMap<(String, Spu), Product>,
     pub routes: Routes,
     pub map: Map,
-    /// Pages by vehicle and place, with their stamps.
+    /// Pages by vehicle and position, with their stamps.
     pub pages: BTreeMap<(String, String), (u64, String)>,
-    /// How many calls have run, by the script.
+    /// The number of calls by script.
     pub calls: BTreeMap<&'static str, usize>,
 }
 
 impl Redis {
-    /// Puts a SKU there, and its route.
+    /// Stores a SKU and its route.
     pub fn put(&mut self, version: u64, sku: &Sku, place: &Placement, offsets: &[Offset]) {
         let key = (place.cluster.to_string(), place.spu.clone());
         let shape = Shape::from_offsets(Plan::Directory, offsets, 0);
@@ -30,7 +30,7 @@ impl Redis {
         self.routes.put(sku, version, false, Some(place.clone()));
     }
 
-    /// Whole commands, run by the Redis of one cluster.
+    /// Runs whole commands on the Redis of one cluster.
     pub fn run(&mut self, cluster: &str, mut commands: &[u8]) -> Vec<u8> {
         let mut replies = Vec::new();
         while !commands.is_empty() {

@@ -1,4 +1,4 @@
-//! What the scripts of browse history have in common.
+//! Shared types of the scripts for browse history.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,32 +8,32 @@ use weir_base::resp::{Arguments, Value};
 
 use weir_scripts::reply::{array, text};
 
-/// Whose list is changed, and its bounds.
+/// The owner of a changed list, and its limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'a> {
-    /// Whose.
+    /// The owner.
     pub owner: &'a Owner,
-    /// The most views.
+    /// Maximum views.
     pub max: usize,
-    /// How long the list lives after this, in milliseconds.
+    /// Lifetime of the list after this change, in milliseconds.
     pub life_ms: u64,
 }
 
-/// The set in which an owner is noted as active.
+/// The set of active owners.
 #[derive(Clone, Copy, Debug)]
 pub struct Active<'a> {
     /// Its key: [`history_active_of`](crate::redis::keys::history_active_of) the owner.
     pub key: &'a [u8],
-    /// How long it lives after the last owner, in milliseconds.
+    /// Its lifetime after the last added owner, in milliseconds.
     pub life_ms: u64,
 }
 
-/// A list as Redis has it.
+/// A list in Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {
-    /// How far it is loaded.
+    /// The loaded parts.
     pub loaded: LoadedLists,
-    /// Which list it is, until its keys are lost or expire: see `history_fill.lua`.
+    /// The generation of the list, until its keys are lost or expire: see `history_fill.lua`.
     pub generation: String,
     /// The views, the newest first.
     pub views: Vec<ViewedProduct>,

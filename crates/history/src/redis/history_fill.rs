@@ -1,4 +1,4 @@
-//! `history_fill.lua`: what is removed and what the cold store has come to Redis.
+//! `history_fill.lua`: loads removals and the cold list into Redis.
 
 use crate::{Removals, ViewedProduct};
 use weir_base::resp::{Arguments, Value};
@@ -13,11 +13,11 @@ pub static SCRIPT: Script = Script {
     source: include_str!("../../lua/history_fill.lua"),
 };
 
-/// What stands in the place of a generation when removals are only to be followed.
+/// The placeholder for a generation when only removals are applied.
 pub const NO_GENERATION: &str = "-";
 
-/// The call that brings all removals, and the cold list if there is one to bring. `generation`: that of the list that was
-/// read before them, or [`NO_GENERATION`].
+/// The call that loads all removals, and the cold list if given. `generation`: that of the list that was read before,
+/// or [`NO_GENERATION`].
 pub fn call(
     keys: &HistoryKeys,
     change: &Change<'_>,
@@ -44,10 +44,10 @@ pub fn call(
     }
 }
 
-/// Reads the reply: the list as it is then.
+/// Parses the reply: the list afterwards.
 ///
 /// # Errors
-/// When the reply is not one of the script.
+/// If the reply is not from this script.
 pub fn parse(value: &Value) -> Result<List, ReplyError> {
     list(value).ok_or(ReplyError {
         script: SCRIPT.name,

@@ -1,4 +1,4 @@
-//! `history_mark.lua`: how far the views of a log are in Redis.
+//! `history_mark.lua`: the position up to which a log's views are in Redis.
 
 use alloc::format;
 
@@ -13,12 +13,12 @@ pub static SCRIPT: Script = Script {
     source: include_str!("../../lua/history_mark.lua"),
 };
 
-/// A position as the mark has it: texts of one length compare as their numbers do.
+/// A position in the mark's format: texts of equal length compare like their numbers.
 pub fn position(number: u64) -> alloc::string::String {
     format!("{number:020}")
 }
 
-/// The call that moves the mark of `source` to `to`, if it is at `from` or behind it.
+/// The call that moves the mark of `source` to `to`, if it is at `from` or later.
 pub fn call(key: &[u8], source: &str, from: u64, to: u64) -> Call {
     let mut args = Arguments::default();
     args.push(source.as_bytes());
@@ -31,15 +31,15 @@ pub fn call(key: &[u8], source: &str, from: u64, to: u64) -> Call {
     }
 }
 
-/// Reads the reply: whether the mark was moved. It was not if Redis has lost what was noted.
+/// Parses the reply: whether the mark was moved. It was not if Redis has lost data.
 ///
 /// # Errors
-/// When the reply is not one of the script.
+/// If the reply is not from this script.
 pub fn parse(value: &Value) -> Result<bool, ReplyError> {
     flag(value, &SCRIPT)
 }
 
-/// Reads a mark; `None`: there is none.
+/// Parses a mark; `None` if there is none.
 pub fn read(value: &Value) -> Option<u64> {
     core::str::from_utf8(text(value)?).ok()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! `history_read.lua`: one owner's list, or how long it is.
+//! `history_read.lua`: reads one owner's list or its length.
 
 use weir_base::resp::{Arguments, Value};
 
@@ -13,34 +13,34 @@ pub static SCRIPT: Script = Script {
     source: include_str!("../../lua/history_read.lua"),
 };
 
-/// A promise to count: whoever makes it tells the count by [`history_count`](crate::redis::history_count).
+/// A promise to count: the caller stores the count with [`history_count`](crate::redis::history_count).
 #[derive(Clone, Copy, Debug)]
 pub struct Promise<'a> {
-    /// A name that no other promise has.
+    /// A unique name.
     pub name: &'a str,
-    /// How long it holds, in milliseconds.
+    /// Lifetime of the promise, in milliseconds.
     pub life_ms: u64,
 }
 
 /// A generation for a list that has none.
 #[derive(Clone, Copy, Debug)]
 pub struct NewGeneration<'a> {
-    /// A name that no other has, of digits and letters.
+    /// A unique name of digits and letters.
     pub name: &'a str,
-    /// How long the marker lives that has it, in milliseconds: longer than it takes to load a list.
+    /// Lifetime of the marker with it, in milliseconds: longer than loading a list takes.
     pub life_ms: u64,
 }
 
-/// What Redis says to who asks for a count.
+/// The reply to a read of the count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CountReply {
-    /// So many.
+    /// The stored count.
     Known(u64),
-    /// Nobody knows: the list tells.
+    /// No stored count: the list instead.
     Unknown(List),
 }
 
-/// The call that reads the list; with a promise, the count if there is one.
+/// The call that reads the list, or with a promise, the stored count if there is one.
 pub fn call(
     keys: &HistoryKeys,
     generation: NewGeneration<'_>,
@@ -60,20 +60,20 @@ pub fn call(
     }
 }
 
-/// Reads the reply to a call without a promise.
+/// Parses the reply to a call without a promise.
 ///
 /// # Errors
-/// When the reply is not one of the script.
+/// If the reply is not from this script.
 pub fn parse(value: &Value) -> Result<List, ReplyError> {
     list(value).ok_or(ReplyError {
         script: SCRIPT.name,
     })
 }
 
-/// Reads the reply to a call with a promise.
+/// Parses the reply to a call with a promise.
 ///
 /// # Errors
-/// When the reply is not one of the script.
+/// If the reply is not from this script.
 pub fn parse_count(value: &Value) -> Result<CountReply, ReplyError> {
     match unsigned::<u64>(value) {
         Some(count) => Ok(CountReply::Known(count)),

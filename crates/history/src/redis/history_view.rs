@@ -1,4 +1,4 @@
-//! `history_view.lua`: one owner has seen products.
+//! `history_view.lua`: adds views of one owner.
 
 use alloc::vec::Vec;
 
@@ -16,7 +16,7 @@ pub static SCRIPT: Script = Script {
     source: include_str!("../../lua/history_view.lua"),
 };
 
-/// The call that notes these views of one owner.
+/// The call that adds these views of one owner.
 pub fn call(
     keys: &HistoryKeys,
     active: &Active<'_>,
@@ -36,10 +36,10 @@ pub fn call(
     }
 }
 
-/// Reads the reply: one outcome for each of so many views.
+/// Parses the reply: one outcome per view.
 ///
 /// # Errors
-/// When the reply is not one of the script.
+/// If the reply is not from this script.
 pub fn parse(value: &Value, views: usize) -> Result<Vec<ViewOutcome>, ReplyError> {
     let outcome = |value: &Value| match integer(value)? {
         0 => Some(ViewOutcome::Removed),

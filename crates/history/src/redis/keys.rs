@@ -13,7 +13,7 @@ use weir_base::resp::Arguments;
 pub struct HistoryKeys(String);
 
 impl HistoryKeys {
-    /// The keys of `owner`, in whose text there is no brace.
+    /// The keys of `owner`. Its text contains no braces.
     pub fn new(prefix: &str, owner: &Owner) -> Self {
         Self([prefix, ":h:{", owner.as_str(), "}:"].concat())
     }
@@ -23,7 +23,7 @@ impl HistoryKeys {
         self.key(b"v")
     }
 
-    /// Sorted set: SKU by when it was deleted.
+    /// Sorted set: SKU by the time of its deletion.
     pub fn deleted(&self) -> Vec<u8> {
         self.key(b"d")
     }
@@ -33,7 +33,7 @@ impl HistoryKeys {
         self.key(b"c")
     }
 
-    /// Integer, or `?` and the name of a promise to count: how many products the owner is told.
+    /// Integer: the number of products shown to the owner. Or `?` and the name of a promise to count.
     pub fn count(&self) -> Vec<u8> {
         self.key(b"n")
     }
@@ -42,7 +42,7 @@ impl HistoryKeys {
         [self.0.as_bytes(), name].concat()
     }
 
-    /// Views, deleted, marker, count: in the order in which scripts take them.
+    /// Views, deleted, marker, count: in the order of the scripts' KEYS.
     pub(crate) fn of_list(&self) -> Arguments {
         let mut keys = Arguments::with_capacity(4 * (self.0.len() + 12));
         for name in [b"v", b"d", b"c", b"n"] {
@@ -51,7 +51,7 @@ impl HistoryKeys {
         keys
     }
 
-    /// The same, with the set of the active owners of a day.
+    /// The same, with the day's set of active owners.
     pub(crate) fn of_change(&self, active: &[u8]) -> Arguments {
         let mut keys = self.of_list();
         keys.push(active);
@@ -59,17 +59,17 @@ impl HistoryKeys {
     }
 }
 
-/// The set of owners of one slot who were active on one day of UTC, counted from the epoch.
+/// The set of owners in one slot who were active on one UTC day, counted from the epoch.
 pub fn history_active(prefix: &str, tags: &Tags, day: u64, slot: u16) -> Vec<u8> {
     format!("{prefix}:h:active:{day}:{{{}}}", tags.tag(slot)).into_bytes()
 }
 
-/// The set that notes `owner` as active on that day: of the slot of its list.
+/// The set that marks `owner` as active on that day, in the slot of its list.
 pub fn history_active_of(prefix: &str, tags: &Tags, day: u64, owner: &Owner) -> Vec<u8> {
     history_active(prefix, tags, day, slot(owner.as_str().as_bytes()))
 }
 
-/// How far the views of each log are on the node that has this slot: a hash, position by source.
+/// The position up to which each log's views are on the node with this slot: a hash, position by source.
 pub fn history_mark(prefix: &str, tags: &Tags, slot: u16) -> Vec<u8> {
     format!("{prefix}:h:mark:{{{}}}", tags.tag(slot)).into_bytes()
 }

@@ -1,6 +1,6 @@
 //! Typed calls of the scripts of browse history.
 //!
-//! The Lua is in `lua/`, one file a script, with its KEYS, ARGV and replies documented at its top.
+//! The Lua files are in `lua/`, one per script. Each documents its KEYS, ARGV and replies at the top.
 
 pub mod history;
 pub mod history_fill;
@@ -18,25 +18,25 @@ use self::keys::HistoryKeys;
 use crate::ViewedProduct;
 
 weir_scripts::scripts! {
-    /// `history_clear.lua`: one owner clears the list.
+    /// `history_clear.lua`: clears an owner's list.
     mod history_clear = include_str!("../../lua/history_clear.lua");
-    /// The call that clears the list of views up to `at_ms`. The reply: how many views went.
+    /// The call that clears the list of views up to `at_ms`. The reply: the number of removed views.
     fn call(keys: &HistoryKeys, active: &Active<'_>, change: &Change<'_>, at_ms: u64) = keys.of_change(active.key),
         [decimal(change.life_ms), change.owner.as_str().into(), decimal(active.life_ms), decimal(at_ms)];
     -> usize;
 
-    /// `history_count.lua`: keeps a count that was promised.
+    /// `history_count.lua`: stores a promised count.
     mod history_count = include_str!("../../lua/history_count.lua");
-    /// The call that keeps the count that `promise` is of, for so long. The reply: whether it was kept. It is not if the list has
-    /// changed since the promise.
+    /// The call that stores the count of `promise` for `life_ms`. The reply: whether it was stored. It is refused if
+    /// the list has changed since the promise.
     fn call(keys: &HistoryKeys, promise: &str, count: u64, life_ms: u64) = [keys.count()],
         [promise.into(), decimal(count), decimal(life_ms)];
     -> bool;
 
-    /// `history_delete.lua`: one owner deletes products from the list.
+    /// `history_delete.lua`: deletes products from an owner's list.
     mod history_delete = include_str!("../../lua/history_delete.lua");
-    /// The call that deletes these: of each product, views up to that time. Deletions up to `forget_ms` are forgotten. The reply: how
-    /// many views went.
+    /// The call that deletes, of each product, views up to the given time. Deletions up to `forget_ms` are dropped. The
+    /// reply: the number of removed views.
     fn call(keys: &HistoryKeys, active: &Active<'_>, change: &Change<'_>, forget_ms: u64, deleted: &[ViewedProduct]) =
         keys.of_change(active.key), {
             let (life_ms, max) = (decimal(change.life_ms), decimal(change.max as u64));
@@ -48,7 +48,7 @@ weir_scripts::scripts! {
     -> usize;
 }
 
-/// Every script of this domain.
+/// All scripts of browse history.
 pub const SCRIPTS: &[&Script] = &[
     &history_clear::SCRIPT,
     &history_count::SCRIPT,

@@ -1,9 +1,9 @@
-//! Ten thousand random schedules of everything that happens to lists: views, delivered late, twice and in any order;
-//! deletions, clearings, joins, folds by two origins, readers in between; origins that die between any two steps; a Redis
-//! that loses all, or what it was told since its file was written, and lists that expire. What the origin does is here as steps, each of which is one call on Redis, on SQL
-//! or on the cold store. No view may be lost or shown twice, and nothing that was removed may come back.
+//! Ten thousand random schedules of all events of lists: views that arrive late, twice and in any order; deletions,
+//! clearings, joins, folds by two origins, and concurrent readers. Origins crash between any two steps. Redis loses
+//! everything, or all changes since its last file, and lists expire. Each step is one call to Redis, SQL or the cold
+//! store. No view may be lost or shown twice, and removed views must not return.
 //!
-//! `SCHEDULES=<number>` runs more, `SCHEDULE=<seed>` one of them.
+//! `SCHEDULES=<number>` sets the number of schedules, `SCHEDULE=<seed>` runs a single one.
 
 #![allow(clippy::indexing_slicing)]
 

@@ -1,4 +1,4 @@
-//! What origins do, one call at a time.
+//! The steps of origins, one call at a time.
 
 use std::collections::BTreeSet;
 
@@ -69,7 +69,7 @@ impl World {
             .hot(owner)
             .fill(generation.as_deref(), &removals, Some(&cold), max);
         match filled.loaded {
-            // The list was lost meanwhile.
+            // The list was lost in the meantime.
             LoadedLists::Nothing => Some(Process::Load(Load::new(owner), then)),
             _ => self.then(load, filled.views, then),
         }
@@ -80,7 +80,7 @@ impl World {
         self.disk.next.to_string()
     }
 
-    /// Views that the group has handled, of this owner alone.
+    /// The views of this owner that the group has processed.
     pub fn delivered(&self, owner: Owner) -> Vec<ViewedProduct> {
         let handled = self.log[..self.handled].iter();
         let own = handled.filter(|view| view.owner == owner);
@@ -133,7 +133,7 @@ impl World {
             let is_there = self.log.iter().filter(is_of).any(|view| view.seen == *seen);
             assert!(is_there, "nobody has seen {seen:?}");
         }
-        // A Redis that lost its lists while this was read does not count: they come back from the log.
+        // Skipped if Redis lost its lists during this read: they are restored from the log.
         if !self.has_deletes || self.is_lost || load.must_have.is_empty() {
             return;
         }
@@ -176,7 +176,7 @@ impl World {
             None => self.hot(owner).delete(&removed, 0, max),
         };
         self.note_active(owner);
-        // The user is told now. Noting that Redis has followed may come too late, which costs nothing.
+        // The user gets the response now. A late update of Redis' progress does no harm.
         let told = self.told.entry(owner).or_default();
         told.cleared_ms = told.cleared_ms.max(cleared_ms.unwrap_or(0));
         removed

@@ -1,4 +1,4 @@
-//! What there is, what is under way, and what begins.
+//! The state of the system, the processes in progress, and their start.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +7,10 @@ use weir_history::model::Hot;
 use weir_history::{LoadedLists, Removals, Sku, ViewOutcome, ViewedProduct};
 
 const USERS: u64 = 2;
-/// Rounds of a join, as the origin makes them: enough for all products that there are.
+/// Rounds of a join, as the origin runs them: enough for all products.
 const ROUNDS: u64 = 4;
 
-/// A user, or the guest of the same number: each guest signs in as one user only.
+/// A user, or the guest with the same number: each guest signs in as one user only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
     User(u64),
@@ -23,7 +23,7 @@ pub struct View {
     pub seen: ViewedProduct,
 }
 
-/// What loses nothing.
+/// Durable state.
 #[derive(Default)]
 pub struct Disk {
     pub removals: BTreeMap<Owner, Removals>,
@@ -32,12 +32,12 @@ pub struct Disk {
     pub next: u64,
 }
 
-/// What may.
+/// State that may be lost.
 #[derive(Clone, Default)]
 pub struct Redis {
     pub lists: BTreeMap<Owner, Hot>,
     pub active: BTreeMap<u64, BTreeSet<Owner>>,
-    /// What it is called until it ends.
+    /// The run ID.
     pub run: u64,
 }
 
@@ -47,23 +47,23 @@ pub struct World {
     pub has_deletes: bool,
     pub disk: Disk,
     pub redis: Redis,
-    /// What its file has.
+    /// The content of its file.
     pub saved: Redis,
     pub log: Vec<View>,
-    /// Up to there the log was handled.
+    /// The log position up to which views were processed.
     pub handled: usize,
-    /// Redis has lost lists that were not read from the log again.
+    /// Redis has lost lists that are not restored from the log yet.
     pub is_lost: bool,
     pub now: u64,
     pub day: u64,
-    /// What nobody may see again: removals that a user was told of.
+    /// Removals that were confirmed to the user: their views must not appear again.
     pub told: BTreeMap<Owner, Removals>,
     pub processes: Vec<Process>,
 }
 
-/// Somebody at work. What is read stands in it; it goes on by one call at a time.
+/// A process and its local data; it advances by one call at a time.
 pub enum Process {
-    /// The history group: handles what the log has, from there on.
+    /// The history group: processes the log from this position.
     Replay {
         next: usize,
     },
@@ -88,12 +88,12 @@ pub struct Load {
     pub generation: Option<String>,
     pub removals: Option<Removals>,
     pub cold: Option<Vec<ViewedProduct>>,
-    /// What was known when the reader began.
+    /// The views that existed when the reader started.
     pub must_have: Vec<ViewedProduct>,
     pub must_not: Removals,
 }
 
-/// The result of reading a list.
+/// The action after reading a list.
 pub enum ListFollowUp {
     Show,
     Delete(Sku),
@@ -120,7 +120,7 @@ pub enum ThenFolded {
 impl World {
     pub fn new(seed: u64) -> Self {
         let mut random = Random(seed);
-        // Of few views the trimming can be seen; with deletions, what was trimmed is gone for good.
+        // Small lists make trimming visible; with deletions, trimmed views are lost permanently.
         let has_deletes = random.below(2) == 0;
         Self {
             random,
@@ -150,7 +150,7 @@ impl World {
         self.disk.removals.get(&owner).cloned().unwrap_or_default()
     }
 
-    /// Notes in the set of the day what a script notes.
+    /// Marks an owner as active in the day's set, like a script.
     pub fn note_active(&mut self, owner: Owner) {
         if self.hot(owner).take_active() {
             self.redis.active.entry(self.day).or_default().insert(owner);
@@ -165,7 +165,7 @@ impl World {
         self.note_active(view.owner);
         let covered = self.told.get(&view.owner);
         let was_told = covered.is_some_and(|removals| removals.cover(&view.seen));
-        // Redis may know less, if its list is not loaded; then nobody is shown it.
+        // Redis may have less data if its list is not loaded; then the list is not shown.
         if was_told && outcome == [ViewOutcome::Latest] {
             assert_eq!(
                 self.hot(view.owner).loaded(),
@@ -187,7 +187,7 @@ impl World {
         Owner::User(self.random.below(USERS))
     }
 
-    /// Something begins, or goes on, or ends.
+    /// Starts, advances or ends a process.
     pub fn turn(&mut self) {
         self.now += self.random.below(3);
         match self.random.below(100) {
@@ -208,11 +208,11 @@ impl World {
         }
     }
 
-    /// Somebody sees a product; the log has it.
+    /// Adds a view to the log.
     pub fn append(&mut self) {
         let owner = self.any_owner();
         let sku = Sku::from(self.random.below(8));
-        // Clocks differ, and some views come late.
+        // Clocks differ, and some views arrive late.
         let at_ms = (self.now + self.random.below(12)).saturating_sub(self.random.below(25));
         let seen = ViewedProduct { sku, at_ms };
         self.log.push(View { owner, seen });
@@ -221,7 +221,7 @@ impl World {
     pub fn handle(&mut self) {
         if let Some(view) = self.log.get(self.handled).cloned() {
             self.deliver(&view);
-            // One in four times, what handles it dies before it says so.
+            // One time in four, the process crashes before it confirms.
             self.handled += usize::from(self.random.below(4) > 0);
         }
     }
@@ -285,12 +285,12 @@ impl World {
         }
     }
 
-    /// Redis loses all; the group is told to read the log again.
+    /// Redis loses everything, and the group reads the log again.
     pub fn lose(&mut self) {
         if self.random.below(3) > 0 {
             return;
         }
-        // All, or what was changed since its file was written.
+        // Everything, or all changes since its last file.
         let file = match self.random.below(2) {
             0 => Redis::default(),
             _ => self.saved.clone(),
@@ -308,7 +308,7 @@ impl World {
         self.saved = self.redis.clone();
     }
 
-    /// Nobody has come for four days: then folds have been there.
+    /// Four days without activity pass: the folds have run by then.
     pub fn expire(&mut self) {
         let owner = self.any_owner();
         let is_active = self
@@ -321,7 +321,7 @@ impl World {
         }
     }
 
-    /// An origin dies: what it was at is never ended. The group comes back.
+    /// An origin crashes: its processes never end. The group starts again.
     pub fn die(&mut self) {
         if self.processes.is_empty() {
             return;
@@ -343,7 +343,7 @@ impl World {
         }
     }
 
-    /// All that is under way ends, all that is noted is done.
+    /// Completes all processes and pending work.
     pub fn end(&mut self) {
         while let Some(process) = self.processes.pop() {
             self.run(process);
@@ -352,7 +352,7 @@ impl World {
             self.handle();
         }
         for number in 0..USERS {
-            // Of a full list, what it had no room for comes up.
+            // When a full list shrinks, views that had no space come up.
             for _ in 0..ROUNDS {
                 let join = ListFollowUp::Join(Owner::User(number));
                 self.run(Process::Load(Load::new(Owner::Guest(number)), join));
@@ -392,7 +392,7 @@ impl World {
         }
     }
 
-    /// Each list is what the log and the removals say, now and after Redis has lost it and the folds are done.
+    /// Checks that each list matches the log and the removals, now and after Redis has lost it and the folds have run.
     pub fn check_end(&mut self) {
         let expected: Vec<Vec<ViewedProduct>> =
             (0..USERS).map(|number| self.expected(number)).collect();

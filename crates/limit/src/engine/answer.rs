@@ -1,4 +1,4 @@
-//! What a refused client gets.
+//! The answers to refused requests.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -15,28 +15,28 @@ use crate::engine::request::Client;
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// A limit is reached; it may pass after so many milliseconds.
+    /// A limit is reached; the request may pass after `wait_ms`.
     Limited { wait_ms: u64 },
-    /// Its key is on a rule's `deny` list.
+    /// Its key is in a rule's `deny` list.
     Denied,
-    /// Redis does not answer, and a rule lets no request pass then.
+    /// Redis does not answer, and a rule refuses requests during an outage.
     Unavailable,
 }
 
-/// A request that is refused.
+/// A refused request.
 #[derive(Debug)]
 pub struct RefusedRequest {
     pub reason: Reason,
-    /// Headers that tell of its quota.
+    /// Quota headers.
     pub fields: Vec<(&'static str, String)>,
     /// The names of the rules that refuse it.
     pub violated: Vec<String>,
 }
 
-/// How long to wait when nobody knows how long.
+/// The `Retry-After` of an outage, in milliseconds.
 const UNAVAILABLE_MS: u64 = 1_000;
 
-/// The status codes of gRPC.
+/// gRPC status codes.
 const PERMISSION_DENIED: u8 = 7;
 const RESOURCE_EXHAUSTED: u8 = 8;
 const UNAVAILABLE: u8 = 14;
@@ -74,7 +74,7 @@ impl Reason {
         }
     }
 
-    /// For access logs.
+    /// The details for access logs.
     const fn details(self) -> &'static str {
         match self {
             Self::Limited { .. } => "weir_rate_limited",
@@ -83,7 +83,7 @@ impl Reason {
         }
     }
 
-    /// The type and the title of the problem. The type of what no other document names is `urn:weir:problem:<word>`.
+    /// The type and the title of the problem. A type without a registered URI is `urn:weir:problem:<word>`.
     const fn problem(self) -> (Option<&'static str>, &'static str) {
         match self {
             Self::Limited { .. } => (
@@ -124,7 +124,7 @@ impl Reason {
 }
 
 impl RefusedRequest {
-    /// A refusal that has nothing to tell of a quota.
+    /// A refusal without quota headers.
     pub fn without_fields(reason: Reason) -> Self {
         Self {
             reason,
@@ -133,7 +133,7 @@ impl RefusedRequest {
         }
     }
 
-    /// The answer: a problem, or a page for a browser. `config` takes its place when a limit is reached, except for gRPC
+    /// The answer: a problem, or a page for a browser. `config` replaces it when a limit is reached, except for gRPC
     /// clients.
     pub fn answer(&self, client: Client, config: Option<&AnswerConfig>) -> Answer {
         let retry_after = self.reason.retry_after();
@@ -161,16 +161,15 @@ impl RefusedRequest {
         }
         headers.extend([
             ("content-type", problem::MEDIA_TYPE),
-            // An answer holds for one user at one moment: no cache may keep it.
+            // An answer is valid for one user at one moment, so no cache may store it.
             ("cache-control", "no-store"),
         ]);
         let answer = Answer::new(self.reason.status(), &headers, self.problem());
         answer.because(self.reason.details())
     }
 
-    /// The body: a problem (RFC 9457) of the types that the draft on `RateLimit` registers, with the members that all
-    /// refusals of a gateway have. It is put together by hand, since a flood of refusals is what this filter is for:
-    /// nothing in it needs to be escaped, neither our own texts nor the names of rules.
+    /// The body: a problem (RFC 9457) with the types from the draft on `RateLimit` and the members of all gateway
+    /// refusals. It is formatted by hand for speed during floods. Neither the texts nor rule names need escaping.
     fn problem(&self) -> String {
         let reason = self.reason;
         let (kind, title) = reason.problem();
@@ -204,7 +203,7 @@ impl RefusedRequest {
     }
 }
 
-/// Appends the `type` of a problem of Weir's own.
+/// Appends the `type` of one of Weir's own problems.
 fn push_type(body: &mut String, word: &str) {
     for part in ["\"type\":\"", problem::TYPE_PREFIX, word, "\","] {
         body.push_str(part);
@@ -255,7 +254,7 @@ mod tests {
         }
     }
 
-    /// As in the draft's example, with the members that all refusals have.
+    /// The draft's example, with the members of all gateway refusals.
     #[test]
     fn a_refusal_is_a_problem_that_names_the_policies() {
         let answer = refused(LIMITED).answer(Client::Program, None);

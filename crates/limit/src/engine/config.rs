@@ -7,7 +7,7 @@
 //! }
 //! ```
 //!
-//! The fields above are the ones to know; the others have defaults. [`crate::rules::RuleConfig`] tells of rules.
+//! The fields above are the most important ones; the others have defaults. See [`crate::rules::RuleConfig`] for rules.
 
 use alloc::format;
 use alloc::string::String;
@@ -20,13 +20,13 @@ use weir_engine::config::{Environment, RedisConfig, SecretSource, Topology};
 use weir_engine::config::{check_breaker, content_type, header_name, within};
 use weir_engine::edges::{Edges, EdgesConfig};
 
-/// How long a request waits for Redis, in milliseconds, unless `redis.deadline_ms` is set.
+/// The default of `redis.deadline_ms`: how long a request waits for Redis, in milliseconds.
 pub const DEADLINE_MS: u64 = 20;
 
-/// The longest body of a refusal, in bytes: it is copied for each.
+/// The maximum body length of a refusal, in bytes: each refusal copies it.
 const BODY_LEN_MAX: usize = 16 * 1_024;
 
-/// The fewest bytes of the operators' secret.
+/// The minimum length of the debug secret, in bytes.
 const DEBUG_SECRET_LEN_MIN: usize = 16;
 
 /// Rate limits. Every field has a default.
@@ -101,39 +101,39 @@ pub struct DebugConfig {
     pub secret: SecretSource,
 }
 
-/// The configuration, checked.
+/// The validated configuration.
 #[derive(Clone, Debug)]
 pub struct CheckedConfig {
     /// The rules.
     pub rules: Rules,
-    /// How rules in Redis are checked: see [`RulesConfig::checked`].
+    /// How to validate rules from Redis: see [`RulesConfig::checked`].
     pub one_slot_a_call: bool,
-    /// How often rules are read from Redis, in milliseconds, if they are.
+    /// The interval of rule reads in milliseconds; `None` without `reload`.
     pub poll_interval_ms: Option<u64>,
     /// In lower case.
     pub user_header: Option<String>,
-    /// Redis, if there is one.
+    /// The connection to Redis, if configured.
     pub redis: Option<RedisConfig>,
-    /// When the circuit breaker on Redis opens.
+    /// The circuit breaker's settings.
     pub breaker: breaker::Settings,
     /// See [`Config::report`].
     pub report: bool,
-    /// What clients are told.
+    /// Quota headers for clients.
     pub headers: HeadersConfig,
-    /// The answer to refused requests, if it is not the default.
+    /// The configured answer to refused requests, if any.
     pub answer: Option<AnswerConfig>,
-    /// The operators' secret, if they have one.
+    /// The debug secret, if configured.
     pub debug_secret: Option<Vec<u8>>,
     /// See [`Config::edges`].
     pub edges: Edges,
 }
 
 impl Config {
-    /// Checks what types alone do not say, and fetches the secret. `sees_responses`: whether the host tells the engine of
-    /// responses ([`Event::Response`](weir_engine::Event::Response)).
+    /// Validates the configuration and reads the secret. `sees_responses`: whether the host passes responses to the
+    /// engine ([`Event::Response`](weir_engine::Event::Response)).
     ///
     /// # Errors
-    /// With the path of the field that is wrong.
+    /// With the path of the invalid field.
     pub fn checked(
         self,
         sees_responses: bool,
@@ -164,7 +164,7 @@ impl Config {
         })
     }
 
-    /// Checks each field by itself.
+    /// Checks each field separately.
     fn check(&self, sees_responses: bool) -> Result<(), FieldError> {
         within("poll_interval_ms", self.poll_interval_ms, 50, 60_000)?;
         check_breaker("breaker", &self.breaker)?;
@@ -191,14 +191,14 @@ impl Config {
 }
 
 impl CheckedConfig {
-    /// Before which keys operators are told, if they are.
+    /// The key prefix of reports, if enabled.
     pub fn report_to(&self) -> Option<&str> {
         let redis = self.redis.as_ref().filter(|_| self.report);
         redis.map(|redis| redis.key_prefix.as_str())
     }
 }
 
-/// Refuses what needs responses.
+/// Rejects a field that needs responses.
 fn refuse_if(field: &str, is_wanted: bool) -> Result<(), FieldError> {
     if !is_wanted {
         return Ok(());
@@ -207,7 +207,7 @@ fn refuse_if(field: &str, is_wanted: bool) -> Result<(), FieldError> {
     Err(FieldError::new(field, problem))
 }
 
-/// Refuses rules that need what is not configured.
+/// Rejects rules that need a missing setting.
 ///
 /// # Errors
 /// With the rule's path.
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
     use weir_engine::config::parse;
 
-    /// The environment: `SHORT` holds too short a secret.
+    /// The environment: `SHORT` contains a secret that is too short.
     fn variable(name: &str) -> Option<Vec<u8>> {
         match name {
             "SHORT" => Some(b"0.1.0".into()),

@@ -1,4 +1,4 @@
-//! Which requests pass.
+//! Decides which requests pass.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -19,30 +19,30 @@ use crate::engine::report::{Report, RuleAction};
 use crate::engine::request::{Client, RuleRequest};
 use crate::engine::ruleset::{ChargedHit, Hits, RuleHit, RuleHits, Ruleset};
 
-/// The header in which an operator shows the secret.
+/// The header with the debug secret.
 const DEBUG: &str = "x-weir-debug";
 
-/// Decides on requests, by the rules in force and what is known of Redis.
+/// Decides on requests by the current rules and cached results from Redis.
 #[derive(Debug)]
 pub struct Decider<D> {
     pub config: CheckedConfig,
     pub ruleset: Arc<Ruleset<D>>,
     pub redis: Option<Redis>,
-    /// What operators are told, if they are.
+    /// Counts for operators, if enabled.
     pub report: Option<Report>,
 }
 
-/// The outcome of a request that is not refused.
+/// The next step for a request that no rule has refused so far.
 #[derive(Debug)]
 pub enum NextStep<D> {
-    /// It goes on.
+    /// It passes.
     Pass(PassedRequest<D>),
-    /// Redis has to decide.
+    /// Redis decides.
     Ask(Box<CheckJob<D>>),
 }
 
 impl<D: SharedData> Decider<D> {
-    /// Decides on a request. `may_wait`: whether the pump has room for it.
+    /// Decides on a request. `may_wait`: whether the pump accepts it.
     pub fn decide(
         &mut self,
         request: &dyn Request,
@@ -65,14 +65,14 @@ impl<D: SharedData> Decider<D> {
         }
     }
 
-    /// Tells operators what a rule in force has done.
+    /// Reports the action of a current rule to operators.
     fn report_action(&mut self, what: RuleAction, rule: usize, key: Option<&[u8]>) {
         if let (Some(report), Some((rule, _))) = (&mut self.report, self.ruleset.rule(rule)) {
             report.count(what, rule, key);
         }
     }
 
-    /// The same of what rules in shadow would have refused of a request that is decided.
+    /// Reports the refusals of dry-run rules after a decision.
     fn tell_of_shadow(&mut self, evaluation: &Evaluation<D>) {
         let Some(report) = &mut self.report else {
             return;
@@ -92,12 +92,12 @@ impl<D: SharedData> Decider<D> {
         RefusedRequest::without_fields(Reason::Denied)
     }
 
-    /// Whether the response to a request that passes may have something to say.
+    /// Whether the response to a passed request may have quota headers.
     fn tells_passing(&self) -> bool {
         self.config.headers.on_allowed || self.config.debug_secret.is_some()
     }
 
-    /// One rule that counts here decides.
+    /// Decides by a single local rule.
     fn decide_one(
         &mut self,
         hit: RuleHit,
@@ -152,7 +152,7 @@ impl<D: SharedData> Decider<D> {
         shown.is_some_and(|shown| bool::from(shown.as_ref().ct_eq(secret.as_slice())))
     }
 
-    /// Leave to ask Redis, if there is anything to ask.
+    /// A pass of the breaker, if Redis is needed.
     fn permit(&mut self, evaluation: &Evaluation<D>, now_ms: u64) -> Option<Pass> {
         match &mut self.redis {
             Some(redis) if evaluation.needs_redis() => redis.permit(now_ms),
@@ -160,7 +160,7 @@ impl<D: SharedData> Decider<D> {
         }
     }
 
-    /// Uses what Redis has said before: slices, and refusals.
+    /// Applies cached results from Redis: slices and refusals.
     fn use_known(
         &mut self,
         evaluation: &mut Evaluation<D>,
@@ -195,7 +195,7 @@ impl<D: SharedData> Decider<D> {
         }
     }
 
-    /// Learns what Redis answered to `job`; `None` if it did not.
+    /// Evaluates the answers of Redis to `job`; `None` if it did not answer.
     pub fn learn(
         &mut self,
         job: CheckJob<D>,
@@ -209,7 +209,7 @@ impl<D: SharedData> Decider<D> {
         }
     }
 
-    /// Decides on a request that has waited for Redis.
+    /// Decides on a request after its wait for Redis.
     pub fn conclude(
         &mut self,
         evaluation: Evaluation<D>,
@@ -223,7 +223,7 @@ impl<D: SharedData> Decider<D> {
         }
     }
 
-    /// The client has gone before its request was sent to Redis: it is charged to no rule.
+    /// Handles a client that disconnected before its request was sent to Redis: no rule is charged.
     pub fn withdraw(&mut self, job: &CheckJob<D>, now_ms: u64) {
         self.take_back(&job.evaluation, now_ms);
         if let Some(redis) = &mut self.redis {
@@ -231,7 +231,7 @@ impl<D: SharedData> Decider<D> {
         }
     }
 
-    /// The client has gone while Redis decided: what is left to do for its request.
+    /// Handles a client that disconnected while Redis decided. Returns the remaining work.
     pub fn abandon(
         &mut self,
         evaluation: Evaluation<D>,
@@ -246,7 +246,7 @@ impl<D: SharedData> Decider<D> {
         evaluation.passed(Vec::new())
     }
 
-    /// Decides on what is left without Redis.
+    /// Decides on the remaining hits without Redis.
     fn without_redis(
         &mut self,
         mut evaluation: Evaluation<D>,
@@ -283,7 +283,7 @@ impl<D: SharedData> Decider<D> {
         evaluation.passed(headers)
     }
 
-    /// Refuses a request: a limit is reached. `said` is what the rules said that decided together.
+    /// Refuses a request at a limit. `said` are the results of the rules that decided together.
     fn limit(
         &mut self,
         evaluation: &Evaluation<D>,
@@ -319,7 +319,7 @@ impl<D: SharedData> Decider<D> {
         }
     }
 
-    /// Takes back what a request was charged that is refused.
+    /// Undoes the charges of a refused request.
     fn take_back(&mut self, evaluation: &Evaluation<D>, now_ms: u64) {
         evaluation.take_back_here(now_ms);
         if let Some(redis) = &mut self.redis {

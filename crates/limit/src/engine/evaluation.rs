@@ -1,4 +1,4 @@
-//! One request on its way through the rules.
+//! The evaluation of one request.
 
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -15,50 +15,50 @@ use weir_base::shared_data::SharedData;
 use crate::engine::config::HeadersConfig;
 use crate::engine::ruleset::{ChargedHit, RuleHit, RuleHits, Ruleset};
 
-/// What is known of a request.
+/// The state of a request's evaluation.
 #[derive(Debug)]
 pub struct Evaluation<D> {
-    /// The rules that were in force when it came.
+    /// The rules at the time of the request.
     pub ruleset: Arc<Ruleset<D>>,
-    /// What is enforced here and not charged yet.
+    /// Enforced local hits that are not charged yet.
     pub local: Vec<RuleHit>,
-    /// What is enforced in Redis and not charged yet.
+    /// Enforced hits in Redis that are not charged yet.
     pub redis: Vec<RuleHit>,
-    /// What rules in shadow are still to say.
+    /// Dry-run hits that are not evaluated yet.
     pub local_shadow: Vec<RuleHit>,
     pub redis_shadow: Vec<RuleHit>,
-    /// What was charged here.
+    /// Local charges.
     pub charged: Vec<ChargedHit>,
-    /// What was spent of slices.
+    /// Hits paid from slices.
     pub leased: Vec<(RuleHit, LimitKey)>,
-    /// What was charged in Redis.
+    /// Charges in Redis.
     pub charged_in_redis: Vec<(ChargedHit, LimitKey)>,
-    /// What rules in shadow have charged here and in Redis, of what goes back when the request ends.
+    /// Charges of dry-run rules, local and in Redis, that are undone when the request ends.
     shadow_charged: Vec<ChargedHit>,
     shadow_charged_in_redis: Vec<(ChargedHit, LimitKey)>,
-    /// What rules in shadow would have refused.
+    /// The dry-run hits that would have refused the request.
     pub would_refuse: Vec<RuleHit>,
-    /// Whether an operator asks.
+    /// Whether an operator sent the debug secret.
     is_debug: bool,
 }
 
-/// What is left to do for a request that goes on.
+/// The remaining work for a passed request.
 #[derive(Debug)]
 pub struct PassedRequest<D> {
-    /// For its response.
+    /// Headers for its response.
     pub headers: Vec<(&'static str, String)>,
-    /// Charges that go back when it ends: here,
+    /// Charges to undo when it ends: local ones,
     pub here: Vec<(Arc<Ruleset<D>>, ChargedHit)>,
-    /// and in Redis.
+    /// and those in Redis.
     pub in_redis: Vec<Charge>,
 }
 
-/// The headers that tell of quotas, and what operators see.
+/// The names of the quota headers and the debug header.
 const POLICY: &str = "ratelimit-policy";
 const LIMIT: &str = "ratelimit";
 const SHADOW: &str = "x-weir-ratelimit-shadow";
 
-// Derived, it would ask for data that has a default.
+// A derived implementation would require `D: Default`.
 impl<D> Default for PassedRequest<D> {
     fn default() -> Self {
         Self {
@@ -70,14 +70,14 @@ impl<D> Default for PassedRequest<D> {
 }
 
 impl<D> PassedRequest<D> {
-    /// Whether nothing is left to do.
+    /// Whether no work remains.
     pub fn is_done(&self) -> bool {
         self.headers.is_empty() && self.here.is_empty() && self.in_redis.is_empty()
     }
 }
 
 impl<D: SharedData> Evaluation<D> {
-    /// A request of which nothing is decided yet.
+    /// A new evaluation.
     pub fn new(ruleset: &Arc<Ruleset<D>>, hits: RuleHits, is_debug: bool) -> Self {
         Self {
             ruleset: Arc::clone(ruleset),
@@ -95,12 +95,12 @@ impl<D: SharedData> Evaluation<D> {
         }
     }
 
-    /// Whether Redis has still something to say.
+    /// Whether hits remain for Redis.
     pub fn needs_redis(&self) -> bool {
         !(self.redis.is_empty() && self.redis_shadow.is_empty())
     }
 
-    /// Charges what is enforced here. If a rule refuses, nothing of it is charged, and this is what all said.
+    /// Charges the enforced local hits. If a rule refuses, it charges none and returns all results.
     pub fn charge_here(&mut self, now_ms: u64) -> Result<(), Vec<ChargedHit>> {
         if self.local.is_empty() {
             return Ok(());
@@ -114,14 +114,14 @@ impl<D: SharedData> Evaluation<D> {
         Ok(())
     }
 
-    /// Takes back what was charged here.
+    /// Undoes the local charges.
     pub fn take_back_here(&self, now_ms: u64) {
         for charged in &self.charged {
             self.ruleset.take_back(charged, now_ms);
         }
     }
 
-    /// Redis does not decide: its hits go where their rules want them then. `Err` if one lets nothing pass.
+    /// Applies each rule's `on_store_error` to its hit in Redis. `Err` if one refuses the request.
     pub fn fall_back(&mut self) -> Result<(), RuleHit> {
         for hit in mem::take(&mut self.redis) {
             let Some((rule, metrics)) = self.ruleset.rule(hit.rule) else {
@@ -143,7 +143,7 @@ impl<D: SharedData> Evaluation<D> {
         Ok(())
     }
 
-    /// Asks the rules in shadow that count here.
+    /// Evaluates the local dry-run rules.
     pub fn shadow_here(&mut self, now_ms: u64) {
         for hit in mem::take(&mut self.local_shadow) {
             if let Some(check) = self.ruleset.charge_one(&hit, now_ms) {
@@ -156,7 +156,7 @@ impl<D: SharedData> Evaluation<D> {
         }
     }
 
-    /// Counts what a rule in shadow said in Redis, and keeps what is to go back.
+    /// Counts the result of a dry-run rule in Redis, and stores a charge to undo later.
     pub fn shadow_in_redis(&mut self, hit: RuleHit, key: LimitKey, check: Check) {
         if self.shadow_charges(&hit, &check) {
             self.shadow_charged_in_redis
@@ -166,7 +166,7 @@ impl<D: SharedData> Evaluation<D> {
         }
     }
 
-    /// What a rule in shadow has charged in Redis for a request that is refused goes back, too: it is not in flight.
+    /// Takes the dry-run charges in Redis of a refused request, which must be undone: it is not in flight.
     pub fn take_shadow_charges(&mut self) -> PassedRequest<D> {
         let ruleset = Arc::clone(&self.ruleset);
         let here = mem::take(&mut self.shadow_charged).into_iter();
@@ -180,7 +180,7 @@ impl<D: SharedData> Evaluation<D> {
         }
     }
 
-    /// Counts what a rule in shadow says. Whether it has charged what goes back when the request ends.
+    /// Counts the result of a dry-run rule. Returns whether its charge is undone when the request ends.
     fn shadow_charges(&self, hit: &RuleHit, check: &Check) -> bool {
         if let Some((_, metrics)) = self.ruleset.rule(hit.rule) {
             match check.is_allowed() {
@@ -204,7 +204,7 @@ impl<D: SharedData> Evaluation<D> {
         }
     }
 
-    /// What its response is to say.
+    /// The headers for the response.
     pub fn response_headers(&self, config: HeadersConfig) -> Vec<(&'static str, String)> {
         let mut headers = Vec::new();
         if config.on_allowed {
@@ -217,7 +217,7 @@ impl<D: SharedData> Evaluation<D> {
         headers
     }
 
-    /// What goes back when it ends.
+    /// The work that remains until the request ends.
     pub fn passed(self, headers: Vec<(&'static str, String)>) -> PassedRequest<D> {
         let here = self.charged.into_iter().chain(self.shadow_charged);
         let here = here.filter(|charged| charged.hit.goes_back());
@@ -233,7 +233,7 @@ impl<D: SharedData> Evaluation<D> {
         }
     }
 
-    /// The headers that tell what these rules said.
+    /// The quota headers for these results.
     pub fn quota_headers<'a>(
         &self,
         said: impl Iterator<Item = &'a ChargedHit> + Clone,
@@ -286,7 +286,7 @@ fn charge_back((charged, key): (ChargedHit, LimitKey)) -> Charge {
     }
 }
 
-/// The older headers, which tell of one rule only.
+/// The older headers, which can describe only one rule.
 fn legacy_headers(least: &ChargedHit) -> impl Iterator<Item = (&'static str, String)> {
     let values = [
         least.hit.quota().burst().to_string(),

@@ -1,4 +1,4 @@
-//! What waits in the pump, and how it is grouped into script calls.
+//! The pump's jobs, and their grouping into script calls.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -15,34 +15,34 @@ use weir_engine::pump::{Pending, Plan, PlannedBatch};
 
 use crate::engine::evaluation::Evaluation;
 
-/// What Redis is asked for.
+/// A job for Redis.
 #[derive(Debug)]
 pub enum Job<D> {
-    /// To charge a request that waits.
+    /// Charges a waiting request.
     Check(Box<CheckJob<D>>),
-    /// To take back a charge: its request has ended.
+    /// Undoes a charge after its request has ended.
     Back(Charge),
 }
 
-/// The limits in Redis that one request meets.
+/// The Redis limits of one request.
 #[derive(Debug)]
 pub struct CheckJob<D> {
-    /// First what is enforced, together, if there is anything; then what is in shadow, each by itself.
+    /// First the enforced limits together, if any; then each dry-run limit separately.
     pub limits: Vec<Vec<LimitRequest>>,
-    /// For the outcome at Redis.
+    /// The breaker's pass, for the outcome.
     pub pass: Pass,
     /// When it began to wait.
     pub since_ms: u64,
-    /// The form of refusal for the client: its headers cannot be read when Redis has answered.
+    /// The form of refusal for the client: the request's headers are not readable after the wait.
     pub client: Client,
-    /// The request.
+    /// The request's evaluation.
     pub evaluation: Evaluation<D>,
 }
 
 /// Jobs that wait together.
 type Jobs<D> = Vec<Pending<Job<D>>>;
 
-/// Groups jobs into calls as the topology allows.
+/// Groups jobs into calls that the topology allows.
 #[derive(Debug)]
 pub struct LimitPlan<D> {
     topology: Topology,
@@ -63,7 +63,7 @@ impl<D> LimitPlan<D> {
         match self.topology {
             _ if requests.is_empty() => vec![],
             Topology::Single => vec![plan(requests)],
-            // A request has one key in Redis at most, or the rules would have been refused.
+            // With a cluster, a request has at most one key in Redis: the configuration check ensures it.
             Topology::Cluster => requests
                 .into_iter()
                 .map(|request| plan(vec![request]))
@@ -78,7 +78,7 @@ impl<D> Plan for LimitPlan<D> {
     fn plan(&self, requests: Jobs<D>, _now_ms: u64) -> Vec<PlannedBatch<Job<D>>> {
         let is_check = |request: &Pending<Job<D>>| matches!(request.job, Job::Check(_));
         let (checks, backs): (Vec<_>, Vec<_>) = requests.into_iter().partition(is_check);
-        // What has ended first makes room for what begins.
+        // Ended requests free capacity for new ones.
         let mut calls = self.group(backs, back_call);
         calls.extend(self.group(checks, check_call));
         calls

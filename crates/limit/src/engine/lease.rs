@@ -1,23 +1,23 @@
-//! Slices of limits that this worker has taken from Redis, and spends by itself.
+//! Slices of limits that this worker has leased from Redis and spends locally.
 //!
-//! Redis charges a slice when it gives it, so what is spent was counted. What is not spent in time is lost, so a slice
-//! grows only while the last one was used up early: it starts as one request, doubles each time, up to the rule's
-//! `max`, and halves when more than half of it was lost.
+//! Redis charges a slice when it grants it, so every spent unit is counted. Unspent units expire with the slice. So a
+//! slice grows only while the last one was used up early. It starts at one request and doubles each time up to the
+//! rule's `max`; it halves when more than half of it has expired.
 //!
-//! **What leases can let pass too much:** a slice may be spent for `lasts` after it was charged. So in any
-//! period no more passes than the limit and the slices that were open when it began: at most `max` for
-//! each worker of each gateway. With a fixed window a slice ends with its window, and nothing passes too
-//! much but for the difference between the clocks of gateway and Redis.
+//! **Accuracy:** a worker may spend a slice for `lasts` after the charge. So in any period, the excess over the limit
+//! is at most the slices that were open when the period began: `max` for each worker of each gateway. With a fixed
+//! window a slice ends with its window, and there is no excess apart from the clock difference between gateway and
+//! Redis.
 
 use alloc::collections::BTreeMap;
 
 use crate::redis::keys::LimitKey;
 use crate::rules;
 
-/// The most keys with slices, in each worker. Keys beyond it ask Redis for each request.
+/// The maximum number of keys with slices per worker. Further keys call Redis for each request.
 const KEYS_MAX: usize = 4_096;
 
-/// For how long an ask for a slice keeps others from asking for one, in milliseconds: its answer may be lost.
+/// How long a pending request for a slice blocks others, in milliseconds: its answer may be lost.
 const ASKED_MS_MAX: u64 = 1_000;
 
 /// All slices of a worker.
@@ -28,18 +28,18 @@ pub struct Leases {
 
 #[derive(Debug)]
 struct Slice {
-    /// How many requests are left of it.
+    /// The remaining requests.
     left: u32,
-    /// From when on nothing is.
+    /// When it expires.
     dies_at_ms: u64,
-    /// How large the next one is to be, the request itself included.
+    /// The size of the next slice, including the request itself.
     size: u32,
-    /// When one was asked for that has not come yet.
+    /// When a pending slice was requested.
     asked_at_ms: Option<u64>,
 }
 
 impl Leases {
-    /// Spends `cost` of a key's slice, if there is so much.
+    /// Spends `cost` of a key's slice. Returns `false` if less remains.
     pub fn spend(&mut self, key: &LimitKey, cost: u32, now_ms: u64) -> bool {
         let Some(slice) = self.slices.get_mut(key) else {
             return false;
@@ -52,15 +52,15 @@ impl Leases {
         rest.is_some()
     }
 
-    /// What was spent is not needed: another rule has refused the request.
+    /// Returns a spent cost to the slice, because another rule has refused the request.
     pub fn give_back(&mut self, key: &LimitKey, cost: u32) {
         if let Some(slice) = self.slices.get_mut(key) {
             slice.left = slice.left.saturating_add(cost);
         }
     }
 
-    /// How much to ask for beyond `cost`, now that a key's slice is spent. Only one asks at a time: those who
-    /// come meanwhile ask for themselves.
+    /// How much to request in addition to `cost` when a key's slice is used up. Only one request at a time leases a
+    /// slice; concurrent ones pay only their own cost.
     pub fn extra(&mut self, key: &LimitKey, lease: rules::Lease, cost: u32, now_ms: u64) -> u32 {
         if !self.make_place(key, now_ms) {
             return 0;
@@ -80,8 +80,7 @@ impl Leases {
         slice.size.saturating_sub(cost)
     }
 
-    /// Redis has answered one who asked: `taken` were charged beyond its own cost, which count for
-    /// `lasts_ms`.
+    /// Adds a granted slice: `taken` units were charged in addition to the request's cost, and expire after `lasts_ms`.
     pub fn granted(&mut self, key: &LimitKey, taken: u32, lasts_ms: u64, now_ms: u64) {
         if let Some(slice) = self.slices.get_mut(key) {
             slice.asked_at_ms = None;
@@ -93,14 +92,14 @@ impl Leases {
         }
     }
 
-    /// Redis has not answered one who asked: another one may ask.
+    /// Ends a failed request for a slice, so that another one may try.
     pub fn not_granted(&mut self, key: &LimitKey) {
         if let Some(slice) = self.slices.get_mut(key) {
             slice.asked_at_ms = None;
         }
     }
 
-    /// Makes sure that `key` may have a slice: if all places are taken, by giving up those that have died.
+    /// Whether `key` may have a slice. Removes expired slices if the table is full.
     fn make_place(&mut self, key: &LimitKey, now_ms: u64) -> bool {
         if self.slices.len() >= KEYS_MAX && !self.slices.contains_key(key) {
             self.slices.retain(|_, slice| now_ms < slice.dies_at_ms);

@@ -1,4 +1,4 @@
-//! Events in, effects out.
+//! The engine: events in, effects out.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -28,38 +28,38 @@ use crate::engine::report::Report;
 use crate::engine::request::Client;
 use crate::engine::ruleset::Ruleset;
 
-/// The rate limiter of one worker. `D` is the memory that it shares with the others.
+/// The rate limiter of one worker. `D` is the memory shared by all workers.
 #[derive(Debug)]
 pub struct Limiter<D> {
     decider: Decider<D>,
     pump: Option<Pump<LimitPlan<D>>>,
     reload: Option<Reload>,
-    /// The streams that have something left to do.
+    /// Streams with remaining work.
     streams: BTreeMap<StreamId, Stream<D>>,
     data: D,
     seed: u64,
     metrics: Metrics,
-    /// How long requests waited for Redis, answered or not.
+    /// Waiting times for Redis, whether or not it answered.
     store_seconds: DurationHistogram,
-    /// Whether a request has ever come.
+    /// Whether it has received a request.
     is_serving: bool,
-    /// Whether it has no rules and will get none. (Where a limiter is part of another engine, that is meant.)
+    /// Whether it has no rules and will not get any. Always false for a limiter within another engine.
     is_idle: bool,
-    /// Whether Redis did not answer the last call on limits.
+    /// Whether Redis failed to answer the last call.
     is_redis_failing: bool,
 }
 
-/// What a stream has left to do.
+/// The remaining work of a stream.
 #[derive(Debug)]
 enum Stream<D> {
-    /// To wait for Redis.
+    /// It waits for Redis.
     Waiting,
-    /// What follows a request that went on.
+    /// The work for a passed request.
     Passed(PassedRequest<D>),
 }
 
 impl<D: SharedData + Clone> Limiter<D> {
-    /// A limiter that counts in `data`. `seed` is that of hashes of keys: the same in all workers, and not known to
+    /// A limiter that counts in `data`. `seed` seeds the hashes of keys: the same in all workers, and secret from
     /// clients.
     pub fn new(config: CheckedConfig, data: D, seed: u64) -> Self {
         let limiter = Self::with_metrics(config, data, seed, Metrics::new());
@@ -68,7 +68,7 @@ impl<D: SharedData + Clone> Limiter<D> {
         Self { is_idle, ..limiter }
     }
 
-    /// As [`Limiter::new`], for an engine that has a limiter in it: what it counts stands beside the engine's own `metrics`.
+    /// Like [`Limiter::new`], for an engine that contains a limiter: its counters are added to the engine's `metrics`.
     pub fn with_metrics(config: CheckedConfig, data: D, seed: u64, mut metrics: Metrics) -> Self {
         let ruleset = Ruleset::new(config.rules.clone(), &data, seed, &mut metrics);
         let counts = Counts::new(&mut metrics, "weir_ratelimit");
@@ -101,7 +101,7 @@ impl<D: SharedData + Clone> Limiter<D> {
         }
     }
 
-    /// How many streams it remembers: those that wait, and those that have something left to do.
+    /// The number of streams that wait or have remaining work.
     pub fn open_streams(&self) -> usize {
         self.streams.len()
     }
@@ -126,7 +126,7 @@ impl<D: SharedData + Clone> Limiter<D> {
         }
     }
 
-    /// The first request makes this worker one that needs to know its rules, and to watch over deadlines.
+    /// Handles the first request: the worker starts to poll for rules and to check deadlines.
     fn note_request(&mut self, effects: &mut Effects) {
         if mem::replace(&mut self.is_serving, true) {
             return;
@@ -171,7 +171,7 @@ impl<D: SharedData + Clone> Limiter<D> {
     ) {
         let Some(pump) = &mut self.pump else { return };
         self.streams.insert(stream, Stream::Waiting);
-        // It has room, or the request would not have to wait.
+        // The pump accepts it: `may_wait` was checked.
         let _ = pump.enqueue(stream, Job::Check(job), now_ms, effects);
     }
 
@@ -191,7 +191,7 @@ impl<D: SharedData + Clone> Limiter<D> {
         }
     }
 
-    /// The stream has gone, which may be said more than once.
+    /// Handles the end of a stream; repeated calls have no effect.
     fn on_gone(&mut self, stream: StreamId, now_ms: impl FnOnce() -> u64, effects: &mut Effects) {
         match self.streams.remove(&stream) {
             None => {}
@@ -205,7 +205,7 @@ impl<D: SharedData + Clone> Limiter<D> {
         }
     }
 
-    /// A request that passed has ended: what counted it as in flight no longer does.
+    /// Handles the end of a passed request: undoes its concurrency charges.
     fn end(&mut self, passed: PassedRequest<D>, now_ms: u64, effects: &mut Effects) {
         for (ruleset, charged) in &passed.here {
             ruleset.take_back(charged, now_ms);
@@ -259,7 +259,7 @@ impl<D: SharedData + Clone> Limiter<D> {
         }
     }
 
-    /// Notes a refusal of a call that is not the pump's.
+    /// Records a refusal of a call that is not the pump's.
     fn note_refusal(
         &mut self,
         replies: &Result<Vec<Value>, Failure>,
@@ -278,13 +278,13 @@ impl<D: SharedData + Clone> Limiter<D> {
         reload.is_some_and(|reload| reload.is_poll(batch))
     }
 
-    /// Whether the call `batch`, which has ended, told operators something. Nobody waits for it.
+    /// Whether the ended call `batch` was a report. Nothing depends on its result.
     fn is_report(&mut self, batch: BatchId) -> bool {
         let report = self.decider.report.as_mut();
         report.is_some_and(|report| report.completed(batch))
     }
 
-    /// From the next request on the rules count that a poll has found. What waits is decided by those it came under.
+    /// Applies new rules from a poll to later requests. Waiting requests keep the rules at their arrival.
     fn reload(&mut self, replies: &Result<Vec<Value>, Failure>, effects: &mut Effects) {
         let Some(reload) = &mut self.reload else {
             return;
@@ -306,14 +306,14 @@ impl<D: SharedData + Clone> Limiter<D> {
         }
     }
 
-    /// One script call has ended.
+    /// Handles the end of one script call.
     fn complete_call(
         &mut self,
         completed: CompletedBatch<Job<D>>,
         now_ms: u64,
         effects: &mut Effects,
     ) {
-        // A charge that did not go back stops counting with its period.
+        // A charge that could not be undone expires with its period.
         let requests = completed.requests.into_iter();
         let jobs: Vec<_> = requests.filter_map(check_job).collect();
         let Some((_, first)) = jobs.first() else {
@@ -337,7 +337,7 @@ impl<D: SharedData + Clone> Limiter<D> {
         }
     }
 
-    /// The first failure is a warning, further ones would fill the log.
+    /// Logs the first failure as a warning and later ones at a lower level, to keep the log short.
     fn tell_of_redis(&mut self, failure: Option<&Failure>, count: usize, effects: &mut Effects) {
         let was_failing = mem::replace(&mut self.is_redis_failing, failure.is_some());
         match failure {
@@ -354,7 +354,7 @@ impl<D: SharedData + Clone> Limiter<D> {
         }
     }
 
-    /// Redis has decided on one request, or has not. `stream` is `None` if it has gone.
+    /// Handles the result for one request. `stream` is `None` if it has ended.
     fn complete_check(
         &mut self,
         stream: Option<StreamId>,
@@ -366,7 +366,7 @@ impl<D: SharedData + Clone> Limiter<D> {
         let client = job.client;
         let (mut evaluation, outcome) = self.decider.learn(job, answers, now_ms);
         if let Outcome::Refused(_) = outcome {
-            // Rules in shadow have charged what will not be under way.
+            // Undoes dry-run charges of a request that is not in flight.
             let in_shadow = evaluation.take_shadow_charges();
             self.end(in_shadow, now_ms, effects);
         }
@@ -403,7 +403,7 @@ impl<D: SharedData + Clone> Engine for Limiter<D> {
                     pump.deferred(batch, effects);
                 }
             }
-            // It sends none.
+            // The engine never causes these events.
             Event::Body { .. } | Event::FetchDone { .. } => {}
         }
     }

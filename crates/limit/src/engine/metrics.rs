@@ -5,22 +5,22 @@ use alloc::format;
 use weir_engine::Metrics;
 use weir_engine::metrics::Counter;
 
-/// What one rule counts.
+/// The counters of one rule.
 #[derive(Clone, Debug)]
 pub struct RuleMetrics {
-    /// Requests that it let pass.
+    /// Requests that passed.
     pub allowed: Counter,
-    /// Requests that it refused.
+    /// Refused requests.
     pub limited: Counter,
-    /// Requests that it would have refused: its mode is `shadow`.
+    /// Requests that a dry-run rule (`shadow`) would have refused.
     pub shadow_limited: Counter,
-    /// Requests whose key is on its `deny` list.
+    /// Requests with a key in the `deny` list.
     pub denied: Counter,
     /// Requests that Redis did not decide in time.
     pub store_error: Counter,
-    /// Requests that were decided without Redis: those, and all while the breaker is open.
+    /// Requests decided without Redis: those in `store_error`, and all while the breaker is open.
     pub fallback: Counter,
-    /// Keys that were forgotten before their time.
+    /// Keys evicted while their state was still in use.
     pub evictions: Counter,
 }
 

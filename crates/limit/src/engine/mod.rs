@@ -1,24 +1,24 @@
 //! Rate limits as an engine.
 //!
-//! The engine holds each request against the rules that match it ([`crate::rules`]). Rules with the store `local` are
-//! decided at once, in memory that all workers share. Rules in Redis wait in the pump, many requests a call. A request
+//! The engine applies the matching rules ([`crate::rules`]) to each request. Rules with the store `local` decide at
+//! once, in memory shared by all workers. Requests for rules in Redis wait in the pump, which batches them. A request
 //! is charged to all its rules or to none.
 //!
 //! | module | |
 //! |---|---|
-//! | [`config`] | JSON → checked configuration |
-//! | `limiter` | events in, effects out; what each stream has left to do |
-//! | `decider` | which requests pass |
-//! | `evaluation` | one request on its way through the rules |
-//! | `ruleset` | the rules in force, with their tables and counters |
-//! | `request` | the request as rules see it |
-//! | `redis` | what a worker knows of Redis: its breaker, `lease`, `known` |
-//! | `lease` | slices of limits, taken from Redis and spent here |
-//! | `known` | what Redis has refused, for as long as it would refuse it again |
-//! | `job` | what waits in the pump, and how it is grouped into script calls |
-//! | `reload` | rules that are read from Redis |
-//! | `report` | what operators are told of refusals |
-//! | `answer` | what a refused client gets |
+//! | [`config`] | parses and validates the configuration |
+//! | `limiter` | the engine: events in, effects out |
+//! | `decider` | decides which requests pass |
+//! | `evaluation` | the evaluation of one request |
+//! | `ruleset` | the current rules with their tables and counters |
+//! | `request` | the request as input of rules |
+//! | `redis` | a worker's view of Redis: breaker, leases, cached refusals |
+//! | `lease` | slices of limits, leased from Redis and spent locally |
+//! | `refusal_cache` | cached refusals of Redis |
+//! | `job` | the pump's jobs, and their grouping into script calls |
+//! | `reload` | reads rules from Redis |
+//! | `report` | counts refusals for operators |
+//! | `answer` | the answers to refused requests |
 //! | `metrics` | the counters of one rule |
 
 use weir_base::FieldError;
@@ -42,13 +42,13 @@ mod ruleset;
 
 pub use limiter::Limiter;
 
-/// The engine's name, in logs and metrics.
+/// The engine's name in logs and metrics.
 pub const NAME: &str = "ratelimit";
 
-/// Makes the engine from its configuration, as it is written. `sees_responses`: whether the host tells it of responses.
+/// Builds the engine from its configuration. `sees_responses`: whether the host passes responses to it.
 ///
 /// # Errors
-/// When the configuration is refused.
+/// When the configuration is invalid.
 pub fn configure<H: Host>(
     json: &[u8],
     host: &H,
@@ -67,7 +67,7 @@ pub fn configure<H: Host>(
     })
 }
 
-/// What each rule counts, as an example: rules that are read from Redis come when a host may no longer define metrics.
+/// The counters of an example rule: rules from Redis arrive when a host can no longer define metrics.
 pub fn metrics_of_any_rule() -> weir_engine::Metrics {
     let mut metrics = weir_engine::Metrics::new();
     metrics::RuleMetrics::new(&mut metrics, "any");

@@ -1,4 +1,4 @@
-//! What a worker knows of Redis.
+//! A worker's view of Redis.
 
 use alloc::string::String;
 use alloc::vec;
@@ -19,7 +19,7 @@ use crate::engine::lease::Leases;
 use crate::engine::refusal_cache::RefusalCache;
 use crate::engine::ruleset::{ChargedHit, RuleHit, Ruleset};
 
-/// What a worker knows of Redis: whether to ask it, and what need not be asked.
+/// A worker's view of Redis: breaker, leases and cached refusals.
 #[derive(Debug)]
 pub struct Redis {
     key_prefix: String,
@@ -28,12 +28,12 @@ pub struct Redis {
     refusals: RefusalCache,
 }
 
-/// What has come of asking Redis about a request.
+/// The result of a request in Redis.
 #[derive(Debug)]
 pub enum Outcome {
-    /// All its rules let it pass, and have charged it.
+    /// All its rules allow and have charged it.
     Charged,
-    /// One refuses, so none has charged it. This is what all said.
+    /// A rule refuses it, so none has charged it. Contains all results.
     Refused(Vec<ChargedHit>),
     /// Redis did not answer.
     Unknown,
@@ -49,12 +49,12 @@ impl Redis {
         }
     }
 
-    /// Leave to ask Redis, unless the breaker is open.
+    /// A pass, unless the breaker is open.
     pub fn permit(&mut self, now_ms: u64) -> Option<Pass> {
         self.breaker.permit(now_ms).ok()
     }
 
-    /// Spends slices of limits where there are any: what they cover Redis need not decide.
+    /// Spends slices where available: Redis need not decide these hits.
     pub fn spend_slices<D: SharedData>(&mut self, evaluation: &mut Evaluation<D>, now_ms: u64) {
         for hit in mem::take(&mut evaluation.redis) {
             let rule = evaluation.ruleset.rule(hit.rule);
@@ -69,14 +69,14 @@ impl Redis {
         }
     }
 
-    /// Gives slices back what a request spent that is refused.
+    /// Returns the spent slices of a refused request.
     pub fn give_back<D>(&mut self, evaluation: &Evaluation<D>) {
         for (hit, key) in &evaluation.leased {
             self.leases.give_back(key, hit.cost());
         }
     }
 
-    /// What Redis has refused and would refuse again. Nothing, if a rule in shadow is to be asked anyway.
+    /// The cached refusals that still hold. Empty if a dry-run rule needs Redis anyway.
     pub fn known_refusals<D: SharedData>(
         &mut self,
         evaluation: &Evaluation<D>,
@@ -95,7 +95,7 @@ impl Redis {
         known.collect()
     }
 
-    /// What to ask for a request: see [`CheckJob::limits`].
+    /// The limits of a request: see [`CheckJob::limits`].
     pub fn limits<D: SharedData>(
         &mut self,
         evaluation: &Evaluation<D>,
@@ -129,7 +129,7 @@ impl Redis {
         })
     }
 
-    /// Learns what Redis said to the request of `job`, which it does not need any more.
+    /// Evaluates the answers of Redis to the request of `job`.
     pub fn answered<D: SharedData>(
         &mut self,
         job: CheckJob<D>,
@@ -165,7 +165,7 @@ impl Redis {
         (evaluation, Outcome::Refused(said))
     }
 
-    /// Redis has not answered the request of `job`.
+    /// Handles a missing answer to the request of `job`.
     pub fn unanswered<D: SharedData>(
         &mut self,
         job: CheckJob<D>,
@@ -182,14 +182,15 @@ impl Redis {
         (evaluation, Outcome::Unknown)
     }
 
-    /// What was to be asked got no answer: others may ask for the same slices.
+    /// Ends pending requests for slices, so that others may lease them.
     pub fn not_granted(&mut self, limits: &[Vec<LimitRequest>]) {
         for limit in limits.iter().flatten() {
             self.leases.not_granted(&limit.key);
         }
     }
 
-    /// What was charged beyond the request's cost is its key's slice. One of a fixed window ends with that.
+    /// Stores units charged beyond the request's cost as its key's slice. A slice of a fixed window ends with the
+    /// window.
     fn granted<D: SharedData>(
         &mut self,
         ruleset: &Ruleset<D>,

@@ -1,9 +1,9 @@
-//! What Redis has refused, remembered for as long as it would refuse it again.
+//! Caches refusals of Redis for as long as they hold.
 //!
-//! Redis tells a refused client how long to wait. Until then the answer is known: only time gives back what was used. So a
-//! client that floods costs Redis one call for each wait, not one for each request. Limits on requests in flight are the
-//! exception: these end at any time, so nothing is remembered of them. A wait counts from when the call was sent,
-//! which is before Redis began it: so nobody is refused here whom Redis would let pass.
+//! Redis returns the waiting time with a refusal. Until then the result cannot change, because only time frees quota.
+//! So a flooding client costs Redis one call per waiting time, not one per request. Concurrency limits are the
+//! exception: their requests may end at any time, so the cache ignores them. The waiting time counts from the sending
+//! of the call, which is before Redis runs it: so the cache never refuses a request that Redis would allow.
 
 use alloc::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use crate::redis::keys::LimitKey;
 use crate::redis::limit::LimitRequest;
 use crate::{Algorithm, Check, Quota};
 
-/// The most keys that are remembered, in each worker. Keys beyond it ask Redis each time.
+/// The maximum number of cached keys per worker. Further keys call Redis each time.
 const KEYS_MAX: usize = 4_096;
 
-/// How far apart searches for what need not be remembered any more are, in milliseconds.
+/// The minimum interval between searches for expired entries, in milliseconds.
 const SWEEP_MS: u64 = 100;
 
-/// All refusals that a worker remembers.
+/// A worker's cached refusals.
 #[derive(Debug, Default)]
 pub struct RefusalCache {
     by_key: BTreeMap<LimitKey, CachedRefusal>,
@@ -33,7 +33,7 @@ struct CachedRefusal {
 }
 
 impl RefusalCache {
-    /// Redis has said `check` to `limit`, which was sent at `since_ms`.
+    /// Caches `check`, the answer to `limit`, which was sent at `since_ms`.
     pub fn note(&mut self, limit: &LimitRequest, check: Check, since_ms: u64) {
         if check.is_allowed() || limit.quota.algorithm() == Algorithm::Concurrency {
             return;
@@ -54,12 +54,12 @@ impl RefusalCache {
         }
     }
 
-    /// Whether none is remembered.
+    /// Whether the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.by_key.is_empty()
     }
 
-    /// What Redis would say, if it is known: the same request was refused, and its wait is not over.
+    /// The answer that Redis would give, if cached: the same request was refused, and its waiting time has not passed.
     pub fn recall(
         &mut self,
         key: &LimitKey,
@@ -72,13 +72,13 @@ impl RefusalCache {
             self.by_key.remove(key);
             return None;
         };
-        // Another cost has another wait, and so has another limit.
+        // Another cost or limit has another waiting time.
         (known.quota == quota && known.cost == cost).then_some(check)
     }
 }
 
 impl CachedRefusal {
-    /// `None` when the wait is over, or when the clock was set back, so that nobody knows.
+    /// `None` after the waiting time, or if the clock was set back.
     fn check_at(&self, now_ms: u64) -> Option<Check> {
         let passed_ms = now_ms.checked_sub(self.since_ms)?;
         let wait_ms = self.check.wait_ms.checked_sub(passed_ms)?;
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(wait_ms(&mut refusals, &ask, NOW_MS - 1), None);
     }
 
-    /// To look for it takes the time of thousands of requests.
+    /// A search takes as long as thousands of requests.
     #[test]
     fn what_is_over_is_looked_for_ten_times_a_second_and_no_more() {
         let mut refusals = RefusalCache::default();

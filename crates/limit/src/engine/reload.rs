@@ -1,4 +1,4 @@
-//! Rules that are read from Redis.
+//! Reads rules from Redis.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -16,37 +16,37 @@ use weir_engine::{BatchId, Effects, Level, Metrics};
 
 use crate::engine::config::{CheckedConfig, check_needs};
 
-/// Reads rules from Redis, on ticks. What it cannot read or must refuse changes nothing.
+/// Polls Redis for rules on ticks. Unreadable or invalid rules change nothing.
 #[derive(Debug)]
 pub struct Reload {
     schedule: Schedule,
     interval_ms: u64,
     key: Vec<u8>,
     needs: RuleRequirements,
-    /// The document as last read, good or bad: most polls find it unchanged. `None`: there was none.
+    /// The last document, valid or not: most polls return the same. `None`: there was none.
     seen: Option<Vec<u8>>,
-    /// Other rules were read, and are in force.
+    /// Counts new rules that took effect.
     loaded: Counter,
-    /// Other rules were read, and refused.
+    /// Counts new rules that were rejected.
     refused: Counter,
-    /// Rules could not be read.
+    /// Counts failed reads.
     failed: Counter,
 }
 
-/// What a poll has found.
+/// The result of a poll.
 #[derive(Debug)]
 enum RulesPoll {
-    /// The same as before.
+    /// Unchanged.
     Nothing,
-    /// No document any more.
+    /// The document was removed.
     Gone,
-    /// Other rules.
+    /// New rules.
     Rules(Rules),
-    /// Other rules that are refused.
+    /// New rules that are invalid.
     Bad(FieldError),
 }
 
-/// What rules are checked against.
+/// The settings that rules may require.
 #[derive(Clone, Copy, Debug)]
 struct RuleRequirements {
     one_slot_a_call: bool,
@@ -54,9 +54,9 @@ struct RuleRequirements {
 }
 
 impl Reload {
-    /// `None` if the configuration does not want it.
+    /// `None` if `reload` is off.
     pub fn new(config: &CheckedConfig, metrics: &mut Metrics) -> Option<Self> {
-        // They are defined in any case: a name that comes and goes is of no use to a dashboard.
+        // Always defined, so that dashboards do not depend on the configuration.
         let mut counter = |what: &str| metrics.counter(format!("weir_ratelimit_{what}_total"));
         let loaded = counter("rules_loaded");
         let refused = counter("rules_refused");
@@ -78,12 +78,12 @@ impl Reload {
         })
     }
 
-    /// How far apart ticks should be, in milliseconds.
+    /// The interval between ticks in milliseconds.
     pub fn tick_ms(&self) -> u64 {
         self.schedule.tick_ms()
     }
 
-    /// The first request has come.
+    /// Makes a poll due soon, at the first request.
     pub fn poll_soon(&mut self) {
         self.schedule.poll_soon();
     }
@@ -97,13 +97,13 @@ impl Reload {
         }
     }
 
-    /// Whether the call `batch`, which has ended, was the poll.
+    /// Whether the ended call `batch` was the poll.
     pub fn is_poll(&mut self, batch: BatchId) -> bool {
         self.schedule.completed(batch)
     }
 
-    /// Reads the poll's replies. Returns rules to replace the current ones, if there are any. A worker without requests may
-    /// have no connection to Redis: then a failed poll is neither counted nor logged.
+    /// Reads the poll's replies. Returns new rules, if any. A worker without requests may have no connection to Redis:
+    /// then it neither counts nor logs a failed poll.
     pub fn read(
         &mut self,
         replies: &Result<Vec<Value>, Failure>,

@@ -1,4 +1,4 @@
-//! What operators are told of refusals: which rules refused, and whom.
+//! Counts refusals by rule and key for operators.
 
 use alloc::string::String;
 
@@ -7,14 +7,14 @@ use weir_engine::tally::Tally;
 use weir_engine::{BatchId, Effects};
 use weir_scripts::tally::{self, Subject};
 
-/// What a rule did.
+/// The action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RuleAction {
-    /// It refused, as a limit was reached.
+    /// It refused a request at its limit.
     Limited,
-    /// It would have: its mode is `shadow`.
+    /// It would have refused a request, but its mode is `shadow`.
     ShadowLimited,
-    /// It refused a key on its `deny` list.
+    /// It refused a key in its `deny` list.
     Denied,
 }
 
@@ -30,7 +30,7 @@ impl RuleAction {
     }
 }
 
-/// What is counted: what a rule did, in all, and to one key.
+/// The key of a count: an action of a rule, in total or for one key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct CountKey {
     what: RuleAction,
@@ -44,7 +44,7 @@ pub struct Report {
     tally: Tally<CountKey>,
 }
 
-/// However many keys there are, all rules find room.
+/// The space reserved for the totals of all rules, regardless of the number of keys.
 const SPARE: usize = RULES_MAX * RuleAction::ALL.len();
 
 impl Report {
@@ -54,7 +54,7 @@ impl Report {
         }
     }
 
-    /// A rule has done this to a request of `key`, if that is known.
+    /// Counts an action of a rule, and its key if known.
     pub fn count(&mut self, what: RuleAction, rule: &Rule, key: Option<&[u8]>) {
         let told = |key| CountKey {
             what,
@@ -67,7 +67,7 @@ impl Report {
         }
     }
 
-    /// Sends what was counted, if that is due.
+    /// Sends the counts if they are due.
     pub fn flush(&mut self, now_ms: u64, effects: &mut Effects) {
         self.tally.flush(now_ms, effects, |told| {
             let (what, rule) = (told.what.label(), told.rule.as_str());
@@ -78,7 +78,7 @@ impl Report {
         });
     }
 
-    /// Whether `batch`, which has ended, was its call.
+    /// Whether the ended call `batch` was its call.
     pub fn completed(&mut self, batch: BatchId) -> bool {
         self.tally.completed(batch)
     }

@@ -1,4 +1,4 @@
-//! The request as rules see it.
+//! The request as input of rules.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -10,7 +10,7 @@ use weir_base::language::{ACCEPT_LANGUAGE, Language};
 use weir_engine::Request;
 use weir_engine::page::wants_page;
 
-/// Reads of a request what rules ask for. Method, path and address are read once, however many rules look at them.
+/// Reads the parts of a request that rules need. It reads method, path and address only once.
 pub struct RuleRequest<'a> {
     request: &'a dyn Request,
     user_header: Option<&'a str>,
@@ -68,7 +68,7 @@ pub enum Client {
 }
 
 impl Client {
-    // Inlined, it would cost requests that pass.
+    // Not inlined, because inlining slows down passed requests.
     #[inline(never)]
     pub fn from_request(request: &dyn Request) -> Self {
         let content_type = request.header("content-type");

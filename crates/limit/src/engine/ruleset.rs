@@ -1,4 +1,4 @@
-//! The rules in force, with their tables and counters.
+//! The current rules with their tables and counters.
 
 use alloc::format;
 use alloc::string::String;
@@ -27,39 +27,39 @@ struct LocalRule<D> {
     metrics: RuleMetrics,
 }
 
-/// What a request takes of one rule.
+/// A request's hit on one rule.
 #[derive(Clone, Debug)]
 pub struct RuleHit {
-    /// Which rule, by its place.
+    /// The rule's index.
     pub rule: usize,
     hit: Hit,
 }
 
-/// What a request takes of all rules.
+/// A request's hits on all rules.
 #[derive(Debug)]
 pub enum Hits {
-    /// Nothing.
+    /// No rule matches.
     None,
-    /// One rule that is enforced and counted here decides. Nearly every request is such a one, so it costs no lists.
+    /// One enforced local rule decides. Nearly every request has this form, so it needs no lists.
     OneLocal(RuleHit),
-    /// Anything else.
+    /// All other combinations.
     Lists(RuleHits),
 }
 
-/// What a request takes of several rules, by who counts it.
+/// A request's hits by store and mode.
 #[derive(Debug, Default)]
 pub struct RuleHits {
-    /// Enforced, counted here.
+    /// Enforced, local.
     pub local: Vec<RuleHit>,
-    /// Enforced, counted in Redis.
+    /// Enforced, in Redis.
     pub redis: Vec<RuleHit>,
-    /// In shadow, counted here.
+    /// Dry run, local.
     pub local_shadow: Vec<RuleHit>,
-    /// In shadow, counted in Redis.
+    /// Dry run, in Redis.
     pub redis_shadow: Vec<RuleHit>,
 }
 
-/// A hit, and what its rule said to it.
+/// A hit and the result of its check.
 #[derive(Clone, Debug)]
 pub struct ChargedHit {
     pub hit: RuleHit,
@@ -67,27 +67,27 @@ pub struct ChargedHit {
 }
 
 impl RuleHit {
-    /// What is allowed.
+    /// The quota.
     pub fn quota(&self) -> Quota {
         self.hit.quota
     }
 
-    /// As how many requests it counts.
+    /// The cost.
     pub fn cost(&self) -> u32 {
         self.hit.cost
     }
 
-    /// Who shares the limit.
+    /// The key.
     pub fn key(&self) -> &[u8] {
         &self.hit.key
     }
 
-    /// The name of its key in Redis.
+    /// The key's digest in Redis.
     pub fn digest(&self) -> [u8; 16] {
         self.hit.digest()
     }
 
-    /// Whether the charge goes back when the request ends.
+    /// Whether the charge is undone when the request ends.
     pub fn goes_back(&self) -> bool {
         self.quota().algorithm() == Algorithm::Concurrency
     }
@@ -108,7 +108,7 @@ impl Hits {
         }
     }
 
-    /// The same hits, in lists.
+    /// Converts the hits into lists.
     pub fn into_lists(self) -> RuleHits {
         match self {
             Self::None => RuleHits::default(),
@@ -134,7 +134,7 @@ impl RuleHits {
 }
 
 impl<D: SharedData + Clone> Ruleset<D> {
-    /// `seed` is that of the tables' hashes: the same in all workers.
+    /// `seed` seeds the tables' hashes: the same in all workers.
     pub fn new(rules: Rules, data: &D, seed: u64, metrics: &mut Metrics) -> Self {
         let place = |rule: &Rule| LocalRule {
             table: Table::new(data.clone(), &table_name(rule), rule.slots, seed),
@@ -148,13 +148,14 @@ impl<D: SharedData + Clone> Ruleset<D> {
 }
 
 impl<D: SharedData> Ruleset<D> {
-    /// The rule at `index`, with its counters.
+    /// The rule at `index` and its counters.
     pub fn rule(&self, index: usize) -> Option<(&Rule, &RuleMetrics)> {
         let metrics = &self.places.get(index)?.metrics;
         Some((self.rules.get(index)?, metrics))
     }
 
-    /// What the request takes of which rules; or the rule that denies its key. `in_shadow`: those that would deny it.
+    /// Matches the request against the rules. Returns the hits, or the rule that denies its key. Appends dry-run rules
+    /// that would deny it to `in_shadow`.
     pub fn hits(&self, request: &impl Request, in_shadow: &mut Vec<usize>) -> Result<Hits, usize> {
         let mut hits = Hits::None;
         for (index, (rule, place)) in self.rules.iter().zip(&self.places).enumerate() {
@@ -171,7 +172,7 @@ impl<D: SharedData> Ruleset<D> {
         Ok(hits)
     }
 
-    /// Charges one hit, if its rule lets it pass.
+    /// Charges one hit if its rule allows it.
     pub fn charge_one(&self, hit: &RuleHit, now_ms: u64) -> Option<Check> {
         let place = self.places.get(hit.rule)?;
         let (check, evictions) = decide_one(self.table_request(hit)?, now_ms);
@@ -197,7 +198,7 @@ impl<D: SharedData> Ruleset<D> {
             .collect()
     }
 
-    /// Takes back what was charged here.
+    /// Undoes a local charge.
     pub fn take_back(&self, charged: &ChargedHit, now_ms: u64) {
         if let Some(request) = self.table_request(&charged.hit) {
             request.take_back(charged.check.mark, now_ms);
@@ -214,7 +215,7 @@ impl<D: SharedData> Ruleset<D> {
     }
 }
 
-/// States of another algorithm are none of the same table.
+/// Each algorithm has its own table, because the formats of states differ.
 fn table_name(rule: &Rule) -> String {
     let algorithm = match rule.quota.algorithm() {
         Algorithm::Gcra => "gcra",

@@ -1,26 +1,26 @@
-//! The keys of rate limits.
+//! Redis keys of rate limits.
 
 use alloc::format;
 use alloc::vec::Vec;
 
-/// The key of the document with the rate limits.
+/// The key of the document with the rules.
 pub fn limit_rules(prefix: &str) -> Vec<u8> {
     format!("{prefix}:limit:rules").into_bytes()
 }
 
-/// The key of what one key of a rate limit has used: a string, see `limit_state.lua`.
+/// The Redis key with the state of one key of a rate limit: a string, see `limit_state.lua`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LimitKey(Vec<u8>);
 
 impl LimitKey {
-    /// The key of `rule`, which has no brace, and of a hash of what the rule tells clients apart by: Redis
-    /// never holds what a client sent.
+    /// The key of `rule`, whose name contains no brace, and of a hash of the request's key: Redis never stores values
+    /// from clients.
     pub fn new(prefix: &str, rule: &str, hash: [u8; 16]) -> Self {
         let hash = hex::encode(hash);
         Self(format!("{prefix}:limit:{{{rule}:{hash}}}").into_bytes())
     }
 
-    /// The key as Redis takes it.
+    /// The key as bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

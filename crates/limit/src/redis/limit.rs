@@ -1,4 +1,4 @@
-//! `limit.lua`: what rate limits say to many requests at once, counted as [`crate`] does.
+//! `limit.lua`: checks rate limits for many requests at once, with the algorithms of [`crate`].
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -19,43 +19,42 @@ pub static SCRIPT: Script = Script {
     source: with_limit_states!("limit"),
 };
 
-/// What one request asks of one limit.
+/// One limit of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitRequest {
-    /// Whose limit.
+    /// The key.
     pub key: LimitKey,
-    /// What is allowed.
+    /// The quota.
     pub quota: Quota,
-    /// What the request takes. More than the quota's burst counts as that; 0 takes nothing, and passes.
+    /// The request's cost. A cost above the quota's burst counts as the burst; 0 charges nothing and passes.
     pub cost: u32,
-    /// For leases: of what is left when all costs of the request are paid, up to so many units more are
-    /// charged. 0 normally.
+    /// For leases: the maximum of additional units to charge from the rest after all costs of the request are paid.
+    /// Normally 0.
     pub extra: u32,
 }
 
-/// What a limit says to one ask.
+/// The result of one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// What the quota says. If the request has asks of one key before this one, `wait_ms` is that of them
-    /// together. What is left is told as it is after the request.
+    /// The quota's check. If earlier limits of the request have the same key, `wait_ms` covers them together. The
+    /// remaining quota is that after the request.
     pub check: Check,
-    /// How many units were charged: the cost and what was had of the extra; 0 if any ask of the request was
-    /// refused.
+    /// The number of charged units: the cost and the granted extra; 0 if any limit refused the request.
     pub taken: u32,
 }
 
-/// The call that decides `requests`, each made of its asks, in their order and on Redis' own clock. If
-/// all asks of a request are allowed, all are charged, else none is. Each sees what those before it
-/// were charged. Asks of one key in one request count together, as one that costs their sum.
+/// The call that decides `requests` in order, on Redis' own clock. It charges all limits of a request if all allow it,
+/// otherwise none. Each request sees the charges of the earlier ones. Limits of one request with the same key count
+/// together, as one with the sum of their costs.
 ///
-/// There must be at least one ask. On Redis Cluster all keys of a call must be of one slot: a request
-/// whose keys are not cannot be decided as a whole.
+/// There must be at least one limit. On Redis Cluster, all keys of a call must be in one slot: a request with keys in
+/// several slots cannot be decided atomically.
 pub fn call<R: AsRef<[LimitRequest]>>(requests: &[R]) -> Call {
     call_at(requests, 0)
 }
 
-/// [`call`] at `now_ms` in place of Redis' clock, which no test can set; 0 is Redis' clock. Only for tests:
-/// gateways whose clocks differ would undo each other's counts.
+/// [`call`] at `now_ms` instead of Redis' clock, which tests cannot set; 0 is Redis' clock. Only for tests: gateways
+/// with different clocks would corrupt each other's counts.
 pub fn call_at<R: AsRef<[LimitRequest]>>(requests: &[R], now_ms: u64) -> Call {
     let mut terms = Terms::default();
     for request in requests {
@@ -70,10 +69,10 @@ pub fn call_at<R: AsRef<[LimitRequest]>>(requests: &[R], now_ms: u64) -> Call {
     terms.into_call(&SCRIPT, now_ms)
 }
 
-/// Reads the answers, one an ask. `shape` is how many asks each request of the call had, in their order.
+/// Reads the answers, one per limit. `shape` is the number of limits of each request, in order.
 ///
 /// # Errors
-/// When the reply is not one of the script to such requests.
+/// When the reply does not match the script and the requests.
 pub fn parse(
     value: &Value,
     shape: impl IntoIterator<Item = usize>,
@@ -83,7 +82,7 @@ pub fn parse(
     })
 }
 
-/// The numbers of an answer.
+/// The number of fields in an answer.
 const FIELDS: usize = 5;
 
 fn parse_all(value: &Value, shape: impl IntoIterator<Item = usize>) -> Option<Vec<Vec<Answer>>> {
@@ -97,7 +96,7 @@ fn parse_all(value: &Value, shape: impl IntoIterator<Item = usize>) -> Option<Ve
     requests.filter(|_| rest.is_empty())
 }
 
-/// None of a request that is refused is charged.
+/// Checks that a refused request was not charged.
 fn parse_request(numbers: &[Value]) -> Option<Vec<Answer>> {
     let answers = numbers.as_chunks::<FIELDS>().0.iter().map(parse_one);
     let answers: Vec<Answer> = answers.collect::<Option<_>>()?;
@@ -118,7 +117,7 @@ fn parse_one([wait_ms, remaining, reset_ms, mark, taken]: &[Value; FIELDS]) -> O
     })
 }
 
-/// The arguments of a call, in which each key and each quota is spelt once, however many name it.
+/// The arguments of a call. Each key and each quota is contained once, regardless of the number of references.
 #[derive(Default)]
 pub(crate) struct Terms<'a> {
     places: BTreeMap<&'a LimitKey, u64>,
@@ -130,11 +129,11 @@ pub(crate) struct Terms<'a> {
 impl<'a> Terms<'a> {
     /// Adds a number.
     pub(crate) fn push(&mut self, number: u64) {
-        // A string takes all that is written to it.
+        // Writing to a string cannot fail.
         let _ = write!(self.numbers, "{number} ");
     }
 
-    /// Adds the places of a key and a quota.
+    /// Adds the indices of a key and a quota.
     pub(crate) fn push_limit(&mut self, key: &'a LimitKey, quota: Quota) {
         let keys = &mut self.keys;
         let key_place = *self.places.entry(key).or_insert_with(|| {
@@ -170,7 +169,7 @@ impl<'a> Terms<'a> {
     }
 }
 
-/// How the scripts name an algorithm.
+/// The letter of an algorithm in the scripts.
 fn letter(algorithm: Algorithm) -> char {
     match algorithm {
         Algorithm::Gcra => 'g',

@@ -1,4 +1,4 @@
-//! `limit_back.lua`: requests in flight have ended, and no longer count.
+//! `limit_back.lua`: undoes the charges of ended requests.
 
 use crate::Quota;
 use weir_base::resp::Value;
@@ -14,28 +14,28 @@ pub static SCRIPT: Script = Script {
     source: with_limit_states!("limit_back"),
 };
 
-/// What a request was charged, and is to have back.
+/// A charge to undo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Charge {
-    /// Whose limit.
+    /// The key.
     pub key: LimitKey,
-    /// What is allowed, as when it was charged.
+    /// The quota at the time of the charge.
     pub quota: Quota,
-    /// How many units: [`Answer::taken`](crate::redis::limit::Answer::taken), or fewer.
+    /// The number of units: [`Answer::taken`](crate::redis::limit::Answer::taken), or fewer.
     pub cost: u32,
-    /// The mark of the [check](crate::Check::mark) that let it pass.
+    /// The [mark](crate::Check::mark) of the check that allowed the request.
     pub mark: u64,
 }
 
-/// The call that takes back `charges`, in their order and on Redis' own clock.
+/// The call that undoes `charges` in order, on Redis' own clock.
 ///
-/// Redis does not tell charges apart, so one that is taken back twice, as after a lost reply, counts
-/// twice. There must be at least one. On Redis Cluster all keys of a call must be of one slot.
+/// Redis does not identify charges, so undoing one twice, for example after a lost reply, counts twice. There must be
+/// at least one. On Redis Cluster all keys of a call must be in one slot.
 pub fn call(charges: &[Charge]) -> Call {
     call_at(charges, 0)
 }
 
-/// [`call`] at `now_ms` in place of Redis' clock; 0 is Redis' clock. Only for tests.
+/// [`call`] at `now_ms` instead of Redis' clock; 0 is Redis' clock. Only for tests.
 pub fn call_at(charges: &[Charge], now_ms: u64) -> Call {
     let mut terms = Terms::default();
     for charge in charges {
@@ -46,10 +46,10 @@ pub fn call_at(charges: &[Charge], now_ms: u64) -> Call {
     terms.into_call(&SCRIPT, now_ms)
 }
 
-/// Reads the reply: of how many charges something still counted, and was taken back.
+/// Reads the reply: the number of charges that still counted and were undone.
 ///
 /// # Errors
-/// When the reply is not one of the script to `count` charges.
+/// When the reply does not match the script and `count` charges.
 pub fn parse(value: &Value, count: usize) -> Result<usize, ReplyError> {
     unsigned(value)
         .filter(|found| *found <= count)

@@ -1,8 +1,9 @@
 //! Typed calls of the scripts of rate limits.
 //!
-//! The Lua is in `lua/`, one file a script, with its KEYS, ARGV and replies documented at its top.
+//! The Lua scripts are in `lua/`, one file per script. A comment at the top of each describes its KEYS, ARGV and
+//! replies.
 
-/// A script's source, after the counting of rate limits that it needs.
+/// The source of a script, preceded by the shared functions for limit states.
 macro_rules! with_limit_states {
     ($name:literal) => {
         concat!(

@@ -1,4 +1,4 @@
-//! Rules as they are written.
+//! The JSON form of rules.
 
 use alloc::format;
 use alloc::string::String;
@@ -147,7 +147,7 @@ pub struct LimitConfig {
 }
 
 impl LimitConfig {
-    /// So many requests a second, and so many at once.
+    /// The limit of `rate` requests per second and `burst` at once.
     pub const fn per_second(rate: u32, burst: u32) -> Self {
         Self {
             rate,
@@ -244,8 +244,8 @@ pub struct LeaseConfig {
 }
 
 impl RulesConfig {
-    /// Checks the rules, and makes them ready for use. `one_slot_a_call`: whether Redis is a cluster, where
-    /// one script call must stay in one slot.
+    /// Validates the rules and prepares them for use. `one_slot_a_call`: whether Redis is a cluster, where one script
+    /// call must stay in one slot.
     ///
     /// # Errors
     /// When a field is out of its bounds or contradicts another one.

@@ -1,26 +1,26 @@
-//! What a client is told about its quota: the fields `RateLimit` and `RateLimit-Policy` of
-//! draft-ietf-httpapi-ratelimit-headers-11, lists of structured fields (RFC 9651).
+//! Quota headers for clients: `RateLimit` and `RateLimit-Policy` of draft-ietf-httpapi-ratelimit-headers-11, lists of
+//! structured fields (RFC 9651).
 //!
-//! A rule is told as a policy, `"<name>";q=<quota>;w=<seconds>`: of GCRA the burst, and how long it takes to come back
-//! whole; of the others the rate and the period. A period that is no whole number of seconds cannot be told, and is left
-//! out. Requests in flight have no period, but a unit: `"<name>";q=<quota>;qu="concurrent-requests"`.
+//! A policy describes a rule: `"<name>";q=<quota>;w=<seconds>`. For GCRA these are the burst and its recovery time; for
+//! the other algorithms the rate and the period. The window is omitted if it is not a whole number of seconds.
+//! Concurrency has a unit instead of a window: `"<name>";q=<quota>;qu="concurrent-requests"`.
 //!
-//! `RateLimit` tells what is left, and when more of it will be there: `"<name>";r=<remaining>;t=<seconds>`. Without `t`
-//! all is there, or nobody knows when more will be.
+//! `RateLimit` contains the remaining quota and the time until more is available: `"<name>";r=<remaining>;t=<seconds>`.
+//! Without `t` the quota is unused, or the time is unknown.
 
 use alloc::string::String;
 use core::fmt::Write;
 
 use crate::{Algorithm, Check, Quota};
 
-/// The type of the problem that tells of a limit that is reached.
+/// The problem type of a reached limit.
 pub const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 
-/// The type of the problem that tells that limits cannot be checked.
+/// The problem type of an outage of the limit store.
 pub const REDUCED_CAPACITY: &str =
     "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 
-/// The names of the older fields, which tell of the rule that leaves the least.
+/// The names of the older headers, which describe the rule with the least remaining quota.
 pub const LEGACY: [&str; 3] = [
     "x-ratelimit-limit",
     "x-ratelimit-remaining",
@@ -40,8 +40,8 @@ pub fn append_policy(to: &mut String, name: &str, quota: &Quota) {
     };
 }
 
-/// Appends what one rule has left. Of a rule that lets the request pass it is left out when more will be there
-/// (`is_refused`: whether the request is refused): `Retry-After` must not be before it.
+/// Appends the remaining quota of one rule. `is_refused`: whether the request is refused. Then a rule that allows it
+/// omits its reset time, because `Retry-After` must not be earlier.
 pub fn append_limit(to: &mut String, name: &str, check: &Check, is_refused: bool) {
     separate(to);
     let _ = write!(to, "\"{name}\";r={}", check.remaining);
@@ -50,17 +50,17 @@ pub fn append_limit(to: &mut String, name: &str, check: &Check, is_refused: bool
     }
 }
 
-/// Whole seconds, rounded up: who waits that long has waited long enough.
+/// Whole seconds, rounded up, so that clients never retry too early.
 pub fn seconds(ms: u64) -> u64 {
     ms.div_ceil(1_000)
 }
 
-/// In which time the quota is there again, in milliseconds; `None` if that is no matter of time.
+/// The time in milliseconds in which the quota recovers; `None` for concurrency.
 fn window_ms(quota: &Quota) -> Option<u64> {
     match quota.algorithm() {
         Algorithm::Gcra => {
             let ticks = u64::from(quota.burst()).saturating_mul(quota.per_ms());
-            // One that is no whole number of milliseconds is none of seconds either.
+            // A time that is not a whole number of milliseconds is not one of seconds either.
             let rate = u64::from(quota.rate());
             Some(
                 ticks
@@ -104,7 +104,7 @@ mod tests {
         told
     }
 
-    /// The examples of the draft, sections 3.2 and 4.2, as far as a rule here can say them.
+    /// The examples of the draft, sections 3.2 and 4.2, as far as rules can express them.
     #[test]
     fn policies_are_told_as_in_the_drafts_examples() {
         use Algorithm::{Concurrency, FixedWindow, Gcra, SlidingWindow};
@@ -119,10 +119,10 @@ mod tests {
                 r#""default";q=1000;w=3600"#,
             ),
             (Gcra, 100, 60_000, 100, r#""default";q=100;w=60"#),
-            // The burst comes back in its own time.
+            // The burst has its own recovery time.
             (Gcra, 100, 1_000, 200, r#""default";q=200;w=2"#),
             (Gcra, 2, 10_000, 1, r#""default";q=1;w=5"#),
-            // The draft has no parts of seconds: 20 in 100 ms is not one a second.
+            // The draft has no fractions of seconds: 20 in 100 ms cannot be expressed.
             (Gcra, 20, 100, 1, r#""default";q=1"#),
             (Gcra, 2, 1_000, 3, r#""default";q=3"#),
             (Gcra, 3, 1_000, 1, r#""default";q=1"#),
@@ -150,9 +150,9 @@ mod tests {
         assert_eq!(limit(10_000, 0, 10_000, true), r#""default";r=0;t=10"#);
         assert_eq!(limit(1, 0, 1, true), r#""default";r=0;t=1"#);
         assert_eq!(limit(1_001, 0, 1_001, true), r#""default";r=0;t=2"#);
-        // Nobody knows when one of those in flight ends.
+        // The end of a request in flight is unknown.
         assert_eq!(limit(1_000, 0, 0, true), r#""default";r=0"#);
-        // It lets the request pass that another rule refuses, and has its own time.
+        // The rule allows the request that another rule refuses, and has its own reset time.
         assert_eq!(limit(0, 7, 80_000, true), r#""default";r=7"#);
     }
 }

@@ -1,4 +1,4 @@
-//! Who shares a limit.
+//! The keys of limits.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -13,16 +13,16 @@ use super::{KeyPart, Request};
 use weir_base::FieldError;
 use weir_base::address::AddressGroup;
 
-/// The most parts of a key.
+/// The maximum number of parts of a key.
 pub const KEY_PARTS_MAX: usize = 8;
 
-/// The most proxies that may be trusted.
+/// The maximum number of trusted proxies.
 pub const HOPS_MAX: usize = 16;
 
-/// The most segments of a path that are looked at.
+/// The maximum number of inspected path segments.
 const SEGMENTS_MAX: usize = 64;
 
-/// The parts of a rule's key, checked.
+/// The validated parts of a rule's key.
 #[derive(Clone, Debug)]
 pub(super) struct Parts(Vec<KeyPart>);
 
@@ -41,9 +41,9 @@ impl Parts {
         Ok(Self(parts))
     }
 
-    /// The key of a request: of the same bytes only if all parts are the same.
+    /// The key of a request: equal only if all parts are equal.
     pub(super) fn for_request(&self, request: &impl Request) -> Vec<u8> {
-        // Room for most keys, so that they grow in one piece.
+        // Enough capacity for most keys, to avoid reallocation.
         let mut key = Vec::with_capacity(self.0.len() * 32);
         for part in &self.0 {
             append(&mut key, value(part, request).as_deref());
@@ -51,8 +51,8 @@ impl Parts {
         key
     }
 
-    /// Who a key is, for operators: one text a part. What clients send to show who they are is not told, only a hash that is the same
-    /// for the same value.
+    /// A key for operators: one text per part. Values that may identify a client or contain secrets appear only as a
+    /// hash.
     pub(super) fn shown(&self, key: &[u8]) -> String {
         let mut rest = key;
         let mut texts = Vec::new();
@@ -121,8 +121,8 @@ fn check_part(part: &mut KeyPart, at: &str) -> Result<(), FieldError> {
     }
 }
 
-/// Length and bytes, so that no two lists of values look the same. What is not there has a length that
-/// nothing has.
+/// Appends length and bytes, so that different lists of values never have the same key. A missing value has a reserved
+/// length.
 fn append(key: &mut Vec<u8>, value: Option<&[u8]>) {
     let len = value.map_or(u32::MAX, |value| {
         u32::try_from(value.len()).unwrap_or(u32::MAX - 1)
@@ -131,7 +131,7 @@ fn append(key: &mut Vec<u8>, value: Option<&[u8]>) {
     key.extend_from_slice(value.unwrap_or_default());
 }
 
-/// The first value of a key, as [`append`] wrote it, and what is behind.
+/// Splits a key from [`append`] into its first value and the rest.
 fn take(key: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     let (len, rest) = key.split_first_chunk()?;
     match u32::from_le_bytes(*len) {
@@ -143,17 +143,17 @@ fn take(key: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     }
 }
 
-/// The most characters of a value that are shown.
+/// The maximum number of shown characters per value.
 const SHOWN_MAX: usize = 64;
 
 fn shown(part: &KeyPart, value: &[u8]) -> String {
     let text = || {
-        // No character has more than four bytes, and a client's may be many.
+        // A character has at most four bytes, and a client's value may be long.
         let beginning = value.get(..4 * SHOWN_MAX).unwrap_or(value);
         let text = String::from_utf8_lossy(beginning);
         text.chars().take(SHOWN_MAX).collect()
     };
-    // A header, a cookie or a parameter may be a password.
+    // A header, a cookie or a parameter may contain a password.
     let hash = |what: &str, name: &str| {
         let digest: [u8; 32] = Sha256::digest(value).into();
         let [a, b, c, d, ..] = digest;
@@ -187,7 +187,7 @@ fn value(part: &KeyPart, request: &impl Request) -> Option<Vec<u8>> {
     }
 }
 
-/// The value of a part as a person writes it.
+/// The value of a part from the configuration.
 fn named_value(part: &KeyPart, text: &str) -> Option<Vec<u8>> {
     match part {
         KeyPart::Address | KeyPart::Forwarded(_) => match AddressGroup::read(text.as_bytes()) {
@@ -198,9 +198,8 @@ fn named_value(part: &KeyPart, text: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// The address that the outermost trusted proxy saw; the chain's last is the peer, whom Envoy adds itself.
-/// A chain that is too short, or holds something else there, did not come by those proxies: then the
-/// peer's address counts.
+/// The address that the outermost trusted proxy saw; the last address in the chain is the peer, which Envoy appends. A
+/// chain that is too short or has no address there did not pass these proxies: then the peer's address counts.
 pub fn forwarded(request: &impl Request, trusted_hops: usize) -> AddressGroup {
     let chain = request.header("x-forwarded-for").unwrap_or_default();
     let mut from_the_end = chain.rsplit(|byte| *byte == b',');
@@ -211,9 +210,9 @@ pub fn forwarded(request: &impl Request, trusted_hops: usize) -> AddressGroup {
     }
 }
 
-/// The first cookie of this name, in the value of the header `cookie`.
+/// The first cookie with this name in the header `cookie`.
 pub fn cookie<'a>(header: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
-    // Several headers of one name come with commas between.
+    // Several headers of one name are joined with commas.
     let mut pairs = header.split(|byte| matches!(byte, b';' | b','));
     pairs.find_map(|pair| pair.trim_ascii().strip_prefix(name)?.strip_prefix(b"="))
 }
@@ -229,7 +228,7 @@ fn query(path: &[u8], name: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// `%61` is `a`: otherwise each spelling would have a limit of its own.
+/// Decodes `%61` to `a`: otherwise each spelling would have a separate limit.
 fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     percent_decode(text).into()
 }

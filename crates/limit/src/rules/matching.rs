@@ -1,4 +1,4 @@
-//! Which requests a rule concerns.
+//! The conditions of a rule.
 
 use alloc::format;
 use alloc::string::String;
@@ -8,12 +8,12 @@ use super::{MatchConfig, PathConfig, Request};
 use weir_base::FieldError;
 use weir_base::method::is_method;
 
-/// [`MatchConfig`], checked.
+/// The validated form of [`MatchConfig`].
 #[derive(Clone, Debug)]
 pub struct Matching {
     methods: Vec<String>,
     path: Option<Path>,
-    /// In lower case, and whether it must be there.
+    /// The name in lower case, and whether the header must be present.
     headers: Vec<(String, bool)>,
 }
 
@@ -21,15 +21,15 @@ pub struct Matching {
 enum Path {
     Exact(String),
     Prefix(String),
-    /// `None` stands for any segment.
+    /// `None` matches any segment.
     Template(Vec<Option<String>>),
 }
 
 impl Matching {
-    /// Checks `config`, which stands in the field at `at`.
+    /// Validates `config`, the field at `at`.
     ///
     /// # Errors
-    /// When a field is not what it should be, with its path.
+    /// With the path of the invalid field.
     pub fn new(config: MatchConfig, at: &str) -> Result<Self, FieldError> {
         for (index, method) in config.methods.iter().enumerate() {
             check_method(method, &format!("{at}.methods[{index}]"))?;
@@ -49,7 +49,7 @@ impl Matching {
         })
     }
 
-    /// Whether the request meets all conditions. Cheap ones come first, and the first that is not met decides.
+    /// Whether the request meets all conditions. Cheap ones are checked first.
     pub fn is_met(&self, request: &impl Request) -> bool {
         let is_method = |method: &String| method.as_bytes() == request.method();
         (self.methods.is_empty() || self.methods.iter().any(is_method))
@@ -121,12 +121,12 @@ fn template(text: &str, at: &str) -> Result<Vec<Option<String>>, FieldError> {
     })
 }
 
-/// The path alone.
+/// The path without the query.
 pub(super) fn without_query(path: &[u8]) -> &[u8] {
     path.split(|byte| *byte == b'?').next().unwrap_or_default()
 }
 
-/// What stands between the slashes.
+/// The path's segments between slashes.
 pub(super) fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').skip(1)
 }

@@ -1,9 +1,9 @@
-//! The rules of the rate limiter: which requests a rule concerns, who asks, and what is allowed.
+//! The rules of the rate limiter: their conditions, keys and limits.
 //!
-//! - [`RulesConfig`]: the rules as they are written, in JSON; [`RulesConfig::checked`] refuses what is
-//!   unknown or contradicts itself, with the path of the field.
-//! - [`Rules`]: the rules as they are used; [`Rule::apply`] looks at one [`Request`].
-//! - [`fields`]: what a client is told about its quota, in the `RateLimit` header fields.
+//! - [`RulesConfig`]: the JSON form of rules; [`RulesConfig::checked`] rejects unknown and contradictory fields with
+//!   their paths.
+//! - [`Rules`]: the validated rules; [`Rule::apply`] matches one [`Request`].
+//! - [`fields`]: quota headers for clients, the `RateLimit` fields.
 
 mod config;
 pub mod fields;
@@ -21,18 +21,17 @@ pub use rule::{Hit, LISTED_MAX, Lease, NAME_LEN_MAX, RULES_MAX, Rule, RuleMatch,
 
 use alloc::vec::Vec;
 
-/// What a rule may look at. Asked for only as far as the rules need it; all of it comes from the client,
-/// but the peer's address.
+/// The input of rules. Rules read only the parts that they need. Except the peer's address, clients control all of it.
 pub trait Request {
     /// The method.
     fn method(&self) -> &[u8];
     /// The path, with the query.
     fn path(&self) -> &[u8];
-    /// The header of this name (in lower case); several of one name are one, with commas between.
+    /// The header of this name (in lower case); several of one name are joined with commas.
     fn header(&self, name: &str) -> Option<Vec<u8>>;
-    /// The address that Envoy holds for the client's (`source.address`).
+    /// The client's address according to Envoy (`source.address`).
     fn address(&self) -> Vec<u8>;
-    /// Who the user is, as whoever stands before the filter says.
+    /// The user, as set by an earlier filter or proxy.
     fn user(&self) -> Option<Vec<u8>>;
 }
 

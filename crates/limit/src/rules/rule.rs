@@ -1,4 +1,4 @@
-//! Rules as they are used.
+//! Validated rules.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -14,19 +14,19 @@ use weir_base::FieldError;
 
 use crate::{Algorithm, Quota};
 
-/// The most rules.
+/// The maximum number of rules.
 pub const RULES_MAX: usize = 64;
 
-/// The longest name of a rule, in bytes.
+/// The maximum length of a rule's name, in bytes.
 pub const NAME_LEN_MAX: usize = 64;
 
-/// The most keys that a rule names, in each of its lists.
+/// The maximum number of keys in each list of a rule.
 pub const LISTED_MAX: usize = 10_000;
 
-/// The most slots of a rule.
+/// The maximum number of slots of a rule.
 const SLOTS_MAX: u32 = 65_536;
 
-/// All rules, in the order in which they were written.
+/// All rules in the order of the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     rules: Vec<Rule>,
@@ -35,19 +35,19 @@ pub struct Rules {
 /// A rule.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// In metrics and header fields.
+    /// The name in metrics and header fields.
     pub name: String,
-    /// Where it counts.
+    /// Where it counts requests.
     pub store: Store,
-    /// How requests beyond it are handled.
+    /// Whether it refuses requests.
     pub mode: Mode,
-    /// What counts while Redis does not answer.
+    /// Its behaviour during a Redis outage.
     pub on_store_error: OnStoreError,
-    /// What is allowed to keys that have no limit of their own.
+    /// The quota of keys without an override.
     pub quota: Quota,
-    /// Slices, if it takes any.
+    /// The lease settings, if any.
     pub lease: Option<Lease>,
-    /// How much the gateway remembers: so many times 8 keys.
+    /// The size of the local table: 8 keys per slot.
     pub slots: u32,
     matching: Matching,
     parts: Parts,
@@ -57,12 +57,12 @@ pub struct Rule {
     deny: BTreeSet<Vec<u8>>,
 }
 
-/// How slices of a limit are taken.
+/// The settings of leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// The most requests of one slice.
+    /// The maximum number of requests per slice.
     pub max: u32,
-    /// For how long it may be spent, in milliseconds.
+    /// The lifetime of a slice, in milliseconds.
     pub lasts_ms: u64,
 }
 
@@ -72,25 +72,25 @@ enum Cost {
     Header(CostHeaderConfig),
 }
 
-/// What a rule says of a request before anything is counted.
+/// The match of a request before anything is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleMatch {
-    /// It does not concern it.
+    /// The rule does not apply.
     Not,
-    /// Its key is refused always.
+    /// The key is in the `deny` list.
     Denied,
-    /// It is to be counted.
+    /// The request must be counted.
     Hit(Hit),
 }
 
-/// What is to be counted.
+/// A request to count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hit {
-    /// Who shares the limit. It holds what the client sent, of any length: to be hashed.
+    /// The key. It contains client values of any length, so use only its hash.
     pub key: Vec<u8>,
-    /// What is allowed.
+    /// The quota.
     pub quota: Quota,
-    /// As how many requests it counts: 1 to the burst.
+    /// The cost: 1 to the burst.
     pub cost: u32,
 }
 
@@ -115,8 +115,8 @@ impl Rules {
         Ok(rules)
     }
 
-    /// On a cluster a script stays in one slot, and two keys of one request are in two. Whether two rules
-    /// can meet on a request is not known before it comes, so a cluster takes one that can.
+    /// On a cluster a script is restricted to one slot, but two keys of one request may be in two. Whether two rules
+    /// match the same request is unknown in advance, so with a cluster only one rule may use Redis.
     fn check_one_slot(&self) -> Result<(), FieldError> {
         let is_in_redis = |(_, rule): &(usize, &Rule)| rule.needs_redis();
         let mut in_redis = self.rules.iter().enumerate().filter(is_in_redis);
@@ -212,18 +212,18 @@ impl Rule {
         self.store == Store::Redis
     }
 
-    /// Whether it tells users apart.
+    /// Whether its key contains the user.
     pub fn needs_user(&self) -> bool {
         self.parts.have_user()
     }
 
-    /// Who `key` of a [`Hit`] is, for operators: at most 64 characters of each part. Of headers, cookies and parameters, which may be
-    /// passwords, only a hash.
+    /// The `key` of a [`Hit`] for operators: at most 64 characters of each part. Headers, cookies and parameters, which
+    /// may contain passwords, appear only as a hash.
     pub fn shown(&self, key: &[u8]) -> String {
         self.parts.shown(key)
     }
 
-    /// Looks at a request.
+    /// Matches a request.
     pub fn apply(&self, request: &impl Request) -> RuleMatch {
         if !self.matching.is_met(request) {
             return RuleMatch::Not;
@@ -244,8 +244,7 @@ impl Rule {
 }
 
 impl Hit {
-    /// A name for the key in Redis, of fixed length: SHA-256, its first half. Nobody finds two keys of which
-    /// it is the same.
+    /// The key's digest in Redis, of fixed length: the first half of its SHA-256, which is collision-resistant.
     pub fn digest(&self) -> [u8; 16] {
         let digest: [u8; 32] = Sha256::digest(&self.key).into();
         let [half @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] = digest;
@@ -275,7 +274,7 @@ fn refuse<T>(path: &str, problem: impl Into<String>) -> Result<T, FieldError> {
     })
 }
 
-/// A name is a part of metrics' names and of quoted strings.
+/// A name is part of metric names and of quoted strings.
 fn check_name(name: &str, at: &str) -> Result<(), FieldError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if name.len() <= NAME_LEN_MAX && name.bytes().all(is_plain) {
@@ -294,7 +293,7 @@ fn check_count(count: usize, at: &str) -> Result<(), FieldError> {
     }
 }
 
-/// What would do nothing for a rule that counts here is refused: somebody expects it to.
+/// Rejects settings without effect on a local rule, because their author expects one.
 fn check_store(config: &RuleConfig, at: &str) -> Result<(), FieldError> {
     if config.store == Store::Redis {
         return Ok(());
@@ -311,7 +310,7 @@ fn check_store(config: &RuleConfig, at: &str) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// `least`: the lowest burst that a key of the rule can have.
+/// `least`: the lowest burst of any key of the rule.
 fn cost(
     constant: Option<u32>,
     header: Option<CostHeaderConfig>,

@@ -234,7 +234,7 @@ fn only_trusted_proxies_say_where_a_request_comes_from() {
     let rule = rule(r#""key":[{"forwarded":{"trusted_hops":1}}]"#);
     let of = |chain: &str| key(&rule, &with(&get("/"), "x-forwarded-for", chain));
     let peer = key(&rule, &get("/"));
-    // The last is the peer, a trusted proxy, which saw the one before it; whatever stands before that was sent.
+    // The last is the peer, a trusted proxy, which saw the one before it; earlier addresses come from the client.
     assert_eq!(
         of("203.0.113.9, 192.0.2.1"),
         of("6.6.6.6,203.0.113.9,192.0.2.1")
@@ -283,7 +283,7 @@ fn cost_comes_from_rule_or_from_bounded_header() {
     assert_eq!((of("-3"), of("a"), of("1.5"), of("")), (1, 1, 1, 1));
 }
 
-/// The path by which a rule of these fields is refused.
+/// The path in the error for a rule with these fields.
 fn refused(fields: &str) -> String {
     let error = read(&format!(r#"{{"rules":[{{"name":"r",{fields}}}]}}"#)).unwrap_err();
     assert!(error.problem.len() > 10, "{error}");
@@ -421,14 +421,14 @@ fn a_rule_names_no_more_keys_than_fit() {
     }
 }
 
-/// Gateways of two versions share a limit only if both call its key the same: half of SHA-256.
+/// Gateways of two versions share a limit only if both compute the same key: half of SHA-256.
 #[test]
 fn the_name_of_a_key_in_redis_never_changes() {
     let digest = |fields: &str| match rule(fields).apply(&get("/")) {
         RuleMatch::Hit(hit) => hit.digest(),
         other => panic!("{other:?}"),
     };
-    // Of no bytes at all, as FIPS 180-4 has it.
+    // The digest of no bytes, from FIPS 180-4.
     let of_nothing = 0xe3b0_c442_98fc_1c14_9afb_f4c8_996f_b924_u128;
     assert_eq!(digest(r#""key":[]"#), of_nothing.to_be_bytes());
     assert_ne!(digest(r#""key":["method"]"#), of_nothing.to_be_bytes());
@@ -495,7 +495,7 @@ fn header_fields_are_lists_of_what_rules_say() {
 }
 
 proptest! {
-    /// Whatever is sent, nothing panics, and the same request has the same key.
+    /// No input causes a panic, and equal requests have equal keys.
     #[test]
     fn no_request_panics_a_rule(
         path in prop::collection::vec(any::<u8>(), 0..80), header in prop::collection::vec(any::<u8>(), 0..80),
@@ -533,6 +533,6 @@ fn operators_see_who_a_key_is_but_no_password() {
     let shown = rule.shown(&key(rule, &request));
     let begins = format!("{}, no address, ", "x".repeat(64));
     assert!(shown.starts_with(&begins), "{shown}");
-    // Of a key that is none, nothing.
+    // An invalid key has no text.
     assert_eq!(rule.shown(b"\xff\0\0\0no"), "");
 }

@@ -6,10 +6,10 @@ use super::*;
 
 const NOW_MS: u64 = 1_700_000_000_000;
 
-/// One a second, and two at once.
+/// One per second, two at once.
 const QUOTA: (u32, u32) = (1, 2);
 
-/// Shared data as Envoy keeps them: one map, one counter of versions.
+/// Shared data as in Envoy: one map, one version counter.
 #[derive(Default)]
 struct Memory {
     contents: Mutex<Contents>,
@@ -38,8 +38,7 @@ impl SharedData for &Memory {
     }
 }
 
-/// Another worker, which decides on `key` whenever this one is between its read and its write, for
-/// as often as is left.
+/// Another worker, which decides on `key` between this worker's read and write, as often as `left`.
 struct RivalWorker<'a> {
     memory: &'a Memory,
     table: Table<&'a Memory>,
@@ -64,7 +63,7 @@ impl SharedData for &RivalWorker<'_> {
     }
 }
 
-/// A table of one slot, so that all keys meet in it.
+/// A table with one slot, so that all keys share it.
 fn table<D: SharedData>(data: D) -> Table<D> {
     Table::new(data, "t", 1, 7)
 }
@@ -104,7 +103,7 @@ fn two_workers_share_one_limit() {
     assert_eq!(decide(&one, QUOTA, "u", NOW_MS + 400).wait_ms(), 600);
 }
 
-/// How many slots a table has tells how often keys meet, and no other's keys look like its own.
+/// The number of slots determines how often keys collide, and the keys of other values never look like slot keys.
 #[test]
 fn each_slot_has_a_key_of_its_own_and_everything_else_is_none() {
     let memory = Memory::default();
@@ -131,7 +130,7 @@ fn each_slot_has_a_key_of_its_own_and_everything_else_is_none() {
     }
 }
 
-/// With one slot of eight places, the ninth who comes takes the place of the first.
+/// With one slot of eight places, the ninth key evicts the first.
 #[test]
 fn a_decision_tells_by_which_ask_the_state_of_another_was_lost() {
     let memory = Memory::default();
@@ -218,7 +217,7 @@ fn memory_is_bounded_by_the_slots() {
     assert!(values.values().all(|(value, _)| value.len() == slot_len));
 }
 
-/// Runs one decision while a rival gets in between `times` times; says how often this one read.
+/// Runs one decision while a rival writes in between `times` times; returns the number of reads.
 fn against_a_rival(times: usize) -> (Memory, usize) {
     let memory = Memory::default();
     let reads = {
@@ -270,13 +269,13 @@ fn many_workers_let_no_more_pass_than_one_would() {
             .map(|worker| worker.join().unwrap())
             .sum()
     });
-    // A decision that lost every race is not noted: on a real machine next to none.
+    // A decision that lost every race is not stored: on a real machine almost none.
     let burst = BURST as usize;
     assert!((burst..burst + burst / 10).contains(&passed), "{passed}");
 }
 
-/// Lets a million keys come evenly, so that at any time as many of them are of use as `load` of all
-/// places. Each asks once, and again just before it may. Says what share of those would have passed.
+/// Simulates a million evenly distributed keys, of which a share `load` of all places is in use at any time. Each sends
+/// one request, and another just before it may. Returns the share of these that would have passed.
 fn wrongly_admitted(load: f64) -> f64 {
     const KEYS: u64 = 1_000_000;
     const SLOTS: u32 = 1_024;
@@ -302,7 +301,7 @@ fn wrongly_admitted(load: f64) -> f64 {
         let decision = decide_all(&[ask(&first)], comes_at_ms(n));
         assert!(decision.is_allowed(), "{n}: refused for what others did");
         if let Some(second) = second {
-            // Only looked at: were it charged, its state would crowd its slot.
+            // Only checked: a charge would occupy its slot.
             let key = second.to_le_bytes();
             let (ask, at_ms) = (ask(&key), comes_at_ms(second) + PER_MS - 1);
             let place = ask.place();
@@ -317,7 +316,7 @@ fn wrongly_admitted(load: f64) -> f64 {
     admitted as f64 / asked_again as f64
 }
 
-/// The shares are those that [`crate`] states; each is a sum over a Poisson distribution.
+/// The shares are those in the documentation of [`crate`]; each is a sum over a Poisson distribution.
 #[test]
 fn million_keys_stay_within_slot_memory_and_loss_bound() {
     for (load, stated) in [(0.5, 0.0511), (0.25, 0.0011)] {
@@ -342,7 +341,7 @@ fn what_is_no_slot_is_written_anew() {
     assert_eq!((&memory).get(key.as_str()).unwrap().0.len(), slot_len);
 }
 
-/// Two tables of one slot each; of the key `u` two requests pass in the first, `burst` in the second.
+/// Two tables with one slot each; for the key `u`, two requests pass in the first, `burst` in the second.
 fn asks<'a, D>(tables: &'a [Table<D>; 2], burst: u32) -> [TableRequest<'a, D>; 2] {
     let [first, second] = tables;
     let ask = |table, burst| TableRequest {
@@ -383,8 +382,7 @@ fn what_one_table_refuses_no_table_is_charged_for() {
     );
 }
 
-/// Shared data in which another worker spends the key `u` of the second table as soon as the first
-/// has been written.
+/// Shared data in which another worker spends the key `u` of the second table after the first write.
 struct Spender<'a> {
     memory: &'a Memory,
     spent: Mutex<bool>,

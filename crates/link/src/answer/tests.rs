@@ -167,7 +167,7 @@ fn an_ended_link_is_gone() {
     assert_eq!(answer(&disabled, &at(9)).reply(&domain()).status, 410);
 }
 
-/// Dashboards ask for these words.
+/// Dashboards query these labels.
 #[test]
 fn metrics_say_why_a_link_is_gone() {
     let words = [
@@ -268,7 +268,7 @@ fn the_first_rule_that_fits_chooses_the_target() {
     check(b"", b"fr,de;q=0.9,ja;q=0.1", "a:east");
     check(b"", b"fr,ja;q=0", "https://t.example/");
     check(b"", b"", "https://t.example/");
-    // Who likes the target's own language better goes there.
+    // Clients that prefer the target's own language get the target.
     let link = Link {
         language: "en".into(),
         ..link.clone()
@@ -529,7 +529,7 @@ fn a_click_on_a_tracked_link_takes_its_name_along() {
             b"b=2&qr",
             "https://t.example/?b=2&weir_click=1.s.abc",
         ),
-        // The name of another click is not passed on.
+        // The ID of another click is dropped.
         (
             "https://t.example/",
             true,
@@ -553,7 +553,7 @@ fn a_click_on_a_tracked_link_takes_its_name_along() {
         assert_eq!(location(&link, &named(query)), expected);
         assert_eq!(cache(&link, &named(query)), "no-store");
     }
-    // Others have no name, whatever the visit has, and pass on what they are given.
+    // Links without tracking add no click ID and pass on the query unchanged.
     let plain = Link {
         is_tracked: false,
         ..tracked("https://t.example/", true)

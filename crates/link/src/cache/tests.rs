@@ -25,7 +25,7 @@ fn link() -> Link {
     Link::to("https://t.example/")
 }
 
-/// As Redis tells of it.
+/// A link as read from Redis.
 fn told(link: Link, left_ms: Option<u64>) -> LinkReading {
     LinkReading {
         link,
@@ -83,7 +83,7 @@ fn a_link_that_was_only_looked_at_is_not_read_at_every_look() {
         life_ms: 100_000,
         ..link()
     };
-    // A tenth of its life has gone, and nobody has renewed it.
+    // A tenth of its lifetime has passed without a renewal.
     memory.learn(&name("abc"), told(living, Some(50_000)), 0);
     assert!(!is_due(&mut memory, 999));
     assert!(is_due(&mut memory, 1_000));
@@ -111,11 +111,11 @@ fn a_link_is_read_again_when_its_life_is_to_be_renewed() {
     memory.learn(&name("abc"), told(living(), Some(10_000)), 0);
     assert!(!is_due(&mut memory, 1_000));
     assert!(is_due(&mut memory, 1_001));
-    // Another gateway has renewed it, a while ago.
+    // Another gateway has renewed it in the meantime.
     memory.learn(&name("abc"), told(living(), Some(9_500)), 2_000);
     assert!(!is_due(&mut memory, 2_500));
     assert!(is_due(&mut memory, 2_501));
-    // What was found overdue was renewed by that same reading, or is disabled: no hurry.
+    // The read that found the link overdue also renewed it, or the link is disabled: no early read.
     let disabled = Link {
         is_disabled: true,
         ..living()
@@ -170,7 +170,7 @@ fn unknown_codes_are_known_for_a_while_and_not_without_bound() {
     memory.learn_unknown(&name("abc"), 1_000);
     assert_eq!(memory.find(&name("abc"), 5_999), CacheLookup::Unknown);
     assert_eq!(memory.find(&name("abc"), 6_000), CacheLookup::Nothing);
-    // Nor does a clock that was set back keep it.
+    // A clock that was set back does not keep it alive.
     assert_eq!(memory.find(&name("abc"), 0), CacheLookup::Nothing);
     memory.learn(&name("hot"), told(link(), None), 0);
     for number in 0..1_000 {
@@ -282,7 +282,7 @@ fn a_name_is_that_of_its_link() {
 }
 
 proptest! {
-    /// Whatever is learnt, forgotten and asked: the bounds hold, and what is found is what was learnt last.
+    /// After any sequence of operations, the bounds hold and lookups return the latest value.
     #[test]
     fn the_bounds_hold(
         steps in prop::collection::vec((0_u8..20, 0_u8..4, 1_usize..400), 0..300),

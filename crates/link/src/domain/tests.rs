@@ -211,7 +211,7 @@ fn life_follows_the_length_of_a_generated_code() {
     let lives = Length::ALL.map(|length| domain.generated_life_ms(length) / DAY_MS);
     assert_eq!(lives, [10, 30, 30, 0]);
     assert_eq!(domain.life_ms() / DAY_MS, 30, "of chosen codes");
-    // The other domain gives all of them 30 days.
+    // The other domain gives all lengths 30 days.
     let longest = Length::ALL.map(|length| domains.longest_life_ms(length));
     let month = Some(30 * DAY_MS);
     assert_eq!(longest, [month, month, month, None]);

@@ -1,4 +1,4 @@
-//! The engine's own answers.
+//! Responses of the engine.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -22,7 +22,7 @@ pub(crate) fn respond(stream: StreamId, kind: AnswerKind, reply: Reply<'_>, effe
     effects.respond(stream, Arc::new(answer.because(kind.details())));
 }
 
-/// How an answer is counted.
+/// The kind of response for metrics.
 pub(crate) fn kind_of(answer: &LinkAnswer<'_>) -> AnswerKind {
     match answer {
         LinkAnswer::Redirect { .. } => AnswerKind::Redirect,
@@ -35,7 +35,7 @@ pub(crate) fn kind_of(answer: &LinkAnswer<'_>) -> AnswerKind {
     }
 }
 
-/// What a request for a remembered link is answered.
+/// Decides the response to a request for a cached link.
 pub(crate) fn answer_of<'a>(
     known: &'a CachedLink,
     fields: &Fields<'_>,
@@ -49,7 +49,7 @@ pub(crate) fn answer_of<'a>(
     answer_to(&known.link, known.is_used_up, left_ms, fields, now_ms)
 }
 
-/// What a request for a link is answered.
+/// Decides the response to a request for a link.
 pub(crate) fn answer_to<'a>(
     link: &'a Link,
     is_used_up: bool,

@@ -1,4 +1,4 @@
-//! Clicks: counted here, and sent to Redis in batches.
+//! Counts clicks and sends them to Redis in batches.
 
 use crate::click_buffer::{Click, ClickBuffer};
 use weir_engine::Metrics;
@@ -17,7 +17,7 @@ pub(crate) struct Clicks {
 }
 
 impl Clicks {
-    /// No other engine has this name: batches are told apart by it.
+    /// `unique_name` must differ between engines: it identifies batches.
     pub(crate) fn new(config: &ClicksConfig, unique_name: &str, metrics: &mut Metrics) -> Self {
         Self {
             buffer: ClickBuffer::new(unique_name, config.batches_max),
@@ -27,7 +27,7 @@ impl Clicks {
         }
     }
 
-    /// How far apart batches are, in milliseconds.
+    /// The interval between batches, in milliseconds.
     pub(crate) fn flush_ms(&self) -> u64 {
         self.flush_ms
     }
@@ -37,9 +37,9 @@ impl Clicks {
         self.buffer.count(click);
     }
 
-    /// Closes a batch if that is due. Returns what is to be sent now.
+    /// Closes a batch if it is due. Returns the batch to send now.
     pub(crate) fn flush(&mut self, now_ms: u64) -> Option<Job> {
-        // A clock that was set back must not put it off.
+        // A clock that was set back must not delay the batch.
         let is_due = now_ms >= self.flush_due_ms || self.flush_due_ms - now_ms > self.flush_ms;
         if !is_due {
             return None;
@@ -51,8 +51,8 @@ impl Clicks {
         self.next()
     }
 
-    /// The batch under way was taken, or may not have been: then it goes again when the next one is due. Returns what is
-    /// to be sent now.
+    /// Ends the batch in flight. If delivery is uncertain, it is sent again when the next one is due. Returns the batch
+    /// to send now.
     pub(crate) fn completed(&mut self, is_taken: bool) -> Option<Job> {
         if !is_taken {
             self.buffer.failed();
@@ -63,7 +63,7 @@ impl Clicks {
         self.next()
     }
 
-    /// The next batch. One is under way at a time.
+    /// The next batch; one is in flight at a time.
     fn next(&mut self) -> Option<Job> {
         let batch = self.buffer.send_next()?;
         Some(Job::Clicks {
@@ -100,7 +100,7 @@ mod tests {
             (10_999, false),
             (11_000, true),
             (11_000, false),
-            // By more than an interval before the next one is due.
+            // The clock is more than one interval before the due time.
             (10_999, true),
             (11_998, false),
             (11_999, true),

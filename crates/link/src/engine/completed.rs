@@ -1,4 +1,4 @@
-//! What is due on ticks, and what follows from the replies of Redis and of the origin.
+//! Handles ticks, and replies of Redis and of the origin.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -22,7 +22,7 @@ use crate::engine::origin;
 use crate::engine::poll::{PollError, PollResult};
 
 impl Links {
-    /// Does what is due, and answers at most [`BATCH_MAX`] requests.
+    /// Runs due work, and answers at most [`BATCH_MAX`] requests.
     pub(crate) fn on_tick(&mut self, now_ms: u64, effects: &mut Effects) {
         self.poller.poll(now_ms, effects);
         self.flush_clicks(now_ms, effects);
@@ -35,7 +35,7 @@ impl Links {
         self.tell_ended(room, now_ms, effects);
     }
 
-    /// A call to Redis has ended.
+    /// Handles the end of a call to Redis.
     pub(crate) fn on_reply(
         &mut self,
         batch: BatchId,
@@ -52,14 +52,14 @@ impl Links {
             }
             self.take_poll(polled, effects);
             self.release_held(BATCH_MAX, now_ms, effects);
-            // It may have told that there is more to read.
+            // The poll may have found more to read.
             self.poller.poll(now_ms, effects);
         } else if let Some(completed) = self.redis.pump.on_reply(batch, reply, now_ms, effects) {
             self.apply(completed, now_ms, effects);
         }
     }
 
-    /// A call to Redis could not be sent.
+    /// Handles a call to Redis that could not be sent.
     pub(crate) fn on_not_sent(&mut self, batch: BatchId, effects: &mut Effects) {
         if self.poller.completed(batch) {
             let failure = Failure::from(DefiniteFailure::NotSent);
@@ -73,7 +73,7 @@ impl Links {
 
     fn apply(&mut self, completed: Vec<CompletedBatch<Job>>, now_ms: u64, effects: &mut Effects) {
         for completed in completed {
-            // Each call is of one request.
+            // Each call has one request.
             for pending in completed.requests {
                 self.apply_one(pending, &completed.outcome, now_ms, effects);
             }
@@ -108,13 +108,13 @@ impl Links {
                     let count = usize::from(was_used);
                     self.counters.clicks.add(ClickOutcome::Returned, count);
                 }
-                // Nobody has heard of it.
+                // Not delivered: try again later.
                 _ => self.unused.push(unused),
             },
         }
     }
 
-    /// A link was read, or not. `stream` waits for it, if its client has not gone.
+    /// Handles the result of a read. `stream` waits for it, unless its client has left.
     fn read_completed(
         &mut self,
         stream: Option<StreamId>,
@@ -137,8 +137,8 @@ impl Links {
         }
     }
 
-    /// Redis has no such link, or none that can be read: it may have lost it, so the origin is asked. What memory has
-    /// stays until somebody who must know says that it is gone.
+    /// Redis has no readable record. Redis may have lost it, so ask the origin. The cached entry stays until the origin
+    /// reports that the link is deleted.
     fn not_in_redis(
         &mut self,
         request: Option<LinkRequest>,
@@ -166,14 +166,14 @@ impl Links {
                 request.may_have_used |= may_have_run && click.is_some();
                 self.without_redis(request, now_ms, effects);
             }
-            // The client has gone.
+            // The client has left.
             (None, Some(click)) if may_have_run => self.unused.add(&job.name, click),
             (None, Some(_)) => {}
             (None, None) => self.refresh_at_origin(job.name, job.purpose, now_ms, effects),
         }
     }
 
-    /// Redis has the link: it is answered, and remembered.
+    /// Answers with the link from Redis, and caches it.
     fn found_in_redis(
         &mut self,
         request: Option<LinkRequest>,
@@ -192,8 +192,8 @@ impl Links {
         self.learn(&job.name, link, read, Source::Redis, known_before, now_ms);
     }
 
-    /// Remembers a link that was read when so many changes were known. While it has clicks left it is nothing to
-    /// remember: Redis counts each of them.
+    /// Caches a link unless edits were reported since the read began. A link with clicks left is not cached: Redis
+    /// counts each of them.
     fn learn(
         &mut self,
         name: &LinkName,
@@ -219,7 +219,7 @@ impl Links {
         self.memory.learn(name, learnt, now_ms);
     }
 
-    /// Decodes a record. One that this version cannot read may be one that the origin can.
+    /// Decodes a record. The origin may be able to read a record that this version cannot.
     fn decoded(&mut self, read: &Read, effects: &mut Effects) -> Option<Link> {
         match Link::decode(&read.record) {
             Ok(link) => Some(link),
@@ -236,8 +236,8 @@ impl Links {
 
     // --- the origin
 
-    /// A look-up has ended. The request that it was sent for is answered at once if the origin has the link; all others
-    /// wait for a turn.
+    /// Handles the end of an origin lookup. If the origin has the link, its owner is answered at once. All other
+    /// requests wait for a turn.
     pub(crate) fn on_fetched(
         &mut self,
         fetch: FetchId,
@@ -269,7 +269,7 @@ impl Links {
         self.lookups.tell_later(told, ended, effects);
     }
 
-    /// The origin has the link: it is answered, and remembered. Those who followed are still to be told.
+    /// Answers with the link from the origin, and caches it. The followers are answered later.
     fn found_at_origin(
         &mut self,
         lookup: Lookup,
@@ -291,7 +291,7 @@ impl Links {
     fn lookup_failed(&mut self, lookup: Lookup) -> (Vec<StreamId>, LookupOutcome) {
         self.counters.lookups_failed.increment();
         if let Some(click) = lookup.purpose.click() {
-            // The origin may have used it.
+            // The origin may have used the click.
             let owner = lookup.owner;
             match owner.and_then(|stream| self.waiting.get_mut(&stream)) {
                 Some(request) => request.may_have_used = true,
@@ -301,7 +301,7 @@ impl Links {
         (lookup.all_streams(), LookupOutcome::Failed)
     }
 
-    /// Lets requests go on whose look-up has ended, at most `room` of them.
+    /// Continues at most `room` requests whose lookup has ended.
     fn tell_ended(&mut self, room: usize, now_ms: u64, effects: &mut Effects) {
         for (stream, ended) in self.lookups.take_ended(room, effects) {
             let Some(mut request) = self.waiting.remove(&stream) else {
@@ -318,8 +318,8 @@ impl Links {
         }
     }
 
-    /// The look-up of another request has found the link: memory has it now, unless its clicks are counted, which is
-    /// Redis' part.
+    /// Continues a request after another request's lookup found the link. The cache now contains it, unless it has a
+    /// click limit, which Redis counts.
     fn go_on(&mut self, request: LinkRequest, now_ms: u64, effects: &mut Effects) {
         let found = self.memory.find(&request.name, now_ms);
         if !matches!(found, MemoryFound::Link { .. }) {
@@ -332,7 +332,7 @@ impl Links {
 
     // --- clicks
 
-    /// Gives back what led nowhere.
+    /// Returns unused clicks to Redis.
     fn flush_unused(&mut self, now_ms: u64, effects: &mut Effects) {
         for unused in self.unused.take_due(now_ms) {
             let job = Job::Back(unused);
@@ -344,7 +344,7 @@ impl Links {
         self.send_clicks(|clicks| clicks.flush(now_ms), now_ms, effects);
     }
 
-    /// Sends the batch that `next` gives, if clicks are counted.
+    /// Sends the batch that `next` returns, if clicks are counted.
     fn send_clicks(
         &mut self,
         next: impl FnOnce(&mut Clicks) -> Option<Job>,
@@ -358,11 +358,11 @@ impl Links {
 
     // --- edits and domains
 
-    /// A poll has ended. If it failed, what is known stays; the log says so once in a row.
+    /// Handles the result of a poll. A failed poll changes no state; the first of several failures in a row is logged.
     fn take_poll(&mut self, polled: Result<PollResult, PollError>, effects: &mut Effects) {
         match polled {
             Ok(result) => self.apply_poll(result, effects),
-            // Where no request comes, as on Envoy's main thread, Redis need not be reached.
+            // Without requests, as on Envoy's main thread, an unreachable Redis is no problem.
             Err(_) if !self.held.has_begun() => {}
             Err(error) => {
                 self.counters.polls_failed.increment();

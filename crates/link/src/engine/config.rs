@@ -1,4 +1,4 @@
-//! JSON → checked configuration.
+//! Parses and checks the JSON configuration.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use weir_engine::keys::{KeyConfig, ring};
 use weir_limit::rules::LimitConfig;
 use weir_limit::{Algorithm, Quota};
 
-/// How long a request waits for Redis unless set, in milliseconds.
+/// Default time that a request waits for Redis, in milliseconds.
 pub(crate) const DEADLINE_MS: u64 = 100;
 
 /// Short link redirects. Only `redis` is required.
@@ -108,34 +108,34 @@ pub struct ClicksConfig {
     pub batches_max: usize,
 }
 
-/// The configuration, checked.
+/// The checked configuration.
 #[derive(Clone, Debug)]
 pub struct CheckedConfig {
-    /// How Redis is reached.
+    /// The connection to Redis.
     pub redis: RedisConfig,
-    /// When its circuit breaker opens.
+    /// The circuit breaker for Redis.
     pub breaker: breaker::Settings,
-    /// How the origin is asked.
+    /// Origin lookups.
     pub origin: OriginConfig,
-    /// How often.
+    /// Rate limit of origin lookups.
     pub lookups: Quota,
-    /// What is remembered.
+    /// Limits of the cache.
     pub limits: Limits,
-    /// How clicks are counted; `None` if they are not.
+    /// Click counting; `None` if disabled.
     pub clicks: Option<ClicksConfig>,
-    /// The header that names the client's country.
+    /// The request header with the client's country.
     pub country_header: Option<String>,
-    /// What clicks are named with.
+    /// Signed click IDs; `None` if disabled.
     pub conversion: Option<ConversionConfig>,
-    /// How far apart polls are, in milliseconds.
+    /// The interval between polls, in milliseconds.
     pub poll_interval_ms: u64,
 }
 
 impl CheckedConfig {
-    /// What clicks are named and signed with, if anything.
+    /// The keys that sign click IDs, if configured.
     ///
     /// # Errors
-    /// Names the key that will not do.
+    /// If a key is invalid, with its path.
     pub fn click_keys(&self, environment: Environment<'_>) -> Result<Option<KeyRing>, FieldError> {
         let keys = self.conversion.as_ref().map(|conversion| &conversion.keys);
         let ring = keys.map(|keys| ring("conversion.keys", keys, environment));
@@ -150,10 +150,10 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 const HOUR_MS: u64 = 60 * 60 * 1_000;
 
 impl Config {
-    /// Checks what types alone do not say.
+    /// Checks the bounds that the types do not express.
     ///
     /// # Errors
-    /// With the path of the field that is wrong.
+    /// If a field is invalid, with its path.
     pub fn checked(self) -> Result<CheckedConfig, FieldError> {
         self.redis.check("redis")?;
         check_breaker("breaker", &self.breaker)?;
@@ -179,14 +179,14 @@ impl Config {
     }
 }
 
-/// Whether a request header may have this name; those of HTTP/2 itself (`:path`) name no country.
+/// Whether a request header may have this name. Pseudo-headers (`:path`) cannot contain a country.
 fn is_header(name: &str) -> bool {
     let is_token = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
     (1..=64).contains(&name.len()) && name.bytes().all(is_token)
 }
 
 impl OriginConfig {
-    /// Its limit.
+    /// The rate limit.
     fn checked(&self) -> Result<Quota, FieldError> {
         if self.cluster.is_empty() {
             let problem = "must name an Envoy cluster";

@@ -1,4 +1,4 @@
-//! Which user agents are crawlers: read once each.
+//! A cache of which user agents are crawlers.
 
 use alloc::collections::BTreeMap;
 
@@ -6,20 +6,20 @@ use weir_base::hash::seeded_hash;
 
 use crate::engine::request::Fields;
 
-/// User agents that are remembered, in some 20 bytes each. There are few; who sends ever new ones has them read each time.
+/// Maximum cached user agents, with about 20 bytes each. A client that varies its user agent has each one parsed.
 const REMEMBERED_MAX: usize = 1_000;
 
-/// What is known of user agents: to read one is to look for dozens of words in it, which costs more than all else that a
-/// request does.
+/// Classified user agents. Classification searches the text for dozens of words, which costs more than the rest of a
+/// request.
 #[derive(Debug)]
 pub(crate) struct Crawlers {
     seed: u64,
-    /// By a hash: whether it is a crawler.
+    /// By hash: whether the user agent is a crawler.
     known: BTreeMap<u64, bool>,
 }
 
 impl Crawlers {
-    /// `seed` is not known to clients.
+    /// `seed` must be unknown to clients.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             seed,
@@ -27,7 +27,7 @@ impl Crawlers {
         }
     }
 
-    /// As [`Fields::is_click`].
+    /// See [`Fields::is_click`].
     pub(crate) fn is_click(&mut self, fields: &Fields<'_>) -> bool {
         if !fields.is_visit() {
             return false;

@@ -1,4 +1,4 @@
-//! The domains that this gateway answers for.
+//! The domains that this gateway serves.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -9,18 +9,18 @@ use weir_base::FieldError;
 use weir_base::bytes::is_same;
 use weir_engine::config::parse;
 
-/// Domains, found by host.
+/// Domains by host.
 #[derive(Debug, Default)]
 pub(crate) struct Sites {
-    /// None before the first document has come.
+    /// `None` until the first document arrives.
     domains: Option<Domains>,
     all: Vec<Arc<Domain>>,
-    /// The host of the last request, and its domain: the next request mostly has the same.
+    /// The host and domain of the last request: the next request usually has the same host.
     last: Option<(Box<[u8]>, Arc<Domain>)>,
 }
 
 impl Sites {
-    /// The domain that answers for `host`.
+    /// The domain that serves `host`.
     pub(crate) fn find(&mut self, host: &[u8]) -> Option<Arc<Domain>> {
         if let Some((last, domain)) = &self.last
             && is_same(last, host)
@@ -34,10 +34,10 @@ impl Sites {
         Some(Arc::clone(domain))
     }
 
-    /// Takes another document.
+    /// Loads another document.
     ///
     /// # Errors
-    /// When it is invalid, with the path of the field: the last one stays.
+    /// If the document is invalid, with the path of the field. The previous document stays in use.
     pub(crate) fn read(&mut self, json: &[u8]) -> Result<(), FieldError> {
         let config = parse::<DomainsConfig>(json)?;
         let domains = config.checked()?;

@@ -1,15 +1,15 @@
-//! Answers from memory, for hosts that answer before their HTTP stack.
+//! Answers from the cache, for hosts that decide before their HTTP stack.
 
 use weir_engine::{EarlyDecision, Effect, Effects, Request};
 
 use crate::engine::links::Links;
 use crate::engine::request::{Fields, Resource};
 
-/// Effects of an early decision are for no stream.
+/// Effects of an early decision belong to no stream.
 const NO_STREAM: u32 = 0;
 
 impl Links {
-    /// See [`weir_engine::Engine::decide_early`]. A link that must be read again, or has a password, is undecided.
+    /// See [`weir_engine::Engine::decide_early`]. A link that must be revalidated or has a password stays undecided.
     pub(crate) fn early_decision(&mut self, request: &dyn Request) -> EarlyDecision {
         if !self.held.has_begun() {
             return EarlyDecision::Undecided;
@@ -28,7 +28,7 @@ impl Links {
         {
             return EarlyDecision::Undecided;
         }
-        // What was answered before counts before this does, as for every event.
+        // Clicks of earlier answers are counted first, as for every event.
         self.count_used();
         let mut effects = Effects::new();
         self.answer_resource(NO_STREAM, domain, resource, fields, request, &mut effects);

@@ -1,7 +1,7 @@
-//! Requests that come before anything is known: they wait for the first poll, as [`weir_engine::held`] says.
+//! Holds requests that arrive before the first poll: see [`weir_engine::held`].
 //!
-//! If they went on at once, the first click on a link would be answered by whatever stands behind this filter: a 404 of
-//! somebody else's. Other services on the same listener wait with them, for a second at most and only once.
+//! Otherwise the service behind this filter would answer the first click on a link, probably with a 404. Requests to
+//! other services on the same listener also wait, at most one second, and only once.
 
 use alloc::boxed::Box;
 
@@ -12,13 +12,13 @@ use crate::engine::metrics::AnswerKind;
 use crate::engine::request::{Fields, Resource};
 use crate::engine::visitor::Visitor;
 
-/// The longest host that a request is kept for: the longest name that DNS has, and a port.
+/// Maximum length of a held request's host: the longest DNS name and a port.
 const HOST_LEN_MAX: usize = 259;
 
-/// The longest path that is kept, without its query. No link and no file of a domain has a longer one.
+/// Maximum length of a held request's path, without its query. All links and files of a domain have shorter paths.
 const PATH_LEN_MAX: usize = 1_024;
 
-/// What is kept of a request of which nobody can say yet whose it is. It takes as much as any that waits: see [`Visitor`].
+/// A request whose domain is not known yet. Its memory is bounded like that of any waiting request: see [`Visitor`].
 #[derive(Debug)]
 pub(crate) struct HeldRequest {
     host: Box<[u8]>,
@@ -26,9 +26,9 @@ pub(crate) struct HeldRequest {
 }
 
 impl Links {
-    /// With the first request this engine becomes one that needs its domains.
+    /// Starts the wait for domains on the first request.
     pub(crate) fn note_request(&mut self, request: &dyn Request, effects: &mut Effects) {
-        // The clock is not free: hosts ask for it.
+        // Reading the clock costs a host call.
         if self.held.has_begun() {
             return;
         }
@@ -37,7 +37,8 @@ impl Links {
         effects.wake();
     }
 
-    /// Lets a request wait for the first poll, unless that has ended, or the request is no domain's for sure. Whether it waits.
+    /// Holds a request for the first poll. Returns `false` if that has ended, or if the request cannot belong to a link
+    /// domain.
     pub(crate) fn hold(
         &mut self,
         stream: StreamId,
@@ -63,7 +64,7 @@ impl Links {
         !self.poller.schedule.has_reached() && !self.held.is_over(now_ms)
     }
 
-    /// The first poll has ended, or took too long: what waited for it goes its way, at most `room` requests. Says how many.
+    /// Continues at most `room` held requests after the first poll has ended or timed out. Returns how many.
     pub(crate) fn release_held(
         &mut self,
         room: usize,

@@ -1,4 +1,4 @@
-//! What waits in the pump, and how it is grouped into script calls.
+//! Jobs for Redis, and how they are grouped into script calls.
 
 use alloc::string::String;
 use alloc::vec;
@@ -16,27 +16,27 @@ use weir_scripts::Call;
 
 use crate::engine::unused::UnusedClick;
 
-/// What is asked of Redis.
+/// A job for Redis.
 #[derive(Clone, Debug)]
 pub(crate) enum Job {
-    /// To read a link, for a request that waits or to renew what is remembered.
+    /// Reads a link, for a waiting request or to refresh the cache.
     Read(ReadJob),
-    /// To take a batch of clicks.
+    /// Appends a batch of clicks.
     Clicks { id: BatchId, payload: Vec<u8> },
-    /// To take back a click that led nowhere.
+    /// Returns an unused click.
     Back(UnusedClick),
 }
 
-/// A link that is read.
+/// The read of a link.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadJob {
     pub(crate) name: LinkName,
     pub(crate) link: LinkId,
-    /// Why.
+    /// The purpose of the read.
     pub(crate) purpose: Purpose,
-    /// The circuit breaker's.
+    /// The permit of the circuit breaker.
     pub(crate) pass: Pass,
-    /// How many changes were known when the read began: see `Links::changes`.
+    /// The change counter when the read began: see `Links::changes`.
     pub(crate) changes: u32,
 }
 
@@ -50,8 +50,7 @@ pub(crate) struct LinkPlan {
 impl Plan for LinkPlan {
     type Job = Job;
 
-    /// Each read is a call of its own, so that the keys of a call are in one slot and each click counts. All calls go
-    /// together.
+    /// Makes each read a call of its own: its keys share a slot, and each click counts. All calls go in one batch.
     fn plan(&self, requests: Vec<Pending<Job>>, _now_ms: u64) -> Vec<PlannedBatch<Job>> {
         let plan = |request: Pending<Job>| PlannedBatch {
             call: self.call(&request.job),

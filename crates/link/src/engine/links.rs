@@ -1,4 +1,4 @@
-//! The engine: its events, and what a request is answered.
+//! The engine: its events and responses.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -35,7 +35,7 @@ use crate::engine::tagger::Tagger;
 use crate::engine::unused::UnusedClicks;
 use crate::engine::visitor::Visitor;
 
-/// When a client that could not be answered may try again, in milliseconds.
+/// Retry interval for clients during an outage, in milliseconds.
 const RETRY_MS: u64 = 1_000;
 
 /// The engine of short links.
@@ -46,22 +46,22 @@ pub struct Links {
     pub(crate) redis: Redis,
     pub(crate) lookups: Lookups,
     pub(crate) poller: Poller,
-    /// If clicks are counted.
+    /// `None` if clicks are not counted.
     pub(crate) clicks: Option<Clicks>,
-    /// Clicks that led nowhere.
+    /// Clicks to return.
     pub(crate) unused: UnusedClicks,
-    /// Clicks that this event has used for answers: an answer that nobody gets has led nowhere.
+    /// Clicks used by the answers of the current event. If an answer cannot be delivered, its click is returned.
     answered: BTreeMap<StreamId, UsedClick>,
-    /// The name of the next click.
+    /// The ID of the next click.
     next_click: ClickId,
-    /// Names clicks that travel on.
+    /// Signs the IDs of clicks on tracked links.
     tagger: Tagger,
     crawlers: Crawlers,
     pub(crate) trusted_hops: Option<usize>,
-    /// The header that names a client's country.
+    /// The request header with the client's country.
     pub(crate) country_header: Option<String>,
-    /// How many polls have told of changes. What was read before such a poll has completed may be from before the change,
-    /// and is not remembered.
+    /// How many polls have reported changes. A link that was read before such a poll ended may be outdated, and is not
+    /// cached.
     pub(crate) changes: u32,
     /// Requests that wait for the first poll.
     pub(crate) held: HeldRequests<HeldRequest>,
@@ -71,24 +71,24 @@ pub struct Links {
     metrics: Metrics,
 }
 
-/// A request for a link that memory does not answer.
+/// A request that the cache cannot answer.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkRequest {
     pub(crate) stream: StreamId,
     pub(crate) name: LinkName,
     pub(crate) domain: Arc<Domain>,
     pub(crate) visitor: Visitor,
-    /// Why the link is read for it.
+    /// The purpose of the read.
     pub(crate) purpose: Purpose,
-    /// Whether a click may have been used for it though nobody has told.
+    /// Whether a click may have been used for it without a confirmation.
     pub(crate) may_have_used: bool,
-    /// How many changes were known when Redis was asked.
+    /// The change counter when Redis was called.
     changes: u32,
-    /// Whether it has waited for a look-up that was sent for another one.
+    /// Whether it has waited for another request's lookup.
     pub(crate) has_followed: bool,
 }
 
-/// A click that was used for an answer.
+/// A click that an answer has used.
 #[derive(Debug)]
 struct UsedClick {
     name: LinkName,
@@ -97,7 +97,7 @@ struct UsedClick {
     now_ms: u64,
 }
 
-/// A request for a link, while its head is there.
+/// The head of a request for a link.
 struct LinkHead<'a> {
     stream: StreamId,
     name: LinkName,
@@ -111,7 +111,7 @@ impl Engine for Links {
     const NAME: &'static str = NAME;
 
     fn handle(&mut self, event: Event<'_>, effects: &mut Effects) {
-        // What could not be delivered is told right after the effects of an event of these.
+        // Hosts report undeliverable answers right after the effects of one of these events.
         if !self.answered.is_empty()
             && let Event::Request { .. } | Event::Tick { .. } | Event::RedisReply { .. } = event
         {
@@ -159,8 +159,8 @@ impl Engine for Links {
 }
 
 impl Links {
-    /// An engine that knows nothing yet. No other engine may have `unique_name`, by which batches of clicks
-    /// and clicks are told apart; nobody outside may know the seed, by which names are hashed.
+    /// Creates an engine without domains. `unique_name` must differ between engines: it identifies batches and clicks.
+    /// `seed` must be secret: it seeds the hash of names.
     pub fn new(config: CheckedConfig, unique_name: &str, seed: u64) -> Self {
         let mut metrics = Metrics::new();
         let clicks = config.clicks.as_ref();
@@ -193,19 +193,19 @@ impl Links {
         }
     }
 
-    /// The same, which names clicks on links that are tracked, and signs the names with these keys.
+    /// Signs the IDs of clicks on tracked links with these keys.
     #[must_use]
     pub fn naming_clicks(mut self, keys: Option<KeyRing>) -> Self {
         self.tagger.keys = keys;
         self
     }
 
-    /// How many requests wait for the first poll, for Redis or for the origin.
+    /// The number of requests that wait for the first poll, for Redis or for the origin.
     pub fn waiting(&self) -> usize {
         self.held.len() + self.waiting.len()
     }
 
-    /// How many clicks are still to be given back.
+    /// The number of clicks still to return.
     pub fn unused(&self) -> usize {
         self.unused.len()
     }
@@ -225,7 +225,7 @@ impl Links {
         self.answer_resource(stream, domain, resource, fields, request, effects);
     }
 
-    /// Answers a request for something of a domain, or lets it wait.
+    /// Answers or holds a request for a resource of a domain.
     pub(crate) fn answer_resource(
         &mut self,
         stream: StreamId,
@@ -252,7 +252,7 @@ impl Links {
         }
     }
 
-    /// The client has gone.
+    /// Forgets a request after its client has left.
     fn forget(&mut self, stream: StreamId) {
         self.held.forget(stream);
         if let Some(request) = self.waiting.remove(&stream) {
@@ -262,7 +262,7 @@ impl Links {
         }
     }
 
-    /// The client had gone before its answer came: a click that was used for it is given back.
+    /// Returns the click of an answer that could not be delivered.
     fn not_delivered(&mut self, stream: StreamId) {
         if let Some(used) = self.answered.remove(&stream) {
             self.unused.add(&used.name, used.click);
@@ -270,7 +270,7 @@ impl Links {
         self.forget(stream);
     }
 
-    /// Clients have what they were told before this event: those clicks are counted.
+    /// Counts the clicks of earlier events: their answers have arrived.
     pub(crate) fn count_used(&mut self) {
         let answered = core::mem::take(&mut self.answered);
         let Some(clicks) = &mut self.clicks else {
@@ -323,7 +323,7 @@ impl Links {
         }
     }
 
-    /// Why a link is read for a request: each click has a name of its own.
+    /// The purpose of a read for this request. Each click gets its own ID.
     pub(crate) fn purpose_of(&mut self, fields: &Fields<'_>) -> Purpose {
         if !self.crawlers.is_click(fields) {
             return Purpose::Look;
@@ -333,7 +333,7 @@ impl Links {
         Purpose::Click(click)
     }
 
-    /// Lets the request wait for Redis; or for the origin, if Redis is not to be asked.
+    /// Sends the request to Redis, or to the origin if Redis is unavailable.
     pub(crate) fn ask_redis(
         &mut self,
         mut request: LinkRequest,
@@ -355,8 +355,7 @@ impl Links {
         }
     }
 
-    /// Reads again what is remembered of a link, for no request in particular: in Redis, or if that is not to be asked, at
-    /// the origin.
+    /// Reads a cached link again, without a request: in Redis, or at the origin if Redis is unavailable.
     fn refresh(&mut self, name: LinkName, purpose: Purpose, now_ms: u64, effects: &mut Effects) {
         match self.read_job(name, purpose, now_ms) {
             Some(job) => self.redis.pump.enqueue_unowned(job, now_ms, effects),
@@ -364,7 +363,7 @@ impl Links {
         }
     }
 
-    /// Asks the origin about a link that memory has.
+    /// Reads a cached link again at the origin.
     pub(crate) fn refresh_at_origin(
         &mut self,
         name: LinkName,
@@ -379,7 +378,7 @@ impl Links {
         }
     }
 
-    /// The job that reads a link, unless Redis is not to be asked.
+    /// The job that reads a link; `None` if Redis is unavailable.
     fn read_job(&mut self, name: LinkName, purpose: Purpose, now_ms: u64) -> Option<Job> {
         Some(Job::Read(ReadJob {
             name,
@@ -394,7 +393,7 @@ impl Links {
         self.waiting.insert(request.stream, request);
     }
 
-    /// Redis has not answered: what is remembered still holds, and otherwise the origin is asked.
+    /// Handles a missing reply from Redis: answers with the stale entry, or else calls the origin.
     pub(crate) fn without_redis(
         &mut self,
         request: LinkRequest,
@@ -406,7 +405,7 @@ impl Links {
         }
     }
 
-    /// Answers with what is remembered, however old that is; or gives the request back if there is nothing.
+    /// Answers with the cached entry, however old. Returns the request if there is none.
     fn answer_stale(
         &mut self,
         request: LinkRequest,
@@ -416,7 +415,7 @@ impl Links {
         self.answer_known(request, Place::Stale, now_ms, effects)
     }
 
-    /// Answers with what is remembered, which counts as found in `place`; or gives the request back if there is nothing.
+    /// Answers with the cached entry, counted as found in `place`. Returns the request if there is none.
     pub(crate) fn answer_known(
         &mut self,
         request: LinkRequest,
@@ -439,9 +438,9 @@ impl Links {
         None
     }
 
-    /// Lets the request wait for the origin, if not too many do.
+    /// Sends the request to the origin, unless too many requests wait.
     pub(crate) fn ask_origin(&mut self, request: LinkRequest, now_ms: u64, effects: &mut Effects) {
-        // The look-up of another request may have told meanwhile.
+        // Another request's lookup may have ended in the meantime.
         if self.memory.find(&request.name, now_ms) == CacheLookup::Unknown {
             return self.tell_unknown(&request, effects);
         }
@@ -459,8 +458,8 @@ impl Links {
         }
     }
 
-    /// The origin has not answered, or is not to be asked for so many milliseconds: what is remembered counts, for a while
-    /// without anybody being asked.
+    /// Handles an origin that did not answer, or whose lookups are limited for `wait_ms`. The stale entry is used, and
+    /// trusted for a while.
     pub(crate) fn without_origin(
         &mut self,
         request: LinkRequest,
@@ -470,7 +469,7 @@ impl Links {
     ) {
         let (name, changes) = (request.name, request.changes);
         match self.answer_stale(request, now_ms, effects) {
-            // What Redis said before changes were told of says nothing after them.
+            // An entry that Redis returned before later changes is not trusted.
             None if changes == self.changes => self.memory.trust(&name, now_ms),
             None => {}
             Some(request) => {
@@ -480,7 +479,7 @@ impl Links {
         }
     }
 
-    /// The request was not led on, and will not be: a click that may have been used for it is given back.
+    /// Returns the click that may have been used for a request that was not redirected.
     pub(crate) fn led_nowhere(&mut self, request: &LinkRequest) {
         if let Some(click) = request.purpose.click().filter(|_| request.may_have_used) {
             self.unused.add(&request.name, click);
@@ -498,7 +497,7 @@ impl Links {
         now_ms: u64,
         effects: &mut Effects,
     ) {
-        // Redis does not count clicks of a disabled link, so it is never used up.
+        // Redis does not count clicks of a disabled link, so they are never used up.
         let is_used_up = read.clicks_left == Some(0);
         let mut fields = request.visitor.fields_for(link, &request.name);
         let tag = self.tagger.tag(link, &request.name, &fields, now_ms);
@@ -508,11 +507,11 @@ impl Links {
             .purpose
             .click()
             .filter(|_| read.clicks_left >= Some(1));
-        // A click that was used is counted when it is known that its client was there.
+        // A used click is counted after its answer has been delivered.
         let clicks = self.clicks.as_mut().filter(|_| used.is_none());
         if !request.give(answer, &self.counters, clicks, now_ms, effects) {
             self.led_nowhere(request);
-            // A click of it has just been used, as of a link whose own end has come.
+            // The read has used a click, although the link has reached its end time, for example.
             self.give_back(request.purpose, &request.name, read);
         } else if let Some(click) = used {
             let used = UsedClick {
@@ -525,27 +524,27 @@ impl Links {
         }
     }
 
-    /// A click that was used for nobody is given back.
+    /// Returns a click that was used without a redirect.
     pub(crate) fn give_back(&mut self, purpose: Purpose, name: &LinkName, read: &Read) {
         if let (Some(click), Some(1..)) = (purpose.click(), read.clicks_left) {
             self.unused.add(name, click);
         }
     }
 
-    /// There is no such link.
+    /// Answers that the link does not exist.
     pub(crate) fn answer_unknown(&self, stream: StreamId, domain: &Domain, effects: &mut Effects) {
         self.counters.answers.increment(AnswerKind::Unknown);
         let reply = site::unknown(Some(domain));
         respond(stream, AnswerKind::Unknown, reply, effects);
     }
 
-    /// There is no such link, says whoever must know.
+    /// Answers that the link does not exist, and returns the request's click.
     pub(crate) fn tell_unknown(&mut self, request: &LinkRequest, effects: &mut Effects) {
         self.answer_unknown(request.stream, &request.domain, effects);
         self.led_nowhere(request);
     }
 
-    /// Nobody can say where the link leads; in `wait_ms` there may be room for one who asks.
+    /// Answers that the link is unavailable. After `wait_ms`, a retry may succeed.
     fn answer_unavailable(
         &self,
         request: &LinkRequest,
@@ -578,7 +577,8 @@ impl Links {
 }
 
 impl<'a> LinkHead<'a> {
-    /// As a visitor of `link`. The host is asked for the address only if it matters where the visitor stands.
+    /// The fields of a visitor of `link`. The address is read from the host only if the link needs the visitor's
+    /// bucket.
     fn fields_for(&self, link: &Link, trusted_hops: Option<usize>) -> Fields<'a> {
         let point = match link.has_shares() {
             true => {
@@ -593,7 +593,7 @@ impl<'a> LinkHead<'a> {
         }
     }
 
-    /// What is kept of it while it waits.
+    /// The part of the request that is stored while it waits.
     fn keep(self, trusted_hops: Option<usize>, purpose: Purpose) -> LinkRequest {
         let address = self.fields.address(trusted_hops, self.request);
         let visitor = Visitor::new(&self.fields, &address);
@@ -621,7 +621,7 @@ impl LinkRequest {
         }
     }
 
-    /// Gives it an answer, and counts the visit if it is one. Whether the answer leads on.
+    /// Sends a response, and counts the visit if it is one. Returns whether the response follows the link.
     fn give(
         &self,
         answer: Answer<'_>,
@@ -642,7 +642,7 @@ impl LinkRequest {
     }
 }
 
-/// Gives an answer. Whether the request is one that the statistics count.
+/// Sends a response. Returns whether statistics count the request.
 fn give(
     answer: Answer<'_>,
     stream: StreamId,

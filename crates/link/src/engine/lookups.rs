@@ -1,10 +1,9 @@
-//! Look-ups at the origin: one at a time for each link, and not too many.
+//! Origin lookups: one at a time per link, within a rate limit.
 //!
-//! A request for a link that is being looked up waits for that look-up (singleflight). When it has ended, such a request
-//! is answered from memory, or asks Redis once more, where the origin has put the link. So the origin can bear both a link
-//! that many ask for at once and a flood of codes that do not exist. Links that are in memory are looked up, too, when
-//! Redis cannot tell whether they still hold; they leave half of the look-ups to others, and a circuit breaker spares them
-//! the wait for an origin that does not answer.
+//! A request for a link that is being looked up waits for that lookup (singleflight). After it, the request is answered
+//! from the cache, or reads Redis again, where the origin has stored the link. This protects the origin from popular
+//! links and from floods of unknown codes. Cached links are also looked up when Redis cannot revalidate them. These
+//! lookups leave half of the rate to others. A circuit breaker spares them the wait for an unresponsive origin.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -23,37 +22,37 @@ use weir_limit::{Quota, State};
 use crate::engine::config::OriginConfig;
 use crate::engine::metrics::PREFIX;
 
-/// Look-ups, and the requests that wait for them.
+/// Lookups, and the requests that wait for them.
 #[derive(Debug)]
 pub(crate) struct Lookups {
     cluster: Arc<str>,
     timeout_ms: u64,
     waiting_max: usize,
     quota: Quota,
-    /// What look-ups must leave that nobody waits for, or that have another answer.
+    /// Rate reserved for requests that wait without a cached answer.
     reserve: u32,
     state: Option<State>,
     breaker: CountedBreaker,
     under_way: BTreeMap<FetchId, Lookup>,
-    /// Requests whose look-up has ended, and which are still to be told.
+    /// Requests whose lookup has ended, and which still need an answer.
     ended: VecDeque<(StreamId, LookupOutcome)>,
 }
 
-/// A link that is looked up.
+/// A lookup in flight.
 #[derive(Debug)]
 pub(crate) struct Lookup {
     pub(crate) name: LinkName,
-    /// The request that it was sent for, if its client has not gone.
+    /// The request that started it, unless its client has left.
     pub(crate) owner: Option<StreamId>,
     /// Other requests that wait for it.
     pub(crate) followers: Vec<StreamId>,
-    /// Whether others may follow.
+    /// Whether other requests may still join.
     is_open: bool,
-    /// Why the link is looked up.
+    /// The purpose of the lookup.
     pub(crate) purpose: Purpose,
-    /// The circuit breaker's; `None` if it was open.
+    /// The permit of the circuit breaker; `None` if it was open.
     pass: Option<Pass>,
-    /// How many changes were known when it began.
+    /// The change counter when the lookup began.
     pub(crate) changes: u32,
 }
 
@@ -66,37 +65,37 @@ impl Lookup {
     }
 }
 
-/// How a look-up has ended, for a request that waited.
+/// The outcome of a lookup for a request that waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LookupOutcome {
-    /// The origin has the link: memory has it now, or Redis.
+    /// The link exists: it is in the cache or in Redis.
     Found,
-    /// There is no such link.
+    /// The link does not exist.
     Unknown,
-    /// The origin has not answered.
+    /// The origin did not answer.
     Failed,
 }
 
-/// There are too many look-ups. After so many milliseconds there may be room.
+/// The lookup limit is reached. There may be room after this time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooMany {
     pub(crate) wait_ms: u64,
 }
 
-/// A request that is to wait for the origin.
+/// A request that needs a lookup.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LookupRequest {
     pub(crate) stream: StreamId,
     pub(crate) name: LinkName,
     pub(crate) purpose: Purpose,
-    /// Whether it has followed a look-up before: then it takes one of its own.
+    /// Whether it has joined a lookup before: then it starts its own.
     pub(crate) has_followed: bool,
-    /// Whether memory has an answer: then it does not wait for an origin that fails.
+    /// Whether the cache has an answer: then it does not wait for a failing origin.
     pub(crate) is_held: bool,
     pub(crate) changes: u32,
 }
 
-/// When the circuit breaker opens: soon, since only links that memory has make use of it.
+/// Settings of the circuit breaker. It opens early, because only links with a cached answer use it.
 const BREAKER: breaker::Settings = breaker::Settings {
     window_ms: 10_000,
     min_requests: 5,
@@ -105,7 +104,7 @@ const BREAKER: breaker::Settings = breaker::Settings {
     probes: 2,
 };
 
-/// In which `:authority` look-ups come: the origin does not look at it.
+/// The `:authority` of lookups, which the origin ignores.
 const AUTHORITY: &str = "weir";
 
 impl Lookups {
@@ -123,11 +122,11 @@ impl Lookups {
         }
     }
 
-    /// Lets a request wait for the look-up of its link.
+    /// Queues a request for the lookup of its link.
     ///
     /// # Errors
-    /// [`TooMany`] if too many requests wait, or too many look-ups were made, or the origin fails and there is another
-    /// answer: answer at once.
+    /// [`TooMany`] if too many requests wait, if the rate limit is reached, or if the origin fails and the cache has an
+    /// answer.
     pub(crate) fn wait(
         &mut self,
         request: LookupRequest,
@@ -162,7 +161,7 @@ impl Lookups {
         Ok(())
     }
 
-    /// Looks up a link for nobody in particular, unless that is being done, or the origin has enough to do.
+    /// Looks up a link without a request, unless a lookup is in flight or the rate limit is reached.
     pub(crate) fn refresh(
         &mut self,
         name: LinkName,
@@ -194,7 +193,7 @@ impl Lookups {
 
     fn send(&mut self, lookup: Lookup, effects: &mut Effects) {
         let link = lookup.name.to_link();
-        // What a client asks for is spelt like a link.
+        // Only well-formed names get here.
         let path = link.map(|link| link_record(&link, lookup.purpose));
         let fetch = effects.fetch(Fetch {
             cluster: Arc::clone(&self.cluster),
@@ -209,7 +208,7 @@ impl Lookups {
         self.under_way.insert(fetch, lookup);
     }
 
-    /// Charges one look-up, if `reserve` others are left.
+    /// Charges one lookup, if `reserve` others are left.
     fn charge(&mut self, reserve: u32, now_ms: u64) -> Result<(), TooMany> {
         let state = self
             .state
@@ -225,14 +224,14 @@ impl Lookups {
         Ok(())
     }
 
-    /// How many requests wait.
+    /// The number of waiting requests.
     fn waiting(&self) -> usize {
         let lookups = self.under_way.values();
         let waiting: usize = lookups.map(|lookup| 1 + lookup.followers.len()).sum();
         waiting + self.ended.len()
     }
 
-    /// The look-up that `fetch` was, if it was one. `is_answered`: whether the origin has answered it.
+    /// Removes and returns the lookup of `fetch`, if any. `is_answered`: whether the origin answered it.
     pub(crate) fn completed(
         &mut self,
         fetch: FetchId,
@@ -246,8 +245,8 @@ impl Lookups {
         Some(lookup)
     }
 
-    /// These requests are to be told how their look-up has ended, in a turn: many may have waited for one, and look-ups
-    /// that a host refuses end in the callback that sent them.
+    /// Queues requests for an answer in a later turn. Many may wait for one lookup, and a lookup that a host refuses
+    /// ends within the callback that sent it.
     pub(crate) fn tell_later(
         &mut self,
         streams: Vec<StreamId>,
@@ -262,7 +261,7 @@ impl Lookups {
         }
     }
 
-    /// Requests that are told now: at most `room`.
+    /// Takes at most `room` requests to answer now.
     pub(crate) fn take_ended(
         &mut self,
         room: usize,
@@ -276,7 +275,7 @@ impl Lookups {
         told
     }
 
-    /// `stream` has gone. A look-up that was sent for it still ends.
+    /// Forgets `stream`. A lookup that it started continues.
     pub(crate) fn forget(&mut self, stream: StreamId) {
         for lookup in self.under_way.values_mut() {
             if lookup.owner == Some(stream) {
@@ -300,14 +299,14 @@ mod tests {
     use weir_engine::Effect;
     use weir_engine::pump::BATCH_MAX;
 
-    /// Look-ups, and the effects of the last event.
+    /// Lookups, and the effects of the last event.
     struct Bench {
         lookups: Lookups,
         effects: Effects,
         now_ms: u64,
     }
 
-    /// A request for a link that memory has.
+    /// A request for a cached link.
     fn held(stream: StreamId, code: &str) -> LookupRequest {
         LookupRequest {
             stream,
@@ -332,7 +331,7 @@ mod tests {
             }
         }
 
-        /// Lets a request wait. The look-up that was sent for it, if one was.
+        /// Queues a request. Returns the lookup that it started, if any.
         fn wait(
             &mut self,
             stream: StreamId,
@@ -356,7 +355,7 @@ mod tests {
             Ok(self.sent())
         }
 
-        /// The look-up that was sent.
+        /// The lookup that was sent.
         fn sent(&mut self) -> Option<FetchId> {
             let mut list = vec![];
             self.effects.take_into(&mut list);
@@ -390,12 +389,12 @@ mod tests {
         let first = bench.wait(1, "abc", false).unwrap().unwrap();
         assert_eq!(bench.wait(2, "abc", false), Ok(None));
         assert_eq!(bench.wait(3, "abc", false), Ok(None));
-        // One that has waited already takes a look-up of its own.
+        // A request that has joined a lookup before starts its own.
         assert!(bench.wait(4, "abc", true).unwrap().is_some());
         let lookup = bench.lookups.completed(first, true, 0).unwrap();
         assert_eq!((lookup.owner, lookup.followers), (Some(1), vec![2, 3]));
         assert!(bench.lookups.completed(first, true, 0).is_none());
-        // What that one brings may not be in Redis for others to find.
+        // The result of that lookup may not be in Redis for others.
         bench.now_ms += 100;
         assert!(bench.wait(5, "abc", false).unwrap().is_some());
     }
@@ -455,7 +454,7 @@ mod tests {
         let held = held(9, "held");
         assert_eq!(bench.wait_for(held), Err(TooMany { wait_ms: 900 }));
         assert_eq!(bench.refresh("held"), None);
-        // The others have nothing to lose.
+        // The others have no cached answer.
         assert!(bench.wait(10, "abd", false).unwrap().is_some());
         bench.now_ms += 1_000;
         assert!(bench.wait_for(held).unwrap().is_some(), "one tries it out");

@@ -1,4 +1,4 @@
-//! What the engine counts, each under a name that stands here once.
+//! The engine's counters; each name is defined here once.
 
 use alloc::format;
 
@@ -6,23 +6,23 @@ use weir_engine::Metrics;
 use weir_engine::metrics::{Counter, Counters};
 use weir_engine::tag;
 
-/// How all names begin.
+/// The prefix of all names.
 pub(crate) const PREFIX: &str = "weir_shortlink";
 
 tag! {
-    /// What a request was answered.
+    /// Responses to requests.
     AnswerKind {
         /// A redirect.
         Redirect = "redirect",
         /// A page that opens an app.
         App = "app",
-        /// What a program that previews links is shown.
+        /// A link preview for programs.
         Preview = "preview",
-        /// Nothing: the link has a password, which the origin asks for.
+        /// None: the link has a password, which the origin checks.
         Guarded = "guarded",
         /// The link has ended.
         Gone = "gone",
-        /// There is no such link.
+        /// The link does not exist.
         Unknown = "unknown",
         /// A file for apps.
         File = "file",
@@ -32,15 +32,15 @@ tag! {
         NotBeforeClick = "not_before_click",
         /// Too many requests wait for the origin.
         Overloaded = "overloaded",
-        /// Neither Redis nor the origin could be asked.
+        /// Neither Redis nor the origin is available.
         Unavailable = "unavailable",
-        /// Nothing: the host is no domain of links, or no domains are known yet.
+        /// None: the host is not a link domain, or no domains are loaded yet.
         Passed = "passed",
     }
 }
 
 impl AnswerKind {
-    /// The details of such an answer, for access logs.
+    /// The response details for access logs.
     pub(crate) const fn details(self) -> &'static str {
         match self {
             Self::Redirect => "weir_link_redirect",
@@ -54,7 +54,7 @@ impl AnswerKind {
             Self::NotBeforeClick => "weir_link_not_before_click",
             Self::Overloaded => "weir_link_overloaded",
             Self::Unavailable => "weir_link_unavailable",
-            // It is not answered here.
+            // The filter does not answer these requests.
             Self::Passed => "weir_link_passed",
         }
     }
@@ -63,11 +63,11 @@ impl AnswerKind {
 tag! {
     /// Where a link was found.
     Place {
-        /// In memory.
+        /// In the cache.
         Memory = "memory",
-        /// In memory, as unknown.
+        /// In the cache, as unknown.
         MemoryUnknown = "memory_unknown",
-        /// In memory, while nobody could be asked whether it still holds.
+        /// In the cache, stale: neither Redis nor the origin could revalidate it.
         Stale = "stale",
         /// In Redis.
         Redis = "redis",
@@ -81,11 +81,11 @@ tag! {
     ClickOutcome {
         /// Counted.
         Counted = "counted",
-        /// Sent: they are in the stream.
+        /// Sent to the stream.
         Sent = "sent",
-        /// Dropped: Redis took too few batches.
+        /// Dropped: Redis accepted too few batches.
         Dropped = "dropped",
-        /// Given back: a link with a maximum has the click again.
+        /// Returned to a link with a click limit.
         Returned = "returned",
     }
 }
@@ -100,32 +100,32 @@ pub(crate) fn click_counters(metrics: &mut Metrics) -> ClickCounters {
     })
 }
 
-/// The counters of links.
+/// The engine's counters.
 #[derive(Debug)]
 pub(crate) struct LinkCounters {
-    /// Requests, by what they were answered.
+    /// Requests, by response.
     pub(crate) answers: Counters<AnswerKind>,
     /// Requests for links, by where the link was found.
     pub(crate) found: Counters<Place>,
-    /// Clicks, by what happened to them.
+    /// Clicks, by outcome.
     pub(crate) clicks: ClickCounters,
-    /// Reads without a reply of Redis.
+    /// Reads without a reply from Redis.
     pub(crate) redis_failed: Counter,
-    /// Look-ups at the origin.
+    /// Origin lookups.
     pub(crate) lookups: Counter,
-    /// Look-ups that the origin did not answer, or with an error of its own.
+    /// Origin lookups without an answer, or with a server error.
     pub(crate) lookups_failed: Counter,
-    /// Links that were forgotten to make room for others.
+    /// Links evicted from the cache for space.
     pub(crate) evictions: Counter,
-    /// Edited links of which polls told.
+    /// Edited links reported by polls.
     pub(crate) changes: Counter,
-    /// How often a poll could not tell of all edits.
+    /// Polls that could not report all edits.
     pub(crate) changes_missed: Counter,
-    /// How often domains were read.
+    /// Loads of domains.
     pub(crate) domains_loaded: Counter,
-    /// Polls that failed, or found invalid domains.
+    /// Polls that failed, or returned invalid domains.
     pub(crate) polls_failed: Counter,
-    /// Records that could not be read.
+    /// Records that could not be decoded.
     pub(crate) records_refused: Counter,
 }
 
@@ -137,7 +137,7 @@ impl LinkCounters {
         let found = Counters::new(metrics, Place::ALL, |place| {
             format!("{PREFIX}_found_total.place.{}", place.label())
         });
-        // They are there even if clicks are not counted.
+        // Defined even if clicks are not counted.
         let clicks = click_counters(metrics);
         let mut total = |what: &str| metrics.counter(format!("{PREFIX}_{what}_total"));
         Self {

@@ -1,26 +1,26 @@
-//! Short links as an engine: a link is looked up in memory, then in Redis, then at the origin.
+//! The engine of short links. It looks a link up in its cache, then in Redis, then at the origin.
 //!
-//! Requests for Redis go in batches. The origin has all links and is asked once for each, however many clients wait
-//! for it. What was found is remembered, within bounds, and so is what does not exist.
+//! Requests for Redis go in batches. The origin has all links and is called once per link, however many clients wait
+//! for it. Results are cached within bounds, including the absence of a link.
 //!
 //! | module | |
 //! |---|---|
 //! | [`config`] | JSON → checked configuration |
-//! | `links` | the engine: its events, and what a request is answered |
-//! | `completed` | what follows from the replies of Redis and of the origin |
-//! | [`request`] | the request, read at once |
-//! | `visitor` | what is kept of a request that waits |
-//! | `domains` | the domains that this gateway answers for |
-//! | `held` | requests that come before the first poll, held for a moment |
+//! | `links` | the engine: its events and responses |
+//! | `completed` | ticks, and replies of Redis and of the origin |
+//! | [`request`] | the parts of a request that links need |
+//! | `visitor` | the stored parts of a waiting request |
+//! | `domains` | the domains that this gateway serves |
+//! | `held` | requests before the first poll, held briefly |
 //! | `redis`, `job` | calls to Redis, batched, behind a circuit breaker |
-//! | `lookups` | look-ups at the origin: one for each link, and not too many |
-//! | `origin` | one look-up: its request, its response |
-//! | `poll` | edits and domains, read from Redis on ticks |
+//! | `lookups` | origin lookups: one per link, within a rate limit |
+//! | `origin` | the response to a lookup |
+//! | `poll` | reads of edits and domains from Redis on ticks |
 //! | `clicks` | clicks, counted and sent in batches |
-//! | `tagger` | names of clicks that travel on to orders |
-//! | `unused` | clicks that led nowhere, given back |
-//! | `answer` | the engine's own answers |
-//! | `metrics` | what it counts |
+//! | `tagger` | signed click IDs |
+//! | `unused` | clicks without a redirect, which are returned |
+//! | `answer` | responses of the engine |
+//! | `metrics` | counters |
 
 use alloc::vec;
 
@@ -53,10 +53,10 @@ pub use links::Links;
 /// The engine's name, in logs.
 pub const NAME: &str = "shortlink-redirect";
 
-/// Makes the engine from its configuration, as it is written.
+/// Creates the engine from its JSON configuration.
 ///
 /// # Errors
-/// When the configuration is refused.
+/// If the configuration is invalid.
 pub fn configure<H: Host>(json: &[u8], host: &H) -> Result<ConfiguredEngine<Links>, FieldError> {
     let config = parse::<config::Config>(json)?.checked()?;
     let keys = config.click_keys(&|name| host.variable(name))?;

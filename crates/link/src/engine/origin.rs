@@ -1,18 +1,18 @@
-//! What the origin answers to a look-up.
+//! Parses the origin's response to a lookup.
 
 use crate::redis::document;
 use crate::redis::link_read::Read;
 use weir_base::headers::{LINK, LINK_UNKNOWN};
 use weir_engine::event::FetchResponse;
 
-/// The origin's answer to a look-up.
+/// The origin's response to a lookup.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum OriginReply {
-    /// There is no such link.
+    /// The link does not exist.
     Unknown,
-    /// There is, and this is what Redis would have told.
+    /// The link exists; this is the reply that Redis would give.
     Link(Read),
-    /// There is no answer, or an error of the origin's own.
+    /// No response, or a server error.
     Failed,
 }
 

@@ -1,8 +1,8 @@
-//! Edits and domains, read from Redis on ticks.
+//! Polls Redis for edits and domains on ticks.
 //!
-//! A poll asks for the stream of changes from the last entry that it knows: if that entry has gone, others have gone with
-//! it, and everything must be revalidated. Of the document with the domains it asks for the beginning, where its version
-//! is, and for its length. If these have changed, the next poll asks for the whole document.
+//! A poll reads the stream of changes from the last entry that it has seen. If that entry is gone, others are gone too,
+//! and everything must be revalidated. Of the document with the domains, a poll reads the first bytes, which contain
+//! its version, and its length. If these have changed, the next poll reads the whole document.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -18,54 +18,54 @@ use weir_engine::poll::Schedule;
 use weir_engine::redis::Failure;
 use weir_engine::{BatchId, Effects};
 
-/// The most changes in one poll. If there are more, everything must be revalidated.
+/// Maximum changes in one poll. If there are more, everything must be revalidated.
 const CHANGES_MAX: usize = 2_000;
 
-/// How long a poll may take, in milliseconds.
+/// Timeout of a poll, in milliseconds.
 const POLL_TIMEOUT_MS: u64 = 1_000;
 
-/// What is known of the stream of changes.
+/// The position in the stream of changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Cursor {
-    /// Nothing: its last entry is to be found.
+    /// Unknown: the last entry must be read.
     Lost,
-    /// It has no entry.
+    /// The stream is empty.
     Empty,
     /// The last entry that was read.
     At(Vec<u8>),
 }
 
-/// When polls are due, and what they have found.
+/// Schedules polls and reads their replies.
 #[derive(Debug)]
 pub(crate) struct Poller {
     pub(crate) schedule: Schedule,
     domains_key: Vec<u8>,
     changes_key: Vec<u8>,
     cursor: Cursor,
-    /// The document that was read last, valid or not.
+    /// The last document that was read, valid or not.
     seen: Option<Outline>,
-    /// Whether the next poll asks for the whole document.
+    /// Whether the next poll reads the whole document.
     wants_document: bool,
 }
 
-/// What a poll has found.
+/// The result of a poll.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct PollResult {
-    /// Links that were edited.
+    /// Edited links.
     pub(crate) changed: Vec<LinkName>,
-    /// Whether others may have been edited, too.
+    /// Whether changes may have been missed.
     pub(crate) has_missed: bool,
-    /// A document with other domains.
+    /// A new document with domains.
     pub(crate) domains: Option<Vec<u8>>,
 }
 
-/// Why a poll has failed.
+/// Why a poll failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PollError {
-    /// There is no reply.
+    /// No reply.
     #[error(transparent)]
     Failure(#[from] Failure),
-    /// The reply is not one to a poll.
+    /// The reply has an unexpected shape.
     #[error("unexpected reply of Redis: {0}")]
     Unexpected(String),
 }
@@ -82,7 +82,7 @@ impl Poller {
         }
     }
 
-    /// Sends a poll, if one is due.
+    /// Sends a poll if one is due.
     pub(crate) fn poll(&mut self, now_ms: u64, effects: &mut Effects) {
         if self.schedule.is_due(now_ms) {
             let batch = effects.call(POLL_TIMEOUT_MS, now_ms, |out| self.write(out));
@@ -90,12 +90,12 @@ impl Poller {
         }
     }
 
-    /// Whether the call `batch`, which has ended, was the poll.
+    /// Whether `batch`, which has ended, was the poll.
     pub(crate) fn completed(&mut self, batch: BatchId) -> bool {
         self.schedule.completed(batch)
     }
 
-    /// How many commands [`Poller::write`] writes.
+    /// The number of commands that [`Poller::write`] writes.
     pub(crate) fn commands(&self) -> usize {
         3 + usize::from(self.wants_document)
     }
@@ -120,7 +120,7 @@ impl Poller {
     /// Reads the poll's replies.
     ///
     /// # Errors
-    /// When there are none, or they are not those to a poll: what is known stays.
+    /// If the replies are missing or malformed. The state stays unchanged.
     pub(crate) fn read(
         &mut self,
         replies: &Result<Vec<Value>, Failure>,
@@ -148,7 +148,7 @@ impl Poller {
             Some(Value::Null) | None => None,
             Some(other) => return Err(unexpected(other)),
         };
-        // Nothing may fail after this: changes are told of once.
+        // Nothing may fail after this: changes are reported only once.
         let (changed, has_missed) = self.read_changes(changes)?;
         match document {
             Some(document) => self.note_document(document),
@@ -166,7 +166,7 @@ impl Poller {
         self.seen = Some(Outline::from_document(document));
     }
 
-    /// If the document is another one, the next poll asks for it, and is due at once. If it has gone, the last one stays.
+    /// Requests the whole document with an immediate poll if it has changed. If it is gone, the last one stays in use.
     fn compare(&mut self, beginning: &[u8], length: i64) {
         let length = u64::try_from(length).unwrap_or(0);
         let is_seen = self.seen == Some(Outline::new(beginning, length));
@@ -176,7 +176,7 @@ impl Poller {
         }
     }
 
-    /// The links that were edited, and whether others may have been.
+    /// The edited links, and whether changes may have been missed.
     fn read_changes(&mut self, reply: &Value) -> Result<(Vec<LinkName>, bool), PollError> {
         let Value::Array(entries) = reply else {
             return Err(unexpected(reply));
@@ -234,7 +234,7 @@ mod tests {
         Value::Array(entries.iter().map(entry).collect())
     }
 
-    /// A poll that finds these changes and an empty document.
+    /// Reads a poll's replies with these changes and an empty document.
     fn read(poller: &mut Poller, entries: &[(&str, &str)]) -> (Vec<String>, bool) {
         let replies = [bulk(""), Value::Integer(0), changes(entries)];
         let result = poller.read_replies(&replies).unwrap();
@@ -283,7 +283,7 @@ mod tests {
         read(&mut poller, &[("5-0", "s/old")]);
         assert_eq!(read(&mut poller, &[("9-0", "s/abc")]), (vec![], true));
         assert_eq!(read(&mut poller, &[("9-0", "s/abc")]), (vec![], false));
-        // Redis has lost all.
+        // Redis has lost everything.
         assert_eq!(read(&mut poller, &[]), (vec![], true));
         assert_eq!(
             read(&mut poller, &[("1-0", "s/abc")]),
@@ -299,7 +299,7 @@ mod tests {
         let many: Vec<_> = ids.iter().map(|id| (id.as_str(), "s/abc")).collect();
         assert_eq!(read(&mut poller, &many), (vec![], true));
         assert!(asks(&poller, "XREVRANGE\r\n"));
-        // What was edited in between may have been read before its edit.
+        // A link may have been read before an edit in between.
         assert_eq!(read(&mut poller, &[("9-9", "s/abc")]), (vec![], true));
     }
 
@@ -323,7 +323,7 @@ mod tests {
             .read_replies(&[bulk(other), length, changes(&[])])
             .unwrap();
         assert_eq!(poller.commands(), 4);
-        // One that is gone is no other one.
+        // A deleted document does not count as another one.
         poller.wants_document = false;
         poller
             .read_replies(&[bulk(""), Value::Integer(0), changes(&[])])

@@ -10,7 +10,7 @@ use crate::engine::config::{CheckedConfig, DEADLINE_MS};
 use crate::engine::job::LinkPlan;
 use crate::engine::metrics::PREFIX;
 
-/// The pump, and the circuit breaker in front of it.
+/// The pump behind the circuit breaker.
 #[derive(Debug)]
 pub(crate) struct Redis {
     pub(crate) pump: Pump<LinkPlan>,
@@ -33,7 +33,7 @@ impl Redis {
         }
     }
 
-    /// A pass for one read, unless the breaker is open or too many requests wait.
+    /// A permit for one read; `None` if the breaker is open or too many requests wait.
     pub(crate) fn permit(&mut self, now_ms: u64) -> Option<Pass> {
         if self.pump.is_full() {
             return None;
@@ -41,7 +41,7 @@ impl Redis {
         self.breaker.permit(now_ms).ok()
     }
 
-    /// The outcome of a read.
+    /// Records the outcome of a read.
     pub(crate) fn record(&mut self, pass: Pass, is_success: bool, now_ms: u64) {
         self.breaker.record(now_ms, pass, is_success, 1);
     }

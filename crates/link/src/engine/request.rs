@@ -1,4 +1,4 @@
-//! The request, read at once.
+//! Reads the parts of a request that links need.
 
 use alloc::borrow::Cow;
 
@@ -12,15 +12,15 @@ use crate::site::File;
 use weir_base::agent::is_prefetch;
 use weir_engine::{Headers, Request};
 
-/// So many bytes of each header that describes the client are looked at.
+/// Maximum bytes that are read of each header that describes the client.
 pub const HEADER_LEN_MAX: usize = 1_024;
 
-/// The headers that links ask for; those that are missing are empty.
+/// The headers that links need; missing ones are empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fields<'a> {
-    /// What `:method` asks for.
+    /// The method.
     pub method: Method,
-    /// Whether a browser asks before anybody has clicked: by `sec-purpose`, `purpose`, `x-purpose` or `x-moz`.
+    /// Whether a browser prefetches before a click: by `sec-purpose`, `purpose`, `x-purpose` or `x-moz`.
     pub is_prefetch: bool,
     /// `:path`.
     pub path: &'a [u8],
@@ -34,27 +34,27 @@ pub struct Fields<'a> {
     pub accept_language: &'a [u8],
     /// `x-forwarded-for`.
     pub forwarded_for: &'a [u8],
-    /// The country, if a header that is trusted names it.
+    /// The country, from a trusted header.
     pub country: Option<Country>,
-    /// Where among a hundred the visitor stands: see [`Visit::point`].
+    /// The visitor's bucket, 0 to 99: see [`Visit::point`].
     pub point: u8,
     /// See [`Visit::click_tag`].
     pub click_tag: Option<&'a str>,
 }
 
-/// What a path of a link's domain asks for.
+/// The resource that a path on a link domain names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
     /// A link.
     Link(LinkName),
     /// A file of the domain.
     File(File),
-    /// Something that is no link.
+    /// Not a resource of links.
     Nothing,
 }
 
 impl<'a> Fields<'a> {
-    /// Picks them out. Of a header that is there more than once, the first counts.
+    /// Reads the fields. Of a repeated header, the first value counts.
     pub fn from_headers(headers: &'a Headers) -> Self {
         let mut fields = Self::default();
         let mut method: &[u8] = b"";
@@ -86,7 +86,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The same with the country that the header `name` says.
+    /// Adds the country from the header `name`.
     pub fn with_country(self, headers: &Headers, name: Option<&str>) -> Self {
         let value = name.and_then(|name| headers.get(name));
         Self {
@@ -95,7 +95,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// What it asks `domain` for.
+    /// The resource that it requests from `domain`.
     pub fn resource(&self, domain: &Domain) -> Resource {
         let path = self.split_path().0;
         if let Some(file) = File::at(path) {
@@ -108,7 +108,7 @@ impl<'a> Fields<'a> {
         name.map_or(Resource::Nothing, Resource::Link)
     }
 
-    /// The path, and the query string behind its first `?`.
+    /// The path, and the query string after its first `?`.
     pub fn split_path(&self) -> (&'a [u8], &'a [u8]) {
         let at = self.path.iter().position(|byte| *byte == b'?');
         let (path, query) = at
@@ -117,7 +117,7 @@ impl<'a> Fields<'a> {
         (path, query.get(1..).unwrap_or_default())
     }
 
-    /// The client's address. The host is asked for it only if `x-forwarded-for` is not to be trusted, or has none.
+    /// The client's address. It is read from the host only if `x-forwarded-for` is not trusted or has no address.
     pub fn address(&self, trusted_hops: Option<usize>, request: &dyn Request) -> Cow<'a, [u8]> {
         match trusted_hops.and_then(|hops| self.forwarded(hops)) {
             Some(address) => Cow::Borrowed(address),
@@ -125,25 +125,25 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The address in `x-forwarded-for` that has so many others behind it.
+    /// The address in `x-forwarded-for` that `trusted_hops` others follow.
     pub fn forwarded(&self, trusted_hops: usize) -> Option<&'a [u8]> {
         let mut from_the_end = self.forwarded_for.rsplit(|byte| *byte == b',');
         let named = from_the_end.nth(trusted_hops)?.trim_ascii();
         (!named.is_empty()).then_some(named)
     }
 
-    /// Whether somebody, or a program, follows the link, and does not only look: what the statistics count.
+    /// Whether statistics count this request: a GET that is not a prefetch, by a person or a program.
     pub fn is_visit(&self) -> bool {
         self.visit(None, 0).is_counted()
     }
 
-    /// Whether this is a click, which renews the link's life and uses one of its clicks: a visit, and not that of a
-    /// program that comes by itself.
+    /// Whether this is a click, which renews the link's lifetime and uses one of its clicks. Automatic clients are
+    /// excluded.
     pub fn is_click(&self) -> bool {
         self.visit(None, 0).is_click()
     }
 
-    /// As a visit of a link.
+    /// The request as a visit of a link.
     pub fn visit(&self, left_ms: Option<u64>, now_ms: u64) -> Visit<'a> {
         Visit {
             method: self.method,
@@ -159,7 +159,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// As a click on `link` from `address`.
+    /// The request as a click on `link` from `address`.
     pub fn click(&self, link: &'a LinkName, address: &'a [u8], now_ms: u64) -> Click<'a> {
         Click {
             link,
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(fields.method, Method::Head);
         assert_eq!(fields.user_agent.len(), HEADER_LEN_MAX);
         assert_eq!(fields.referer, b"one");
-        // Addresses are counted from its end.
+        // Addresses are counted from the end.
         assert_eq!(fields.forwarded_for, long);
     }
 
@@ -243,7 +243,7 @@ mod tests {
         check(b"/aZ3k9Qx", link);
         check(b"/aZ3k9Qx?", link);
         check(b"/aZ3k9Qx?a=/b?c", link);
-        // It could be a code.
+        // This could be a code.
         check(
             b"/apple-app-site-association?x",
             Resource::File(File::AppleApps),

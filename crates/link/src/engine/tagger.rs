@@ -1,4 +1,4 @@
-//! Names clicks on links that are tracked.
+//! Signs the IDs of clicks on tracked links.
 
 use alloc::string::String;
 
@@ -10,16 +10,16 @@ use weir_base::key::KeyRing;
 
 use crate::engine::request::Fields;
 
-/// Names clicks, if there are keys to sign with.
+/// Signs click IDs, if keys are configured.
 #[derive(Debug)]
 pub(crate) struct Tagger {
     pub(crate) keys: Option<KeyRing>,
-    /// The name of the next click. No other engine has its counter.
+    /// The ID of the next click. Its counter is unique to this engine.
     pub(crate) next: ClickId,
 }
 
 impl Tagger {
-    /// The tag of this request, if it is a click that has one.
+    /// The tag of this request, if it is a click on a tracked link.
     pub(crate) fn tag(
         &mut self,
         link: &Link,

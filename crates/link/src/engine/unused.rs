@@ -1,7 +1,7 @@
-//! Clicks that led nowhere, and may have used one of a link's all the same.
+//! Clicks without a redirect that may still have used one of a link's clicks.
 //!
-//! If Redis or the origin is late, or the client leaves, nobody knows whether a click was used. Redis is told that it was
-//! not, again and again until it has heard. Each click has a name, so that it comes to the same however often it is told.
+//! If Redis or the origin replies late, or the client leaves, it is uncertain whether a click was used. The engine
+//! returns the click, and retries until Redis confirms. Each click has an ID, so retries have no further effect.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -10,23 +10,23 @@ use crate::cache::LinkName;
 use crate::click::ClickId;
 use crate::code::LinkId;
 
-/// The most that are kept: some 100 bytes each. While Redis is away, more requests than these are not even sent.
+/// Maximum clicks that wait, with about 100 bytes each. During a Redis outage, the pump sends fewer requests than this.
 const UNUSED_MAX: usize = 10_000;
 
-/// How far apart they are sent, in milliseconds.
+/// Interval between sends, in milliseconds.
 const PAUSE_MS: u64 = 100;
 
-/// So many go at once, and are one batch.
+/// Maximum clicks per send; they are one batch.
 const AT_ONCE: usize = 64;
 
-/// A click that led nowhere.
+/// A click to return.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnusedClick {
     pub(crate) link: LinkId,
     pub(crate) click: ClickId,
 }
 
-/// Those that Redis has not heard of.
+/// Clicks that Redis has not confirmed as returned.
 #[derive(Debug, Default)]
 pub(crate) struct UnusedClicks {
     waiting: VecDeque<UnusedClick>,
@@ -40,7 +40,7 @@ impl UnusedClicks {
         }
     }
 
-    /// If too many wait, the oldest stays used.
+    /// Adds a click. If too many wait, the oldest is dropped and stays used.
     pub(crate) fn push(&mut self, unused: UnusedClick) {
         if self.waiting.len() >= UNUSED_MAX {
             self.waiting.pop_front();
@@ -48,14 +48,14 @@ impl UnusedClicks {
         self.waiting.push_back(unused);
     }
 
-    /// How many wait.
+    /// The number of waiting clicks.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Those to send now.
+    /// Takes the clicks to send now.
     pub(crate) fn take_due(&mut self, now_ms: u64) -> Vec<UnusedClick> {
-        // A clock that was set back must not put it off.
+        // A clock that was set back must not delay them.
         let is_due = now_ms >= self.due_ms || self.due_ms - now_ms > PAUSE_MS;
         if self.waiting.is_empty() || !is_due {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! What is kept of a request that waits: a host forgets the request, and the answer still depends on it.
+//! The parts of a waiting request that its answer depends on. The host does not keep the request.
 
 use alloc::boxed::Box;
 
@@ -9,11 +9,11 @@ use crate::rule::point_of;
 
 use crate::engine::request::Fields;
 
-/// The longest text that is kept as an address. An address and its port are shorter.
+/// Maximum length of an address, in bytes. A valid address with a port is shorter.
 const ADDRESS_LEN_MAX: usize = 64;
 
-/// Who asks for a link, as far as the answer and the click depend on it. One takes some 300 bytes, and never
-/// more than 8 kB, whatever the client sends: 10,000 requests that wait take 80 MB at the very most.
+/// A client, as far as the response and the click depend on it. It takes about 300 bytes, and at most 8 kB. 10,000
+/// waiting requests take at most 80 MB.
 #[derive(Clone, Debug)]
 pub(crate) struct Visitor {
     method: Method,
@@ -28,7 +28,7 @@ pub(crate) struct Visitor {
 }
 
 impl Visitor {
-    /// Keeps the fields of a request for a link, from `address`.
+    /// Copies the fields of a request for a link from `address`.
     pub(crate) fn new(fields: &Fields<'_>, address: &[u8]) -> Self {
         let (path, query) = fields.split_path();
         let is_passed_on = !query.is_empty() && query.len() <= QUERY_LEN_MAX;
@@ -45,7 +45,7 @@ impl Visitor {
         }
     }
 
-    /// The fields, but for `:authority` and `x-forwarded-for`.
+    /// The fields, without `:authority` and `x-forwarded-for`.
     pub(crate) fn fields(&self) -> Fields<'_> {
         Fields {
             method: self.method,
@@ -62,7 +62,7 @@ impl Visitor {
         }
     }
 
-    /// The same as a visitor of `link`, named `name`.
+    /// The fields of a visitor of `link`, named `name`.
     pub(crate) fn fields_for(&self, link: &Link, name: &LinkName) -> Fields<'_> {
         let fields = self.fields();
         let point = match link.has_shares() {

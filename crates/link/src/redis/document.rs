@@ -1,11 +1,11 @@
-//! A link as the origin tells a gateway of it, over HTTP: what Redis would have told.
+//! The origin's response to a gateway's lookup over HTTP, equivalent to the reply of Redis.
 //!
 //! ```text
 //! <left_ms> <clicks_left>
 //! <record>
 //! ```
 //!
-//! Either number is `-` for none.
+//! Either number is `-` if it is absent.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 use crate::redis::link_read::Read;
 
-/// The document as the origin writes it.
+/// Writes the document at the origin.
 pub fn write(read: &Read) -> Vec<u8> {
     let number = |number: Option<u64>| number.map_or_else(|| String::from("-"), |n| n.to_string());
     let head = format!("{} {}\n", number(read.left_ms), number(read.clicks_left));
@@ -22,7 +22,7 @@ pub fn write(read: &Read) -> Vec<u8> {
     document
 }
 
-/// Reads it; `None` if it is none.
+/// Parses the document; `None` if it is malformed.
 pub fn read(document: &[u8]) -> Option<Read> {
     let end = document.iter().position(|byte| *byte == b'\n')?;
     let (head, record) = document.split_at_checked(end)?;

@@ -1,18 +1,18 @@
 //! The domains of short links, at [`keys::link_domains`](crate::redis::keys::link_domains).
 //!
-//! The document may have megabytes, so gateways do not fetch it with every poll. They fetch its first
-//! [`BEGINNING_LEN`] bytes and its length, and all of it if these differ from the last ones ([`Outline`]). This works
-//! since [`write()`] puts the version, a hash of all the rest, first.
+//! The document may have megabytes, so polls do not fetch all of it. They fetch its first [`BEGINNING_LEN`] bytes and
+//! its length, and the whole document if these have changed ([`Outline`]). [`write()`] puts the version, a hash of the
+//! rest, first.
 
 use alloc::vec::Vec;
 
 use crate::domain::Domains;
 use sha1::{Digest, Sha1};
 
-/// The bytes at the document's beginning that gateways look at. The version ends well within them.
+/// Bytes that gateways read from the document's beginning. The version is within them.
 pub const BEGINNING_LEN: usize = 64;
 
-/// Tells one document from another without all of it.
+/// Identifies a document by its first bytes and its length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outline {
     beginning: Vec<u8>,
@@ -20,12 +20,12 @@ pub struct Outline {
 }
 
 impl Outline {
-    /// That of a whole document.
+    /// The outline of a whole document.
     pub fn from_document(document: &[u8]) -> Self {
         Self::new(document, document.len() as u64)
     }
 
-    /// That of a document of `len` bytes which begins like this.
+    /// The outline of a document of `len` bytes that begins with `beginning`.
     pub fn new(beginning: &[u8], len: u64) -> Self {
         let beginning = beginning.get(..BEGINNING_LEN).unwrap_or(beginning);
         Self {
@@ -35,10 +35,10 @@ impl Outline {
     }
 }
 
-/// The document as the origin writes it.
+/// Writes the document at the origin.
 ///
 /// # Errors
-/// When it cannot be written as JSON.
+/// If it cannot be serialized.
 pub fn write(domains: &Domains) -> serde_json::Result<Vec<u8>> {
     let mut config = domains.to_config();
     config.version = 0;
@@ -46,7 +46,7 @@ pub fn write(domains: &Domains) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(&config)
 }
 
-/// The same in every origin, and small enough that every JSON reader keeps all of its digits.
+/// The version: equal on every origin, and small enough that every JSON parser preserves its digits.
 fn version(json: &[u8]) -> u64 {
     let hash = Sha1::digest(json);
     let first = hash.first_chunk().copied().unwrap_or_default();
@@ -84,7 +84,7 @@ mod tests {
         let read = read(&write(&before).unwrap());
         assert!(read.version() > 0);
         assert!(read.iter().eq(before.iter()));
-        // The version that it had does not count.
+        // The previous version does not matter.
         assert_eq!(write(&read).unwrap(), write(&before).unwrap());
     }
 
@@ -101,7 +101,7 @@ mod tests {
         assert!(a.len() > 2 * BEGINNING_LEN && !a.iter().zip(&b).all(same));
         assert_ne!(rest(&a), rest(&b), "they differ behind the beginning, too");
         assert_ne!(Outline::from_document(&a), Outline::from_document(&b));
-        // What a gateway fetches of a document is enough.
+        // The part that gateways fetch is enough.
         let fetched = Outline::new(&a[..BEGINNING_LEN], a.len() as u64);
         assert_eq!(fetched, Outline::from_document(&a));
     }

@@ -10,7 +10,7 @@ use weir_base::resp::Arguments;
 
 const CLICKS: &str = ":clicks";
 
-/// What a link's key takes on the wire besides the link: an ending, mostly a click's name, and the frame.
+/// Bytes that a link's key takes on the wire besides the link: a suffix, usually a click ID, and framing.
 const KEY_LEN_MORE: usize = 40;
 
 /// The keys of one short link, in one slot.
@@ -18,14 +18,14 @@ const KEY_LEN_MORE: usize = 40;
 pub struct LinkKeys(String);
 
 impl LinkKeys {
-    /// The keys of `link`, in whose name there is no brace.
+    /// The keys of `link`. Names of links contain no braces.
     pub fn new(prefix: &str, link: &LinkId) -> Self {
         let (domain, code) = (link.domain.as_str(), link.code.as_str());
         Self([prefix, ":link:{", domain, "/", code, "}"].concat())
     }
 
-    /// What all keys of a link begin with, given a command that is about it; `None` if the command is about none. That is the key of
-    /// its record. Only the first key is looked at.
+    /// The common prefix of a link's keys, from the first key of a command. That prefix is also the key of its record.
+    /// `None` if the command is not about a link.
     pub fn of_command<'w>(prefix: &str, words: &[&'w [u8]]) -> Option<&'w str> {
         let key = match words {
             [b"EVAL" | b"EVALSHA", _, _, key, ..] => key,
@@ -39,29 +39,29 @@ impl LinkKeys {
         link.is_ok().then_some(record)
     }
 
-    /// String: the [record](crate::record). It expires when the link's life ends.
+    /// String: the [record](crate::record). It expires at the end of the link's lifetime.
     pub fn record(&self) -> Vec<u8> {
         self.0.as_bytes().to_vec()
     }
 
-    /// Integer: how many clicks were used, of a link that has only so many. Expires with the record.
+    /// Integer: the number of clicks used, for links with a click limit. It expires with the record.
     pub fn clicks(&self) -> Vec<u8> {
         [&self.0, CLICKS].concat().into_bytes()
     }
 
-    /// The mark of one click on a link that has only so many: see `link_read.lua`. Expires by itself.
+    /// The marker of one click on a link with a click limit: see `link_read.lua`. It expires.
     pub fn mark(&self, click: ClickId) -> Vec<u8> {
         format!("{}:click:{click}", self.0).into_bytes()
     }
 
-    /// The keys that `link_read.lua` takes, written at once: each redirect that Redis answers needs them.
+    /// The keys of `link_read.lua`, built in one pass for speed.
     pub(crate) fn of_read(&self, click: Option<ClickId>) -> Arguments {
         let mut keys = Arguments::with_capacity(3 * (self.0.len() + KEY_LEN_MORE));
         keys.push(self.0.as_bytes());
         keys.push_joined(&[self.0.as_bytes(), CLICKS.as_bytes()]);
         if let Some(click) = click {
             let mut counter = [0; 16];
-            // A counter has eight bytes, and so sixteen digits.
+            // The counter has eight bytes, which are sixteen hexadecimal digits.
             let _ = hex::encode_to_slice(click.counter.to_be_bytes(), &mut counter);
             let mut sequence = itoa::Buffer::new();
             let sequence = sequence.format(click.sequence).as_bytes();
@@ -76,13 +76,13 @@ pub fn link_domains(prefix: &str) -> Vec<u8> {
     format!("{prefix}:link:domains").into_bytes()
 }
 
-/// Text: the time up to which Redis has all edits of links, in milliseconds since the Unix epoch. A cluster has some of them, by
-/// `number`, so that each of its nodes has one.
+/// Text: the time up to which Redis has all edits of links, in milliseconds since the Unix epoch. A cluster has one per
+/// node, distinguished by `number`.
 pub fn link_mark(prefix: &str, number: u16) -> Vec<u8> {
     format!("{prefix}:link:mark:{{{number}}}").into_bytes()
 }
 
-/// The stream of links that were edited: see [`streams::link_changes`](crate::redis::link_changes).
+/// The stream of edited links: see [`streams::link_changes`](crate::redis::link_changes).
 pub fn link_changes(prefix: &str) -> Vec<u8> {
     format!("{prefix}:link:changes").into_bytes()
 }
@@ -98,7 +98,7 @@ pub const BATCH_ID: &[u8] = b"b";
 /// The field of [`link_clicks`] with the batch's payload.
 pub const BATCH_ROWS: &[u8] = b"d";
 
-/// About so many batches are kept for statistics that do not read them.
+/// Approximate maximum number of batches that the stream keeps if the statistics do not read them.
 pub const BATCHES_LEN: u64 = 100_000;
 
 /// The stream of batches that could not be read.
@@ -106,12 +106,12 @@ pub fn link_clicks_refused(prefix: &str) -> Vec<u8> {
     format!("{prefix}:link:clicks:refused").into_bytes()
 }
 
-/// The key of what visitors and addresses are hashed with on one day of UTC, counted from the epoch.
+/// The secret that hashes visitors and addresses on one UTC day, counted from the epoch.
 pub fn link_uniques_secret(prefix: &str, day: u64) -> Vec<u8> {
     format!("{prefix}:link:uv:key:{day}").into_bytes()
 }
 
-/// The HyperLogLogs of one link for an hour and its day, all of one slot.
+/// The HyperLogLogs of one link for an hour and its day, in one slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UniquesKeys {
     tag: String,
@@ -120,9 +120,9 @@ pub struct UniquesKeys {
 }
 
 impl UniquesKeys {
-    /// Those for the hour that is `hour` hours after the epoch.
+    /// The keys for the given hour since the epoch.
     pub fn new(prefix: &str, link: &LinkId, hour: u64) -> Self {
-        // Neither domain nor code has a brace.
+        // Neither domain nor code contains a brace.
         let tag = format!("{prefix}:link:uv:{{{link}}}");
         let day = hour / 24;
         Self { tag, hour, day }
@@ -145,12 +145,12 @@ pub fn link_segments(prefix: &str, length: Length) -> Vec<u8> {
     format!("{prefix}:link:segment:{length}").into_bytes()
 }
 
-/// Who holds this key opens the next round through the numbers of one length.
+/// The lock for starting the next round of numbers of one length.
 pub fn link_wrap(prefix: &str, length: Length) -> Vec<u8> {
     format!("{prefix}:link:wrap:{length}").into_bytes()
 }
 
-/// What was answered to an `Idempotency-Key`, by a hash of it: Redis never holds what a client sent.
+/// The stored response to an `Idempotency-Key`, by its hash: Redis never contains the client's value.
 pub fn link_idempotency(prefix: &str, hash: [u8; 16]) -> Vec<u8> {
     let hash = hex::encode(hash);
     format!("{prefix}:link:idem:{{{hash}}}").into_bytes()

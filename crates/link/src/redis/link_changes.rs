@@ -1,6 +1,6 @@
-//! Links that were edited, disabled, deleted or made under a chosen code, at
-//! [`keys::link_changes`](crate::redis::keys::link_changes). The origin adds them; gateways read them and drop what they
-//! remember of the link.
+//! The stream of links that were edited, disabled, deleted or created under a custom code, at
+//! [`keys::link_changes`](crate::redis::keys::link_changes). The origin writes it. Gateways read it and evict the
+//! links.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -15,10 +15,10 @@ use weir_scripts::call::decimal;
 /// The field with the link: `<domain>/<code>`.
 const LINK: &[u8] = b"l";
 
-/// About so many changes are kept. A gateway that has missed more drops all that it remembers.
+/// Approximate maximum entries of the stream. A gateway that misses more revalidates its whole cache.
 const CHANGES_LEN: u64 = 10_000;
 
-/// A change as gateways read it.
+/// A change as read by gateways.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change<'a> {
     /// The entry's id in the stream.
@@ -42,7 +42,7 @@ pub fn add(prefix: &str, link: &LinkId) -> [Vec<u8>; 8] {
     ]
 }
 
-/// Reads an entry of `XRANGE` or `XREVRANGE`; `None` if it is none.
+/// Parses an entry of `XRANGE` or `XREVRANGE`; `None` if it is malformed.
 pub fn read(entry: &Value) -> Option<Change<'_>> {
     let Value::Array(parts) = entry else {
         return None;
@@ -64,7 +64,7 @@ pub fn read(entry: &Value) -> Option<Change<'_>> {
 mod tests {
     use super::*;
 
-    /// The entry that Redis makes of the command.
+    /// The entry that Redis creates from the command.
     fn entry(command: &[Vec<u8>]) -> Value {
         let fields = command[6..].iter().cloned().map(Value::Bulk);
         let fields = Value::Array(fields.collect());

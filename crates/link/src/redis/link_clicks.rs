@@ -1,4 +1,4 @@
-//! `link_clicks.lua`: a batch of clicks goes to the statistics; and how the origin reads it there.
+//! `link_clicks.lua`: appends a batch of clicks for the statistics, and parses it at the origin.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -18,7 +18,7 @@ pub static SCRIPT: Script = Script {
     source: include_str!("../../lua/link_clicks.lua"),
 };
 
-/// The call that appends a batch to the stream. It may be made again if it is not known to have been.
+/// The call that appends a batch to the stream. It is safe to retry.
 pub fn call(prefix: &str, id: BatchId, payload: Vec<u8>) -> Call {
     Call {
         script: &SCRIPT,
@@ -27,10 +27,10 @@ pub fn call(prefix: &str, id: BatchId, payload: Vec<u8>) -> Call {
     }
 }
 
-/// Reads an entry that the script has added to the stream; `field` finds a field's value.
+/// Parses an entry that the script has added to the stream; `field` returns a field's value.
 ///
 /// # Errors
-/// When it is no batch.
+/// If the entry is not a batch.
 pub fn read_entry<'a>(
     field: impl Fn(&[u8]) -> Option<&'a [u8]>,
 ) -> Result<(BatchId, Vec<Row>), ClickError> {
@@ -43,7 +43,7 @@ pub fn read_entry<'a>(
 /// Reads the reply.
 ///
 /// # Errors
-/// When the reply is not one of the script.
+/// If the reply is not from this script.
 pub fn parse(value: &Value) -> Result<(), ReplyError> {
     flag(value, &SCRIPT).map(|_| ())
 }

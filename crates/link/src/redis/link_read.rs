@@ -1,4 +1,4 @@
-//! `link_read.lua`: a short link is asked for.
+//! `link_read.lua`: reads a short link.
 
 use alloc::vec::Vec;
 
@@ -15,39 +15,38 @@ pub static SCRIPT: Script = Script {
     source: include_str!("../../lua/link_read.lua"),
 };
 
-/// What stands in Redis of a link.
+/// A link's state in Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
     /// Its [record](crate::record::Link::decode).
     pub record: Vec<u8>,
-    /// How long it still lives if nobody asks for it again, in milliseconds; `None` is for ever.
+    /// Its remaining lifetime, in milliseconds; `None`: permanent.
     pub left_ms: Option<u64>,
-    /// How many clicks it had left before this one, if it has only so many. With none left nothing was
-    /// counted, and the link leads nowhere.
+    /// How many clicks were left before this one, if the link has a click limit. At 0, no click was counted, and the
+    /// link is inactive.
     pub clicks_left: Option<u64>,
 }
 
-/// For how long a click's mark is kept, in milliseconds: much longer than a request, or a call that is on its way
-/// somewhere.
+/// Lifetime of a click's marker, in milliseconds: much longer than any request or call in flight.
 pub const MARK_MS: u64 = 60_000;
 
-/// What the arguments take on the wire.
+/// Usual size of the arguments on the wire, in bytes.
 const ARGS_LEN_USUAL: usize = 40;
 
-/// Why a link is read.
+/// The purpose of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Somebody only looks: nothing changes.
+    /// Reads without changes.
     Look,
-    /// It was clicked: its life is renewed, if enough of it is gone.
+    /// A click: renews the link's lifetime if enough of it has passed.
     Renew,
-    /// This is that click: the link's life is renewed, too, and if it has only so many clicks, one is used. The same
-    /// click uses one however often it is read.
+    /// This click: renews the lifetime, and uses one click if the link has a click limit. Repeated reads with the same
+    /// ID use one click.
     Click(ClickId),
 }
 
 impl Purpose {
-    /// The word for the script and the origin.
+    /// The label for the script and the origin.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Look => "look",
@@ -56,7 +55,7 @@ impl Purpose {
         }
     }
 
-    /// The click, if it is one.
+    /// The click ID, if there is one.
     pub const fn click(self) -> Option<ClickId> {
         match self {
             Self::Click(click) => Some(click),
@@ -65,8 +64,8 @@ impl Purpose {
     }
 }
 
-/// The call that reads a link for this purpose. Its life is renewed if more than `renew_permille` thousandths of it are
-/// gone.
+/// The call that reads a link for this purpose. It renews the lifetime if more than `renew_permille` thousandths have
+/// passed.
 pub fn call(keys: &LinkKeys, renew_permille: u32, purpose: Purpose) -> Call {
     let click = purpose.click();
     let mut args = Arguments::with_capacity(ARGS_LEN_USUAL);
@@ -82,10 +81,10 @@ pub fn call(keys: &LinkKeys, renew_permille: u32, purpose: Purpose) -> Call {
     }
 }
 
-/// Reads the reply: `None` if there is no such link.
+/// Parses the reply; `None` if the link does not exist.
 ///
 /// # Errors
-/// When the reply is not one of the script.
+/// If the reply is not from this script.
 pub fn parse(value: &Value) -> Result<Option<Read>, ReplyError> {
     if *value == Value::Null {
         return Ok(None);
@@ -106,7 +105,7 @@ fn read(value: &Value) -> Option<Read> {
     })
 }
 
-/// A number, or -1 for none.
+/// A number; -1 means none.
 fn bounded(value: &Value) -> Option<Option<u64>> {
     match integer(value)? {
         -1 => Some(None),

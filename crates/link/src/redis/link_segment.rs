@@ -1,4 +1,4 @@
-//! `link_segment.lua`: raises the counter of numbers of short links.
+//! `link_segment.lua`: increments the counter of short link numbers.
 
 use crate::code::Length;
 use weir_base::resp::Value;
@@ -14,7 +14,7 @@ pub static SCRIPT: Script = Script {
     source: include_str!("../../lua/link_segment.lua"),
 };
 
-/// The call that raises the counter of `length` by `by`, from `at_least` on.
+/// The call that increments the counter of `length` by `by`, starting at no less than `at_least`.
 pub fn call(prefix: &str, length: Length, by: u64, at_least: u64) -> Call {
     Call {
         script: &SCRIPT,
@@ -23,10 +23,10 @@ pub fn call(prefix: &str, length: Length, by: u64, at_least: u64) -> Call {
     }
 }
 
-/// Reads the reply: where the counter stands now.
+/// Parses the reply: the counter's new value.
 ///
 /// # Errors
-/// When the reply is not one of the script's.
+/// If the reply is not from this script.
 pub fn parse(value: &Value) -> Result<u64, ReplyError> {
     unsigned(value).ok_or(ReplyError {
         script: SCRIPT.name,

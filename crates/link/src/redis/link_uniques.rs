@@ -1,4 +1,4 @@
-//! `link_uniques.lua`: different visitors and addresses of a link.
+//! `link_uniques.lua`: counts unique visitors and addresses of a link.
 
 use weir_base::resp::{Arguments, Value};
 
@@ -6,7 +6,7 @@ use crate::redis::keys::UniquesKeys;
 use weir_scripts::reply::{array, unsigned};
 use weir_scripts::{Call, ReplyError, Script};
 
-/// The most visitors, and the most addresses, in one call: Lua's stack has room for some thousands.
+/// Maximum visitors, and maximum addresses, in one call: Lua's stack holds a few thousand values.
 pub const ADDED_MAX: usize = 1_024;
 
 /// The script.
@@ -15,19 +15,19 @@ pub static SCRIPT: Script = Script {
     source: include_str!("../../lua/link_uniques.lua"),
 };
 
-/// A visitor or an address, hashed: Redis never holds what it was.
+/// The hash of a visitor or address: Redis never contains the original.
 pub type UniqueHash = [u8; 16];
 
-/// Until when the counts are kept, in milliseconds since the Unix epoch.
+/// When the counts expire, in milliseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expiries {
-    /// Those of the hour.
+    /// Expiry of the hour's counts.
     pub hour_ms: u64,
-    /// Those of the day.
+    /// Expiry of the day's counts.
     pub day_ms: u64,
 }
 
-/// How many different ones there were.
+/// Unique counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UniqueCounts {
     /// Visitors in the hour.
@@ -40,7 +40,7 @@ pub struct UniqueCounts {
     pub day_addresses: u64,
 }
 
-/// The call that adds `visitors` and `addresses`, of each at most [`ADDED_MAX`].
+/// The call that adds `visitors` and `addresses`, each at most [`ADDED_MAX`].
 pub fn call(
     keys: &UniquesKeys,
     expiries: Expiries,
@@ -61,10 +61,10 @@ pub fn call(
     }
 }
 
-/// Reads the reply.
+/// Parses the reply.
 ///
 /// # Errors
-/// When the reply is not the script's.
+/// If the reply is not from this script.
 pub fn parse(value: &Value) -> Result<UniqueCounts, ReplyError> {
     let counts = || match array(value)? {
         [hour_visitors, hour_addresses, day_visitors, day_addresses] => Some(UniqueCounts {

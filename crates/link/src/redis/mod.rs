@@ -1,6 +1,6 @@
-//! Typed calls of the scripts of short links; the domains and changes that gateways read.
+//! Typed calls of the scripts for short links, and the domains and changes that gateways read.
 //!
-//! The Lua is in `lua/`, one file a script, with its KEYS, ARGV and replies documented at its top.
+//! The Lua files are in `lua/`, one per script. Each documents its KEYS, ARGV and replies at the top.
 
 pub mod document;
 pub mod domains;
@@ -19,14 +19,15 @@ use self::link_read::MARK_MS;
 use crate::click::ClickId;
 
 weir_scripts::scripts! {
-    /// `link_back.lua`: a click that led nowhere is given back.
+    /// `link_back.lua`: returns a click that was not redirected.
     mod link_back = include_str!("../../lua/link_back.lua");
-    /// The call that gives a click back, whether it was used, will be, or never arrived. The reply: whether the click had been used.
+    /// The call that returns a click, in whatever state it is: used, still in flight, or never sent. The reply: whether
+    /// the click had been used.
     fn call(keys: &LinkKeys, click: ClickId) = [keys.clicks(), keys.mark(click)], [decimal(MARK_MS)];
     -> bool;
 }
 
-/// Every script of this domain.
+/// All scripts of short links.
 pub const SCRIPTS: &[&Script] = &[
     &link_back::SCRIPT,
     &link_clicks::SCRIPT,

@@ -220,7 +220,7 @@ fn options_that_are_off_are_not_written() {
 }
 
 proptest! {
-    /// A chosen code is found by its text and by its URL, and choosing it again gives the same code.
+    /// Every custom code is found by its text and by its URL, and choosing it again gives the same code.
     #[test]
     fn every_chosen_code_is_found(text in "[a-zA-Z0-9äöüßéñçабвгд促销買い/_-]{1,16}", options in 0..16_u8) {
         let is_on = |bit: u8| options & bit != 0;

@@ -1,12 +1,12 @@
-//! Addresses that are not of the public internet: every entry of IANA's special-purpose registries
-//! (<https://www.iana.org/assignments/iana-ipv4-special-registry>, <https://www.iana.org/assignments/iana-ipv6-special-registry>),
-//! and multicast.
+//! Addresses outside the public internet: every entry of IANA's special-purpose registries
+//! (<https://www.iana.org/assignments/iana-ipv4-special-registry>,
+//! <https://www.iana.org/assignments/iana-ipv6-special-registry>), and multicast.
 //!
-//! Entries that IANA calls globally reachable are among them: they are translators, relays and sinks, and no web server.
+//! This includes entries that IANA calls globally reachable: they are translators, relays and sinks, not web servers.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Networks by their first address and the length of their prefix.
+/// Networks by first address and prefix length.
 const V4: [(Ipv4Addr, u32); 18] = [
     // This network.
     (Ipv4Addr::new(0, 0, 0, 0), 8),
@@ -65,7 +65,7 @@ const V6: [(Ipv6Addr, u32); 15] = [
     (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8),
 ];
 
-/// Whether the address is in one of these networks: no web server of the public internet has it.
+/// Whether the address is in one of these networks.
 pub(super) fn is_special(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => V4.iter().any(|(first, prefix)| {

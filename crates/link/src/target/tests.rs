@@ -59,7 +59,7 @@ fn private_targets_are_refused_unless_they_are_allowed() {
     }
 }
 
-/// The first and the last address of each network, and those beside it.
+/// The first and last address of each network, and their neighbours outside it.
 #[test]
 fn private_networks_end_where_they_end() {
     let private = [
@@ -184,11 +184,11 @@ fn every_special_network_is_refused_from_end_to_end() {
             assert_eq!(refused(&text), "target_private", "{network}: {text}");
         }
     }
-    // An address of the public internet does not become one of its own by being written into IPv6.
+    // Writing a public IPv4 address as IPv6 does not make it acceptable.
     for host in ["[::8.8.8.8]", "[::ffff:8.8.8.8]", "[64:ff9b::8.8.8.8]"] {
         assert_eq!(refused(&format!("https://{host}/")), "target_private");
     }
-    // Beside them lies the public internet.
+    // Neighbouring addresses are on the public internet.
     for host in [
         "192.0.1.0",
         "192.0.3.0",
@@ -315,7 +315,7 @@ fn executable_schemes_are_refused_in_any_spelling() {
     ] {
         assert_eq!(refused(text), "target_scheme", "{text}");
     }
-    // They cannot be configured, either; should they come in all the same, they stay refused.
+    // They cannot be configured, and stay refused even if they were.
     let mut domain = domains(json!({})).default_domain().clone();
     domain.app_schemes = ["javascript".into()].into();
     let error = check("javascript:alert(1)", &domains(json!({})), &domain);
@@ -424,7 +424,7 @@ fn denied_hosts_and_what_is_under_them_are_refused() {
     ] {
         assert_eq!(refused(text), "target_denied_host", "{text}");
     }
-    // The list is the domain's own.
+    // The list belongs to the domain.
     let domains = domains(json!({}));
     let other = domains.by_id("t").unwrap();
     assert!(check("https://evil.example/", &domains, other).is_ok());
@@ -439,7 +439,7 @@ fn homographs_are_flagged_and_names_in_other_scripts_are_not() {
         "https://pаypal.com/",
         // Greek omicron.
         "https://gοogle.com/",
-        // The same, as it comes over the wire.
+        // The same in its wire form.
         "https://xn--80ak6aa92e.com/",
     ] {
         let target = checked(text).unwrap();
@@ -485,7 +485,7 @@ fn a_page_leads_to_pages_only() {
 }
 
 proptest! {
-    /// Whatever is taken fits into a header, and is taken again as it is.
+    /// Every accepted target is visible ASCII, and is accepted unchanged when checked again.
     #[test]
     fn what_is_stored_is_visible_ascii_and_stays_as_it_is(
         text in "(https?|weixin|HTTPS)://[a-zäσж0-9.@:-]{0,12}[/?#]?\\PC{0,12}"

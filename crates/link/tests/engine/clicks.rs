@@ -1,4 +1,4 @@
-//! Clicks: each is counted exactly once, whatever becomes of batches.
+//! Clicks: each is counted exactly once, whatever happens to batches.
 
 use weir_link::click::decode;
 use weir_link::record::Link;
@@ -56,7 +56,7 @@ fn the_address_may_be_that_of_the_header() {
         .iter()
         .map(|row| (row.address.unwrap().to_string(), row.clicks))
         .collect();
-    // Where the header has none, it is the connection's.
+    // Without a header entry, the connection's address is used.
     assert_eq!(seen, [("192.0.2.1".into(), 2), ("192.0.2.7".into(), 2)]);
 }
 
@@ -102,7 +102,7 @@ fn clicks_may_be_left_uncounted() {
     assert_eq!(host.metric("clicks_total.outcome.counted"), 0);
 }
 
-/// One link with so many clicks; a batch of reads is under way for a click on it.
+/// One link with this click limit; a batch of reads is in flight for a click on it.
 fn with_maximum(max_clicks: u64) -> Host {
     with_maximum_and(r#"{"redis":{}}"#, max_clicks)
 }
@@ -115,7 +115,7 @@ fn with_maximum_and(config: &str, max_clicks: u64) -> Host {
     };
     host.redis.records.insert("s/max".into(), link.clone());
     host.cold.insert("s/max".into(), link);
-    // The first batch of all takes a turn.
+    // The first batch needs a turn.
     host.click("/other");
     host.run();
     host
@@ -201,7 +201,7 @@ fn a_click_whose_client_has_left_is_given_back() {
     assert_eq!(host.redis.used["s/max"], 1);
     host.advance(100);
     assert_eq!(host.redis.used["s/max"], 0);
-    // And while the origin is asked.
+    // Again during an origin lookup.
     host.redis.records.clear();
     let stream = host.click("/max");
     let read = read_under_way(&host);
@@ -237,10 +237,10 @@ fn click_with_lost_reply_is_returned_when_lookup_is_impossible() {
     assert_eq!(host.redis.used["s/max"], 0);
 }
 
-/// The only look-up is the one that [`with_maximum_and`] makes.
+/// The only lookup is the one that [`with_maximum_and`] makes.
 const ONE_LOOK_UP: &str = r#"{"redis":{},"origin":{"limit":{"rate":1,"per":"1h","burst":1}}}"#;
 
-/// It was free again, and Redis has used it for this request, but only memory can say so: that all are used.
+/// A click was free again, and Redis used it for this request, but only the cache can answer: all clicks are used.
 #[test]
 fn click_with_lost_reply_is_returned_when_memory_refuses_it() {
     let mut host = with_maximum(1);
@@ -252,7 +252,7 @@ fn click_with_lost_reply_is_returned_when_memory_refuses_it() {
         assert_eq!(host.status(stream), status);
     }
     host.redis.used.clear();
-    // Changes were missed: memory must ask.
+    // Changes were missed: the cache must revalidate.
     host.redis.changes.clear();
     host.redis.tell_of("s/another");
     host.advance(250);
@@ -265,7 +265,7 @@ fn click_with_lost_reply_is_returned_when_memory_refuses_it() {
     assert_eq!(host.redis.used["s/max"], 0);
 }
 
-/// Or Redis, when it is there again, would have to hear of every request that it was spared.
+/// Otherwise Redis would, after an outage, receive returns for all requests that it never got.
 #[test]
 fn a_click_that_redis_never_heard_of_is_not_given_back() {
     for leaves in [false, true] {
@@ -285,7 +285,7 @@ fn a_click_that_redis_never_heard_of_is_not_given_back() {
     }
 }
 
-/// Its client has left when the answer comes, and the engine has not heard of that yet.
+/// The client has left when the answer arrives, and the engine has not been notified.
 #[test]
 fn a_click_whose_answer_cannot_be_delivered_is_given_back() {
     let mut host = with_maximum(1);
@@ -305,7 +305,7 @@ fn a_click_whose_answer_cannot_be_delivered_is_given_back() {
     host.advance(100);
     host.advance(100);
     assert_eq!(host.redis.used["s/max"], 0);
-    // Nor do statistics know of them: what they count is what SQL takes for used.
+    // Statistics do not count them either: SQL derives the used clicks from the statistics.
     let stream = host.click("/max");
     host.run();
     assert_eq!(host.status(stream), 302);
@@ -313,7 +313,7 @@ fn a_click_whose_answer_cannot_be_delivered_is_given_back() {
     assert_eq!(host.clicks(), 1);
 }
 
-/// A host tells of it right after the effects of the event that answered.
+/// Hosts report undeliverable answers right after the effects of the event that answered.
 #[test]
 fn a_click_whose_answer_has_arrived_stays_used() {
     let mut host = with_maximum(1);

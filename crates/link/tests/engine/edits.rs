@@ -1,4 +1,4 @@
-//! Edits, as polls tell of them.
+//! Edits reported by polls.
 
 use crate::host::{Host, link};
 

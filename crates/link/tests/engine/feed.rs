@@ -1,4 +1,4 @@
-//! The link feed and its readers, on a model of the origin: whatever is changed, read twice, cut off or kept back.
+//! The link feed and its readers, on a model of the origin with edits, repeated reads, crashes and delays.
 
 use std::collections::BTreeMap;
 
@@ -71,11 +71,11 @@ fn state(number: u8) -> State {
 #[derive(Clone, Debug)]
 enum Step {
     Change(u8, u8),
-    /// A page of so many is read.
+    /// Reads a page with this many links.
     Read(usize),
-    /// A page that came before comes again.
+    /// Replays an earlier page.
     Replay(prop::sample::Index),
-    /// The edge dies when it has written some of a page, and not how far it is.
+    /// The edge crashes after writing some of a page, before writing its progress.
     Die(usize),
 }
 
@@ -89,7 +89,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// In the end an edge that reads on knows what the origin has, and on its way nothing goes back.
+    /// An edge that keeps reading finally has the origin's state, and never goes backwards.
     #[test]
     fn who_reads_on_knows_all(steps in prop::collection::vec(step(), 0..60)) {
         let (mut origin, mut edge) = (Origin::default(), Links::default());
@@ -105,7 +105,7 @@ proptest! {
                 }
                 Step::Replay(which) => {
                     let page = which.get(&pages);
-                    // At most it is the page that comes next, for the first time.
+                    // Only the next page, for the first time, may be accepted.
                     if page.body.after != Origin::after(&edge) {
                         prop_assert_eq!(edge.take(page, NOW_MS), Err(DocumentRejection::Elsewhere));
                         prop_assert_eq!(&edge, &before);

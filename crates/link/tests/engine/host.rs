@@ -1,4 +1,4 @@
-//! A host of the engine: it applies effects as Envoy does, and checks each of them.
+//! A host of the engine: it applies effects like Envoy, and checks each of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,10 +35,10 @@ pub struct Call {
     replies: Option<Vec<u8>>,
 }
 
-/// A look-up under way.
+/// A lookup in flight.
 pub struct Lookup {
     pub fetch: Fetch,
-    /// The response, once the origin has made it.
+    /// The response, once the origin has created it.
     response: Option<FetchResponse>,
 }
 
@@ -47,9 +47,9 @@ pub struct Host {
     effects: Effects,
     pub now_ms: u64,
     pub redis: Redis,
-    /// Links that the origin has, beside those in Redis.
+    /// Links at the origin, in addition to those in Redis.
     pub cold: BTreeMap<String, Link>,
-    /// Links that have ended because nobody clicked them, which only the origin has.
+    /// Links that expired without clicks, which only the origin has.
     pub ended: BTreeMap<String, Link>,
     pub calls: BTreeMap<BatchId, Call>,
     pub lookups: BTreeMap<FetchId, Lookup>,
@@ -57,10 +57,10 @@ pub struct Host {
     pub is_connected: bool,
     /// Whether they can be sent without a turn.
     pub is_ready: bool,
-    /// Whether look-ups can be sent.
+    /// Whether lookups can be sent.
     pub has_origin: bool,
     is_woken: bool,
-    /// Streams whose clients have left, of which the engine has not heard.
+    /// Streams whose clients have left, without a notification to the engine.
     pub gone: BTreeSet<StreamId>,
     open: BTreeSet<StreamId>,
     answers: BTreeMap<StreamId, Arc<Answer>>,
@@ -70,12 +70,12 @@ pub struct Host {
     next_stream: StreamId,
     metrics: BTreeMap<String, u64>,
     pub log: Vec<String>,
-    /// Calls that were given up, and that Redis still has to run.
+    /// Timed-out calls that Redis still runs.
     late: Vec<Vec<u8>>,
 }
 
 impl Host {
-    /// A host whose engine knows its domains.
+    /// A host whose engine has its domains.
     pub fn new() -> Self {
         Self::with(r#"{"redis":{}}"#)
     }
@@ -88,7 +88,7 @@ impl Host {
         host
     }
 
-    /// A host whose engine knows nothing yet.
+    /// A host whose engine has no domains yet.
     pub fn unaware(config: &str) -> Self {
         let config = parse::<Config>(config.as_bytes()).and_then(Config::checked);
         Self {
@@ -165,7 +165,7 @@ impl Host {
         }
     }
 
-    /// The engine is told that an answer did not arrive.
+    /// Notifies the engine that an answer did not arrive.
     pub fn undeliver(&mut self, stream: StreamId) {
         let now_ms = self.now_ms;
         self.handle(Event::Undelivered { stream, now_ms });
@@ -177,7 +177,7 @@ impl Host {
         self.handle(Event::Tick { now_ms });
     }
 
-    /// Redis runs a call; its reply is still on its way.
+    /// Redis runs a call; its reply is still in flight.
     pub fn run_call(&mut self, batch: BatchId) {
         let call = self.calls.get_mut(&batch).unwrap();
         if call.replies.is_none() {
@@ -192,7 +192,7 @@ impl Host {
         self.end_call(batch, Ok(replies.unwrap()));
     }
 
-    /// A call's deadline passes, and Redis has not run it yet: see [`Host::run_late`].
+    /// A call times out before Redis has run it: see [`Host::run_late`].
     pub fn lose_unrun(&mut self, batch: BatchId) {
         let call = &self.calls[&batch];
         if call.replies.is_none() {
@@ -201,20 +201,20 @@ impl Host {
         self.lose(batch);
     }
 
-    /// Redis runs what nobody waits for any more.
+    /// Redis runs the timed-out calls.
     pub fn run_late(&mut self) {
         for body in std::mem::take(&mut self.late) {
             self.redis.run(&body);
         }
     }
 
-    /// No reply to a call arrives, whether it has run or not.
+    /// The reply to a call is lost, whether it has run or not.
     pub fn lose(&mut self, batch: BatchId) {
         self.calls.remove(&batch).unwrap();
         self.end_call(batch, Err(Failure::Unknown(UnknownFailure::Timeout)));
     }
 
-    /// A call is answered with this, and has not run.
+    /// A call gets this reply without running.
     pub fn reply_with(&mut self, batch: BatchId, replies: &[u8]) {
         self.calls.remove(&batch).unwrap();
         self.end_call(batch, Ok(replies.to_vec()));
@@ -229,7 +229,7 @@ impl Host {
         });
     }
 
-    /// The origin answers a look-up; its response is still on its way.
+    /// The origin answers a lookup; its response is still in flight.
     pub fn run_lookup(&mut self, fetch: FetchId) {
         let lookup = self.lookups.get_mut(&fetch).unwrap();
         if lookup.response.is_none() {
@@ -251,14 +251,14 @@ impl Host {
         }
     }
 
-    /// The response to a look-up arrives.
+    /// The response to a lookup arrives.
     pub fn respond(&mut self, fetch: FetchId) {
         self.run_lookup(fetch);
         let response = self.lookups.remove(&fetch).unwrap().response;
         self.end_lookup(fetch, response);
     }
 
-    /// A look-up ends without a response.
+    /// A lookup ends without a response.
     pub fn fail(&mut self, fetch: FetchId) {
         self.lookups.remove(&fetch).unwrap();
         self.end_lookup(fetch, None);
@@ -273,7 +273,7 @@ impl Host {
         });
     }
 
-    /// The first turn that was asked for, all replies and all responses come, until nothing more happens.
+    /// Delivers the first requested turn, all replies and all responses, until nothing more happens.
     pub fn run(&mut self) {
         loop {
             if self.is_woken {
@@ -288,7 +288,7 @@ impl Host {
         }
     }
 
-    /// Time passes; what is due happens.
+    /// Advances the clock and runs due ticks.
     pub fn advance(&mut self, ms: u64) {
         self.now_ms += ms;
         self.tick();
@@ -318,7 +318,7 @@ impl Host {
         }
     }
 
-    /// Applies an effect. Returns the event that tells of it, if there is one.
+    /// Applies an effect. Returns the event that follows from it, if any.
     fn apply(&mut self, effect: Effect) -> Option<Event<'static>> {
         match effect {
             Effect::Respond { stream, .. } if self.gone.contains(&stream) => {
@@ -367,13 +367,13 @@ impl Host {
         None
     }
 
-    // --- what has come of it
+    // --- results
 
     pub fn answer(&self, stream: StreamId) -> Option<&Answer> {
         self.answers.get(&stream).map(Arc::as_ref)
     }
 
-    /// The status that a stream was answered with; 0 if it waits.
+    /// The response status of a stream; 0 if it waits.
     pub fn status(&self, stream: StreamId) -> u16 {
         self.answer(stream).map_or(0, |answer| answer.status)
     }
@@ -382,7 +382,7 @@ impl Host {
         self.passed.contains(&stream)
     }
 
-    /// Where a stream's answer leads.
+    /// The redirect target of a stream.
     pub fn location(&self, stream: StreamId) -> String {
         self.header(stream, "location")
             .unwrap_or_else(|| panic!("{:?}", self.answer(stream)))
@@ -408,7 +408,7 @@ impl Host {
         gets.filter(|stream| self.status(**stream) == 302).count() as u64
     }
 
-    /// A counter, without what the names of all have in common.
+    /// A counter, by its name without the common prefix.
     pub fn metric(&mut self, name: &str) -> u64 {
         let metrics = self.engine.metrics();
         let names: Vec<String> = metrics.counters().map(str::to_owned).collect();
@@ -425,7 +425,7 @@ impl Host {
         body.windows(6).any(|word| word == b"STRLEN")
     }
 
-    /// How many clicks are in the stream of clicks. A batch that is there twice counts once.
+    /// The number of clicks in the stream. A duplicate batch counts once.
     pub fn clicks(&self) -> u64 {
         let batches: BTreeMap<_, _> = self.redis.batches.iter().cloned().collect();
         let rows = batches
@@ -440,7 +440,7 @@ pub fn link(target: &str) -> Link {
     Link::to(target)
 }
 
-/// A header of a look-up.
+/// A header of a lookup.
 pub fn header<'a>(fetch: &'a Fetch, name: &str) -> Option<&'a str> {
     let mut headers = fetch.headers.iter();
     headers
@@ -448,7 +448,7 @@ pub fn header<'a>(fetch: &'a Fetch, name: &str) -> Option<&'a str> {
         .map(|(_, value)| value.as_str())
 }
 
-/// The origin's response for a link of which so many clicks were left; for none, that it is unknown.
+/// The origin's response for a link with this many clicks left, or for an unknown link.
 pub fn response_of(found: Option<(Link, Option<u64>)>) -> FetchResponse {
     let Some((link, clicks_left)) = found else {
         return FetchResponse {

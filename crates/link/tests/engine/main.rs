@@ -1,4 +1,4 @@
-//! The engine, driven by its events alone: neither Envoy nor wasm is needed. Redis and the origin are models.
+//! Drives the engine by events alone, without Envoy or wasm. Redis and the origin are models.
 
 #![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 

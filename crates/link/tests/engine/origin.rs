@@ -1,4 +1,4 @@
-//! Links that are not in Redis: the origin is asked, once for each.
+//! Links that are not in Redis: the origin is called once per link.
 
 use weir_engine::StreamId;
 use weir_engine::pump::BATCH_MAX;
@@ -9,7 +9,7 @@ use crate::host::{Host, header, link};
 
 const COLD: &str = "https://cold.example/";
 
-/// Requests that wait for one look-up, the first of which it was sent for.
+/// Requests that wait for one lookup; the first one has started it.
 fn crowd(host: &mut Host, count: usize) -> Vec<StreamId> {
     let streams = (0..count).map(|_| host.click("/abc")).collect();
     host.tick();
@@ -130,14 +130,14 @@ fn a_link_that_nobody_clicked_for_its_life_has_ended() {
         assert_eq!((host.status(gone), host.status(moved)), (410, 302));
         assert_eq!(host.location(moved), "https://over.example/");
     }
-    // It is remembered as what is unknown is, so that the origin is not asked by each click.
+    // It is cached like an unknown code, so that not every click reaches the origin.
     assert_eq!(host.metric("lookups_total"), 2);
     assert_eq!(host.metric("answers_total.answer.gone"), 4);
     host.advance(5_001);
     host.click("/abc");
     host.run();
     assert_eq!(host.metric("lookups_total"), 3);
-    // Somebody edits it: it lives again.
+    // An edit revives it.
     host.redis.edit("s/abc", link(COLD));
     host.advance(250);
     let alive = host.click("/abc");
@@ -152,7 +152,7 @@ fn many_requests_for_one_cold_link_are_one_look_up() {
     let streams = crowd(&mut host, 150);
     host.run();
     assert!(streams.iter().all(|stream| host.location(*stream) == COLD));
-    // The others are answered with what the first was told.
+    // The others get the result of the first lookup.
     assert_eq!(host.metric("lookups_total"), 1);
     assert_eq!(host.metric("found_total.place.memory"), 149);
     assert_eq!(host.engine.waiting(), 0);
@@ -195,7 +195,7 @@ fn late_request_learns_of_an_earlier_lookup() {
     let mut host = Host::new();
     let first = host.click("/abc");
     host.tick();
-    // So many are a batch of their own, beside the first.
+    // These fill a batch of their own, next to the first.
     let others: Vec<_> = (0..4).map(|_| host.click("/abc")).collect();
     host.tick();
     let late = *host.calls.last_key_value().unwrap().0;
@@ -266,13 +266,13 @@ fn silent_origin_opens_breaker_and_unknown_link_does_not() {
 
 #[test]
 fn follower_without_redis_entry_starts_its_own_lookup() {
-    // Nothing is remembered.
+    // The cache is off.
     let mut host = Host::with(r#"{"redis":{},"cache":{"entries_max":0}}"#);
     host.cold.insert("s/abc".into(), link(COLD));
     let streams = crowd(&mut host, 3);
     let (&lookup, _) = host.lookups.first_key_value().unwrap();
     host.respond(lookup);
-    // Redis has lost it before the followers ask.
+    // Redis loses it before the followers read it.
     host.redis.records.clear();
     host.tick();
     while let Some((&batch, _)) = host.calls.first_key_value() {
@@ -324,7 +324,7 @@ fn what_the_origin_has_told_is_remembered_while_redis_is_down() {
         assert_eq!(host.location(stream), COLD, "at once");
     }
     assert_eq!(host.metric("lookups_total"), 1);
-    // The origin is asked again after a while, in the background: an edit is seen though polls tell of none.
+    // The origin is called again after a while, in the background: an edit arrives although polls report none.
     host.cold
         .insert("s/abc".into(), link("https://edited.example/"));
     host.redis.records.clear();
@@ -362,11 +362,11 @@ fn five_thousand_cached_links_are_answered_after_redis_loss() {
     host.advance(250);
     assert_eq!(host.metric("changes_missed_total"), 2);
     all(&mut host);
-    // So many were looked up, and no more than may be.
+    // The rate limit bounds the lookups.
     let lookups = host.metric("lookups_total");
     assert!((100..=300).contains(&lookups), "{lookups}");
     assert_eq!(host.metric("answers_total.answer.overloaded"), 0);
-    // With the origin down as well they stay.
+    // They also stay while the origin is down.
     host.redis.flush();
     host.redis.tell_of("s/another");
     host.advance(250);
@@ -382,7 +382,7 @@ fn link_gone_at_origin_is_dropped_after_redis_loss() {
     host.advance(250);
     host.click("/abc");
     host.run();
-    // Redis has lost the link, and that it was deleted.
+    // Redis has lost the link and the deletion.
     host.redis.flush();
     host.advance(250);
     let stream = host.click("/abc");
@@ -418,7 +418,7 @@ fn link_lost_by_redis_is_looked_up_in_background() {
     host.run();
     host.redis.records.clear();
     host.advance(1_000);
-    // The origin does not answer: it stays.
+    // The origin does not answer: the link stays cached.
     host.has_origin = false;
     for _ in 0..3 {
         let stream = host.click("/abc");

@@ -1,4 +1,4 @@
-//! Whatever happens in whatever order: every request is answered once, and nothing is forgotten or kept for ever.
+//! With random events in random order, every request is answered once, and nothing is lost or kept forever.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use weir_link::record::Link;
 
 use crate::host::{Host, link};
 
-/// Limits that are soon reached.
+/// Small limits.
 const CONFIG: &str = r#"{"redis":{"waiting_max":150,"batches_max":3},
     "breaker":{"min_requests":20,"open_ms":300},
     "origin":{"limit":{"rate":100,"per":"1s","burst":20},"waiting_max":100},
     "cache":{"entries_max":4,"unknown_max":2,"fresh_ms":1000,"unknown_ms":1000},
     "clicks":{"flush_ms":200}}"#;
 
-/// The most that may wait: in the pump, in batches under way, for the origin.
+/// Maximum waiting requests: in the pump, in batches in flight, and for the origin.
 const WAITING_MAX: usize = 150 + 3 * BATCH_MAX + 100;
 
-/// Links by number: the first two are in Redis, of the third only so many clicks are left, the fourth only the origin
-/// has, and the others do not exist until somebody makes them.
+/// Links by number. The first two are in Redis. The third has a click limit. Only the origin has the fourth. The others
+/// do not exist until they are created.
 const LINKS: usize = 7;
 
 #[derive(Clone, Debug)]
@@ -67,16 +67,16 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A host, and what must be true of its answers.
+/// A host, and the invariants of its responses.
 struct World {
     host: Host,
-    /// The version of each link, from 1 on, as targets name it; 0 if it does not exist.
+    /// The version of each link, from 1, as its target contains it; 0 if it does not exist.
     versions: [u32; LINKS],
     /// The versions when Redis ran a poll.
     polled: BTreeMap<BatchId, [u32; LINKS]>,
-    /// Those that the last poll has told of.
+    /// The versions that the last poll has reported.
     told: [u32; LINKS],
-    /// Clicks on the link with a maximum.
+    /// Clicks on the link with a click limit.
     counted: Vec<StreamId>,
 }
 
@@ -134,7 +134,7 @@ impl World {
             Step::Lose(number) => {
                 if let Some(batch) = nth(self.host.calls.keys().copied(), number) {
                     self.polled.remove(&batch);
-                    // Redis runs it later, unless it has.
+                    // Redis runs it later, unless it already has.
                     self.host.lose_unrun(batch);
                 }
             }
@@ -167,7 +167,7 @@ impl World {
         assert!(self.host.engine.waiting() <= WAITING_MAX);
     }
 
-    /// Redis has lost the stream of changes. The next one is there: two streams that were empty look alike.
+    /// Redis loses the stream of changes. The next entry is added at once, because two empty streams look alike.
     fn lose_changes(&mut self) {
         self.host.redis.changes.clear();
         self.host.redis.tell_of("s/another");
@@ -180,7 +180,7 @@ impl World {
         if number == 2 && !is_head {
             self.counted.push(stream);
         }
-        // An answer from memory is never older than what the last poll has told of, unless Redis is down.
+        // An answer from the cache is never older than the last poll's report, unless Redis is down.
         let is_stale = self.host.metric("found_total.place.stale") > stale;
         let version = match self.host.status(stream) {
             302 if !is_stale => version_of(&self.host.location(stream)),
@@ -203,13 +203,13 @@ impl World {
 
     fn reply(&mut self, batch: BatchId) {
         self.run_call(batch);
-        // The poll counts from its reply on.
+        // The poll takes effect when its reply arrives.
         let told = self.polled.remove(&batch);
         self.host.reply(batch);
         self.told = told.unwrap_or(self.told);
     }
 
-    /// Everything that is under way ends, some without a reply.
+    /// Ends everything in flight, some of it without a reply.
     fn end(&mut self) {
         self.host.is_connected = true;
         self.host.has_origin = true;
@@ -231,7 +231,7 @@ impl World {
             .filter(|stream| host.status(*stream) == 0)
             .collect();
         assert!(waiting.is_empty(), "nobody has answered {waiting:?}");
-        // Every click that is used has led somebody on, and no more than there are.
+        // Every used click has redirected a client, within the limit.
         let statuses = self.counted.iter().map(|stream| host.status(*stream));
         let admitted = statuses.filter(|status| *status == 302).count() as u64;
         let used = host.redis.used.get(&id(2)).copied().unwrap_or_default();
@@ -288,7 +288,7 @@ proptest! {
         let open: Vec<_> = world.host.open().collect();
         open.into_iter().for_each(|stream| world.host.close(stream));
         prop_assert_eq!(world.host.engine.waiting(), 0);
-        // Whatever still comes for them is answered to nobody: the host would refuse it.
+        // Later replies for them are answered to no stream: the host would refuse it.
         world.end();
         world.check();
     }

@@ -1,4 +1,4 @@
-//! Where links are found, and what happens while Redis is down.
+//! Where links are found, and what happens during a Redis outage.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::host::{Host, link};
 
 const TARGET: &str = "https://target.example/page";
 
-/// Ticks poll, send batches of clicks, and watch over deadlines.
+/// Ticks poll, send batches of clicks, and check deadlines.
 #[test]
 fn ticks_are_as_far_apart_as_what_is_due_first() {
     let tick_ms = |poll_ms: u64, flush_ms: u64, deadline_ms: u64| {
@@ -71,7 +71,7 @@ fn until_domains_are_known_and_for_other_hosts_requests_go_on() {
     assert_eq!((host.status(known), host.status(other)), (404, 404));
 }
 
-/// A worker that has just started: its first click is no 404 of somebody else's.
+/// A worker that has just started: its first click must not get another service's 404.
 #[test]
 fn requests_before_the_first_poll_wait_for_it() {
     let mut host = Host::unaware(r#"{"redis":{}}"#);
@@ -93,7 +93,7 @@ fn requests_before_the_first_poll_wait_for_it() {
     assert_eq!(host.engine.waiting(), 0);
 }
 
-/// Whatever else is behind the listener must not stand still without Redis.
+/// Other services behind the listener must not wait long without Redis.
 #[test]
 fn requests_without_redis_wait_one_second_only_at_startup() {
     let mut host = Host::unaware(r#"{"redis":{}}"#);
@@ -149,7 +149,7 @@ fn stale_links_are_served_and_others_ask_origin_without_redis() {
     host.advance(300);
     host.click("/hot");
     host.run();
-    // Redis has lost its stream, and whatever was told in it; then it is gone.
+    // Redis has lost its stream with all changes; then it is down.
     host.redis.changes.clear();
     host.advance(300);
     host.is_connected = false;
@@ -165,7 +165,7 @@ fn stale_links_are_served_and_others_ask_origin_without_redis() {
     assert_eq!(host.metric("found_total.place.origin"), 1);
     assert_eq!(host.metric("found_total.place.memory"), 2);
     assert_eq!(host.metric("redis_breaker_total.state.open"), 1);
-    // One of two reads has failed, so that no further one is tried.
+    // One of two reads has failed, so the breaker allows no further one.
     assert_eq!(host.metric("redis_failed_total"), 1);
 }
 
@@ -178,7 +178,7 @@ fn link_lost_by_redis_is_served_while_removal_is_unconfirmed() {
     host.click("/abc");
     host.run();
     host.redis.records.clear();
-    // Changes were missed, so that the link is read again.
+    // Changes were missed, so the link is read again.
     host.redis.changes.clear();
     host.advance(300);
     host.has_origin = false;
@@ -190,7 +190,7 @@ fn link_lost_by_redis_is_served_while_removal_is_unconfirmed() {
     assert_eq!(ask(&mut host), 302);
     host.is_connected = false;
     assert_eq!(ask(&mut host), 302);
-    // What was never here is another matter.
+    // A link that was never cached is different.
     let stream = host.click("/abd");
     host.run();
     assert_eq!(host.status(stream), 503);
@@ -220,7 +220,7 @@ fn renewals_take_no_place_from_requests_that_wait() {
         host.run();
     }
     let reads = host.metric("redis_requests_total");
-    // One read is under way, and one waits: there is no room.
+    // One read is in flight, and one waits: the queue is full.
     host.now_ms += 1_001;
     host.click("/one");
     host.tick();
@@ -372,7 +372,7 @@ fn password_link_is_answered_by_origin_and_uses_no_click() {
     host.run();
     assert!(host.has_passed(first));
     assert_eq!(host.metric("clicks_total.outcome.returned"), 1);
-    // From memory, and whatever is asked for: the form is sent with POST.
+    // From the cache, for every method: the form is sent with POST.
     let plain = Link {
         max_clicks: 0,
         ..face
@@ -399,7 +399,7 @@ fn password_link_known_only_to_origin_goes_to_origin() {
     let asked = host.click("/abc");
     host.run();
     assert!(host.has_passed(asked));
-    // What is out of use says so, password or not.
+    // A disabled link is reported as such, with or without a password.
     let disabled = Link {
         is_disabled: true,
         ..face
@@ -437,7 +437,7 @@ fn each_click_on_a_tracked_link_has_a_name_of_its_own() {
         names.insert(name.to_owned());
     }
     assert_eq!(names.len(), 3);
-    // Who only looks, and programs that come by themselves, have clicked nothing.
+    // HEAD requests and automatic clients are not clicks.
     for (method, agent) in [("HEAD", "x"), ("GET", "Googlebot/2.1")] {
         let looked = host.request(method, "/abc", &[("user-agent", agent)]);
         host.run();

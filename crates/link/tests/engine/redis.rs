@@ -1,4 +1,4 @@
-//! A model of Redis: as much of it as the engine uses.
+//! A model of the Redis commands that the engine uses.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,20 @@ use weir_link::redis::{keys, link_back, link_clicks, link_read};
 
 pub const PREFIX: &str = "weir";
 
-/// What Redis holds.
+/// The data in Redis.
 #[derive(Default)]
 pub struct Redis {
     /// Records by link, such as `s/abc`.
     pub records: BTreeMap<String, Link>,
-    /// Clicks used, of links with a maximum.
+    /// Clicks used, for links with a click limit.
     pub used: BTreeMap<String, u64>,
-    /// Marks of clicks, by their keys: what was left before, or `None` if they were given back.
+    /// Markers of clicks by key: the clicks left before, or `None` if returned.
     marks: BTreeMap<Vec<u8>, Option<u64>>,
-    /// How much is left of the life of links, in milliseconds, if they have one.
+    /// Remaining lifetime of links, in milliseconds, if they have one.
     pub left_ms: Option<i64>,
-    /// How many reads were made to renew a life or as a click.
+    /// How many reads renewed a lifetime or used a click.
     pub renewals: usize,
-    /// Links in the stream of changes, by the number in their entry's id.
+    /// Links in the stream of changes, by the number in the entry's ID.
     pub changes: BTreeMap<usize, String>,
     last_change: usize,
     /// The document with domains.
@@ -32,7 +32,7 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Puts a link there, as the origin does, and tells of the change.
+    /// Stores a link like the origin, and reports the change.
     pub fn edit(&mut self, id: &str, link: Link) {
         self.records.insert(id.to_owned(), link);
         self.tell_of(id);
@@ -44,7 +44,7 @@ impl Redis {
         self.changes.insert(self.last_change, id.to_owned());
     }
 
-    /// Runs whole commands, and gives their replies.
+    /// Runs whole commands, and returns their replies.
     pub fn run(&mut self, mut commands: &[u8]) -> Vec<u8> {
         let mut replies = Vec::new();
         while !commands.is_empty() {
@@ -147,7 +147,8 @@ impl Redis {
         integer(out, left.map_or(-1, |left| left as i64));
     }
 
-    /// As `link_read.lua`, of links without a life: the link, and the clicks that were left. `mark`: the key of a click's.
+    /// Like `link_read.lua` for links without a lifetime: the link, and the clicks that were left. `mark`: the key of a
+    /// click's marker.
     pub fn read(&mut self, id: &str, mark: Option<Vec<u8>>) -> Option<(Link, Option<u64>)> {
         let link = self.records.get(id)?.clone();
         if link.max_clicks == 0 {
@@ -169,7 +170,7 @@ impl Redis {
         Some((link, Some(left)))
     }
 
-    /// Everything is lost, but for the domains, which the origin writes again.
+    /// Loses everything except the domains, which the origin writes again.
     pub fn flush(&mut self) {
         let domains = core::mem::take(&mut self.domains);
         *self = Self {

@@ -1,7 +1,7 @@
-//! Appends: the producer.
+//! The producer.
 //!
-//! librdkafka sends what comes meanwhile together, keeps its order by an idempotent producer, and says of each record
-//! whether it is durable. An append waits for all of its records.
+//! librdkafka batches records, preserves their order with an idempotent producer, and reports for each record whether
+//! it is durable. An append waits for all of its records.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,19 +15,19 @@ use tracing::{error, info, warn};
 
 use crate::kafka::{NewRecord, PAYLOAD_LEN_MAX, Settings, client};
 
-/// What is counted for a record beside its payload: librdkafka keeps about so much for each.
+/// The memory counted per record in addition to its payload, about the overhead in librdkafka.
 const RECORD_COST: usize = 256;
 
-/// Why records were not appended, or may not have been.
+/// Why an append failed or has an unknown result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
-    /// Too much is not acknowledged yet. Nothing was appended.
+    /// Too many bytes are unacknowledged. Nothing was appended.
     #[error("too many records wait for Kafka")]
     Full,
-    /// Nobody knows which of them were appended.
+    /// Some records may have been appended.
     #[error("outcome unknown: Kafka did not confirm the record")]
     Unknown,
-    /// A record is longer than [`PAYLOAD_LEN_MAX`], or of a partition that there is not. Nothing was appended.
+    /// A record is longer than [`PAYLOAD_LEN_MAX`], or its partition does not exist. Nothing was appended.
     #[error("record is too long, or its partition does not exist")]
     Refused,
 }
@@ -35,21 +35,21 @@ pub enum AppendError {
 /// Appends records to one topic.
 pub(crate) struct Appender {
     settings: Settings,
-    /// Replaced when librdkafka gives it up.
+    /// Replaced after a fatal error of librdkafka.
     producer: Mutex<Arc<ThreadedProducer<Deliveries>>>,
     shared: Arc<AppenderState>,
 }
 
-/// What an appender and its records on their way know of each other.
+/// State shared by an appender and its pending records.
 struct AppenderState {
     waiting_len: AtomicUsize,
-    /// The last record was not acknowledged: said once.
+    /// The last record was not acknowledged: logged once.
     is_failing: AtomicBool,
 }
 
-/// An append on its way.
+/// A pending append.
 pub(crate) struct Append {
-    /// Records of which nothing was heard.
+    /// Records without a delivery report.
     left: AtomicUsize,
     is_lost: AtomicBool,
     waiting_len: usize,
@@ -58,7 +58,7 @@ pub(crate) struct Append {
 }
 
 impl Append {
-    /// One record is durable, or may not be.
+    /// Records that one record is durable, or may not be.
     fn settle(&self, result: Result<(), &KafkaError>) {
         if let Err(error) = result {
             self.is_lost.store(true, Ordering::Relaxed);
@@ -75,13 +75,13 @@ impl Append {
         waiting_len.fetch_sub(self.waiting_len, Ordering::Relaxed);
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(done) = done.take() {
-            // Who asked may have gone.
+            // The caller may have stopped waiting.
             done.send(!self.is_lost.load(Ordering::Relaxed)).ok();
         }
     }
 }
 
-/// Hears of each record.
+/// Receives delivery reports.
 pub(crate) struct Deliveries;
 
 impl ClientContext for Deliveries {
@@ -114,12 +114,12 @@ impl Appender {
         })
     }
 
-    /// Bytes that are not acknowledged yet.
+    /// The number of unacknowledged bytes.
     pub(crate) fn waiting_len(&self) -> usize {
         self.shared.waiting_len.load(Ordering::Relaxed)
     }
 
-    /// Appends records; returns when all are durable.
+    /// Appends records; returns when all of them are durable.
     pub(crate) async fn append(
         &self,
         records: &[NewRecord<'_>],
@@ -143,7 +143,7 @@ impl Appender {
         }
     }
 
-    /// Takes room for all of it: librdkafka's own queue is larger, so it never takes one half and refuses the other.
+    /// Reserves space for all records: librdkafka's own queue is larger, so it never accepts only some of them.
     fn reserve(
         &self,
         records: &[NewRecord<'_>],
@@ -168,7 +168,7 @@ impl Appender {
 
     fn send(&self, records: &[NewRecord<'_>], now_ms: u64, append: &Arc<Append>) {
         let producer = self.producer();
-        // Times before 1970 and after the year 292 million are nobody's.
+        // Times after the year 292 million do not occur.
         let time_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
         for record in records {
             let sent =
@@ -182,8 +182,8 @@ impl Appender {
         }
     }
 
-    /// The producer; a new one if librdkafka has given up the last one, which it does when a broker has forgotten what an
-    /// idempotent producer has sent. What that one still had is settled when it is dropped.
+    /// The producer. Replaces it after a fatal error, which librdkafka reports when a broker has lost the state of an
+    /// idempotent producer. Dropping the old one settles its pending records.
     fn producer(&self) -> Arc<ThreadedProducer<Deliveries>> {
         let mut held = self.producer.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((code, reason)) = held.client().fatal_error() else {
@@ -193,7 +193,7 @@ impl Appender {
         match producer(&self.settings) {
             Ok(new) => {
                 let old = std::mem::replace(&mut *held, Arc::new(new));
-                // Its end takes a moment.
+                // Dropping it takes a moment.
                 std::thread::spawn(move || drop(old));
             }
             Err(error) => error!(%error, "cannot create a Kafka producer"),
@@ -210,10 +210,10 @@ fn producer(settings: &Settings) -> Result<ThreadedProducer<Deliveries>, KafkaEr
         .set("enable.idempotence", "true")
         .set("acks", "all")
         .set("message.timeout.ms", append_max_ms.to_string())
-        // What comes within a millisecond goes together; while five requests are on their way, all that comes does.
+        // Batches the records of one millisecond; while five requests are pending, all later records.
         .set("linger.ms", "1")
         .set("compression.type", "lz4")
-        // As brokers have it: the longest record and what stands around it.
+        // The brokers' default: the longest record and its overhead.
         .set("message.max.bytes", "1048588")
         .set("queue.buffering.max.messages", "0")
         .set("queue.buffering.max.kbytes", kbytes_max.to_string())
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
     use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
-    /// On brokers that librdkafka plays: a real one does not forget a producer at will.
+    /// Uses librdkafka's mock brokers: a real broker does not forget a producer on request.
     #[tokio::test]
     async fn a_producer_that_librdkafka_gives_up_is_replaced() {
         let settings = Settings::from_url("kafka://127.0.0.1:1/t?partitions=1").unwrap();

@@ -1,8 +1,8 @@
-//! Which partitions a reader has, and how far it is in each.
+//! A reader's partitions and its position in each.
 //!
-//! librdkafka says so on the reader's own thread ([`Rebalances`]), also while the caller works at a batch. It is written here,
-//! and the caller hears of it when it asks for more. A partition that is given is paused until the caller has said where it
-//! goes on.
+//! librdkafka reports changes on the reader's own thread ([`Rebalances`]), also while the caller handles a batch. This
+//! module stores them, and the caller receives them with its next request. A new partition is paused until the caller
+//! sets its start position.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -23,45 +23,45 @@ use crate::kafka::{Settings, client};
 
 pub(crate) type GroupConsumer = BaseConsumer<Rebalances>;
 
-/// What a reader, its thread and librdkafka know of each other.
+/// State shared by a reader, its thread and librdkafka.
 pub(crate) struct ReaderShared {
     pub(crate) settings: Settings,
-    /// The group's name, as brokers know it.
+    /// The group's name on the brokers.
     pub(crate) group: String,
     state: Mutex<State>,
-    /// The caller no longer works at what it was given, or the reader ends.
+    /// The caller has finished its batch, or the reader ends.
     pub(crate) returned: Condvar,
-    /// There may be something for the caller.
+    /// There may be news for the caller.
     pub(crate) news: Notify,
 }
 
 #[derive(Default)]
 pub(crate) struct State {
-    /// While there is one.
+    /// Present while the consumer runs.
     pub(crate) consumer: Option<Arc<GroupConsumer>>,
     pub(crate) partitions: BTreeMap<u16, PartitionProgress>,
-    /// The caller has not heard yet which partitions there are.
+    /// The caller has not received the current partitions yet.
     pub(crate) is_changed: bool,
-    /// What the caller has committed of each.
+    /// The caller's committed position in each partition.
     pub(crate) handled: BTreeMap<u16, u64>,
-    /// Of which partition the caller has the last batch.
+    /// The partition of the caller's current batch.
     pub(crate) lent: Option<u16>,
-    /// The partition that was read last: the next one is the next one's turn.
+    /// The partition of the last read; the next read starts after it.
     pub(crate) last: Option<u16>,
-    /// What the caller must hear.
+    /// The failure to report to the caller.
     pub(crate) failure: Option<KafkaError>,
     pub(crate) is_stopped: bool,
     pub(crate) has_ended: bool,
 }
 
-/// How far a reader is in a partition.
+/// A reader's progress in a partition.
 pub(crate) enum PartitionProgress {
-    /// The caller has not said where to go on.
+    /// The caller has not set the start position.
     Unknown,
-    /// Records come from this queue.
+    /// The reader takes records from this queue.
     Reading {
         queue: PartitionQueue<Rebalances>,
-        /// The next record's place.
+        /// The position of the next record.
         next: u64,
     },
 }
@@ -78,7 +78,7 @@ impl ReaderShared {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        // Each change is one step, so a panic elsewhere leaves it whole.
+        // Each change is a single step, so a panic elsewhere leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -99,13 +99,13 @@ impl ReaderShared {
         self.news.notify_one();
     }
 
-    /// Takes partitions away. A batch that the caller has of one of them may be finished first, so that nobody else begins
-    /// with what this one has nearly done. Tells what the caller has committed of them.
+    /// Removes revoked partitions. First waits until the caller has finished its batch of one of them, so that the next
+    /// owner does not repeat it. Returns the committed positions of these partitions.
     fn taken(&self, partitions: &[u16], is_late: bool) -> Vec<(u16, u64)> {
         let deadline = Instant::now() + self.settings.times.hand_over_max;
         let mut state = self.lock();
         for partition in partitions {
-            // Nothing more of it.
+            // No more batches of it.
             state.partitions.remove(partition);
         }
         state.is_changed = true;
@@ -169,26 +169,27 @@ impl ConsumerContext for Rebalances {
 
     fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
         if let Err(error) = result {
-            // The caller's own note counts; the next commit says the same and more.
+            // The caller's own position is authoritative; the next commit includes this one.
             debug!(%error, group = self.0.group, "commit failed");
         }
     }
 }
 
-/// Takes them, and reads nothing: the caller says where to begin. A place is named so that librdkafka asks nobody for it.
+/// Assigns the partitions without reading: the caller sets the start position. An explicit position prevents a request
+/// to the brokers.
 fn assign(consumer: &GroupConsumer, list: &mut TopicPartitionList) -> KafkaResult<()> {
     list.set_all_offsets(Offset::Offset(0))?;
     consumer.incremental_assign(list)?;
     consumer.pause(list)
 }
 
-/// Says once more how far the caller is, and waits until the brokers know: what was said while a rebalance was under way they
-/// have refused, and the next reader begins where they say.
+/// Repeats the commits and waits for the brokers: they rejected commits during the rebalance, and the next reader
+/// starts at the committed position.
 fn commit(shared: &ReaderShared, consumer: &GroupConsumer, handled: &[(u16, u64)]) {
     let mut list = TopicPartitionList::new();
     for (partition, position) in handled {
         let (topic, number) = (&shared.settings.topic, i32::from(*partition));
-        // A partition has a number, and a place is one that Kafka gave.
+        // The partition and the position come from Kafka, so they are valid.
         list.add_partition_offset(topic, number, offset(*position))
             .ok();
     }

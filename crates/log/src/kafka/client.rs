@@ -1,4 +1,4 @@
-//! What all clients do with what librdkafka says of itself.
+//! Logging for all Kafka clients.
 
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
@@ -6,8 +6,8 @@ use rdkafka::consumer::ConsumerContext;
 use rdkafka::error::KafkaError;
 use tracing::{debug, warn};
 
-/// Hands librdkafka's lines to the origin's log. It repeats itself every second while a broker is away; whoever notices by
-/// a failed append or a reader that waits says so once, so these are for debugging.
+/// Writes librdkafka's lines to the origin's log at debug level. librdkafka repeats itself every second during a broker
+/// outage; failed appends and waiting readers log the outage once.
 pub(crate) fn log(level: RDKafkaLogLevel, facility: &str, line: &str) {
     match level {
         RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical => {
@@ -17,12 +17,12 @@ pub(crate) fn log(level: RDKafkaLogLevel, facility: &str, line: &str) {
     }
 }
 
-/// Likewise.
+/// The same for errors.
 pub(crate) fn error(error: &KafkaError, reason: &str) {
     debug!(%error, reason, "librdkafka");
 }
 
-/// A client that is asked, and has nothing else to say.
+/// A client without callbacks other than logging.
 pub(crate) struct Quiet;
 
 impl ClientContext for Quiet {

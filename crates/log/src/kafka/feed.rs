@@ -1,5 +1,5 @@
-//! Reads a topic of somebody else's: all its partitions, from places that the caller keeps. It joins no group and makes no
-//! topic, so whoever has the places may be another process the next time.
+//! Reads a foreign topic: all its partitions, from positions that the caller stores. It joins no group and creates no
+//! topic, so another process can continue from the same positions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,51 +16,51 @@ use crate::kafka::log::blocking;
 use crate::kafka::offsets::{ends, offset, position};
 use crate::kafka::{LogError, Settings};
 
-/// How long a reading waits for the first record.
+/// How long a read waits for the first record.
 const FIRST: Duration = Duration::from_secs(1);
 
-/// How long it waits for each further one: librdkafka has them, or nobody does.
+/// How long it waits for each further one, which librdkafka has usually buffered.
 const FURTHER: Duration = Duration::from_millis(20);
 
-/// Where to go on in each partition.
+/// The next position of each partition.
 pub type Places = BTreeMap<u16, u64>;
 
-/// What one reading takes at most.
+/// The limits of one read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedBounds {
     /// Records.
     pub records_max: usize,
-    /// Bytes, unless the first record alone has more.
+    /// Bytes, unless the first record alone is longer.
     pub len_max: usize,
 }
 
 /// A record of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedRecord {
-    /// In which partition.
+    /// Its partition.
     pub partition: u16,
-    /// Where.
+    /// Its position.
     pub position: u64,
-    /// What it says; nothing if it has no value.
+    /// Its payload; empty if it has no value.
     pub payload: Vec<u8>,
 }
 
-/// What was read.
+/// The result of a read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FeedBatch {
-    /// Where the reading began, of partitions for which the caller had no place, or one that is gone.
+    /// The start positions of partitions whose position was missing or no longer exists.
     pub began: Places,
-    /// Of one partition in its order.
+    /// The records, in order within each partition.
     pub records: Vec<FeedRecord>,
 }
 
-/// A topic that is read. Cloning it is cheap.
+/// A reader of a topic. Cloning it is cheap.
 #[derive(Clone)]
 pub struct Feed(Arc<Mutex<State>>);
 
 impl std::fmt::Debug for Feed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Each change of the state leaves it whole.
+        // Each change leaves the state consistent.
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         write!(f, "Feed({:?})", state.settings)
     }
@@ -69,24 +69,24 @@ impl std::fmt::Debug for Feed {
 struct State {
     settings: Settings,
     consumer: BaseConsumer<Quiet>,
-    /// Where the consumer is. Empty: it must be told.
+    /// The consumer's positions. Empty: unset.
     at: Places,
-    /// What was polled, and not given away for its length.
+    /// A polled record that did not fit into the last batch.
     kept: Option<FeedRecord>,
 }
 
 impl Feed {
-    /// The topic that the settings name; how many partitions it has, its brokers say. Asks none of them.
+    /// Reads the topic in the settings; the brokers report its number of partitions. It makes no request.
     ///
     /// # Errors
-    /// When librdkafka refuses the settings.
+    /// When librdkafka rejects the settings.
     pub fn open(settings: Settings) -> Result<Self, LogError> {
         let mut config = settings.client();
         config
-            // librdkafka assigns nothing without the name of a group. Nobody ever joins this one.
+            // librdkafka requires a group name to assign partitions. No client joins this group.
             .set("group.id", format!("{}.feed", settings.topic))
             .set("enable.auto.commit", "false")
-            // A place that is gone is looked for by us, and said.
+            // This module detects and reports missing positions.
             .set("auto.offset.reset", "error");
         Ok(Self(Arc::new(Mutex::new(State {
             consumer: config.create_with_context(Quiet)?,
@@ -96,10 +96,11 @@ impl Feed {
         }))))
     }
 
-    /// Records from these places on; from the start of partitions that have none. Waits about a second for the first one.
+    /// Reads records from these positions, or from the start of partitions without one. Waits about a second for the
+    /// first one.
     ///
     /// # Errors
-    /// When no broker answers, or there is no such topic. Nothing is lost: read again.
+    /// When no broker answers, or the topic does not exist. No record is lost: read again.
     pub async fn read(&self, from: &Places, bounds: FeedBounds) -> Result<FeedBatch, LogError> {
         let (state, from) = (self.0.clone(), from.clone());
         blocking(move || {
@@ -127,7 +128,7 @@ impl State {
         if let Some(error) = failure {
             return Err(error.into());
         }
-        // Nothing new, or nobody there to say so.
+        // No new records, or no broker answers.
         if self.partitions()? != self.at.len() {
             self.at.clear();
         }
@@ -147,7 +148,7 @@ impl State {
         }
     }
 
-    /// Goes to these places; tells those that the caller does not know.
+    /// Moves to these positions; returns start positions for partitions that the caller did not list.
     fn place(&mut self, from: &Places) -> Result<Places, LogError> {
         let count = u16::try_from(self.partitions()?).unwrap_or(u16::MAX);
         let (mut began, mut at) = (Places::new(), Places::new());
@@ -155,7 +156,7 @@ impl State {
         for partition in 0..count {
             let (first, end) = ends(&self.consumer, &self.settings, partition)?;
             let known = from.get(&partition).copied();
-            // Beyond the end: it is another topic of that name.
+            // A position beyond the end: the topic was recreated.
             let to = known
                 .filter(|to| (first..=end).contains(to))
                 .unwrap_or(first);
@@ -180,7 +181,7 @@ impl State {
         Ok(began)
     }
 
-    /// Takes what comes, and tells the last failure.
+    /// Polls records, and returns the last failure.
     fn poll(&mut self, bounds: FeedBounds, records: &mut Vec<FeedRecord>) -> Option<KafkaError> {
         let deadline = Instant::now() + FIRST;
         let (mut len, mut failure) = (0, None);
@@ -201,7 +202,7 @@ impl State {
                     self.at.insert(record.partition, record.position + 1);
                     records.push(record);
                 }
-                // One broker's: another one may have something.
+                // An error of one broker: others may have records.
                 Some(Err(error)) => failure = Some(error),
                 None if !records.is_empty() => break,
                 None => {}

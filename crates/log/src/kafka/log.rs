@@ -1,4 +1,4 @@
-//! The log.
+//! The log handle.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,9 +18,9 @@ struct Inner {
     settings: Settings,
     appender: Appender,
     looker: OffsetClient,
-    /// Whether the topic is known to be there.
+    /// Set when the topic exists.
     topic: OnceCell<()>,
-    /// It was said that it is not.
+    /// Whether a missing topic was logged.
     is_said: AtomicBool,
 }
 
@@ -31,10 +31,10 @@ impl std::fmt::Debug for KafkaLog {
 }
 
 impl KafkaLog {
-    /// The log that the settings name. Asks no broker.
+    /// Opens the log in the settings. It makes no request.
     ///
     /// # Errors
-    /// When librdkafka refuses the settings.
+    /// When librdkafka rejects the settings.
     pub fn open(settings: Settings) -> Result<Self, LogError> {
         Ok(Self(Arc::new(Inner {
             appender: Appender::new(&settings)?,
@@ -45,10 +45,11 @@ impl KafkaLog {
         })))
     }
 
-    /// Appends records; returns when all are durable. An append of which nobody waits for the end goes on.
+    /// Appends records; returns when all are durable. If the caller stops waiting, the append continues.
     ///
     /// # Errors
-    /// When they are not, or nobody knows, after [`append_max`](crate::kafka::Times::append_max) at most twice.
+    /// When they are not durable, or the result is unknown, after at most twice
+    /// [`append_max`](crate::kafka::Times::append_max).
     pub async fn append(&self, records: &[NewRecord<'_>], now_ms: u64) -> Result<(), AppendError> {
         let limit = self.0.settings.times.append_max;
         match tokio::time::timeout(limit, self.ready()).await {
@@ -63,10 +64,10 @@ impl KafkaLog {
         }
     }
 
-    /// Waits until the topic is there, made if it must be.
+    /// Waits for the topic, and creates it if necessary.
     ///
     /// # Errors
-    /// When no broker answers, or the topic is not as the settings say.
+    /// When no broker answers, or the topic differs from the settings.
     pub async fn ready(&self) -> Result<(), LogError> {
         let make = || async {
             let settings = self.0.settings.clone();
@@ -77,25 +78,25 @@ impl KafkaLog {
         self.0.topic.get_or_try_init(make).await.copied()
     }
 
-    /// A reader for `group`. It joins its group by itself, as soon as brokers are there.
+    /// A reader for `group`. It joins the group in the background, as soon as brokers are available.
     ///
     /// # Errors
-    /// When librdkafka refuses the settings.
+    /// When librdkafka rejects the settings.
     pub fn reader(&self, group: &str) -> Result<Reader, LogError> {
         Reader::start(&self.0.settings, group)
     }
 
-    /// What it was opened with.
+    /// The settings of [`KafkaLog::open`].
     pub fn settings(&self) -> &Settings {
         &self.0.settings
     }
 
-    /// Bytes that were given to [`KafkaLog::append`] and are not acknowledged yet.
+    /// Bytes in [`KafkaLog::append`] that are not acknowledged yet.
     pub fn waiting_len(&self) -> usize {
         self.0.appender.waiting_len()
     }
 
-    /// The place of `target` in a partition.
+    /// The position of `target` in a partition.
     ///
     /// # Errors
     /// When no broker answers.
@@ -104,7 +105,7 @@ impl KafkaLog {
         blocking(move || log.0.looker.place(partition, target)).await
     }
 
-    /// How many records of a partition lie between two places.
+    /// The number of records of a partition between two positions.
     ///
     /// # Errors
     /// When no broker answers.
@@ -113,7 +114,7 @@ impl KafkaLog {
         blocking(move || log.0.looker.count(partition, from, to)).await
     }
 
-    /// How far a reader of a partition is behind that is at `position`.
+    /// The lag of a reader at `position` in a partition.
     ///
     /// # Errors
     /// When no broker answers.
@@ -123,7 +124,7 @@ impl KafkaLog {
     }
 }
 
-/// librdkafka blocks whoever asks.
+/// Runs librdkafka's blocking calls on a blocking thread.
 pub(crate) async fn blocking<T: Send + 'static>(
     ask: impl FnOnce() -> Result<T, LogError> + Send + 'static,
 ) -> Result<T, LogError> {

@@ -1,15 +1,16 @@
-//! A log on Apache Kafka, or any broker of its protocol: one topic, whose partitions are the log's.
+//! A log on Apache Kafka, or any broker with its protocol: one topic, whose partitions are the log's.
 //!
-//! - `KafkaLog::append` returns when every record is on all replicas that are in sync (`acks=all`). The producer is
-//!   idempotent: what it sends again is there once, in its order.
-//! - A `Reader` reads for one group. The brokers share the partitions among all readers of a group. Where each partition
-//!   goes on is told by the caller (`Reader::start_at`), who keeps it where its effects are, in one transaction with
-//!   them; `Reader::commit` tells the brokers, too, for their tools and for callers who keep nothing.
-//! - A `Feed` reads somebody else's topic, from places that the caller keeps.
-//! - `KafkaLog::place` finds the position of a time, `KafkaLog::lag` how far a position is behind.
+//! - `KafkaLog::append` returns when every record is on all in-sync replicas (`acks=all`). The producer is idempotent:
+//!   retries create no duplicates and preserve the order.
+//! - A `Reader` reads for one consumer group. The brokers distribute the partitions among the group's readers. The
+//!   caller sets the start position of each partition (`Reader::start_at`) and stores positions in one transaction with
+//!   its effects. `Reader::commit` also sends positions to the brokers, for their tools and for callers without a
+//!   store.
+//! - A `Feed` reads a foreign topic, from positions that the caller stores.
+//! - `KafkaLog::place` finds the position of a time, `KafkaLog::lag` the lag of a position.
 //!
-//! Nothing here needs a broker to be there: the topic is made, or looked at, when it is first needed. Without brokers an
-//! append ends with `AppendError::Unknown` within `Times::append_max`, and a reader waits.
+//! No call requires a running broker at startup: the topic is created or checked on first use. Without brokers, an
+//! append ends with `AppendError::Unknown` within twice `Times::append_max`, and a reader waits.
 
 mod append;
 mod assignment;
@@ -30,36 +31,36 @@ pub use settings::{Settings, SettingsError, Times};
 
 use rdkafka::error::KafkaError;
 
-/// The most bytes of one record: Kafka's own limit of a message, less what stands around it.
+/// The maximum payload size in bytes: Kafka's message limit minus the overhead.
 pub const PAYLOAD_LEN_MAX: usize = 1_000_000;
 
-/// What is appended.
+/// A record to append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewRecord<'a> {
-    /// Whose order counts: records of one partition keep it.
+    /// Its partition: records of one partition keep their order.
     pub partition: u16,
-    /// What it says, at most [`PAYLOAD_LEN_MAX`] bytes.
+    /// The payload, at most [`PAYLOAD_LEN_MAX`] bytes.
     pub payload: &'a [u8],
 }
 
-/// Kafka did not do what it was asked.
+/// A failed Kafka operation.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// It said why, or did not answer.
+    /// An error or a timeout of Kafka.
     #[error("Kafka: {0}")]
     Kafka(#[from] KafkaError),
-    /// The topic is not as the settings say.
+    /// The topic differs from the settings.
     #[error("Kafka topic \"{topic}\": {what}")]
     Topic {
-        /// Which.
+        /// The topic's name.
         topic: String,
-        /// What is wrong, and what to do.
+        /// The problem, and what to do.
         what: String,
     },
-    /// The partition is another reader's, or there is none.
+    /// The partition belongs to another reader, or does not exist.
     #[error("partition {0} is not assigned to this reader")]
     Partition(u16),
-    /// The reader does not run, or does not run yet.
+    /// The reader has stopped, or has not started yet.
     #[error("no connection to Kafka")]
     Away,
 }

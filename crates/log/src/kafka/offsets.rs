@@ -1,4 +1,4 @@
-//! Looks into the log, for no group: where a time is, how far behind a position is.
+//! Looks up positions, times and lags, independent of a group.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,57 +12,57 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use crate::kafka::client::Quiet;
 use crate::kafka::{LogError, Settings};
 
-/// Where to go.
+/// A target of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// The first record that is still there.
+    /// The first remaining record.
     Start,
-    /// Behind the last one.
+    /// After the last record.
     End,
     /// The first record that was appended at this time or later, in milliseconds since the Unix epoch.
     Time(u64),
-    /// Here, if there is such a place; else the nearest one that there is.
+    /// This position, or the nearest existing one.
     Position(u64),
 }
 
-/// How far behind a position is.
+/// The lag of a position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lag {
-    /// Records behind it.
+    /// The number of records after it.
     pub records: u64,
-    /// When the first of them was appended, in milliseconds since the Unix epoch; none if there are none.
+    /// When the first of them was appended, in milliseconds since the Unix epoch; `None` without records.
     pub oldest_ms: Option<u64>,
 }
 
-/// How old an answer may be that tells how far somebody is behind: it is asked for each partition and each group.
+/// How long lookups for lags are cached: each partition and group requests them.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// A client without a group. All it does blocks.
+/// A client without a group. All its methods block.
 pub(crate) struct OffsetClient {
     settings: Settings,
-    /// It reads one record of one partition at a time.
+    /// Reads one record of one partition at a time.
     consumer: Mutex<BaseConsumer<Quiet>>,
     known: Mutex<OffsetCache>,
 }
 
-/// The first place of each partition, and the one behind its last record.
+/// The first position of each partition, and the one after its last record.
 type Ends = BTreeMap<u16, (u64, u64)>;
 
-/// What was asked lately.
+/// Recent results.
 #[derive(Default)]
 struct OffsetCache {
-    /// And since when.
+    /// The ends, and when they were read.
     ends: Option<(Instant, Ends)>,
-    /// When the record was appended at which somebody is in a partition. Somebody is a group, so there are few.
+    /// For each partition, the append time of the record at a group's position. There are few groups, so few entries.
     times: BTreeMap<u16, BTreeMap<u64, u64>>,
 }
 
-/// In one partition so many groups may be at places of their own; with more of them it is asked again.
+/// The maximum number of cached positions per partition; with more groups, some lookups repeat.
 const TIMES_MAX: usize = 16;
 
 impl OffsetClient {
     pub(crate) fn new(settings: &Settings) -> Result<Self, KafkaError> {
-        // librdkafka assigns nothing without the name of a group. Nobody ever joins this one.
+        // librdkafka requires a group name to assign partitions. No client joins this group.
         let group = format!("{}.look", settings.topic);
         let mut config = settings.client();
         config
@@ -90,7 +90,7 @@ impl OffsetClient {
         }
     }
 
-    /// How many records lie between two places.
+    /// The number of records between two positions.
     pub(crate) fn count(&self, partition: u16, from: u64, to: u64) -> Result<u64, LogError> {
         let (first, end) = ends(&*self.lock(), &self.settings, partition)?;
         Ok(to.min(end).saturating_sub(from.max(first)))
@@ -119,7 +119,7 @@ impl OffsetClient {
         })
     }
 
-    /// Asks about all partitions at once.
+    /// The ends of a partition, cached for [`FRESH`]. One lookup reads all partitions.
     fn ends_lately(
         &self,
         consumer: &BaseConsumer<Quiet>,
@@ -142,12 +142,12 @@ impl OffsetClient {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BaseConsumer<Quiet>> {
-        // Each use assigns what it reads anew.
+        // Each use assigns its own partitions.
         self.consumer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The first place of a partition, and the one behind its last record.
+/// The first position of a partition, and the one after its last record.
 pub(crate) fn ends<C, T>(
     consumer: &T,
     settings: &Settings,
@@ -162,17 +162,17 @@ where
     Ok((position(first), position(end)))
 }
 
-/// Kafka's places begin at 0.
+/// Kafka's offsets start at 0.
 pub(crate) fn position(offset: i64) -> u64 {
     u64::try_from(offset).unwrap_or(0)
 }
 
-/// As librdkafka takes a place.
+/// A position as librdkafka's offset.
 pub(crate) fn offset(position: u64) -> Offset {
     Offset::Offset(i64::try_from(position).unwrap_or(i64::MAX))
 }
 
-/// One partition with a place.
+/// A list of one partition with a position.
 pub(crate) fn list(
     settings: &Settings,
     partition: u16,
@@ -183,7 +183,7 @@ pub(crate) fn list(
     Ok(list)
 }
 
-/// The first or the last place of every partition.
+/// The first or the last position of every partition.
 fn all_at(
     consumer: &BaseConsumer<Quiet>,
     settings: &Settings,
@@ -205,7 +205,7 @@ fn all_at(
     Ok(places)
 }
 
-/// `None`: all records are older.
+/// The first position at a time; `None` if all records are older.
 fn at_time(
     consumer: &BaseConsumer<Quiet>,
     settings: &Settings,
@@ -223,7 +223,7 @@ fn at_time(
     })
 }
 
-/// When the record at a place was appended.
+/// When the record at a position was appended.
 fn time_of(
     consumer: &BaseConsumer<Quiet>,
     settings: &Settings,
@@ -237,7 +237,7 @@ fn time_of(
         if left.is_zero() {
             break Err(LogError::Away);
         }
-        // An error is one broker's: another one may answer.
+        // An error of one broker: another one may answer.
         if let Some(Ok(record)) = consumer.poll(left) {
             break Ok(record.timestamp().to_millis().map(position));
         }

@@ -1,8 +1,7 @@
 //! Reads the log for a group.
 //!
-//! A thread of its own asks librdkafka all the time what is new in the group, so that a caller who works at a batch, or who
-//! pauses for an hour, keeps its partitions and gives up those that others get. Records wait in librdkafka, for each
-//! partition by itself, until the caller asks.
+//! A separate thread polls librdkafka all the time. So a caller that handles a batch, or pauses for an hour, keeps its
+//! partitions and releases revoked ones. librdkafka queues records per partition until the caller requests them.
 
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,60 +18,59 @@ use crate::kafka::log::blocking;
 use crate::kafka::offsets::{ends, list, offset, position};
 use crate::kafka::{LogError, Settings, topic};
 
-/// The most records of a batch: what one transaction takes.
+/// The maximum number of records in a batch, for one transaction.
 const BATCH: usize = 512;
 
-/// The most bytes of a batch, about.
+/// The approximate maximum of bytes in a batch.
 const BATCH_LEN: usize = 4 << 20;
 
-/// How long the thread waits for news of the group before it looks whether it shall end.
+/// How long the thread polls before it checks whether it must end.
 const POLL: Duration = Duration::from_millis(100);
 
-/// The pause after the brokers did not answer.
+/// The pause after a broker failure.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// A partition that has just come is not ready to be moved for some moments.
+/// The pause between attempts to seek: a new partition is not ready at once.
 const SEEK_AGAIN: Duration = Duration::from_millis(10);
 
-/// The longest, in milliseconds, that a reader believes what a broker said of the topic.
+/// How long a reader caches the topic's metadata, in milliseconds.
 const METADATA_MAX_MS: &str = "10000";
 
-/// How long the end of a reader waits until its group knows.
+/// How long a reader waits at its end until its group has registered it.
 const LEAVE: Duration = Duration::from_secs(2);
 
-/// What was read.
+/// A record of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Where.
+    /// Its position.
     pub position: u64,
-    /// When it was appended, in milliseconds since the Unix epoch; 0 if nobody knows.
+    /// When it was appended, in milliseconds since the Unix epoch; 0 if unknown.
     pub time_ms: u64,
-    /// What it says.
+    /// Its payload.
     pub payload: Vec<u8>,
 }
 
-/// Records of one partition that follow each other.
+/// Consecutive records of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Of which partition.
+    /// The partition.
     pub partition: u16,
-    /// At least one.
+    /// The records: at least one.
     pub records: Vec<Record>,
-    /// Behind the last one.
+    /// The position after the last record.
     pub next: u64,
 }
 
-/// What a reader has next.
+/// The next event of a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadOutcome {
-    /// From now on these partitions are this reader's, and no other ones. Nothing comes of one before
-    /// [`Reader::start_at`] was called for it.
+    /// The reader now owns exactly these partitions. It returns records of one only after [`Reader::start_at`] for it.
     Assigned(Vec<u16>),
     /// Records.
     Batch(Batch),
 }
 
-/// Reads for one group. When it is dropped, others get its partitions.
+/// Reads for one group. After a drop, other readers get its partitions.
 pub struct Reader {
     shared: Arc<ReaderShared>,
 }
@@ -94,11 +92,10 @@ impl Reader {
         Ok(Self { shared })
     }
 
-    /// What comes next, as soon as there is something. Whoever stops waiting loses nothing. Whoever asks no longer works
-    /// at the last batch.
+    /// Waits for the next event. It is cancel-safe. A call means that the caller has finished the last batch.
     ///
     /// # Errors
-    /// When the brokers refuse. Ask again.
+    /// When the brokers report an error. Call it again.
     pub async fn next(&mut self) -> Result<ReadOutcome, LogError> {
         loop {
             let news = self.shared.news.notified();
@@ -128,11 +125,11 @@ impl Reader {
         read(&mut state).map(|read| read.map(ReadOutcome::Batch))
     }
 
-    /// Goes on with a partition at `position`; where the group has [committed](Reader::commit) if there is none, and at
-    /// the start if it never has. Tells where: records that are too old may be gone.
+    /// Starts a partition at `position`. Without one, it starts where the group has [committed](Reader::commit), or
+    /// else at the first record. Returns the actual position: older records may be deleted.
     ///
     /// # Errors
-    /// When the partition is not this reader's any more, or no broker answers.
+    /// When the partition no longer belongs to this reader, or no broker answers.
     pub async fn start_at(
         &mut self,
         partition: u16,
@@ -142,11 +139,11 @@ impl Reader {
         blocking(move || start_at(&shared, partition, position)).await
     }
 
-    /// Tells the brokers that the group has handled what lies before `position`. Returns before they know.
+    /// Commits `position`: the group has handled all records before it. Returns without waiting for the brokers.
     pub fn commit(&mut self, partition: u16, position: u64) {
         let mut state = self.shared.lock();
         if !state.partitions.contains_key(&partition) && state.lent != Some(partition) {
-            // It is another reader's, who knows better.
+            // Another reader owns it and has a newer position.
             return;
         }
         state.handled.insert(partition, position);
@@ -163,7 +160,7 @@ impl Reader {
 }
 
 impl Drop for Reader {
-    /// Leaves the group, so that others need not wait until it is missed.
+    /// Leaves the group, so that others need not wait for the session timeout.
     fn drop(&mut self) {
         let deadline = Instant::now() + LEAVE;
         let mut state = self.shared.lock();
@@ -189,13 +186,13 @@ fn consumer(shared: &Arc<ReaderShared>) -> Result<GroupConsumer, KafkaError> {
         .set("enable.auto.commit", "false")
         .set("enable.auto.offset.store", "false")
         .set("auto.offset.reset", "earliest")
-        // A broker that does not know a new topic yet says that it is missing: ask again soon, not in five minutes.
+        // A broker without the metadata of a new topic reports it as missing: retry soon, not after five minutes.
         .set("topic.metadata.refresh.interval.ms", METADATA_MAX_MS)
-        // Partitions that stay where they are go on while others move.
+        // Partitions that do not move continue during a rebalance.
         .set("partition.assignment.strategy", "cooperative-sticky")
         .set("session.timeout.ms", session_ms.to_string())
         .set("heartbeat.interval.ms", (session_ms / 4).to_string())
-        // For each partition: fifty may wait.
+        // Per partition, and there may be fifty.
         .set("queued.max.messages.kbytes", "1024")
         .set("queued.min.messages", "1000")
         .set("fetch.queue.backoff.ms", "20")
@@ -226,7 +223,7 @@ fn run(shared: &ReaderShared, consumer: GroupConsumer) {
     shared.returned.notify_all();
 }
 
-/// Joins the group, as soon as the topic is there. `false`: it shall end before that.
+/// Joins the group when the topic exists. Returns `false` if the reader must end before that.
 fn subscribed(shared: &ReaderShared, consumer: &GroupConsumer) -> bool {
     let mut is_said = false;
     while !shared.lock().is_stopped {
@@ -244,8 +241,8 @@ fn subscribed(shared: &ReaderShared, consumer: &GroupConsumer) -> bool {
     false
 }
 
-/// Each partition has a queue of its own before it is read, so no record comes here. If one does, it would be missed: then all
-/// are read from where the caller says.
+/// Handles a record outside the partition queues. It does not occur, because each partition gets a queue before it is
+/// read. The record would be missing from its queue, so the caller must restart its partitions.
 fn astray(shared: &ReaderShared, message: &BorrowedMessage<'_>) {
     let partition = u16::try_from(message.partition()).unwrap_or(u16::MAX);
     let mut state = shared.lock();
@@ -263,7 +260,7 @@ fn astray(shared: &ReaderShared, message: &BorrowedMessage<'_>) {
     }
 }
 
-/// Most of what librdkafka tells here it mends itself.
+/// Handles an error. librdkafka recovers from most of them.
 fn handle_error(shared: &ReaderShared, error: KafkaError) {
     let is_for_caller = matches!(
         error.rdkafka_error_code(),
@@ -281,11 +278,11 @@ fn handle_error(shared: &ReaderShared, error: KafkaError) {
     }
 }
 
-/// The next batch of the next partition that has one.
+/// Reads a batch from the next partition that has records.
 fn read(state: &mut State) -> Option<Result<Batch, LogError>> {
     let last = state.last;
     let behind = |partition: u16| last.is_some_and(|last| partition <= last);
-    // First those behind the last one, then those before.
+    // First the partitions after the last one read, then those before it.
     let mut turns: Vec<u16> = state.partitions.keys().copied().collect();
     turns.sort_by_key(|partition| behind(*partition));
     for partition in turns {
@@ -312,7 +309,7 @@ fn read(state: &mut State) -> Option<Result<Batch, LogError>> {
     None
 }
 
-/// What waits in a queue, up to a batch. Moves `next` behind it.
+/// Takes up to a batch from a queue, and moves `next` after it.
 fn take(queue: &PartitionQueue<Rebalances>, next: &mut u64) -> (Vec<Record>, Option<KafkaError>) {
     let (mut records, mut len) = (Vec::new(), 0);
     while records.len() < BATCH && len < BATCH_LEN {
@@ -321,7 +318,7 @@ fn take(queue: &PartitionQueue<Rebalances>, next: &mut u64) -> (Vec<Record>, Opt
             Some(Err(error)) => return (records, Some(error)),
             Some(Ok(message)) => {
                 let record = record(&message);
-                // Of before the reader was moved.
+                // A record from before a seek.
                 if record.position < *next {
                     continue;
                 }
@@ -338,7 +335,7 @@ fn record(message: &BorrowedMessage<'_>) -> Record {
     Record {
         position: position(message.offset()),
         time_ms: message.timestamp().to_millis().map_or(0, position),
-        // A record without one is empty: whoever reads it says what it makes of that.
+        // A record without a payload is empty; the caller interprets it.
         payload: message.payload().unwrap_or_default().to_vec(),
     }
 }
@@ -346,7 +343,7 @@ fn record(message: &BorrowedMessage<'_>) -> Record {
 fn start_at(shared: &Arc<ReaderShared>, partition: u16, to: Option<u64>) -> Result<u64, LogError> {
     let state = shared.lock();
     let consumer = state.consumer.clone().ok_or(LogError::Away)?;
-    // What this reader has committed the brokers may not know yet.
+    // The brokers may not have this reader's last commit yet.
     let to = to.or_else(|| state.handled.get(&partition).copied());
     drop(state);
     let to = match to {
@@ -354,7 +351,7 @@ fn start_at(shared: &Arc<ReaderShared>, partition: u16, to: Option<u64>) -> Resu
         None => committed(&consumer, &shared.settings, partition)?,
     };
     let (first, end) = ends(&*consumer, &shared.settings, partition)?;
-    // Beyond the end: it is another topic of that name. What was handled of it is handled again rather than never.
+    // A position beyond the end: the topic was recreated. Handling records twice is better than skipping them.
     let at = to.filter(|to| *to <= end).unwrap_or(first).max(first);
     if let Some(to) = to.filter(|to| *to != at) {
         warn!(
@@ -367,7 +364,7 @@ fn start_at(shared: &Arc<ReaderShared>, partition: u16, to: Option<u64>) -> Resu
     Ok(at)
 }
 
-/// Where the group has committed.
+/// The group's committed position.
 fn committed(
     consumer: &GroupConsumer,
     settings: &Settings,
@@ -382,7 +379,7 @@ fn committed(
     }))
 }
 
-/// Moves the partition, gives it a queue of its own, and lets it run.
+/// Seeks the partition, gives it a separate queue, and resumes it.
 fn place(
     shared: &Arc<ReaderShared>,
     consumer: &Arc<GroupConsumer>,
@@ -392,13 +389,13 @@ fn place(
     let settings = &shared.settings;
     let one = list(settings, partition, offset(at))?;
     let not_ours = || LogError::Partition(partition);
-    // Its queue, if it has one, goes before another one comes: the two would be one to librdkafka.
+    // Drops the old queue before it creates a new one: librdkafka would treat the two as one.
     let mut state = shared.lock();
     *state.partitions.get_mut(&partition).ok_or_else(not_ours)? = PartitionProgress::Unknown;
     drop(state);
     consumer.pause(&one)?;
-    // When this works, librdkafka reads the partition and will not turn its queue elsewhere. What it had read already
-    // is void.
+    // After a successful seek, librdkafka reads the partition and does not redirect its queue. Records that it had read
+    // before are invalid.
     seek(consumer, settings, partition, at)?;
     let queue = consumer.split_partition_queue(&settings.topic, partition.into());
     let mut queue = queue.ok_or_else(not_ours)?;
@@ -407,7 +404,7 @@ fn place(
     let mut state = shared.lock();
     let place = state.partitions.get_mut(&partition).ok_or_else(not_ours)?;
     *place = PartitionProgress::Reading { queue, next: at };
-    // Before anybody can take it away.
+    // Before another thread can revoke it.
     consumer.resume(&one)?;
     drop(state);
     shared.news.notify_one();

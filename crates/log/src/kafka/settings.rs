@@ -1,23 +1,23 @@
-//! Where the brokers are, and what is asked of them.
+//! The settings of the Kafka client.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
 
-/// The topic's partitions, unless the URL says otherwise.
+/// The topic's default number of partitions.
 const PARTITIONS: u16 = 50;
 
-/// The most partitions.
+/// The maximum number of partitions.
 const PARTITIONS_MAX: u16 = 1_000;
 
-/// On how many brokers each record is, unless the URL says otherwise.
+/// The default replication factor.
 const REPLICAS: u16 = 3;
 
-/// The longest name: Kafka's limit is 249, and names of groups begin with it.
+/// The maximum length of a topic name: Kafka's limit is 249, and group names begin with it.
 const TOPIC_LEN_MAX: usize = 150;
 
-/// What the promises of this module rest on: nobody sets it.
+/// Properties that this module's guarantees depend on: users cannot set them.
 const FIXED: [&str; 12] = [
     "acks",
     "bootstrap.servers",
@@ -33,16 +33,16 @@ const FIXED: [&str; 12] = [
     "transactional.id",
 ];
 
-/// How patient it is.
+/// Timeouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// After so long an append that was not acknowledged is [unknown](crate::kafka::AppendError::Unknown).
+    /// After this time, the result of an unacknowledged append is [unknown](crate::kafka::AppendError::Unknown).
     pub append_max: Duration,
-    /// So long a question about the topic may take.
+    /// The timeout of a request for the topic's metadata.
     pub answer_max: Duration,
-    /// A member of a group that was not heard of for so long is gone: others get its partitions.
+    /// The session timeout of a group member: after it, other readers get its partitions.
     pub session: Duration,
-    /// So long a reader that loses a partition may still work at its last batch of it.
+    /// How long a reader may finish its last batch of a revoked partition.
     pub hand_over_max: Duration,
 }
 
@@ -58,31 +58,31 @@ impl Default for Times {
     }
 }
 
-/// Where the log is.
+/// The settings of a log.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Settings {
     pub(crate) servers: String,
     pub(crate) topic: String,
     pub(crate) partitions: u16,
     pub(crate) replicas: u16,
-    /// How patient it is.
+    /// The timeouts.
     pub times: Times,
-    /// With so many bytes that are not acknowledged yet, it takes no more.
+    /// With this many unacknowledged bytes, it rejects appends.
     pub waiting_len_max: usize,
     properties: BTreeMap<String, String>,
 }
 
 impl std::fmt::Debug for Settings {
-    /// Without properties: there may be a password among them.
+    /// Without the properties, which may contain a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Settings({} on {})", self.topic, self.servers)
     }
 }
 
-/// The settings say nothing that could be followed.
+/// Invalid settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// The URL is none.
+    /// The URL is invalid.
     #[error(
         "not a Kafka URL: {0}; write kafka://HOST:PORT,HOST:PORT/TOPIC, with ?partitions=N&replicas=N for a new topic"
     )]
@@ -90,20 +90,21 @@ pub enum SettingsError {
     /// Weir sets this property itself.
     #[error("Kafka property \"{0}\" cannot be set: Weir's guarantees depend on its value")]
     Fixed(String),
-    /// A line that is no property.
+    /// A line is not a property.
     #[error("line {0} of the Kafka properties is not NAME=VALUE")]
     Line(usize),
-    /// librdkafka refuses a property.
+    /// librdkafka rejects a property.
     #[error("Kafka's properties: {0}")]
     Property(String),
 }
 
 impl Settings {
-    /// Reads `kafka://HOST:PORT,HOST:PORT/TOPIC?partitions=N&replicas=N`. Without a topic it is `weir-events`. `partitions`
-    /// (50) and `replicas` (3) are those of a topic that is made; one that is there must have so many partitions.
+    /// Reads `kafka://HOST:PORT,HOST:PORT/TOPIC?partitions=N&replicas=N`. The default topic is `weir-events`.
+    /// `partitions` (50) and `replicas` (3) apply to a topic that Weir creates; an existing one must have that number
+    /// of partitions.
     ///
     /// # Errors
-    /// When it is not such a URL.
+    /// When the URL is invalid.
     pub fn from_url(url: &str) -> Result<Self, SettingsError> {
         let rest = url.strip_prefix("kafka://");
         let rest = rest.ok_or(SettingsError::Url("it does not start with kafka://"))?;
@@ -148,11 +149,11 @@ impl Settings {
         Ok(())
     }
 
-    /// Adds what else librdkafka shall be told, as lines of `NAME=VALUE`: TLS, SASL, names of clients. Empty lines and those
-    /// that begin with `#` say nothing.
+    /// Adds librdkafka properties as lines of `NAME=VALUE`: TLS, SASL, client names. Ignores empty lines and those that
+    /// begin with `#`.
     ///
     /// # Errors
-    /// When a line is no property, or one that Weir sets itself, or librdkafka refuses one.
+    /// When a line is not a property, when Weir sets the property itself, or when librdkafka rejects it.
     pub fn with_properties(mut self, text: &str) -> Result<Self, SettingsError> {
         for (n, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -176,18 +177,18 @@ impl Settings {
         &self.topic
     }
 
-    /// How many partitions it has.
+    /// The number of partitions.
     pub fn partitions(&self) -> u16 {
         self.partitions
     }
 
-    /// What producers and consumers have in common.
+    /// The common configuration of producers and consumers.
     pub(crate) fn client(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
         config
             .set("bootstrap.servers", &self.servers)
             .set("client.id", "weir")
-            // A broker that comes back shall be found within a second.
+            // Reconnects to a restarted broker within a second.
             .set("reconnect.backoff.max.ms", "1000")
             .set("socket.keepalive.enable", "true");
         for (name, value) in &self.properties {

@@ -1,4 +1,4 @@
-//! The topic, made if it is not there.
+//! Creates the topic if it does not exist.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,10 @@ use tracing::info;
 use crate::kafka::client::Quiet;
 use crate::kafka::{LogError, Settings};
 
-/// A topic that was made takes a moment until brokers tell of it.
+/// The interval of checks until brokers report a new topic.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Makes the topic if it is not there, and checks that it is as the settings say. Blocks, at most for about three times
+/// Creates the topic if it does not exist, and compares it with the settings. Blocks for at most about three times
 /// [`answer_max`](crate::kafka::Times::answer_max).
 pub(crate) fn make(settings: &Settings) -> Result<(), LogError> {
     let admin: AdminClient<Quiet> = settings.client().create_with_context(Quiet)?;
@@ -45,7 +45,7 @@ pub(crate) fn make(settings: &Settings) -> Result<(), LogError> {
 }
 
 fn create(settings: &Settings, admin: &AdminClient<Quiet>) -> Result<(), LogError> {
-    // One of them may be away, and what is acknowledged is still on two.
+    // One replica may be down, and an acknowledged record is still on two.
     let in_sync_min = settings.replicas.saturating_sub(1).max(1).to_string();
     let replication = TopicReplication::Fixed(settings.replicas.into());
     let topic = NewTopic::new(&settings.topic, settings.partitions.into(), replication)
@@ -59,7 +59,7 @@ fn create(settings: &Settings, admin: &AdminClient<Quiet>) -> Result<(), LogErro
     for result in created {
         match result {
             Ok(topic) => info!(topic, partitions = settings.partitions, "topic created"),
-            // Another origin was faster.
+            // Another origin created it first.
             Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
             Err((_, code)) => return Err(wrong(settings, refusal(settings, code))),
         }
@@ -77,7 +77,7 @@ fn refusal(settings: &Settings, code: RDKafkaErrorCode) -> String {
     }
 }
 
-/// How many partitions the topic has; `None` if no broker tells of such a topic.
+/// The topic's number of partitions; `None` if the brokers report no such topic.
 fn partitions(settings: &Settings, client: &Client<Quiet>) -> Result<Option<usize>, LogError> {
     let metadata = client.fetch_metadata(Some(&settings.topic), settings.times.answer_max)?;
     let is_ours = |topic: &&MetadataTopic| topic.name() == settings.topic;

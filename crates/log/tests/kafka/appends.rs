@@ -1,4 +1,4 @@
-//! What is appended is read; where things are.
+//! Readers read appended records; positions, times and lags are correct.
 
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions};
@@ -100,9 +100,9 @@ async fn deleted_records_are_skipped_and_bad_offset_reads_from_start() {
     assert_eq!(reader.start_at(0, Some(0)).await.unwrap(), 1);
     assert_eq!(log.place(0, Target::Start).await.unwrap(), 1);
     assert_eq!(log.count(0, 0, 3).await.unwrap(), 2);
-    // Of another topic of that name.
+    // A position from another topic of that name.
     assert_eq!(reader.start_at(0, Some(77)).await.unwrap(), 1);
-    // Moved by hand, forth and back.
+    // Moved manually, forward and back.
     assert_eq!(reader.start_at(0, Some(3)).await.unwrap(), 3);
     assert_eq!(reader.start_at(0, Some(2)).await.unwrap(), 2);
     assert_eq!(texts(&read(&mut reader, 1).await), ["c"].into());
@@ -203,7 +203,7 @@ async fn a_record_that_is_no_event_holds_up_nothing() {
     assert_eq!(store.doubled().await, 0);
 }
 
-/// What another program may write into the topic: a record without a payload, and one that is no text.
+/// Foreign records in the topic: one without a payload, and one that is not text.
 fn poison(servers: &str, topic: &str) {
     let mut config = ClientConfig::new();
     let producer: BaseProducer = config.set("bootstrap.servers", servers).create().unwrap();

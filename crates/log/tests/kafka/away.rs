@@ -1,4 +1,4 @@
-//! All brokers are away, or hang.
+//! All brokers are down or unresponsive.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use weir_stack::kafka::BROKERS;
 
 use super::support::{TIMES, append, cluster, in_time, now_ms, read, settings, texts};
 
-/// One that is soon out of patience.
+/// A log with short timeouts.
 fn impatient(servers: &str, topic: &str) -> KafkaLog {
     let mut settings = settings(servers, topic);
     settings.times = Times {
@@ -19,7 +19,7 @@ fn impatient(servers: &str, topic: &str) -> KafkaLog {
     KafkaLog::open(settings).unwrap()
 }
 
-/// Appends until it is acknowledged.
+/// Appends until a broker acknowledges it.
 async fn append_at_last(log: &KafkaLog, payload: &str) {
     let record = NewRecord {
         partition: 0,
@@ -29,7 +29,7 @@ async fn append_at_last(log: &KafkaLog, payload: &str) {
     in_time("an append", appended).await;
 }
 
-/// Every append ends, and nobody claims to know how.
+/// Every append ends with an unknown result.
 async fn all_unknown(log: &KafkaLog) {
     let mut appends = JoinSet::new();
     for n in 0..50 {
@@ -65,7 +65,7 @@ async fn without_brokers_appends_are_unknown_and_readers_wait() {
         .await
         .unwrap_err();
     in_time("a lag", log.lag(0, 0)).await.unwrap_err();
-    // Nobody knows its topic yet.
+    // No broker has its topic yet.
     let new = impatient(&servers, "away-new?partitions=1");
     all_unknown(&new).await;
     let mut new_reader = new.reader("away").unwrap();
@@ -82,7 +82,7 @@ async fn without_brokers_appends_are_unknown_and_readers_wait() {
     append_at_last(&new, "first").await;
     let came = read(&mut new_reader, 1).await;
     assert_eq!(texts(&came), ["first"].into());
-    // Their ends wait for nobody.
+    // Dropping them does not block.
     drop((log, new, new_reader));
 }
 
@@ -105,7 +105,7 @@ async fn brokers_that_hang_are_as_good_as_away() {
     while !texts(&came).contains("after") {
         came.extend(read(&mut reader, 1).await);
     }
-    // What nobody knew of may be there: it was on its way.
+    // The record with the unknown result may exist: it was pending.
     assert!(texts(&came).contains("before"));
 }
 
@@ -133,7 +133,7 @@ async fn what_waits_for_brokers_is_bounded() {
     second.await;
     assert_eq!(log.append(&records, now_ms()).await, Err(AppendError::Full));
     assert!(log.waiting_len() > 6_000);
-    // Nobody waits for it: it goes on by itself.
+    // The append continues without a waiting caller.
     drop(first);
     for n in 0..BROKERS {
         cluster.kafka().broker(n).thaw();

@@ -13,7 +13,7 @@ use super::killed::Writers;
 use super::store::Store;
 use super::support::{append, cluster, in_time, now_ms, place_all, settings, text, until};
 
-/// Servers and file, for a consumer that is a process of its own.
+/// The environment variables of a consumer process: servers, file and name.
 const CONSUMER: [&str; 3] = [
     "WEIR_KAFKA_SERVERS",
     "WEIR_KAFKA_DATABASE",
@@ -24,7 +24,7 @@ const TOPIC: &str = "rebalanced?partitions=12";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rebalancing_consumers_lose_and_duplicate_nothing() {
-    // The same test is the consumer that is killed.
+    // The consumer process runs the same test.
     if let Ok(values) = CONSUMER
         .map(std::env::var)
         .into_iter()
@@ -44,7 +44,7 @@ async fn rebalancing_consumers_lose_and_duplicate_nothing() {
         async move { store.consume(&log, async { drop(stopped.await) }).await }
     });
     let (writers, mut writing) = Writers::start(&log, 12);
-    // There is always something new.
+    // There are always new records.
     let has_handled = async |name: &str, more: i64| {
         let before = store.handled_by(name).await;
         let has = || async {
@@ -58,7 +58,7 @@ async fn rebalancing_consumers_lose_and_duplicate_nothing() {
     let mut second = start(&servers, &file, "second");
     has_handled("second", 100).await;
     has_handled("first", 100).await;
-    // Leaves.
+    // The consumer leaves.
     drop(second.stdin.take());
     let has_left = async { tokio::task::spawn_blocking(move || second.wait()).await };
     assert!(
@@ -92,7 +92,7 @@ async fn rebalancing_consumers_lose_and_duplicate_nothing() {
     assert_eq!(store.handled_by("second").await, left_at);
 }
 
-/// This test again, as the consumer `name`. It ends when its standard input does.
+/// Starts this test as the consumer `name`. It ends when its standard input closes.
 fn start(servers: &str, file: &Path, name: &str) -> Child {
     let values = [servers, file.to_str().unwrap(), name];
     let (_executable, module) = module_path!().split_once("::").unwrap();
@@ -117,7 +117,7 @@ async fn consume(servers: &str, file: &Path, name: &str) {
         .await;
 }
 
-/// Without any store: a reader that loses a partition may finish its batch, and the next one begins behind it.
+/// Without a store: a reader that loses a partition may finish its batch, and the next owner starts after it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_that_is_being_handled_is_handed_over_when_it_is_done() {
     let mut cluster = cluster().await;
@@ -134,7 +134,7 @@ async fn a_batch_that_is_being_handled_is_handed_over_when_it_is_done() {
                 match reader.next().await.unwrap() {
                     ReadOutcome::Assigned(partitions) => place_all(&mut reader, &partitions).await,
                     ReadOutcome::Batch(batch) => {
-                        // The work.
+                        // Handles the batch.
                         tokio::time::sleep(Duration::from_millis(500)).await;
                         for record in &batch.records {
                             handled.send((name, text(record).to_owned())).unwrap();
@@ -149,7 +149,7 @@ async fn a_batch_that_is_being_handled_is_handed_over_when_it_is_done() {
     let first = in_time("a batch", told.recv()).await.unwrap();
     let two = slow("two");
     let mut all = vec![first];
-    // More comes while they share.
+    // Records arrive during the rebalance.
     let mut n = 200;
     while !(all.len() == n && all.iter().any(|(name, _)| *name == "two")) {
         if all.len() == n {
@@ -158,7 +158,6 @@ async fn a_batch_that_is_being_handled_is_handed_over_when_it_is_done() {
         }
         all.push(in_time("a record", told.recv()).await.unwrap());
     }
-    // One of them goes in the middle of a batch at most, which is not committed.
     let ids: BTreeSet<&str> = all.iter().map(|(_, id)| id.as_str()).collect();
     assert_eq!((ids.len(), all.len()), (n, n), "each once");
     one.abort();

@@ -1,4 +1,4 @@
-//! A broker is killed while events are appended and handled.
+//! A broker is killed during appends and reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,22 +14,22 @@ use super::support::{cluster, in_time, now_ms, read, text, until};
 const PARTITIONS: u16 = 6;
 const WRITERS: usize = 8;
 
-/// Clients that append batches of five one after the other, as many as they may, and try again what was not acknowledged.
+/// Clients that append batches of five one after the other, up to a limit, and retry unacknowledged ones.
 #[derive(Clone)]
 pub struct Writers {
     batches: Arc<Semaphore>,
     acknowledged: Arc<AtomicUsize>,
-    /// Ids that were acknowledged at the first try.
+    /// Ids acknowledged at the first attempt.
     at_once: Arc<Mutex<BTreeSet<String>>>,
-    /// Appends that were not.
+    /// The number of other appends.
     unknown: Arc<AtomicUsize>,
 }
 
-/// How many there are in a batch.
+/// The size of a batch.
 const BATCH: usize = 5;
 
 impl Writers {
-    /// Starts them. Each ends with all that was acknowledged to it.
+    /// Starts the writers. Each returns its acknowledged ids.
     pub fn start(log: &KafkaLog, partitions: u16) -> (Self, JoinSet<Vec<String>>) {
         let writers = Self {
             batches: Arc::new(Semaphore::new(0)),
@@ -44,12 +44,12 @@ impl Writers {
         (writers, tasks)
     }
 
-    /// Lets them append so many batches more.
+    /// Allows this many more batches.
     pub fn allow(&self, batches: usize) {
         self.batches.add_permits(batches);
     }
 
-    /// No more.
+    /// Stops the writers.
     pub fn stop(&self) {
         self.batches.close();
     }
@@ -63,7 +63,7 @@ impl Writers {
             permit.forget();
             let id = |n: usize| format!("{writer}-{:06}", batch * BATCH + n);
             let ids: Vec<String> = (0..BATCH).map(id).collect();
-            // Each writer stays with one partition: there its order counts.
+            // Each writer uses one partition, so its order is defined.
             let partition = (writer % usize::from(partitions)) as u16;
             let tries = in_time("an append", self.append(&log, partition, &ids)).await;
             if tries == 1 {
@@ -92,7 +92,7 @@ impl Writers {
         tries
     }
 
-    /// Waits until so many batches were acknowledged.
+    /// Waits until this many batches are acknowledged.
     async fn wait_for(&self, batches: usize) {
         let events = batches * BATCH;
         let are = || async { self.acknowledged.load(Ordering::Relaxed) >= events };
@@ -118,7 +118,7 @@ async fn a_broker_that_is_killed_loses_nothing_and_doubles_nothing() {
     writers.allow(200);
     writers.wait_for(100).await;
     cluster.kafka().broker(1).kill();
-    // Now, without it: of some partitions it was the leader, of the group perhaps the coordinator.
+    // Now without the broker: it was the leader of some partitions, and perhaps the group's coordinator.
     writers.allow(200);
     writers.wait_for(400).await;
     until("effects", || async {
@@ -141,7 +141,7 @@ async fn a_broker_that_is_killed_loses_nothing_and_doubles_nothing() {
     .await;
     stop.send(()).unwrap();
     consumer.await.unwrap();
-    // Nobody appended what was not acknowledged in the end.
+    // No record exists that was not acknowledged in the end.
     assert_eq!(store.handled().await, all);
     assert_eq!(store.doubled().await, 0);
     in_the_log_once_and_in_order(&log, &writers, &acknowledged).await;
@@ -152,8 +152,8 @@ async fn a_broker_that_is_killed_loses_nothing_and_doubles_nothing() {
     );
 }
 
-/// What was acknowledged at the first try is there once, however often the producer had to send it: it is idempotent. And all
-/// is there in its writer's order.
+/// Records acknowledged at the first attempt exist once, because the producer is idempotent. All records are in their
+/// writer's order.
 async fn in_the_log_once_and_in_order(log: &KafkaLog, writers: &Writers, sent: &[Vec<String>]) {
     let mut count = 0;
     for partition in 0..PARTITIONS {

@@ -1,6 +1,7 @@
-//! The log on a real Apache Kafka: three brokers that are killed, frozen and started again, readers that join, leave and die.
+//! The log on a real Apache Kafka: three brokers that are killed, frozen and restarted, and readers that join, leave
+//! and crash.
 //!
-//! `cargo xtask test --all` turns these on where Java and Maven are; by hand:
+//! `cargo xtask test --all` enables these tests if Java and Maven are installed; manually:
 //! `cargo test -p weir-log --features kafka`.
 
 #[cfg(feature = "kafka")]
@@ -16,7 +17,7 @@ mod store;
 #[cfg(feature = "kafka")]
 mod support;
 
-/// Stands for them where they are off, so that a run counts what it left out.
+/// A placeholder where these tests are disabled, so that a run counts them as skipped.
 #[cfg(not(feature = "kafka"))]
 #[test]
 #[ignore = "the feature kafka is off: cargo xtask test --all turns it on where Java and Maven are"]

@@ -1,4 +1,4 @@
-//! A consumer as the origin has them: effects, the ids that have had theirs, and positions, in one transaction of SQLite.
+//! A consumer like the origin's: effects, handled ids and positions in one SQLite transaction.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -17,11 +17,11 @@ const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS consumers (name TEXT PRIMARY KEY, records INTEGER NOT NULL);
     CREATE TABLE IF NOT EXISTS dead (part INTEGER, position INTEGER, PRIMARY KEY (part, position));";
 
-/// What a step of a group has come to.
+/// The result of a step.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Taken,
-    /// Another consumer was faster. Nothing was done.
+    /// Another consumer moved the position first. Nothing was changed.
     Moved,
 }
 
@@ -29,19 +29,19 @@ enum Step {
 pub struct Store {
     pool: SqlitePool,
     group: String,
-    /// Which consumer this is.
+    /// The consumer's name.
     name: String,
 }
 
 impl Store {
-    /// The file is shared by all consumers, in whatever process.
+    /// Opens the file, which all consumer processes share.
     pub async fn open(file: &Path, group: &str, name: &str) -> Self {
         let options = SqliteConnectOptions::new()
             .filename(file)
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .busy_timeout(Duration::from_secs(30));
-        // One connection: consumers wait for the file, not within one of them.
+        // One connection: consumers wait for the file lock, not within one process.
         let pool = SqlitePoolOptions::new().max_connections(1);
         let pool = pool.connect_with(options).await.unwrap();
         sqlx::raw_sql(TABLES).execute(&pool).await.unwrap();
@@ -59,7 +59,7 @@ impl Store {
         position.map(|position| u64::try_from(position).unwrap())
     }
 
-    /// Handles a batch, if the group is where this consumer believes it to be.
+    /// Handles a batch, if the group's stored position equals `from`.
     async fn take(&self, batch: &Batch, from: u64) -> Step {
         let number = |number: u64| i64::try_from(number).unwrap();
         let mut tx = self.pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
@@ -79,7 +79,7 @@ impl Store {
                 Some(_) => {
                     "INSERT INTO places VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET times = times + 1"
                 }
-                // No event: nobody will ever handle it, and what is behind it goes on.
+                // An invalid record is stored as a dead letter, and later records continue.
                 None => "INSERT INTO dead VALUES (?, ?)",
             };
             let place = sqlx::query(place)
@@ -107,7 +107,7 @@ impl Store {
         Step::Taken
     }
 
-    /// The ids that have had their effect.
+    /// The handled ids.
     pub async fn handled(&self) -> BTreeSet<String> {
         let select = sqlx::query_scalar("SELECT id FROM effects");
         select
@@ -118,7 +118,7 @@ impl Store {
             .collect()
     }
 
-    /// How many records a consumer has handled.
+    /// The number of records that a consumer has handled.
     pub async fn handled_by(&self, name: &str) -> i64 {
         let select = sqlx::query_scalar("SELECT records FROM consumers WHERE name = ?").bind(name);
         select
@@ -137,7 +137,7 @@ impl Store {
             .unwrap()
     }
 
-    /// How many records were no events.
+    /// The number of dead letters.
     pub async fn dead(&self) -> i64 {
         let select = sqlx::query_scalar("SELECT COUNT(*) FROM dead");
         select.fetch_one(&self.pool).await.unwrap()
@@ -158,7 +158,7 @@ impl Store {
                 () = &mut stop => return,
                 result = consumer.turn() => {
                     if let Err(error) = result {
-                        // As while a broker is away.
+                        // As during a broker outage.
                         eprintln!("{}: {error}", self.name);
                         consumer.place_all_again();
                     }
@@ -172,7 +172,7 @@ struct Consumer<'a> {
     store: &'a Store,
     reader: Reader,
     positions: BTreeMap<u16, u64>,
-    /// Partitions of which it is not known where to go on.
+    /// Partitions without a start position.
     unplaced: BTreeSet<u16>,
 }
 
@@ -182,7 +182,7 @@ impl Consumer<'_> {
             let position = self.store.position(partition).await.unwrap_or(0);
             match self.reader.start_at(partition, Some(position)).await {
                 Ok(at) => self.positions.insert(partition, at),
-                // A rebalance was faster: the next turn tells of it.
+                // A rebalance came first: the next event reports it.
                 Err(LogError::Partition(_)) => None,
                 Err(error) => return Err(error),
             };
@@ -209,7 +209,7 @@ impl Consumer<'_> {
         Ok(())
     }
 
-    /// After an error.
+    /// Restarts all partitions after an error.
     fn place_all_again(&mut self) {
         self.unplaced
             .extend(std::mem::take(&mut self.positions).into_keys());

@@ -1,4 +1,4 @@
-//! The cluster that all tests share, one after the other, and what they do with it.
+//! The cluster that all tests share in turn, and helpers.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -11,10 +11,10 @@ use weir_stack::kafka::KafkaCluster;
 use weir_stack::report::SilentReporter;
 use weir_stack::{DataDir, tools, workspace};
 
-/// Longer than anything takes: past it something hangs.
+/// The timeout of a hanging test.
 pub const HANGS: Duration = Duration::from_secs(90);
 
-/// Times in which a test can wait for what takes its time.
+/// Timeouts short enough for tests.
 pub const TIMES: Times = Times {
     append_max: Duration::from_secs(8),
     answer_max: Duration::from_secs(4),
@@ -22,7 +22,7 @@ pub const TIMES: Times = Times {
     hand_over_max: Duration::from_secs(10),
 };
 
-/// A cluster, which this test has alone.
+/// Exclusive access to the cluster.
 pub struct Cluster(MutexGuard<'static, Option<(KafkaCluster, DataDir)>>);
 
 /// The cluster, with all its brokers.
@@ -37,7 +37,7 @@ pub async fn cluster() -> Cluster {
 }
 
 async fn start() -> (KafkaCluster, DataDir) {
-    // A folder of a name: a static is never dropped, so each run clears away what the last one left.
+    // A fixed folder: a static is never dropped, so each run deletes the previous one's files.
     let dir = workspace::out_dir().join("run/kafkalog");
     let dir = DataDir::open(Some(dir)).unwrap();
     clear(&dir.path);
@@ -62,7 +62,7 @@ impl Cluster {
         &mut self.0.as_mut().unwrap().0
     }
 
-    /// Settings of a topic that no other test has.
+    /// Settings of a topic that no other test uses.
     pub fn settings(&mut self, topic_and_query: &str) -> Settings {
         settings(&self.kafka().servers(), topic_and_query)
     }
@@ -84,13 +84,13 @@ pub fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap()
 }
 
-/// Waits for what must come.
+/// Fails if `wait` takes too long.
 pub async fn in_time<T>(what: &str, wait: impl Future<Output = T>) -> T {
     let waited = tokio::time::timeout(HANGS, wait).await;
     waited.unwrap_or_else(|_| panic!("it hangs: {what}"))
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 pub async fn until<F: Future<Output = bool>>(what: &str, is_so: impl Fn() -> F) {
     let wait = async {
         while !is_so().await {
@@ -100,7 +100,7 @@ pub async fn until<F: Future<Output = bool>>(what: &str, is_so: impl Fn() -> F) 
     in_time(what, wait).await;
 }
 
-/// Appends what must be taken.
+/// Appends records, which must succeed.
 pub async fn append(log: &KafkaLog, partition: u16, payloads: &[&str], now_ms: u64) {
     let records: Vec<NewRecord<'_>> = payloads
         .iter()
@@ -114,7 +114,7 @@ pub async fn append(log: &KafkaLog, partition: u16, payloads: &[&str], now_ms: u
         .unwrap();
 }
 
-/// Reads until it has so many records of all partitions, from where the group has committed; tells partition and record.
+/// Reads `count` records of all partitions, from the group's committed positions; returns them with their partitions.
 pub async fn read(reader: &mut Reader, count: usize) -> Vec<(u16, Record)> {
     let mut all = Vec::new();
     let wait = async {
@@ -126,7 +126,7 @@ pub async fn read(reader: &mut Reader, count: usize) -> Vec<(u16, Record)> {
                     all.extend(batch.records.into_iter().map(|record| (partition, record)));
                     reader.commit(partition, batch.next);
                 }
-                // A broker that has just started does not know its topics at once: the reader is asked again.
+                // A restarted broker does not know its topics at once: the loop tries again.
                 Err(error) if error.to_string().contains("UnknownTopicOrPartition") => {}
                 Err(error) => panic!("{error}"),
             }

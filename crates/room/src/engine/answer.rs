@@ -14,25 +14,25 @@ use crate::engine::config::CheckedRoom;
 use crate::engine::metrics::Outcome;
 use crate::engine::page;
 
-/// The header by which programs bring and get their pass.
+/// The header in which programs send and receive their queue token.
 pub(crate) const PASS_HEADER: &str = weir_base::headers::ROOM;
 
-/// What a visitor is told who does not enter.
+/// The answer to a visitor who is not admitted.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueAnswer {
     pub(crate) outcome: Outcome,
-    /// How many enter before, and the visitor: 1 is the next.
+    /// The position in the queue; 1 is next.
     pub(crate) position: Option<u64>,
     pub(crate) wait_ms: Option<u64>,
-    /// When to ask again.
+    /// Time until the next position request, in milliseconds.
     pub(crate) poll_ms: u64,
-    /// When the room opens; 0 for no such time.
+    /// When the room opens, in milliseconds since the Unix epoch; 0: no opening.
     pub(crate) opens_at_ms: u64,
-    /// The visitor's pass, signed, if it is to be kept.
+    /// The visitor's signed queue token, if the client should store it.
     pub(crate) pass: Option<String>,
 }
 
-/// [`QueueAnswer`] for programs.
+/// [`QueueAnswer`] as JSON for programs.
 #[derive(Serialize)]
 struct Json<'a> {
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
@@ -58,7 +58,7 @@ struct Json<'a> {
     text: Option<Text>,
 }
 
-/// What a page shows.
+/// The texts of a page.
 #[derive(Serialize)]
 struct Text {
     title: String,
@@ -67,18 +67,18 @@ struct Text {
     wait: String,
 }
 
-/// How an answer goes to its visitor.
+/// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// A page, in answer to a request for something else.
+    /// A page, in response to a request for another resource.
     Page,
-    /// JSON, in answer to a request for something else.
+    /// JSON, in response to a request for another resource.
     Json,
-    /// JSON, in answer to a page that asked for its position.
+    /// JSON, in response to a page's position request.
     Status,
 }
 
-/// The answer that tells a visitor to wait.
+/// The answer to a waiting visitor.
 pub(crate) fn queue_reply(
     room: &CheckedRoom,
     told: &QueueAnswer,
@@ -176,7 +176,7 @@ fn json<'a>(room: &'a CheckedRoom, told: &'a QueueAnswer, form: Form, status: u1
     }
 }
 
-/// A number as people read it: `12,345`.
+/// A number with separators: `12,345`.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -189,12 +189,12 @@ fn grouped(number: u64) -> String {
     text
 }
 
-/// The name of the cookie of a room.
+/// The cookie name of a room.
 pub(crate) fn cookie_name(room: &RoomName) -> String {
     format!("weir-room-{room}")
 }
 
-/// The cookie that keeps a pass: out of reach of scripts, and sent when a link leads here from elsewhere.
+/// The cookie with the queue token: `HttpOnly`, and sent when a link from another site leads here.
 pub(crate) fn cookie(room: &CheckedRoom, pass: &str, is_secure: bool) -> String {
     let max_age = room.terms.life_ms / 1_000;
     let secure = if is_secure { "; Secure" } else { "" };
@@ -202,7 +202,7 @@ pub(crate) fn cookie(room: &CheckedRoom, pass: &str, is_secure: bool) -> String 
     format!("{name}={pass}; Path=/; Max-Age={max_age}; HttpOnly; SameSite=Lax{secure}")
 }
 
-/// The script of pages.
+/// The answer with the pages' script.
 pub(crate) fn script() -> Answer {
     let headers = [
         ("content-type", "text/javascript; charset=utf-8"),
@@ -212,7 +212,7 @@ pub(crate) fn script() -> Answer {
     Answer::new(200, &headers, page::SCRIPT).because("weir_room_script")
 }
 
-/// Somebody asked for a position without a pass, or from inside: the page that asks should look again.
+/// The answer to a position request without a token, or from an active session: the page should reload.
 pub(crate) fn no_place(state: &str) -> Answer {
     let headers = [
         ("content-type", "application/json"),

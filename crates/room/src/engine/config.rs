@@ -1,4 +1,4 @@
-//! JSON → checked configuration.
+//! Parses and checks the JSON configuration.
 //!
 //! ```json
 //! {
@@ -25,13 +25,13 @@ use weir_limit::rules::{HOPS_MAX, MatchConfig, Matching};
 use crate::engine::page::{Labels, Page, PageConfig};
 use crate::engine::text::Texts;
 
-/// How long a request waits for Redis unless set, in milliseconds.
+/// Default time that a request waits for Redis, in milliseconds.
 pub(crate) const DEADLINE_MS: u64 = 200;
 
-/// The most rooms of one filter: each costs a call a second and worker.
+/// Maximum rooms of one filter: each costs one call per second and worker.
 const ROOMS_MAX: usize = 64;
 
-/// The most requests that one room looks for to leave alone.
+/// Maximum exceptions of one room.
 const EXCEPT_MAX: usize = 32;
 
 /// Waiting rooms. `redis`, `keys` and `rooms` are required.
@@ -144,26 +144,26 @@ pub struct WithoutRedisConfig {
     pub per_minute: u64,
 }
 
-/// The configuration, checked.
+/// The checked configuration.
 #[derive(Clone, Debug)]
 pub struct CheckedConfig {
-    /// How Redis is reached.
+    /// The connection to Redis.
     pub redis: RedisConfig,
     /// The keys.
     pub keys: KeyRing,
     /// The rooms.
     pub(crate) rooms: Vec<CheckedRoom>,
-    /// In lower case.
+    /// The header with the signed-in user, in lower case.
     pub user_header: Option<String>,
-    /// Without a slash at its end.
+    /// The path prefix for position requests, without a trailing slash.
     pub status_path: String,
-    /// As written.
+    /// The interval between reads of room state, in milliseconds.
     pub poll_interval_ms: u64,
-    /// As written.
+    /// The number of trusted proxies.
     pub trusted_hops: Option<usize>,
 }
 
-/// One room, checked.
+/// A checked room.
 #[derive(Clone, Debug)]
 pub(crate) struct CheckedRoom {
     pub(crate) name: RoomName,
@@ -179,10 +179,10 @@ pub(crate) struct CheckedRoom {
 }
 
 impl Config {
-    /// Checks what types alone do not say.
+    /// Checks the bounds that the types do not express.
     ///
     /// # Errors
-    /// With the path of the field that is wrong.
+    /// If a field is invalid, with its path.
     pub fn checked(self, environment: Environment<'_>) -> Result<CheckedConfig, FieldError> {
         self.redis.check("redis")?;
         within("poll_interval_ms", self.poll_interval_ms, 100, 10_000)?;
@@ -312,7 +312,7 @@ impl RoomConfig {
             queue_max: self.queue_max,
             address_max: self.per_address.places,
             address_ms: self.per_address.per.ms,
-            // A visitor who comes back has a session of some age besides.
+            // A returning visitor may also have a session of some age.
             life_ms: self.pass.ms + self.session.ms,
         }
     }
@@ -332,7 +332,7 @@ impl Default for AddressConfig {
     }
 }
 
-/// 0 for what is not set.
+/// 0 means unset.
 impl Default for PollConfig {
     fn default() -> Self {
         let (min_ms, max_ms) = (0, 0);

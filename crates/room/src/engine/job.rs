@@ -1,4 +1,4 @@
-//! What waits in the pump, and how it is grouped into script calls.
+//! Jobs for Redis, and how they are grouped into script calls.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -10,29 +10,29 @@ use crate::redis::room_ask::{self, VisitorRequest};
 use crate::redis::room_tick;
 use weir_engine::pump::{Pending, Plan, PlannedBatch};
 
-/// What is asked of Redis.
+/// A job for Redis.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
-    /// Which room, by its place in the configuration.
+    /// The room's index in the configuration.
     pub(crate) room: usize,
-    /// Its keys.
+    /// The room's keys.
     pub(crate) keys: Arc<RoomKeys>,
-    /// What the engine knew of it.
+    /// The engine's state of the room.
     pub(crate) brought: CallContext,
-    /// For what.
+    /// The kind of job.
     pub(crate) kind: Kind,
 }
 
-/// For what Redis is asked.
+/// The kind of a job.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
-    /// A visitor's place or entry.
+    /// A visitor requests a position or admission.
     Ask(VisitorRequest),
-    /// How the room is, and that these sessions live on.
+    /// Reads the room's state and renews these sessions.
     Tick(Vec<Renewal>),
 }
 
-/// All who ask for one room go in one call; looks at rooms are calls of their own.
+/// Groups all visitors of one room into one call; ticks are separate calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ByRoom;
 
@@ -60,7 +60,7 @@ impl Plan for ByRoom {
     }
 }
 
-/// Who came first asks first: it matters after Redis was away, when many come at once.
+/// Sorts visitors by arrival, which matters after an outage, when many requests arrive at once.
 fn ask(mut requests: Vec<Pending<Job>>) -> Option<PlannedBatch<Job>> {
     requests.sort_by_key(|pending| match &pending.job.kind {
         Kind::Ask(ask) => (ask.order, ask.joined_ms),
@@ -78,7 +78,7 @@ fn ask(mut requests: Vec<Pending<Job>>) -> Option<PlannedBatch<Job>> {
 }
 
 impl Job {
-    /// The visitor who asks, if one does.
+    /// The visitor of the job, unless it is a tick.
     pub(crate) fn ask(&self) -> Option<VisitorRequest> {
         match &self.kind {
             Kind::Ask(ask) => Some(*ask),

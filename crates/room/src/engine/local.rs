@@ -1,4 +1,4 @@
-//! The pace while Redis is away: a leaking bucket in memory that all workers of a gateway share.
+//! Admission during a Redis outage: a leaky bucket in memory that all workers of a gateway share.
 
 use alloc::format;
 use alloc::string::String;
@@ -7,10 +7,10 @@ use crate::RoomName;
 use crate::state::ENTRY_COST;
 use weir_base::shared_data::{MISSING, SharedData};
 
-/// How often a race with other workers is tried again.
+/// Maximum retries of a compare-and-swap.
 const TRIES_MAX: usize = 8;
 
-/// How far this gateway has called by itself.
+/// How far this gateway has called the queue on its own.
 #[derive(Debug)]
 pub(crate) struct Local<D> {
     data: D,
@@ -35,7 +35,7 @@ impl<D: SharedData> Local<D> {
         }
     }
 
-    /// Calls as many of the places behind `head` and up to `seq` as the pace allows. How far it is called now.
+    /// Calls as many of the positions after `head`, up to `seq`, as the rate allows. Returns the last called position.
     pub(crate) fn call(&self, head: u64, seq: u64, now_ms: u64) -> u64 {
         let called = self.change(now_ms, |state| {
             state.head = state.head.max(head);
@@ -47,7 +47,7 @@ impl<D: SharedData> Local<D> {
         called.unwrap_or(head)
     }
 
-    /// Whether one more may enter who has no place.
+    /// Whether one visitor without a position may enter.
     pub(crate) fn take(&self, now_ms: u64) -> bool {
         let taken = self.change(now_ms, |state| {
             let is_free = state.credit >= ENTRY_COST;
@@ -57,7 +57,7 @@ impl<D: SharedData> Local<D> {
         taken.unwrap_or(false)
     }
 
-    /// `None` if other workers were always quicker.
+    /// `None` if other workers won every race.
     fn change<T>(&self, now_ms: u64, act: impl Fn(&mut State) -> T) -> Option<T> {
         (0..TRIES_MAX).find_map(|_| {
             let (mut state, version) = match self.data.get(&self.key) {
@@ -73,7 +73,7 @@ impl<D: SharedData> Local<D> {
 }
 
 impl State {
-    /// The first time, one may enter at once.
+    /// At first, one visitor may enter at once.
     fn accrue(&mut self, now_ms: u64, per_minute: u64) {
         let elapsed_ms = now_ms.saturating_sub(self.at_ms).min(ENTRY_COST);
         let cap = ENTRY_COST.max(per_minute.saturating_mul(1_000));

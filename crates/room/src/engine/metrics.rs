@@ -1,4 +1,4 @@
-//! What the engine counts, each under a name that stands here once.
+//! The engine's counters; each name is defined here once.
 
 use alloc::format;
 
@@ -7,41 +7,41 @@ use weir_engine::Metrics;
 use weir_engine::metrics::{Counter, Counters};
 use weir_engine::tag;
 
-/// How all names begin.
+/// The prefix of all names.
 pub(crate) const PREFIX: &str = "weir_room";
 
 tag! {
     /// The outcome of a request.
     Outcome {
-        /// It came from inside.
+        /// The visitor has an active session.
         Inside = "inside",
-        /// Its visitor entered.
+        /// The visitor entered.
         Entered = "entered",
-        /// Its visitor entered at this gateway's own pace: Redis does not answer.
+        /// The visitor entered at this gateway's own rate during a Redis outage.
         Local = "local",
-        /// The room lets everybody pass.
+        /// The room is bypassed.
         Bypassed = "bypassed",
-        /// Its visitor waits.
+        /// The visitor waits.
         Waiting = "waiting",
-        /// Its visitor waits for the opening.
+        /// The visitor waits for the opening.
         Lobby = "lobby",
-        /// Its visitor was called, and there is no room at the moment.
+        /// The visitor was called and waits for capacity.
         Hold = "hold",
-        /// Its visitor has no place yet: Redis has lost the room, or does not answer.
+        /// The visitor has no position yet: Redis has lost the room or does not answer.
         Unplaced = "unplaced",
-        /// Turned away: too many wait.
+        /// Refused: the queue is full.
         Full = "full",
-        /// Turned away: the address has taken enough places.
+        /// Refused: the address has reached its limit of positions.
         Address = "address",
-        /// Turned away: the room is closed.
+        /// Refused: the room is closed.
         Closed = "closed",
-        /// A page asked for its position.
+        /// A page requested its position.
         Status = "status",
     }
 }
 
 impl Outcome {
-    /// The state that visitors are told.
+    /// The state in answers to visitors.
     pub(crate) const fn state(self) -> &'static str {
         self.label()
     }
@@ -52,15 +52,15 @@ impl Outcome {
 pub(crate) struct RoomCounters {
     /// Requests, by outcome.
     pub(crate) requests: Counters<Outcome>,
-    /// Newcomers who got a place.
+    /// New visitors with a position.
     pub(crate) joined: Counter,
-    /// Visitors who came too late for their place, or with one that was used, and stand at the end again.
+    /// Visitors who got a new position at the end, because theirs had expired or was used.
     pub(crate) rejoined: Counter,
-    /// Sessions that were renewed.
+    /// Renewed sessions.
     pub(crate) renewed: Counter,
-    /// Looks at the room in Redis that failed.
+    /// Failed ticks.
     pub(crate) polls_failed: Counter,
-    /// Passes that did not count, by why.
+    /// Refused queue tokens, by reason.
     pub(crate) passes_refused: Counters<PassError>,
 }
 

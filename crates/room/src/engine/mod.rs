@@ -1,22 +1,22 @@
-//! Waiting rooms as an engine: when more come than may enter, newcomers get a signed place in a queue and a page that tells
-//! where they stand.
+//! Waiting rooms as an engine. When demand exceeds capacity, new visitors get a signed queue token and a page with
+//! their position.
 //!
-//! A request with a session passes. A request with a place that was not called yet is answered from memory: what the
-//! engine knows of a room comes with one script call a second. Only newcomers, and those who were called, ask Redis, in
-//! batches. While Redis is away, each gateway lets people in at a pace of its own.
+//! A request with a session passes. A request whose position is not called yet is answered from memory; one script call
+//! per second refreshes the room's state. Only new and called visitors need Redis, in batches. During a Redis outage,
+//! each gateway admits visitors at its own rate.
 //!
 //! | module | |
 //! |---|---|
 //! | [`config`] | JSON → checked configuration |
-//! | `waiting_room` | the engine: its events, and what requests are answered |
-//! | `room` | what the engine knows of one room, and who may enter |
-//! | `visit` | one request, as far as the room looks at it |
-//! | `job` | what waits in the pump, and how it is grouped into script calls |
-//! | `local` | the pace while Redis is away |
+//! | `waiting_room` | the engine: its events and responses |
+//! | `room` | the state of one room, and who may enter |
+//! | `visit` | the parts of a request that rooms need |
+//! | `job` | jobs for Redis, and how they are grouped into script calls |
+//! | `local` | admission during a Redis outage |
 //! | `answer` | pages, JSON and cookies |
-//! | `page` | the template of pages |
-//! | `text` | what people are told |
-//! | `metrics` | what it counts |
+//! | `page` | the page template |
+//! | `text` | texts for visitors |
+//! | `metrics` | counters |
 
 use alloc::vec::Vec;
 
@@ -40,10 +40,10 @@ pub use waiting_room::WaitingRoom;
 /// The engine's name, in logs.
 pub const NAME: &str = "waiting-room";
 
-/// Makes the engine from its configuration, as it is written.
+/// Creates the engine from its JSON configuration.
 ///
 /// # Errors
-/// When the configuration is refused.
+/// If the configuration is invalid.
 pub fn configure<H: Host>(
     json: &[u8],
     host: &H,

@@ -1,7 +1,7 @@
-//! The template of pages.
+//! The page template.
 //!
-//! `{{name}}` in a template stands for a value, which is escaped for HTML. What the configuration says is put in once;
-//! what a visitor is told, with each page.
+//! `{{name}}` in a template is replaced by a value, escaped for HTML. Configured values are inserted once; values of a
+//! visitor, for each page.
 
 use alloc::format;
 use alloc::string::String;
@@ -15,16 +15,16 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use weir_base::FieldError;
 
-/// The template unless one is set.
+/// The default template.
 const DEFAULT: &str = include_str!("page/page.html");
 
-/// What keeps a page current.
+/// The script that refreshes a page.
 pub(crate) const SCRIPT: &str = include_str!("page/room.js");
 
-/// The longest template, in bytes: each page is made of it.
+/// Maximum length of a template, in bytes: every page contains it.
 const TEMPLATE_LEN_MAX: usize = 64 * 1_024;
 
-/// The longest of the other texts.
+/// Maximum length of each other text, in bytes.
 const TEXT_LEN_MAX: usize = 2_048;
 
 /// Appearance of pages.
@@ -62,7 +62,7 @@ impl Default for PageConfig {
     }
 }
 
-/// A template with what the configuration says in it.
+/// A template with the configured values inserted.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {
     parts: Arc<[TemplatePart]>,
@@ -75,7 +75,7 @@ enum TemplatePart {
     Value(Value),
 }
 
-/// What changes from page to page.
+/// A value that differs between pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Value {
     State,
@@ -87,7 +87,7 @@ enum Value {
     RefreshS,
 }
 
-/// What one page says.
+/// The values of one page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageText<'a> {
     pub(crate) state: &'a str,
@@ -127,7 +127,7 @@ impl Value {
 }
 
 impl Page {
-    /// Reads the template of the field at `path`.
+    /// Parses the template of the field at `path`.
     pub(crate) fn new(
         config: &PageConfig,
         room: &RoomName,
@@ -166,7 +166,7 @@ impl Page {
         })
     }
 
-    /// The page that says this.
+    /// Renders the page with these values.
     pub(crate) fn render(&self, told: &PageText<'_>) -> String {
         let mut html = String::with_capacity(4_096);
         for part in self.parts.iter() {
@@ -179,7 +179,7 @@ impl Page {
     }
 }
 
-/// Texts that are the same on all pages.
+/// Texts that are equal on all pages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Labels<'a> {
     pub(crate) position: &'a str,
@@ -231,7 +231,7 @@ fn is_colour(text: &str) -> bool {
     [3, 6].contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-/// A template's parts; what is `fixed` is text already.
+/// Parses a template; the values in `fixed` are inserted as text.
 fn read(template: &str, fixed: &[(&str, &str)]) -> Result<Vec<TemplatePart>, String> {
     let (mut parts, mut text) = (Vec::new(), String::new());
     let mut rest = template;
@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(refused(policy), "page.content_security_policy");
     }
 
-    /// A gateway's own page is in the same design, and its policy allows its style.
+    /// The gateway's own refusal page has the same design, and its policy allows its style.
     #[test]
     fn the_page_of_refusals_has_the_style_of_rooms() {
         use weir_engine::page::{POLICY, STYLE};

@@ -1,4 +1,4 @@
-//! What the engine knows of one room, and who may enter.
+//! The state of one room, and who may enter.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -20,13 +20,13 @@ use crate::engine::config::CheckedRoom;
 use crate::engine::local::Local;
 use crate::engine::metrics::{Outcome, RoomCounters};
 
-/// For so long, in milliseconds, looks at Redis must have failed before a gateway goes on by itself.
+/// How long ticks must fail before a gateway admits visitors on its own, in milliseconds.
 const ALONE_AFTER_MS: u64 = 3_000;
 
-/// When a visitor asks again who was called or should get a place soon, in milliseconds.
+/// Poll interval for visitors who were called or should soon get a position, in milliseconds.
 const SOON_MS: u64 = 2_000;
 
-/// The most sessions whose renewal waits for a look at Redis: 24 bytes each, and some.
+/// Maximum sessions that wait for renewal, with about 24 bytes each.
 const RENEWALS_MAX: usize = 65_536;
 
 /// One room.
@@ -38,13 +38,13 @@ pub(crate) struct Room<D> {
     pub(crate) schedule: Schedule,
     pub(crate) counters: RoomCounters,
     is_ticking: bool,
-    /// Since when looks at Redis have failed.
+    /// Since when ticks have failed, in milliseconds since the Unix epoch.
     failing_since_ms: Option<u64>,
     snapshot: Option<Snapshot>,
     seen: RoomState,
     draw: Option<Draw>,
     pace: Pace,
-    /// When `snapshot` arrived, by this gateway's clock.
+    /// When `snapshot` arrived, by this gateway's clock, in milliseconds.
     heard_ms: u64,
     /// Sessions to renew, with their `entered_at`: see [`Renewal`].
     renewals: BTreeMap<Visitor, Option<u64>>,
@@ -54,13 +54,13 @@ pub(crate) struct Room<D> {
 /// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// It passes, and there is nothing to remember.
+    /// Passes, without a change of the queue token.
     Pass(Outcome),
-    /// It passes, and its visitor gets a session.
+    /// Passes, and the visitor gets a session.
     Enter(Outcome),
-    /// Redis decides. The visitor's place in the order after a draw.
+    /// Redis decides. `order` is the visitor's position after a draw.
     Ask { order: u64 },
-    /// Its visitor waits, or is turned away.
+    /// The visitor waits or is refused.
     Wait(Outcome),
 }
 
@@ -90,13 +90,13 @@ impl<D: SharedData> Room<D> {
         }
     }
 
-    /// What is in force, as far as the engine has heard.
+    /// The settings in force, as last read.
     pub(crate) fn setting(&self) -> Setting {
         self.snapshot
             .map_or(self.config.setting, |snapshot| snapshot.setting)
     }
 
-    /// What a call brings.
+    /// The context of a script call.
     pub(crate) fn call_context(&self, ring: &KeyRing, now_ms: u64) -> CallContext {
         let setting = self.setting();
         let mut seen = self.seen;
@@ -118,7 +118,7 @@ impl<D: SharedData> Room<D> {
 
     // --- looks at Redis
 
-    /// Whether a look is due, and the sessions that it renews.
+    /// The sessions to renew, if a tick is due.
     pub(crate) fn due(&mut self, now_ms: u64) -> Option<Vec<Renewal>> {
         if self.is_ticking || !self.schedule.is_due(now_ms) {
             return None;
@@ -140,7 +140,7 @@ impl<D: SharedData> Room<D> {
         Some(renewed)
     }
 
-    /// A look has brought this. Whether looks failed before.
+    /// Handles a tick's reply. Returns whether ticks failed before.
     pub(crate) fn ticked(&mut self, snapshot: Snapshot, now_ms: u64) -> bool {
         self.is_ticking = false;
         self.failing_since_ms = None;
@@ -148,7 +148,7 @@ impl<D: SharedData> Room<D> {
         self.schedule.succeeded()
     }
 
-    /// A look has failed, and these sessions still have to be renewed. Whether it is the first in a row.
+    /// Handles a failed tick, and queues its renewals again. Returns whether it is the first failure in a row.
     pub(crate) fn tick_failed(&mut self, renewed: &[Renewal], now_ms: u64) -> bool {
         self.is_ticking = false;
         self.failing_since_ms.get_or_insert(now_ms);
@@ -157,9 +157,9 @@ impl<D: SharedData> Room<D> {
         self.schedule.failed()
     }
 
-    /// Redis has told this.
+    /// Applies a snapshot from Redis.
     pub(crate) fn apply_snapshot(&mut self, snapshot: Snapshot, now_ms: u64) {
-        // A reply that was overtaken by a later one tells nothing.
+        // A later reply has overtaken this one: ignore it.
         if self
             .snapshot
             .is_some_and(|known| known.now_ms > snapshot.now_ms)
@@ -192,13 +192,13 @@ impl<D: SharedData> Room<D> {
 
     // --- requests
 
-    /// A pass that was signed shows how far the room was.
+    /// Learns from a signed token how far the queue had been called.
     pub(crate) fn learn(&mut self, pass: &Pass) {
         self.seen.seq = self.seen.seq.max(pass.place);
         self.seen.head = self.seen.head.max(pass.head);
     }
 
-    /// The pass of a visitor inside, as it should be now, if the one that was brought is no longer young.
+    /// The renewed token of an active session, if the current one is due.
     pub(crate) fn renewed(&mut self, pass: &Pass, now_ms: u64) -> Option<Pass> {
         let session_ms = self.config.terms.session_ms;
         let is_young = pass.until_ms.saturating_sub(now_ms) > session_ms / 4 * 3;
@@ -210,7 +210,7 @@ impl<D: SharedData> Room<D> {
         Some(self.inside(pass, now_ms))
     }
 
-    /// The pass of a visitor who enters now.
+    /// The token of a visitor who enters now.
     pub(crate) fn inside(&self, pass: &Pass, now_ms: u64) -> Pass {
         Pass {
             head: self.seen.head,
@@ -219,7 +219,7 @@ impl<D: SharedData> Room<D> {
         }
     }
 
-    /// The pass of a visitor who waits.
+    /// The token of a waiting visitor.
     pub(crate) fn outside(&self, pass: &Pass) -> Pass {
         Pass {
             head: self.seen.head,
@@ -228,7 +228,7 @@ impl<D: SharedData> Room<D> {
         }
     }
 
-    /// Whether Redis has been away for so long that this gateway goes on by itself.
+    /// Whether the Redis outage has lasted so long that this gateway admits visitors on its own.
     pub(crate) fn is_alone(&self, now_ms: u64) -> bool {
         let since = self.failing_since_ms;
         since.is_some_and(|since_ms| now_ms.saturating_sub(since_ms) >= ALONE_AFTER_MS)
@@ -245,7 +245,7 @@ impl<D: SharedData> Room<D> {
         self.draw.as_ref().map_or(place, |draw| draw.order(place))
     }
 
-    /// The outcome of a request with this pass.
+    /// Decides on a request with this token.
     pub(crate) fn decide(&mut self, pass: &Pass, now_ms: u64) -> Decision {
         let mode = self.setting().mode;
         if mode == crate::Mode::Bypass {
@@ -283,14 +283,14 @@ impl<D: SharedData> Room<D> {
         let head = self.local.call(self.seen.head, self.seen.seq, now_ms);
         self.seen.head = self.seen.head.max(head);
         let is_next = match pass.place {
-            // Behind all whose places are known.
+            // After all visitors with known positions.
             0 => head >= self.seen.seq && self.local.take(now_ms),
             _ => order <= head,
         };
         if !is_next {
             return Decision::Wait(Outcome::waiting(pass));
         }
-        // Redis hears of it as soon as it is back.
+        // Reported to Redis when it is back.
         self.renew(Renewal {
             visitor: pass.visitor,
             entered_at: Some(order),
@@ -298,7 +298,7 @@ impl<D: SharedData> Room<D> {
         Decision::Enter(Outcome::Local)
     }
 
-    /// What a visitor is told who waits or is turned away.
+    /// The answer to a visitor who waits or is refused.
     pub(crate) fn queue_answer(&self, pass: &Pass, outcome: Outcome, now_ms: u64) -> QueueAnswer {
         let ahead = self.order(pass.place).saturating_sub(self.seen.head);
         let is_waiting = outcome == Outcome::Waiting && ahead > 0;
@@ -333,7 +333,7 @@ impl<D: SharedData> Room<D> {
 }
 
 impl Outcome {
-    /// Of a visitor who waits.
+    /// The answer to a waiting visitor.
     fn waiting(pass: &Pass) -> Self {
         match pass.place {
             0 => Self::Unplaced,

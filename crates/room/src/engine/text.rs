@@ -1,4 +1,4 @@
-//! What people are told.
+//! The texts for visitors.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -111,7 +111,7 @@ impl Texts {
         }
     }
 
-    /// An expected wait, rounded up so that nobody is promised too much.
+    /// An expected wait, rounded up so that it promises no earlier entry.
     pub(crate) fn wait(&self, wait_ms: Option<u64>) -> String {
         const MINUTE_MS: u64 = 60_000;
         let number = |text: &str, number: u64| text.replace("{n}", &format!("{number}"));

@@ -1,4 +1,4 @@
-//! One request, as far as the room looks at it.
+//! The parts of a request that rooms need.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use weir_limit::rules;
 
 use crate::engine::answer::PASS_HEADER;
 
-/// Reads of a request what rooms ask for, once.
+/// Reads the fields of a request once.
 pub(crate) struct Head<'a> {
     request: &'a dyn Request,
     path: OnceCell<Cow<'a, [u8]>>,
@@ -29,7 +29,7 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// What the client has brought as its pass, and whether in the header.
+    /// The client's queue token, and whether it came in the header.
     pub(crate) fn pass(&self, cookie: &str) -> Option<(Vec<u8>, bool)> {
         if let Some(pass) = self.request.header(PASS_HEADER) {
             return Some((pass.into_owned(), true));
@@ -39,18 +39,18 @@ impl<'a> Head<'a> {
         Some((pass.into(), false))
     }
 
-    /// Whether the client wants a page.
+    /// Whether the client accepts HTML.
     pub(crate) fn wants_page(&self) -> bool {
         let accept = self.request.header(ACCEPT);
         accept.is_some_and(|accept| wants_page(&accept))
     }
 
-    /// Whether the client came by TLS, so that its cookies should.
+    /// Whether the client uses TLS, which makes its cookies `Secure`.
     pub(crate) fn is_secure(&self) -> bool {
         self.request.header(":scheme").as_deref() == Some(b"https")
     }
 
-    /// A hash of where the client comes from.
+    /// A hash of the client's address.
     pub(crate) fn address(&self, seed: u64, trusted_hops: Option<usize>) -> [u8; 8] {
         let group = match trusted_hops {
             Some(hops) => rules::forwarded(self, hops),

@@ -1,4 +1,4 @@
-//! The engine: its events, and what requests are answered.
+//! The engine: its events and responses.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -37,18 +37,18 @@ pub struct WaitingRoom<D> {
     script: Arc<Answer>,
     trusted_hops: Option<usize>,
     address_seed: u64,
-    /// Names of new visitors are made of it, and of a number that is never the same.
+    /// IDs of new visitors derive from it and from a sequence number.
     unique_name: String,
     visitors: u64,
     pump: Pump<ByRoom>,
     waiting: BTreeMap<StreamId, Visit>,
-    /// Requests that passed, with the pass that the response carries.
+    /// Passed requests, with the token that the response will carry.
     entered: BTreeMap<StreamId, Visit>,
     is_serving: bool,
     metrics: Metrics,
 }
 
-/// A request and its visitor's pass.
+/// A request and its visitor's token.
 #[derive(Clone, Copy, Debug)]
 struct Visit {
     room: usize,
@@ -104,7 +104,7 @@ impl<D: SharedData + Clone> Engine for WaitingRoom<D> {
 }
 
 impl<D: SharedData + Clone> WaitingRoom<D> {
-    /// An engine that knows nothing yet. `unique_name`: one that no other engine has.
+    /// Creates an engine without room state. `unique_name` must differ between engines.
     pub fn new(config: CheckedConfig, data: D, unique_name: String) -> Self {
         let mut metrics = Metrics::new();
         let counts = Counts::new(&mut metrics, PREFIX);
@@ -131,7 +131,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         }
     }
 
-    /// How many requests wait for Redis, and how many have passed whose response has not come.
+    /// The number of requests that wait for Redis, and of passed requests without a response yet.
     pub fn open(&self) -> (usize, usize) {
         (self.waiting.len(), self.entered.len())
     }
@@ -174,7 +174,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         self.admit(stream, visit, &head, now_ms, effects);
     }
 
-    /// The visitor's pass, or that of a newcomer; and whether the client has sent one in the header.
+    /// The visitor's token, or a new one; and whether the client sent one in the header.
     fn visitor(
         &mut self,
         room: usize,
@@ -186,14 +186,14 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             .user_header
             .as_deref()
             .and_then(|name| request.header(name))
-            // Who sets the header for everybody leaves it empty for those who are not signed in.
+            // An authentication filter that always sets the header leaves it empty for anonymous users.
             .filter(|user| !user.is_empty());
         let user = user.map(|user| Visitor::of_user(&user));
         let brought = self.presented_pass(room, head, now_ms);
         let is_header = brought.is_some_and(|(_, is_header)| is_header)
             || request.header(PASS_HEADER).is_some();
         let pass = match (brought, user) {
-            // Signed in as somebody else since: that one's place counts.
+            // The visitor has signed in as another user since: that user's position counts.
             (Some((pass, _)), Some(user)) if pass.visitor != user => Pass::newcomer(user, now_ms),
             (Some((pass, _)), _) => pass,
             (None, Some(user)) => Pass::newcomer(user, now_ms),
@@ -202,7 +202,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         (pass, is_header)
     }
 
-    /// The pass that the client has brought, if it counts.
+    /// The client's token, if it is valid.
     fn presented_pass(
         &mut self,
         room: usize,
@@ -216,7 +216,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             Ok(pass) => {
                 room.learn(&pass);
                 let is_over = pass.until_ms > 0 && !pass.is_inside(now_ms);
-                // Who was inside comes as a newcomer, and is still the same visitor.
+                // A visitor with an expired session becomes a new one with the same ID.
                 let pass = match is_over {
                     true => Pass::newcomer(pass.visitor, now_ms),
                     false => pass,
@@ -308,7 +308,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         }
     }
 
-    /// Lets a request pass whose visitor gets a new pass with the response.
+    /// Passes a request whose response carries a new token.
     fn enter(&mut self, stream: StreamId, visit: Visit, effects: &mut Effects) {
         self.entered.insert(stream, visit);
         effects.go_on(stream);
@@ -338,7 +338,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         }
     }
 
-    /// Answers a visitor who does not enter.
+    /// Answers a visitor who is not admitted.
     fn answer_outside(
         &mut self,
         stream: StreamId,
@@ -356,7 +356,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         };
         room.counters.requests.increment(counted);
         let mut told = room.queue_answer(&visit.pass, outcome, now_ms);
-        // Who was turned away has nothing to keep.
+        // A refused visitor gets no token.
         if !matches!(outcome, Outcome::Full | Outcome::Address | Outcome::Closed) {
             let pass = room.outside(&visit.pass);
             told.pass = Some(pass.mint(&self.keys, &room.config.name));
@@ -367,7 +367,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
 
     // --- pages that ask for their position
 
-    /// The room whose position is asked for, or the script.
+    /// The room whose position is requested, or the script.
     fn status_of(&self, path: &[u8]) -> Option<Vec<u8>> {
         let path = path.split(|b| *b == b'?').next()?;
         let name = path.strip_prefix(self.status_path.as_bytes())?;
@@ -402,7 +402,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         };
         let outcome = match room.decide(&pass, now_ms) {
             Decision::Wait(outcome) => outcome,
-            // It is the visitor's turn: the page comes back for it.
+            // It is the visitor's turn: the page reloads.
             Decision::Pass(_) | Decision::Enter(_) | Decision::Ask { .. } => Outcome::Hold,
         };
         let visit = Visit {
@@ -501,7 +501,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         }
     }
 
-    /// Redis has answered for a visitor.
+    /// Handles the reply of Redis for a visitor.
     fn answered(
         &mut self,
         stream: StreamId,
@@ -546,7 +546,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
     }
 }
 
-/// What a visitor is told whom Redis has not answered.
+/// The outcome for a visitor without a reply from Redis.
 fn unanswered(visit: &Visit) -> Outcome {
     match visit.pass.place {
         0 => Outcome::Unplaced,

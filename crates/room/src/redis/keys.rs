@@ -7,10 +7,10 @@ use alloc::vec::Vec;
 use crate::{RoomName, Visitor};
 use weir_base::resp::Arguments;
 
-/// In how many hashes the places of a room are: a million make 61 in each, which Redis packs.
+/// The number of hashes for the positions of a room: a million visitors make 61 in each, which Redis packs.
 pub const PLACE_BUCKETS: u32 = 16_384;
 
-/// In how many hashes the addresses of a room are.
+/// The number of hashes for the addresses of a room.
 pub const ADDRESS_BUCKETS: u32 = 16_384;
 
 /// The keys of one room, in one slot.
@@ -18,32 +18,32 @@ pub const ADDRESS_BUCKETS: u32 = 16_384;
 pub struct RoomKeys(String);
 
 impl RoomKeys {
-    /// The keys of the room of this name.
+    /// The keys of the room with this name.
     pub fn new(prefix: &str, room: &RoomName) -> Self {
         Self(format!("{prefix}:room:{{{room}}}:"))
     }
 
-    /// String: what the operators have set, see `room_set.lua`.
+    /// String: the operators' settings, see `room_set.lua`.
     pub fn setting(&self) -> Vec<u8> {
         self.key("setting")
     }
 
-    /// Hash: how many entered, by how long they waited.
+    /// Hash: entries by waiting time.
     pub fn waits(&self) -> Vec<u8> {
         self.key("waits")
     }
 
-    /// String: the room's numbers, see `room_state.lua`.
+    /// String: the room's state, see `room_state.lua`.
     pub fn state(&self) -> Vec<u8> {
         self.key("state")
     }
 
-    /// Sorted set: the visitors inside, by when their sessions end.
+    /// Sorted set: active sessions by their end.
     pub fn inside(&self) -> Vec<u8> {
         self.key("inside")
     }
 
-    /// Sorted set: the called visitors who wait for room, see `room_state.lua`.
+    /// Sorted set: called visitors who wait for capacity, see `room_state.lua`.
     pub fn holds(&self) -> Vec<u8> {
         self.key("holds")
     }
@@ -52,7 +52,7 @@ impl RoomKeys {
         [&self.0, name].concat().into_bytes()
     }
 
-    /// State, setting, inside, waits, holds: in the order in which scripts take them.
+    /// State, settings, sessions, waits, holds: in the order of the scripts' KEYS.
     pub(crate) fn of_room(&self) -> Arguments {
         let mut keys = Arguments::default();
         for name in ["state", "setting", "inside", "waits", "holds"] {
@@ -61,13 +61,13 @@ impl RoomKeys {
         keys
     }
 
-    /// The bucket of a visitor's place.
+    /// The bucket of a visitor's position.
     pub(crate) fn push_places(&self, visitor: Visitor, keys: &mut Arguments) {
         let places = visitor.bucket(PLACE_BUCKETS);
         keys.push(format!("{}p:{places}", self.0).as_bytes());
     }
 
-    /// The bucket of a visitor's place, and that of an address.
+    /// The bucket of a visitor's position, and that of an address.
     pub(crate) fn push_buckets(&self, visitor: Visitor, address: [u8; 8], keys: &mut Arguments) {
         self.push_places(visitor, keys);
         let addresses = Visitor::from_bytes(address).bucket(ADDRESS_BUCKETS);

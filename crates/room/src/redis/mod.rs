@@ -1,8 +1,8 @@
 //! Typed calls of the scripts of waiting rooms.
 //!
-//! The Lua is in `lua/`, one file a script, with its KEYS, ARGV and replies documented at its top.
+//! The Lua files are in `lua/`, one per script. Each documents its KEYS, ARGV and replies at the top.
 
-/// A script's source, after the state of a waiting room that it needs.
+/// A script's source, after the shared source for a room's state.
 macro_rules! with_room {
     ($name:literal) => {
         concat!(
@@ -23,7 +23,7 @@ pub mod room_tick;
 
 use weir_scripts::Script;
 
-/// Every script of this domain.
+/// All scripts of waiting rooms.
 pub const SCRIPTS: &[&Script] = &[
     &room_ask::SCRIPT,
     &room_look::SCRIPT,

@@ -1,4 +1,4 @@
-//! What the scripts of waiting rooms share: what a call brings, and the header of a reply.
+//! The shared parts of the scripts: the context of a call, and the header of a reply.
 
 use alloc::format;
 use alloc::string::String;
@@ -11,16 +11,16 @@ use crate::redis::keys::RoomKeys;
 use weir_scripts::reply::{array, text, unsigned};
 use weir_scripts::{Call, Script};
 
-/// What a call brings.
+/// The context of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct CallContext {
-    /// The terms.
+    /// The fixed parameters.
     pub terms: Terms,
-    /// The setting that is in force if Redis has none.
+    /// The settings in force if Redis has none.
     pub setting: Setting,
-    /// What the caller has heard.
+    /// The caller's state of the room.
     pub seen: RoomState,
-    /// The time in Redis at which this was asked, as far as the caller knows; 0 if it does not.
+    /// When the call was made, by the clock of Redis as the caller estimates it; 0 if unknown.
     pub asked_ms: u64,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn begin(script: &'static Script, keys: &RoomKeys, brought: &CallCont
     }
 }
 
-/// Numbers with spaces between them.
+/// Numbers separated by spaces.
 pub(crate) fn listed(numbers: &[u64]) -> String {
     let mut text = String::new();
     for number in numbers {
@@ -72,12 +72,13 @@ pub(crate) fn listed(numbers: &[u64]) -> String {
     text
 }
 
-/// Reads a number of a room. The scripts give none that Lua cannot count exactly, and nobody could read a greater one in a pass.
+/// Parses a number of a room. The scripts return only numbers that Lua represents exactly, and tokens cannot contain
+/// greater ones.
 pub(crate) fn number(value: &Value) -> Option<u64> {
     unsigned(value).filter(|number| *number < NUMBER_MAX)
 }
 
-/// Reads the header of a reply.
+/// Parses the header of a reply.
 pub(crate) fn snapshot(value: &Value) -> Option<Snapshot> {
     let [
         seq,

@@ -1,4 +1,4 @@
-//! `room_ask.lua`: visitors of a waiting room ask for places or for entry.
+//! `room_ask.lua`: visitors of a waiting room request positions or admission.
 
 use alloc::vec::Vec;
 
@@ -17,25 +17,25 @@ pub static SCRIPT: Script = Script {
     source: with_room!("room_ask"),
 };
 
-/// A visitor who asks.
+/// A visitor's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VisitorRequest {
-    /// Who.
+    /// The visitor.
     pub visitor: Visitor,
-    /// The place in the visitor's pass; 0 for none.
+    /// The position in the visitor's token; 0 for none.
     pub place: u64,
-    /// The same, in the order after a draw.
+    /// The position after a draw.
     pub order: u64,
-    /// When the visitor first came, in milliseconds since the Unix epoch.
+    /// When the visitor first arrived, in milliseconds since the Unix epoch.
     pub joined_ms: u64,
-    /// The hash of the address; `None` if it does not count.
+    /// The hash of the address; `None` without a limit per address.
     pub address: Option<[u8; 8]>,
 }
 
-/// The outcome of a visitor: the status, and the place, 0 for none.
+/// The result for a visitor: the status, and the position, 0 for none.
 pub type VisitorStatus = (Status, u64);
 
-/// The call in which `asks`, at least one, ask in their order.
+/// The call for `asks`, in their order; at least one.
 pub fn call(keys: &RoomKeys, brought: &CallContext, asks: &[VisitorRequest]) -> Call {
     let mut call = begin(&SCRIPT, keys, brought);
     for ask in asks {
@@ -50,10 +50,10 @@ pub fn call(keys: &RoomKeys, brought: &CallContext, asks: &[VisitorRequest]) -> 
     call
 }
 
-/// Reads the reply to a call of `count` visitors: the outcome of each.
+/// Parses the reply to a call with `count` visitors: the result of each.
 ///
 /// # Errors
-/// When the reply is not the script's.
+/// If the reply is not from this script.
 pub fn parse(value: &Value, count: usize) -> Result<(Snapshot, Vec<VisitorStatus>), ReplyError> {
     let read = || {
         let [header, told] = array(value)? else {

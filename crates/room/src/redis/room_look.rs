@@ -1,4 +1,4 @@
-//! `room_look.lua`: how a waiting room is, for operators.
+//! `room_look.lua`: the state of a waiting room, for operators.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -19,43 +19,43 @@ pub static SCRIPT: Script = Script {
     source: include_str!("../../lua/room_look.lua"),
 };
 
-/// How many numbers the state begins with: see `room_state.lua`.
+/// The number of leading numbers in the state: see `room_state.lua`.
 const FIELDS: usize = 16;
 
-/// How a room is.
+/// The state of a room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoomReading {
-    /// The last place given.
+    /// The last assigned position.
     pub seq: u64,
     /// How far the queue has been called.
     pub head: u64,
-    /// How many are inside.
+    /// Active sessions.
     pub inside: u64,
-    /// How many called places have not been taken up yet.
+    /// Called positions that are not claimed yet.
     pub called: u64,
-    /// The opening whose draw was made, in milliseconds since the Unix epoch; 0 for none.
+    /// The opening of the last draw, in milliseconds since the Unix epoch; 0 for none.
     pub drew: u64,
-    /// The draw was of the places behind this one,
+    /// The draw covers the positions after this one.
     pub base: u64,
-    /// up to this one.
+    /// The last position of the draw.
     pub drawn: u64,
-    /// The opening that the seed is for; 0 for none.
+    /// The opening of the seed; 0 for none.
     pub seed_of: u64,
     /// The seed.
     pub seed: Option<Seed>,
-    /// How many places were given since Redis has the room.
+    /// Positions assigned since Redis has the room.
     pub joined: u64,
-    /// How many entered since then.
+    /// Entries since then.
     pub entered: u64,
-    /// How many of them in the last minute, in steps of [`SLOT_MS`].
+    /// Entries in the last minute, in steps of [`SLOT_MS`].
     pub entered_last_minute: u64,
-    /// How many called places passed on since then.
+    /// Called positions that have expired since then.
     pub missed: u64,
-    /// How many entered, by how long they waited.
+    /// Entries by waiting time.
     pub waits: [u64; WAITS],
 }
 
-/// The call that looks at a room.
+/// The call that reads a room.
 pub fn call(keys: &RoomKeys) -> Call {
     let mut args = Arguments::default();
     args.push_decimal(WAITS as u64);
@@ -68,10 +68,10 @@ pub fn call(keys: &RoomKeys) -> Call {
     }
 }
 
-/// Reads the reply: `None` if Redis does not know the room.
+/// Parses the reply; `None` if Redis does not have the room.
 ///
 /// # Errors
-/// When the reply is not the script's.
+/// If the reply is not from this script.
 pub fn parse(value: &Value) -> Result<Option<RoomReading>, ReplyError> {
     read(value).ok_or(ReplyError {
         script: SCRIPT.name,
@@ -142,7 +142,7 @@ fn read(value: &Value) -> Option<Option<RoomReading>> {
     Some(Some(look))
 }
 
-/// As [`number`], in the state.
+/// Like [`number`], for a word of the state.
 fn word_number(word: &str) -> Option<u64> {
     word.parse().ok().filter(|number| *number < NUMBER_MAX)
 }

@@ -1,4 +1,4 @@
-//! The model of waiting rooms behind the words of calls: engines are tested with it in place of Redis.
+//! Connects the model of waiting rooms to encoded calls, to test engines without Redis.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,10 +11,10 @@ use weir_base::resp::Value;
 use crate::redis::room_ask::VisitorStatus;
 use crate::redis::{room_ask, room_tick};
 
-/// A call, as Redis reads it.
+/// A decoded call.
 #[derive(Clone, Debug)]
 pub struct ModelCall {
-    /// What it brings.
+    /// Its context.
     pub brought: CallContext,
     what: RoomCall,
 }
@@ -25,19 +25,19 @@ enum RoomCall {
     Ask(Vec<VisitorRequest>),
 }
 
-/// What a call did.
+/// The result of a call.
 #[derive(Clone, Debug)]
 pub struct CallResult {
     /// The reply.
     pub reply: Value,
-    /// How the room is then.
+    /// The room's state afterwards.
     pub snapshot: Snapshot,
-    /// What became of those who asked, in their order.
+    /// The results of the visitors, in their order.
     pub told: Vec<VisitorStatus>,
 }
 
 impl ModelCall {
-    /// Reads the arguments of a call of this script. `None`: a gateway sends no such call.
+    /// Parses the arguments of a call of this script. `None`: gateways send no such call.
     pub fn read(script: &str, args: &[Vec<u8>]) -> Option<Self> {
         let (head, rest) = args.split_at_checked(4)?;
         let what = if script == room_tick::SCRIPT.name {
@@ -57,7 +57,7 @@ impl ModelCall {
         Some(Self { brought, what })
     }
 
-    /// Lets the model do it.
+    /// Runs the call on the model.
     pub fn run(&self, model: &mut Model, now_ms: u64) -> CallResult {
         match &self.what {
             RoomCall::Tick(renewed) => {

@@ -1,4 +1,4 @@
-//! `room_set.lua`: the origin puts an operator's setting of a waiting room into Redis.
+//! `room_set.lua`: stores an operator's settings of a waiting room in Redis.
 
 use crate::Setting;
 use weir_base::resp::Value;
@@ -14,7 +14,7 @@ pub static SCRIPT: Script = Script {
     source: include_str!("../../lua/room_set.lua"),
 };
 
-/// The call that puts `setting` there, unless one as new is there.
+/// The call that stores `setting`, unless the stored one is at least as new.
 pub fn call(keys: &RoomKeys, setting: &Setting) -> Call {
     Call {
         script: &SCRIPT,
@@ -23,10 +23,10 @@ pub fn call(keys: &RoomKeys, setting: &Setting) -> Call {
     }
 }
 
-/// Reads the reply: whether the setting is newer than the one that was there.
+/// Parses the reply: whether the settings are newer than the stored ones.
 ///
 /// # Errors
-/// When the reply is not the script's.
+/// If the reply is not from this script.
 pub fn parse(value: &Value) -> Result<bool, ReplyError> {
     flag(value, &SCRIPT)
 }

@@ -1,4 +1,4 @@
-//! `room_tick.lua`: time passes in a waiting room; visitors inside were there.
+//! `room_tick.lua`: advances the time of a waiting room, and renews sessions.
 
 use crate::{Renewal, Snapshot};
 use weir_base::resp::Value;
@@ -7,7 +7,7 @@ use crate::redis::keys::RoomKeys;
 use crate::redis::room::{CallContext, begin, snapshot};
 use weir_scripts::{Call, ReplyError, Script};
 
-/// The most visitors in one call.
+/// Maximum sessions in one call.
 pub const RENEWED_MAX: usize = 1_024;
 
 /// The script.
@@ -16,7 +16,7 @@ pub static SCRIPT: Script = Script {
     source: with_room!("room_tick"),
 };
 
-/// The call that lets time pass, and the sessions of `renewed` live on: at most [`RENEWED_MAX`].
+/// The call that advances the time and renews the sessions in `renewed`, at most [`RENEWED_MAX`].
 pub fn call(keys: &RoomKeys, brought: &CallContext, renewed: &[Renewal]) -> Call {
     let mut call = begin(&SCRIPT, keys, brought);
     for renewal in renewed {
@@ -32,10 +32,10 @@ pub fn call(keys: &RoomKeys, brought: &CallContext, renewed: &[Renewal]) -> Call
     call
 }
 
-/// Reads the reply.
+/// Parses the reply.
 ///
 /// # Errors
-/// When the reply is not the script's.
+/// If the reply is not from this script.
 pub fn parse(value: &Value) -> Result<Snapshot, ReplyError> {
     snapshot(value).ok_or(ReplyError {
         script: SCRIPT.name,

@@ -1,4 +1,4 @@
-//! Visitors when Redis or a gateway is away.
+//! Visitors during an outage of Redis or a gateway.
 
 use crate::world::{Link, Visitor, World, config};
 
@@ -34,7 +34,7 @@ fn places_survive_a_gateways_death_and_the_loss_of_all_data() {
     assert_eq!(positions(&mut world), before);
     world.advance(3_000);
     assert_eq!(positions(&mut world), before);
-    // Newcomers stand behind all of them.
+    // New visitors queue behind all of them.
     let mut late = Visitor::new(50);
     world.visit(0, &mut late);
     let last = world.status(0, &mut late)["position"].as_u64().unwrap();
@@ -54,7 +54,7 @@ fn tokens_restore_queue_after_loss_of_all_gateways_and_redis() {
     world.redis.rooms.clear();
     world.replace(0);
     world.replace(1);
-    // One of them asks before the room is in use again.
+    // One of them requests admission before the room is restored.
     world.visit(0, &mut visitors[19]);
     world.advance(4_000);
     let mut late = Visitor::new(60);
@@ -84,7 +84,7 @@ fn sessions_survive_redis_outage_and_others_enter_at_local_pace() {
     let mut entered = Vec::new();
     for _ in 0..10 {
         world.advance(1_000);
-        // Whoever asks first, those enter whose turn it is.
+        // Visitors enter in queue order, whoever sends the first request.
         let mut next = Vec::new();
         for (at, visitor) in visitors.iter_mut().enumerate().rev() {
             if !entered.contains(&at) && world.visit(0, visitor).has_passed() {
@@ -102,7 +102,7 @@ fn sessions_survive_redis_outage_and_others_enter_at_local_pace() {
     assert!((8..=16).contains(&entered.len()), "{entered:?}");
     let local = world.metric("requests_total.room.shop.outcome.local");
     assert!(local >= 8, "{local}");
-    // Redis is back, empty: nobody's place is worse, those who entered meanwhile count, and it goes on.
+    // Redis is back, empty: no position gets worse, entries in the meantime count, and the queue continues.
     world.redis.rooms.clear();
     world.link = Link::Up;
     world.advance(1_500);
@@ -126,7 +126,7 @@ fn visitors_let_in_without_redis_count_when_it_is_back() {
     for visitor in &mut visitors {
         world.visit(0, visitor);
     }
-    // All sessions end, two are called. Then Redis is away for longer than a claim.
+    // All sessions end, two visitors are called. Then Redis is down for longer than a claim period.
     world.advance(26_500);
     let before = world.redis.last;
     assert_eq!(before.seen.called, 2);
@@ -170,7 +170,7 @@ fn refusals_of_redis_are_counted_and_logged_once() {
     assert_eq!(lines.count(), 1, "{log:?}");
 }
 
-/// The reply was lost: the visitor has the place that was given.
+/// The reply was lost: the visitor keeps the position that was assigned.
 #[test]
 fn a_lost_reply_does_not_give_two_places() {
     let mut world = World::new(1, r#","mode":"paused""#);
@@ -201,7 +201,7 @@ fn a_place_that_is_not_taken_up_passes_on() {
         states,
         ["passed", "passed", "waiting", "waiting", "waiting"]
     );
-    // All sessions end, two are called. One never comes.
+    // All sessions end, two visitors are called. One never returns.
     world.advance(26_500);
     assert!(world.visit(0, &mut visitors[3]).has_passed());
     assert_eq!(world.visit(0, &mut visitors[4]).state(), "waiting");

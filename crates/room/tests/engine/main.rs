@@ -1,4 +1,4 @@
-//! The engine on a model of Redis: who enters, who waits, and what becomes of them when something fails.
+//! The engine on a model of Redis: who enters, who waits, and what happens on failures.
 
 #![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 

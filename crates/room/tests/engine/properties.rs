@@ -1,4 +1,4 @@
-//! What holds whatever happens.
+//! Properties under random events.
 
 use std::collections::BTreeMap;
 
@@ -35,8 +35,8 @@ fn any_step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(Config { cases: 60, failure_persistence: None, ..Config::default() })]
 
-    /// Redis and gateways come and go, and lose what they know. Nobody's position gets worse while the visitor keeps asking,
-    /// and no more are inside than allowed, as long as Redis keeps its data and has heard of all who are.
+    /// Redis and gateways fail at random and lose their state. No position gets worse while its visitor polls. The
+    /// limit of active sessions holds while Redis keeps its data and has all sessions.
     #[test]
     fn nobodys_position_gets_worse(steps in prop::collection::vec(any_step(), 1..80)) {
         let room = config(r#","active_max":4,"per_address":{"places":0}"#);
@@ -81,7 +81,7 @@ proptest! {
         }
     }
 
-    /// Whatever a client sends, it gets an answer.
+    /// Any bytes from a client get an answer.
     #[test]
     fn any_bytes_are_answered(
         path in prop::collection::vec(any::<u8>(), 0..60),

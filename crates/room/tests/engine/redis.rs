@@ -1,4 +1,4 @@
-//! A model of Redis that reads the calls of gateways and writes replies.
+//! A model of Redis that parses the calls of gateways and writes replies.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use weir_room::redis::{room_ask, room_tick};
 
 #[derive(Default)]
 pub struct Redis {
-    /// The rooms, by the key of their state.
+    /// The rooms, by their state key.
     pub rooms: BTreeMap<Vec<u8>, Model>,
-    /// How the room was after the last call.
+    /// The room's state after the last call.
     pub last: Snapshot,
     /// How many script calls were made.
     pub calls: usize,

@@ -1,4 +1,4 @@
-//! Visitors while all is well.
+//! Visitors in normal operation.
 
 use weir_room::Setting;
 
@@ -16,7 +16,7 @@ fn while_there_is_room_people_enter_at_once_and_stay_inside() {
         assert!(seen.has_passed() && seen.header("set-cookie").is_none());
     }
     assert_eq!(world.redis.calls, calls, "nothing to ask");
-    // Used, the session lives on; unused, it ends.
+    // An active session continues; an idle one ends.
     for _ in 0..10 {
         world.advance(6_000);
         assert!(world.visit(1, &mut alice).has_passed());
@@ -63,7 +63,7 @@ fn a_queue_is_told_where_each_one_stands_and_moves_in_order() {
         .enumerate()
         .map(|(at, visitor)| world.visit(at % 2, visitor).state())
         .collect();
-    // One may enter at once: there is a credit of two.
+    // One visitor may enter at once: there is a credit of two.
     assert_eq!(
         first.iter().filter(|state| *state == "passed").count(),
         2,
@@ -176,14 +176,14 @@ fn one_user_has_one_place_and_one_session() {
         world.status(0, &mut laptop)["position"]
     );
     for _ in 0..5 {
-        // The other one's session ends; the page keeps asking.
+        // The other session ends; the page keeps polling.
         world.advance(5_000);
         world.status(0, &mut phone);
     }
     world.advance(1_500);
     assert!(world.visit(0, &mut phone).has_passed());
     assert!(world.visit(1, &mut laptop).has_passed(), "the same session");
-    // Somebody else with that browser's cookie is somebody else.
+    // Another user with that browser's cookie is another visitor.
     laptop.user = Some("bob".into());
     assert!(!world.visit(1, &mut laptop).has_passed());
 }

@@ -1,4 +1,4 @@
-//! Gateways and visitors on one clock. Each gateway applies effects as Envoy does, and checks each of them.
+//! Gateways and visitors on one clock. Each gateway applies effects like Envoy, and checks each of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub const START_MS: u64 = 1_700_000_000_000;
 
 type Data = Arc<SharedCell>;
 
-/// Shared data that threads may share, as the engine's type asks for it in no test but needs none here either.
+/// Shared data with the `Send` and `Sync` bounds of the engine's type, although these tests use one thread.
 #[derive(Default)]
 pub struct SharedCell(std::sync::Mutex<LocalData>);
 
@@ -35,9 +35,9 @@ impl weir_base::shared_data::SharedData for SharedCell {
 /// The outcome of a request.
 #[derive(Clone, Debug)]
 pub enum RoomState {
-    /// It went on to the origin; these headers came with the response.
+    /// It passed to the origin; the response had these headers.
     Passed(Vec<(String, String)>),
-    /// It was answered here.
+    /// The engine answered it.
     Answered(Arc<Answer>),
 }
 
@@ -54,13 +54,13 @@ pub struct Gateway {
     pub log: Vec<String>,
 }
 
-/// How Redis is.
+/// The state of the connection to Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     Up,
     /// Calls cannot be sent.
     Down,
-    /// Calls are done and their replies are lost.
+    /// Calls run, but their replies are lost.
     Mute,
     /// Redis is full.
     Full,
@@ -75,7 +75,7 @@ pub struct World {
     names: u64,
 }
 
-/// A visitor: what a browser keeps.
+/// A visitor: the state of a browser.
 #[derive(Clone, Debug, Default)]
 pub struct Visitor {
     pub cookie: Option<String>,
@@ -130,7 +130,7 @@ impl World {
         world
     }
 
-    /// Gateways that have just begun.
+    /// Gateways that have just started.
     pub fn unsettled(gateways: usize, config: String) -> Self {
         let mut world = Self {
             gateways: Vec::new(),
@@ -145,7 +145,7 @@ impl World {
             world.gateways.push(gateway);
         }
         for at in 0..gateways {
-            // The first request wakes it.
+            // The first request starts its polls.
             world.visit(at, &mut Visitor::new(9_999));
         }
         world
@@ -167,12 +167,12 @@ impl World {
         }
     }
 
-    /// A gateway dies, and another one takes its place, which knows nothing.
+    /// A gateway crashes, and another one without state replaces it.
     pub fn replace(&mut self, at: usize) {
         self.gateways[at] = self.gateway();
     }
 
-    /// Time passes; gateways have their ticks.
+    /// Advances the clock and runs the gateways' ticks.
     pub fn advance(&mut self, ms: u64) {
         let end_ms = self.now_ms + ms;
         while self.now_ms < end_ms {
@@ -213,12 +213,12 @@ impl World {
         }
     }
 
-    /// A request of `/shop` by a browser.
+    /// A browser's request for `/shop`.
     pub fn visit(&mut self, at: usize, visitor: &mut Visitor) -> RoomState {
         self.ask(at, visitor, "/shop", "text/html,*/*")
     }
 
-    /// A page asks for its position.
+    /// A page's position request.
     pub fn status(&mut self, at: usize, visitor: &mut Visitor) -> Json {
         let seen = self.ask(at, visitor, "/.weir/room/shop", "application/json");
         json(&seen)
@@ -267,7 +267,7 @@ impl World {
         }
     }
 
-    /// Only sends a request.
+    /// Sends a request only.
     pub fn begin(&mut self, at: usize, headers: &[(&str, &str)], address: &str) -> StreamId {
         let request = PlainRequest {
             headers: Headers::new(headers),
@@ -389,7 +389,7 @@ impl RoomState {
             .map(|(_, value)| value)
     }
 
-    /// The state that a page or JSON tells.
+    /// The state in a page or JSON.
     pub fn state(&self) -> String {
         let Self::Answered(answer) = self else {
             return "passed".into();

@@ -28,7 +28,7 @@ pub(crate) fn reader_of(request: &dyn Request) -> Reader {
     read_reader(language.as_deref(), accept.as_deref())
 }
 
-/// The same, from these headers.
+/// The reader by these headers.
 pub(crate) fn read_reader(language: Option<&[u8]>, accept: Option<&[u8]>) -> Reader {
     Reader {
         language: language.map_or_else(Language::default, Language::accepted),
@@ -36,7 +36,7 @@ pub(crate) fn read_reader(language: Option<&[u8]>, accept: Option<&[u8]>) -> Rea
     }
 }
 
-/// The page that browsers get for a verdict. Other verdicts have none: the shop's own page shows them from JSON.
+/// The browser page for a verdict. Other verdicts have none: the shop's own page shows them from JSON.
 const fn page_of(verdict: Verdict) -> Option<Page> {
     match verdict {
         Verdict::Overloaded => Some(Page::Overloaded),
@@ -49,11 +49,11 @@ const fn page_of(verdict: Verdict) -> Option<Page> {
 /// The answers to refused requests.
 #[derive(Debug)]
 pub(crate) struct Answers {
-    /// What `Retry-After` says when nothing tells how long to wait, in seconds.
+    /// The default of `Retry-After`, in seconds.
     retry_after_s: u32,
-    /// The answer to all requests for a sale that an operator has put behind it.
+    /// The page for sales with `static_page`.
     static_page: StaticPage,
-    /// The last answer of each verdict for each kind of reader, and the wait that it tells: most often the next is the same.
+    /// The last answer of each verdict and reader, and its waiting time: usually the next answer is equal.
     last: BTreeMap<(Verdict, Reader), (Option<u64>, Arc<Answer>)>,
 }
 
@@ -66,7 +66,7 @@ impl Answers {
         }
     }
 
-    /// The answer to a refused request. `order` is the order that the user has already.
+    /// The answer to a refused request. `order` is the user's existing order.
     pub(crate) fn reject(
         &mut self,
         rejection: Rejection,
@@ -89,7 +89,7 @@ impl Answers {
         }
     }
 
-    /// The answer to somebody who must solve a challenge first.
+    /// The answer with a challenge.
     pub(crate) fn challenge(&self, offer: &ChallengeOffer, language: Language) -> Answer {
         let verdict = Verdict::ChallengeRequired;
         let mut headers = vec![(headers::VERDICT, verdict.label())];
@@ -166,10 +166,10 @@ impl Answers {
     }
 }
 
-/// What a refusal says in any case.
+/// The content of a refusal.
 fn refusal_of(verdict: Verdict, language: Language) -> Refusal<'static> {
     Refusal {
-        // Only verdicts with a status are answered; if one had none, it would be a fault of ours.
+        // Only verdicts with a status are answered; 500 would indicate a bug.
         status: verdict.status().unwrap_or(500),
         error: verdict.label(),
         message: verdict.message(language),
@@ -177,12 +177,12 @@ fn refusal_of(verdict: Verdict, language: Language) -> Refusal<'static> {
     }
 }
 
-/// The header that tells the language of a message, unless it is the usual one.
+/// The `Content-Language` header, unless the language is the default.
 fn content_language(language: Language) -> Option<(&'static str, &'static str)> {
     (language != Language::English).then(|| ("content-language", language.tag()))
 }
 
-/// A refusal, and the challenge that is to be solved.
+/// A refusal with a challenge.
 #[derive(Serialize)]
 struct ChallengeBody<'a> {
     #[serde(flatten)]
@@ -190,7 +190,7 @@ struct ChallengeBody<'a> {
     challenge: &'a ChallengeOffer,
 }
 
-/// A refusal, and the sale to order from.
+/// A refusal with the sale to order from.
 #[derive(Serialize)]
 struct InSaleBody<'a> {
     #[serde(flatten)]
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
     use alloc::string::String;
 
-    /// At a flash sale nearly every answer is one of few: each is put together once.
+    /// At a flash sale nearly all answers are equal, so each is built once.
     #[test]
     fn answers_that_say_the_same_are_one() {
         let page = StaticPage::default();

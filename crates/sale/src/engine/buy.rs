@@ -1,4 +1,4 @@
-//! A request to buy, up to its claim.
+//! Decides on an order request, up to its claim.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -22,20 +22,20 @@ use crate::engine::limits::Limits;
 use crate::engine::report::SaleMark;
 use crate::engine::sales::Sales;
 
-/// A request to buy, and what the decision on it reads.
+/// An order request and the inputs of its decision.
 pub(crate) struct Purchase<'a, D> {
     pub(crate) config: &'a CheckedConfig,
     pub(crate) sales: &'a Sales,
     pub(crate) checkout: &'a Checkout,
-    /// What counts the request; `None` before the host's HTTP stack has seen it.
+    /// Rate limits; `None` before the host's HTTP stack.
     pub(crate) limits: Option<&'a Limits<D>>,
     pub(crate) request: &'a dyn Request,
     pub(crate) now_ms: u64,
 }
 
 impl<D: SharedData + Clone> Purchase<'_, D> {
-    /// Decides whether the request leads to a claim of `sale`, and what the gate must know to answer it. `mark` is the sale in
-    /// reports.
+    /// Decides whether the request leads to a claim of `sale`. Also returns the data for the answer. `mark` identifies
+    /// the sale in reports.
     pub(crate) fn decide(
         &self,
         sale: &[u8],
@@ -45,7 +45,7 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
         let found = self.sales.find(sale);
         let (is_shadow, reader, claim) = match found {
             Ok((switch, sale)) => {
-                // In one pass: most of what a request costs before its claim is looking for headers.
+                // In one pass: header lookups are most of a request's cost before its claim.
                 let names = [
                     self.config.user_header.as_str(),
                     headers::IDEMPOTENCY_KEY,
@@ -59,7 +59,7 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
                 let claim = self.admit(switch, sale, [user, attempt, token, quantity]);
                 (switch == SaleState::Shadow, reader, claim)
             }
-            // With all sales in shadow, a request for an unknown sale goes on, too.
+            // If all sales are in dry-run mode, a request for an unknown sale continues, too.
             Err(rejection) => {
                 let is_shadow = self.sales.are_in_shadow();
                 (is_shadow, reader_of(self.request), Err(rejection))
@@ -67,7 +67,7 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
         };
         let buyer = Buyer {
             is_shadow,
-            // It does not matter for a request that is answered here.
+            // Unused for a request that is answered here.
             poses_as_gateway: (is_shadow || claim.is_ok()) && headers.pose_as_gateway(),
             sale: mark.filter(|_| found.is_ok()),
             reader,
@@ -75,8 +75,8 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
         (buyer, claim)
     }
 
-    /// The refusal that holds for every user: an unknown sale, its switch, its window, or no units. `None` for a request with an
-    /// idempotency key: Redis may know that attempt.
+    /// The refusal that applies to every user: an unknown sale, its switch, its window, or no units. `None` for a
+    /// request with an idempotency key: Redis may know that attempt.
     pub(crate) fn refusal_of_all(&self, sale: &[u8], mark: SaleMark) -> Option<(Buyer, Rejection)> {
         let refusal = |sale: &Sale, switch| {
             check_open(switch, sale, self.now_ms)?;
@@ -101,7 +101,7 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
         Some((buyer, rejection))
     }
 
-    /// The chain up to the claim.
+    /// The admission chain up to the claim.
     fn admit(
         &self,
         switch: SaleState,
@@ -119,7 +119,7 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
         match admission {
             Admission::Reject(rejection) => Err(rejection),
             Admission::Empty => Err(self.sales.without_units(sale, now_ms).into()),
-            // An earlier attempt may have been granted under another cap: Redis decides.
+            // An earlier attempt may have had a higher cap: Redis decides.
             Admission::Claim { .. } if quantity > sale.user_cap && attempt.is_none() => {
                 Err(Verdict::CapReached.into())
             }
@@ -135,7 +135,8 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
                     shard,
                     user,
                     user_cap: sale.user_cap,
-                    // More is refused all the same, and Redis has few different numbers to answer.
+                    // Redis refuses larger quantities anyway, and clamping keeps the number of distinct quantities
+                    // small.
                     quantity: quantity.min(sale.user_cap.saturating_add(1)),
                     is_too_many: false,
                     shards: sale.shards,
@@ -152,13 +153,13 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
     }
 }
 
-/// A path of a route, if it has a query to be left out: that is all of it that an origin may refuse to read.
+/// The path without its query, if it has one: the origin might reject a request because of its query.
 pub(crate) fn without_query(path: &[u8]) -> Option<String> {
     let end = path.iter().position(|&byte| byte == b'?')?;
     String::from_utf8(path.get(..end)?.to_vec()).ok()
 }
 
-/// How many units a client wants: a decimal number from 1 on, without a sign or leading zeros.
+/// Parses the number of units: a decimal number from 1 on, without a sign or leading zeros.
 fn read_quantity(text: &[u8]) -> Result<u32, Rejection> {
     let text = core::str::from_utf8(text).ok();
     let is_number =
@@ -167,7 +168,7 @@ fn read_quantity(text: &[u8]) -> Result<u32, Rejection> {
     quantity.ok_or_else(|| Verdict::InvalidQuantity.into())
 }
 
-/// The attempt that a client names.
+/// Parses the idempotency key.
 fn read_attempt(key: &[u8]) -> Result<AttemptTag, Rejection> {
     let key = IdempotencyKey::read(key).map_err(|_| Verdict::InvalidIdempotencyKey)?;
     Ok(key.tag())

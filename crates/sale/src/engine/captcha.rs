@@ -1,4 +1,4 @@
-//! Asking a captcha's provider whether somebody is a person.
+//! Verifies CAPTCHA responses with the provider.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -17,25 +17,25 @@ use crate::engine::config::{Captcha, UnreachablePolicy};
 use crate::engine::job::Shopper;
 use crate::engine::metrics::ChallengeOutcome;
 
-/// The longest text that a page is given by its captcha, in bytes: more than any provider's.
+/// The maximum length of a CAPTCHA response in bytes, above that of every provider.
 const CAPTCHA_LEN_MAX: usize = 4 * 1_024;
 
-/// The most requests of one worker that wait for a provider.
+/// The maximum number of requests per worker that wait for a provider.
 const WAITING_MAX: usize = 1_024;
 
-/// The longest answer of a provider that is read, in bytes.
+/// The maximum length of a provider's answer in bytes.
 const ANSWER_LEN_MAX: usize = 16 * 1_024;
 
-/// The captcha of one worker, and the shoppers who wait for its provider.
+/// The CAPTCHA state of one worker, with the waiting shoppers.
 #[derive(Debug)]
 pub(crate) struct Captchas {
-    /// `None`: this gateway has no provider.
+    /// `None`: no provider is configured.
     settings: Option<Captcha>,
     challenges: Counters<ChallengeOutcome>,
     waiting: BTreeMap<FetchId, (StreamId, Shopper)>,
 }
 
-/// The provider's answer; it says more.
+/// The field of the provider's answer that is read.
 #[derive(Deserialize)]
 struct ProviderAnswer {
     success: bool,
@@ -50,9 +50,9 @@ impl Captchas {
         }
     }
 
-    /// Decides on a request by the captcha's response that it carries.
+    /// Decides on a request by its CAPTCHA response.
     pub(crate) fn decide(&self, request: &dyn Request) -> CheckoutStep {
-        // Without a provider no response can be checked: the log says so with every new catalogue.
+        // Without a provider no response can be verified; the gate logs this with every new catalogue.
         let Some(captcha) = &self.settings else {
             return CheckoutStep::Refuse(Verdict::Unavailable.into());
         };
@@ -69,7 +69,7 @@ impl Captchas {
         offer(captcha)
     }
 
-    /// Asks the provider whether a solution counts. The provider accepts each solution once.
+    /// Sends a solution to the provider, which accepts each solution once.
     pub(crate) fn check(
         &mut self,
         stream: StreamId,
@@ -87,7 +87,7 @@ impl Captchas {
         Ok(())
     }
 
-    /// The provider has answered, or has not. Returns the next step for the shopper who waits for that.
+    /// Handles the provider's answer or failure. Returns the next step for the waiting shopper.
     pub(crate) fn checked(
         &mut self,
         fetch: FetchId,
@@ -115,20 +115,20 @@ impl Captchas {
         Some((stream, shopper, step))
     }
 
-    /// The stream has ended.
+    /// Removes a stream that has ended.
     pub(crate) fn forget(&mut self, stream: StreamId) {
         self.waiting.retain(|_, (waits, _)| *waits != stream);
     }
 }
 
-/// The page is to show the captcha.
+/// Offers the CAPTCHA to the page.
 fn offer(captcha: &Captcha) -> CheckoutStep {
     CheckoutStep::Challenge(ChallengeOffer::Captcha {
         site_key: captcha.site_key.clone(),
     })
 }
 
-/// The captcha's response in a header, if it is well formed.
+/// The CAPTCHA response in a header, if it is well formed.
 fn read_captcha(value: &[u8]) -> Option<String> {
     let is_good =
         (1..=CAPTCHA_LEN_MAX).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic);
@@ -136,7 +136,7 @@ fn read_captcha(value: &[u8]) -> Option<String> {
     Some(text.to_string())
 }
 
-/// What the provider says, if it says anything that can be understood.
+/// The provider's verdict, if its answer is readable.
 fn provider_verdict(response: &FetchResponse) -> Option<bool> {
     let is_answer = response.status == 200 && response.body.len() <= ANSWER_LEN_MAX;
     let checked = is_answer.then(|| serde_json::from_slice::<ProviderAnswer>(&response.body));
@@ -180,7 +180,7 @@ fn without_port(peer: &[u8]) -> Option<&str> {
     Some(address).filter(|address| !address.is_empty())
 }
 
-/// Appends `text` as a value of a form.
+/// Appends `text` as a form value.
 fn encode(text: &str, form: &mut String) {
     const DIGITS: [char; 16] = [
         '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F',

@@ -1,8 +1,8 @@
-//! Order tokens: minted at the checkout, checked when somebody buys.
+//! Order tokens: minted at the checkout, verified with each order.
 //!
-//! A sale may want a challenge first: a proof of work, or a captcha. A shopper without a solution, or with one that does not
-//! count, gets the challenge. A solved proof of work leads to one token, at every gateway and however often it is sent: Redis
-//! notes when that token was minted, and the same shopper gets it again. A lost answer costs nobody a second challenge.
+//! A sale may require a challenge first: a proof of work or a CAPTCHA. A shopper without a valid solution gets the
+//! challenge. A solved proof of work leads to one token, at every gateway and for every retry. Redis stores when that
+//! token was minted, and the same shopper gets it again. So a lost answer requires no second challenge.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -32,32 +32,32 @@ use crate::engine::limits::Limits;
 use crate::engine::metrics::{ChallengeOutcome, Metrics};
 use crate::engine::sales::Sales;
 
-/// The checkout's good answer.
+/// The checkout's response with a token.
 #[derive(Debug, Serialize)]
 struct MintedToken {
     token: String,
-    /// From when on it counts, in milliseconds since the Unix epoch.
+    /// When it becomes valid, in milliseconds since the Unix epoch.
     usable_at_ms: u64,
-    /// Until when it counts.
+    /// When it expires.
     expires_at_ms: u64,
-    /// The gateway's time: clients' clocks are off.
+    /// The gateway's time, because clients' clocks may be wrong.
     now_ms: u64,
 }
 
-/// A challenge as a client gets it.
+/// A challenge for a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ChallengeOffer {
-    /// To be sent with a counter behind it.
+    /// A proof of work; the solution is the text and a counter.
     ProofOfWork {
         /// The challenge.
         text: String,
-        /// With how many zero bits the hash must begin.
+        /// The number of leading zero bits in the hash.
         bits: u8,
-        /// Until when it counts, in milliseconds since the Unix epoch.
+        /// When it expires, in milliseconds since the Unix epoch.
         expires_at_ms: u64,
     },
-    /// To be shown by the page.
+    /// A CAPTCHA for the page to show.
     Captcha {
         /// The public key.
         site_key: String,
@@ -74,32 +74,33 @@ impl ChallengeOffer {
     }
 }
 
-/// The next step for a shopper who asks for an order token.
+/// The next step for a request for an order token.
 #[derive(Debug)]
 pub(crate) enum CheckoutStep {
-    /// The shopper gets a token.
+    /// Issue a token.
     Mint {
         /// The token's time.
         at_ms: u64,
-        /// What was decided, if the sale is in shadow: there everybody gets a token, as only the gate could answer.
+        /// The actual decision, if the sale is in dry-run mode: there every shopper gets a token, because only the gate
+        /// could answer.
         in_shadow: Option<Verdict>,
     },
-    /// The shopper gets a challenge.
+    /// Send a challenge.
     Challenge(ChallengeOffer),
-    /// Redis decides which token a solution leads to. The number is the challenge's bits.
+    /// Redis decides which token belongs to a solution. The number is the challenge's bits.
     Spend(SolutionSpend, u8),
-    /// The captcha's provider checks a solution.
+    /// The CAPTCHA provider verifies a solution.
     CheckCaptcha {
         /// The captcha's response.
         solution: String,
         /// The client's address.
         address: Vec<u8>,
     },
-    /// The shopper gets no token.
+    /// Refuse the token.
     Refuse(Rejection),
 }
 
-/// Decides who gets order tokens, and which count.
+/// Issues and verifies order tokens.
 #[derive(Debug)]
 pub(crate) struct Checkout {
     config: Arc<CheckedConfig>,
@@ -121,7 +122,7 @@ impl Checkout {
     /// Decides on a request for a token of `sale`.
     ///
     /// # Errors
-    /// The answer to a request that is refused before any challenge.
+    /// The rejection before any challenge.
     pub(crate) fn decide<D: SharedData + Clone>(
         &self,
         sales: &Sales,
@@ -150,7 +151,7 @@ impl Checkout {
             (_, Ok(())) => self.challenge(settings, sale, &user, request, now_ms),
         };
         let reader = match step {
-            // A token is the same for every reader.
+            // A token is the same for all readers.
             CheckoutStep::Mint { .. } => Reader::default(),
             _ => reader_of(request),
         };
@@ -158,12 +159,12 @@ impl Checkout {
         Ok((Shopper { sale, user, reader }, step))
     }
 
-    /// A gateway without keys has no route to a checkout.
+    /// A gateway without keys has no checkout route.
     fn settings(&self) -> Result<&TokenSettings, Verdict> {
         self.config.token.as_ref().ok_or(Verdict::Unavailable)
     }
 
-    /// What comes before a token of `sale`, if anything does.
+    /// The step before a token of `sale`, if a challenge is required.
     fn challenge(
         &self,
         settings: &TokenSettings,
@@ -192,7 +193,7 @@ impl Checkout {
                 let spend = SolutionSpend {
                     name: solved.name,
                     now_ms,
-                    // Other gateways' clocks may be behind.
+                    // Other gateways' clocks may be slow.
                     keep_ms: left_ms.saturating_add(SKEW_MS),
                 };
                 return CheckoutStep::Spend(spend, bits);
@@ -205,7 +206,7 @@ impl Checkout {
         CheckoutStep::Challenge(offer)
     }
 
-    /// Redis has said when the token of a solution was minted: now, or before.
+    /// Handles the time, from Redis, when the token of a solution was minted: now or earlier.
     pub(crate) fn spent(&self, job: &SpendJob, minted_at_ms: u64, now_ms: u64) -> CheckoutStep {
         let outcome = match minted_at_ms == job.spend.now_ms {
             true => ChallengeOutcome::Solved,
@@ -214,7 +215,7 @@ impl Checkout {
         self.challenges.increment(outcome);
         let Shopper { sale, user, .. } = &job.shopper;
         match &self.config.token {
-            // A token may count for less time than a challenge: one that is over is of no use.
+            // A token may expire before its challenge; an expired one is useless.
             Some(settings) if now_ms.saturating_sub(minted_at_ms) > settings.ages.max_ms => {
                 let offer = ChallengeOffer::work(settings, sale, user, job.bits, now_ms);
                 CheckoutStep::Challenge(offer)
@@ -226,7 +227,7 @@ impl Checkout {
         }
     }
 
-    /// The answer with the shopper's token of `at_ms`.
+    /// The response with the shopper's token of `at_ms`.
     pub(crate) fn mint(
         &self,
         shopper: &Shopper,
@@ -244,7 +245,7 @@ impl Checkout {
         Ok(Answer::json(200, headers, &minted).because("weir_token_minted"))
     }
 
-    /// Whether `token` is the one that `sale` wants, if it wants one.
+    /// Checks `token` if `sale` requires one.
     pub(crate) fn check_token(
         &self,
         sale: &Sale,
@@ -255,7 +256,7 @@ impl Checkout {
         if !sale.token {
             return Ok(());
         }
-        // Without keys no token can be checked: the log says so with every new catalogue.
+        // Without keys no token can be verified; the gate logs this with every new catalogue.
         let TokenSettings { keys, ages } = self.settings()?;
         let token = token.unwrap_or_default();
         token::check(keys, token, &sale.id, user, now_ms, *ages).map_err(|reason| {

@@ -9,7 +9,7 @@
 //! }
 //! ```
 //!
-//! The fields above are the ones to know; the others have defaults.
+//! The fields above are the most important ones; the others have defaults.
 
 use alloc::format;
 use alloc::string::String;
@@ -34,13 +34,13 @@ mod captcha;
 mod limits;
 mod token;
 
-/// The longest a claim may be held: a day. Beyond it a slip of the pen would hide stock.
+/// The maximum lifetime of a claim: a day. A longer one, such as a typing error, would block stock.
 const CLAIM_TTL_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
 
-/// How long a request waits for its claim, in milliseconds, unless `redis.deadline_ms` is set.
+/// The default of `redis.deadline_ms`: how long a request waits for its claim.
 pub const DEADLINE_MS: u64 = 250;
 
-/// The longest static page, in bytes: it is copied for each answer.
+/// The maximum length of a static page in bytes: each answer copies it.
 const PAGE_LEN_MAX: usize = 64 * 1_024;
 
 /// Flash sale admission. At least `routes`, `user_header`, `claim` and `redis` are required.
@@ -175,18 +175,18 @@ pub struct ClaimConfig {
     pub keys: Vec<KeyConfig>,
 }
 
-/// The configuration, checked.
+/// The validated configuration.
 #[derive(Clone, Debug)]
 pub struct CheckedConfig {
-    /// The requests that buy.
+    /// Routes of order requests.
     pub routes: Vec<Route>,
-    /// The requests that ask for an order token.
+    /// Routes of order tokens.
     pub checkout_routes: Vec<Route>,
-    /// The requests that ask how a sale stands.
+    /// Routes of sale statuses.
     pub status_routes: Vec<Route>,
     /// See [`Config::sku_routes`].
     pub sku_routes: Vec<SkuRoute>,
-    /// The header that names the user, in lower case.
+    /// The header with the user's name, in lower case.
     pub user_header: String,
     /// See [`ClaimConfig::keys`].
     pub claim_keys: KeyRing,
@@ -217,10 +217,10 @@ pub struct CheckedConfig {
 }
 
 impl CheckedConfig {
-    /// The name of the host's route that such a request to buy must go by, if that matters.
+    /// The name of the host route that an order request must use, if configured.
     pub fn must_go_via(&self, method: &[u8], path: &[u8]) -> Option<&str> {
         let mut routes = self.routes.iter();
-        // Where no route asks for it, requests are not compared once more.
+        // Without such a setting, requests need no second comparison.
         if routes.clone().all(|route| route.must_go_via().is_none()) {
             return None;
         }
@@ -228,21 +228,21 @@ impl CheckedConfig {
         route.must_go_via()
     }
 
-    /// The path of orders of this sale.
+    /// The path of this sale's orders.
     pub(crate) fn orders_of(&self, sale: &SaleId) -> String {
         let route = self.routes.first();
         route.map_or_else(String::new, |route| route.path_of(sale.as_str()))
     }
 
-    /// Before which keys operators are told, if they are.
+    /// The key prefix of reports, if enabled.
     pub fn report_to(&self) -> Option<&str> {
         self.report.then_some(self.redis.key_prefix.as_str())
     }
 
-    /// That the host tells what these settings need.
+    /// Checks that the host provides the data that these settings need.
     ///
     /// # Errors
-    /// Names the field for which it tells too little.
+    /// Names the unsupported field.
     pub(crate) fn fits(&self, tells_routes: bool) -> Result<(), FieldError> {
         let mut routes = self.routes.iter();
         match routes.position(|route| route.must_go_via().is_some()) {
@@ -254,7 +254,7 @@ impl CheckedConfig {
         }
     }
 
-    /// What a request is for, if it concerns the gate at all.
+    /// The kind of a request; `None` if the gate does not handle it.
     pub fn route_kind<'p>(&self, method: &[u8], path: &'p [u8]) -> Option<RouteKind<'p>> {
         let sale = |routes: &[Route]| routes.iter().find_map(|route| route.sale(method, path));
         sale(&self.routes)
@@ -270,10 +270,10 @@ impl CheckedConfig {
 }
 
 impl Config {
-    /// The configuration, if it makes sense and its secrets are in `environment`.
+    /// Validates the configuration and reads the secrets from `environment`.
     ///
     /// # Errors
-    /// Names the field that is wrong.
+    /// Names the invalid field.
     pub fn checked(self, environment: Environment<'_>) -> Result<CheckedConfig, FieldError> {
         if self.routes.is_empty() {
             return Err(FieldError::new("routes", "needs at least one route"));

@@ -1,4 +1,4 @@
-//! Refusals and statuses that need nothing but the catalogue, for hosts that answer before their HTTP stack.
+//! Refusals and statuses that need only the catalogue, for hosts that answer before their HTTP stack.
 
 use weir_base::shared_data::SharedData;
 use weir_engine::{EarlyDecision, Request};
@@ -9,7 +9,8 @@ use crate::engine::limits::Limits;
 use crate::engine::route::RouteKind;
 
 impl<D: SharedData + Clone> Gate<D> {
-    /// See [`weir_engine::Engine::decide_early`]. A request that may be granted, costs a limit or is signed is undecided.
+    /// See [`weir_engine::Engine::decide_early`]. Requests that may be granted, charge a limit or need a signature stay
+    /// undecided.
     pub(crate) fn early_decision(
         &mut self,
         request: &dyn Request,
@@ -32,7 +33,7 @@ impl<D: SharedData + Clone> Gate<D> {
         }
         match kind {
             RouteKind::Status(sale) => EarlyDecision::Answer(self.status(sale, request)),
-            // Which route the host will choose is not known yet.
+            // The host has not selected its route yet.
             RouteKind::Buy(sale) if self.config.must_go_via(&method, &path).is_none() => {
                 self.refuse_early(sale, request, trusts_user)
             }
@@ -67,7 +68,7 @@ impl<D: SharedData + Clone> Gate<D> {
         let Some((buyer, rejection)) = refused else {
             return EarlyDecision::Undecided;
         };
-        // Hosts end the connection with a 400, which they do in their HTTP stack.
+        // After a 400, hosts close the connection in their HTTP stack.
         let is_malformed = rejection.verdict.status() == Some(400);
         if buyer.is_shadow || is_malformed {
             return EarlyDecision::Undecided;

@@ -1,4 +1,4 @@
-//! The state of one worker, and its events.
+//! The state of one worker, and its event handlers.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -38,13 +38,13 @@ use crate::engine::responder::Responder;
 use crate::engine::route::RouteKind;
 use crate::engine::sales::Sales;
 
-/// An intermediary may answer so of a request whose outcome it does not know.
+/// An intermediary may return this status when it does not know the outcome.
 const REQUEST_TIMEOUT: u16 = 408;
 
-/// All that one worker knows. `D` is the memory that it shares with the others.
+/// The state of one worker. `D` is the memory shared by all workers.
 ///
-/// Each concern decides on its own state. The gate carries out what they decide: here what follows from requests and from
-/// streams, in `replies` what follows from replies.
+/// Each concern decides on its own state, and the gate applies the decisions: those on requests and streams here, those
+/// on replies in `replies`.
 #[derive(Debug)]
 pub struct Gate<D> {
     pub(crate) config: Arc<CheckedConfig>,
@@ -59,30 +59,30 @@ pub struct Gate<D> {
     pub(crate) responder: Responder,
     pub(crate) metrics: Metrics,
     registry: Registry,
-    /// The streams whose end matters.
+    /// Streams whose end the gate must handle.
     pub(crate) streams: BTreeMap<StreamId, StreamState>,
-    /// Streams whose requests the last event let go on: if that fails, their claims go back.
+    /// Streams that the last event let continue: if that fails, their claims are released.
     pub(crate) unconfirmed: Vec<StreamId>,
-    /// Whether the log has a line on requests that go by another route.
+    /// Whether misrouted requests were logged.
     has_logged_misroute: bool,
 }
 
-/// A stream whose end matters.
+/// A stream whose end the gate must handle.
 #[derive(Clone, Debug)]
 pub(crate) enum StreamState {
     /// Its request waits.
     Waiting,
-    /// Its request went on with a claim.
+    /// Its request continued with a claim.
     Passed {
-        /// For the outcome at the origin; `None` in shadow.
+        /// The breaker's pass for the origin; `None` in dry-run mode.
         pass: Option<Pass>,
-        /// What goes back if nothing comes of it; `None` when it has gone back.
+        /// The delivery to release if the origin refuses it; `None` after the release.
         delivery: Option<HandBackJob>,
     },
 }
 
 impl<D: SharedData + Clone> Gate<D> {
-    /// A gate that knows of no sale yet. `data` is the memory that the workers of one gateway share.
+    /// A gate without a catalogue. `data` is the memory shared by one gateway's workers.
     pub fn new(config: CheckedConfig, data: &D) -> Self {
         let plan = ClaimPlan {
             key_prefix: config.redis.key_prefix.clone(),
@@ -118,7 +118,7 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    /// How many streams it remembers: those whose requests wait, and those that the origin has not answered.
+    /// The number of tracked streams: with waiting requests, or without an answer from the origin.
     pub fn open_streams(&self) -> usize {
         self.pending.held.len() + self.streams.len()
     }
@@ -148,9 +148,9 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    /// The first request of all makes this worker one that needs to know its sales.
+    /// Handles the first request: the worker starts to poll for the catalogue.
     fn note_request(&mut self, request: &dyn Request, effects: &mut Effects) {
-        // The clock is not free: hosts ask for it.
+        // Reading the clock is a host call, so it is avoided.
         if self.pending.held.has_begun() {
             return;
         }
@@ -159,7 +159,7 @@ impl<D: SharedData + Clone> Gate<D> {
         effects.wake();
     }
 
-    /// The first poll has ended, or took too long: what waited for it is decided, at most `room` requests.
+    /// Decides on at most `room` pending requests after the first poll or its timeout.
     pub(crate) fn release_pending(&mut self, room: usize, now_ms: u64, effects: &mut Effects) {
         if self.pending.held.is_empty() || self.pending.await_poll(&self.sales, now_ms) {
             return;
@@ -175,7 +175,7 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    /// Decides on a request that has waited.
+    /// Decides on a pending request.
     fn decide(&mut self, stream: StreamId, request: &dyn Request, effects: &mut Effects) {
         let headers = request.headers();
         let method = headers.get(":method").unwrap_or_default();
@@ -204,8 +204,8 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    /// A normal order for a SKU that a sale sells would bypass the sale's rules: it is refused with the sale's address. While
-    /// no catalogue is known, normal orders go on.
+    /// Refuses a normal order for a SKU of a sale, which would bypass the sale's rules, with the sale's address.
+    /// Without a catalogue, normal orders continue.
     fn order_normally(
         &mut self,
         stream: StreamId,
@@ -228,7 +228,7 @@ impl<D: SharedData + Clone> Gate<D> {
         effects.respond(stream, Arc::new(answer));
     }
 
-    /// By which other route the host sends a request to buy than by that of orders, if it does.
+    /// The name of the host's route for an order request, if it is not the configured one.
     fn misroute(&self, method: &[u8], path: &[u8], request: &dyn Request) -> Option<String> {
         let expected = self.config.must_go_via(method, path)?;
         let chosen = request.route_name().unwrap_or_default();
@@ -236,7 +236,8 @@ impl<D: SharedData + Clone> Gate<D> {
         (!is_it).then(|| String::from_utf8_lossy(&chosen).into_owned())
     }
 
-    /// Lets a request to buy pass that will not reach the origin: a claim would hold a unit that nobody gets.
+    /// Lets a misrouted order request pass without a claim: it does not reach the origin, so a claim would block a
+    /// unit.
     fn pass_misrouted(
         &mut self,
         stream: StreamId,
@@ -259,13 +260,13 @@ impl<D: SharedData + Clone> Gate<D> {
         self.identify(stream, path, request, effects);
     }
 
-    /// Treats every sale without units in SQL as empty: for a host that reads only the catalogue and asks no shard.
+    /// Treats every sale without units in SQL as empty: for a host that reads only the catalogue and calls no shard.
     pub fn trust_bands(&mut self) {
         self.sales.trust_bands();
     }
 
-    /// Lets a request go on that buys nothing, with its signed user if the origin wants to know it, unless it comes too
-    /// often. Whatever a client sent instead of the signed user is removed.
+    /// Forwards a request that is not an order, with the signed user for `identify_prefixes`, within its rate limits.
+    /// Removes the client's own copies of these headers.
     fn identify(
         &mut self,
         stream: StreamId,
@@ -296,13 +297,13 @@ impl<D: SharedData + Clone> Gate<D> {
         effects.let_go(stream);
     }
 
-    /// How a sale stands.
+    /// Answers a status request.
     pub(crate) fn status(&mut self, sale: &[u8], request: &dyn Request) -> Arc<Answer> {
         self.metrics.statuses.increment();
         match self.sales.find(sale) {
             Ok((switch, sale)) => {
                 let status = SaleStatus::new(switch, sale, request.now_ms());
-                // It says the same to anybody, so pages of any site may read it.
+                // The answer is public, so pages of any site may read it.
                 let headers = vec![("access-control-allow-origin", "*")];
                 Arc::new(Answer::json(200, headers, &status).because("weir_sale_status"))
             }
@@ -313,7 +314,7 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    /// Decides on a request to buy from `sale`: it is answered, waits, or goes on because the sale is in shadow.
+    /// Decides on an order request for `sale`: it is answered, waits, or continues in dry-run mode.
     fn buy(
         &mut self,
         stream: StreamId,
@@ -347,7 +348,7 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    /// The stream waits for Redis, unless too many do.
+    /// Enqueues the stream's request for Redis, unless too many wait.
     fn enqueue(
         &mut self,
         stream: StreamId,
@@ -361,7 +362,7 @@ impl<D: SharedData + Clone> Gate<D> {
         Ok(())
     }
 
-    /// Gives the stream a token for `sale`, or says why not.
+    /// Issues a token for `sale`, or refuses it.
     fn check_out(
         &mut self,
         stream: StreamId,
@@ -387,7 +388,7 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    /// Takes the next step for a shopper.
+    /// Performs the next checkout step.
     pub(crate) fn advance(
         &mut self,
         stream: StreamId,
@@ -463,8 +464,8 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    /// The origin, or the gateway in its place, has answered a request with a claim. What it refuses never becomes an order:
-    /// it may not even have been able to read it, and then nobody else ends the claim.
+    /// Handles the response of the origin or the gateway to a request with a claim. A refused request never becomes an
+    /// order. If the origin could not parse it, no other component releases the claim.
     fn origin_answered(
         &mut self,
         status: u16,
@@ -486,7 +487,7 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    /// The stream has gone before its request could go on: what it was granted never left the gateway.
+    /// Handles a stream that ended before its request could continue: its claim never left the gateway.
     fn on_undelivered(&mut self, stream: StreamId, now_ms: u64, effects: &mut Effects) {
         if self.unconfirmed.contains(&stream)
             && let Some(StreamState::Passed { delivery, .. }) = self.streams.get_mut(&stream)
@@ -496,7 +497,7 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    /// Polls if that is due, sends what waits, and gives streams what has completed.
+    /// Sends due polls and waiting jobs, and handles completed ones.
     fn flush(&mut self, now_ms: u64, effects: &mut Effects) {
         let deadline_ms = self.pump.settings().deadline_ms;
         let plan = self.pump.plan();

@@ -1,4 +1,4 @@
-//! Who a request comes from that buys nothing, for the origin.
+//! Signs the user of requests that are not orders.
 
 use alloc::borrow::Cow;
 use alloc::sync::Arc;
@@ -13,7 +13,7 @@ use weir_engine::Request;
 use crate::engine::config::CheckedConfig;
 use crate::engine::limits::Limits;
 
-/// Signs the users of requests that the origin wants to know.
+/// Signs the users of requests with `identify_prefixes`.
 #[derive(Debug)]
 pub(crate) struct Identification<D> {
     config: Arc<CheckedConfig>,
@@ -26,16 +26,16 @@ impl<D: SharedData + Clone> Identification<D> {
         Self { config, limits }
     }
 
-    /// Whether the origin wants to know the user of a request for `path`.
+    /// Whether the path has a configured prefix.
     pub(crate) fn concerns(&self, path: &[u8]) -> bool {
         let mut prefixes = self.config.identify_prefixes.iter();
         prefixes.any(|prefix| path.starts_with(prefix.as_bytes()))
     }
 
-    /// The signed user of a request for `path`, if the origin wants to know it there and the request names one.
+    /// The signed user for `path`, if configured there and named by the request.
     ///
     /// # Errors
-    /// The answer to a request that comes too often, if it `is_limited`.
+    /// The rejection of a request above its rate limit, if `is_limited`.
     pub(crate) fn sign(
         &self,
         path: &[u8],
@@ -46,7 +46,7 @@ impl<D: SharedData + Clone> Identification<D> {
             return Ok(None);
         }
         let user = read_user(request.headers().get(&self.config.user_header)).ok();
-        // The clock is a host call: other requests do without it.
+        // Reading the clock is a host call, which other requests avoid.
         let now_ms = request.now_ms();
         if is_limited {
             self.limits.check(user.as_ref(), request, now_ms)?;
@@ -55,7 +55,7 @@ impl<D: SharedData + Clone> Identification<D> {
     }
 }
 
-/// The user that a header names. It must be there once: several joined values name nobody.
+/// The user in the header, which must occur once: several joined values are invalid.
 pub(crate) fn read_user(header: Option<Cow<'_, [u8]>>) -> Result<UserId, Rejection> {
     match header {
         Some(Cow::Borrowed(user)) => UserId::new(user).map_err(|_| Verdict::InvalidUser.into()),

@@ -1,4 +1,4 @@
-//! What waits in the pump, and how it is grouped into script calls.
+//! The pump's jobs, and their grouping into script calls.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -20,46 +20,46 @@ use weir_scripts::Call;
 use crate::engine::config::Topology;
 use crate::engine::report::SaleMark;
 
-/// What is asked of Redis.
+/// A job for Redis.
 #[derive(Clone, Debug)]
 pub enum Job {
-    /// A claim for a request that waits.
+    /// A claim for a waiting request.
     Claim(ClaimJob),
-    /// A delivery of a claim goes back: its client has gone before it left the gateway.
+    /// Releases a claim's delivery that never left the gateway, or that the origin refused.
     HandBack(HandBackJob),
     /// A probe of one shard, for the rebalance of another.
     Probe(ProbeJob),
-    /// A step by which units move to a shard.
+    /// A step of a transfer to a shard.
     Move(MoveJob),
-    /// A solved challenge leads to an order token.
+    /// Finds the order token of a solved challenge.
     Spend(SpendJob),
 }
 
-/// Which solved challenge leads to a token.
+/// A solved challenge to exchange for a token.
 #[derive(Clone, Debug)]
 pub struct SpendJob {
-    /// Who gets it.
+    /// The shopper.
     pub shopper: Shopper,
     /// The solution.
     pub spend: SolutionSpend,
-    /// How many bits the sale wants.
+    /// The bits that the sale requires.
     pub bits: u8,
-    /// For the outcome at Redis, until there is one.
+    /// The breaker's pass, until Redis has answered.
     pub pass: Option<Pass>,
 }
 
-/// Who waits for an order token.
+/// A shopper who waits for an order token.
 #[derive(Clone, Debug)]
 pub struct Shopper {
     /// The sale.
     pub sale: SaleId,
     /// The user.
     pub user: UserId,
-    /// Who reads why there is none.
+    /// The reader of a refusal.
     pub reader: Reader,
 }
 
-/// Who asks for what.
+/// A user's claim.
 #[derive(Clone, Debug)]
 pub struct ClaimJob {
     /// The sale.
@@ -70,91 +70,91 @@ pub struct ClaimJob {
     pub user: UserId,
     /// The sale's cap.
     pub user_cap: u32,
-    /// How many units it wants: 1 to the sale's cap.
+    /// The requested number of units: 1 to the sale's cap.
     pub quantity: u32,
-    /// Whether a rebalance has found that all shards together have fewer.
+    /// Whether a rebalance has found fewer units on all shards together.
     pub is_too_many: bool,
-    /// Over how many shards the sale is spread.
+    /// The sale's number of shards.
     pub shards: u32,
-    /// For how many rebalances of its shard the request has waited.
+    /// The number of rebalances that the request has waited for.
     pub rebalances: u8,
-    /// What the shard must look at besides.
+    /// Additional checks in the shard.
     pub checks: Checks,
-    /// Its path without the query, if it has one: the origin never gets to see a query.
+    /// Its path without the query, if it has one: the query is not forwarded to the origin.
     pub path: Option<String>,
-    /// The key of the attempt, if the request names it.
+    /// The attempt's idempotency key, if any.
     pub attempt: Option<AttemptTag>,
-    /// What a request hears that does not go on, if that is certain before it is asked: the sale is over, and only an
-    /// attempt that was granted before goes on.
+    /// The verdict for a request that gets no claim, if already known: the sale has ended, and only an attempt with an
+    /// earlier grant continues.
     pub refusal: Option<Verdict>,
-    /// For the outcome at Redis, until there is one.
+    /// The breaker's pass, until Redis has answered.
     pub pass: Option<Pass>,
-    /// Who waits.
+    /// The buyer.
     pub buyer: Buyer,
 }
 
-/// What decisions and answers need to know of a request's buyer.
+/// The buyer's data for decisions and answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Buyer {
-    /// Whether the request goes on whatever is decided: its sale is in shadow.
+    /// Whether the request continues in any case: its sale is in dry-run mode.
     pub is_shadow: bool,
-    /// The sale, for what operators are told.
+    /// The sale in reports.
     pub sale: SaleMark,
-    /// Whether the client has sent what only a gateway may send on.
+    /// Whether the client has sent headers that only gateways may send.
     pub poses_as_gateway: bool,
-    /// Who reads why a request does not go on.
+    /// The reader of a refusal.
     pub reader: Reader,
 }
 
-/// Which shard is probed, for which rebalance.
+/// A probe of a shard for a rebalance.
 #[derive(Clone, Debug)]
 pub struct ProbeJob {
     /// The sale.
     pub sale: SaleId,
     /// The shard to probe.
     pub shard: u32,
-    /// The shard that is rebalanced.
+    /// The shard to rebalance.
     pub to_shard: u32,
 }
 
-/// Which step of which rebalance.
+/// A step of a rebalance.
 #[derive(Clone, Debug)]
 pub struct MoveJob {
     /// The sale.
     pub sale: SaleId,
-    /// The shard that is rebalanced.
+    /// The shard to rebalance.
     pub to_shard: u32,
     /// The step.
     pub step: Step,
 }
 
-/// A step by which units move from one shard to another.
+/// A step of a transfer between shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// They leave.
+    /// Transfers units out.
     Lend {
-        /// The lender.
+        /// The source shard.
         from_shard: u32,
-        /// At least so many, if it has them.
+        /// The minimum number of units, if available.
         units: u64,
     },
-    /// They arrive.
+    /// Transfers units in.
     Deposit {
-        /// The lender.
+        /// The source shard.
         from_shard: u32,
-        /// What has left.
+        /// The transfer.
         transfer: Transfer,
     },
-    /// The lender forgets them.
+    /// Finishes the transfer at the source shard.
     Settle {
-        /// The lender.
+        /// The source shard.
         from_shard: u32,
-        /// Which transfer.
+        /// The transfer's id.
         id: u64,
     },
 }
 
-/// Which claim goes back.
+/// A claim's delivery to release.
 #[derive(Clone, Debug)]
 pub struct HandBackJob {
     /// The sale.
@@ -165,18 +165,18 @@ pub struct HandBackJob {
     pub user: UserId,
     /// The claim's generation.
     pub generation: u64,
-    /// Which of its deliveries goes back.
+    /// The delivery's number.
     pub delivery: u32,
 }
 
-/// Groups claims by shard, and shards into calls as the topology allows.
+/// Groups claims by shard, and shards into calls that the topology allows.
 #[derive(Clone, Debug)]
 pub struct ClaimPlan {
-    /// What stands before all keys.
+    /// The prefix of all keys.
     pub key_prefix: String,
-    /// How Redis is laid out.
+    /// The topology of Redis.
     pub topology: Topology,
-    /// How long a claim is held.
+    /// The lifetime of a claim in milliseconds.
     pub claim_ttl_ms: u64,
 }
 
@@ -216,13 +216,13 @@ impl Plan for ClaimPlan {
                 .or_default()
                 .push(request);
         }
-        // Units that come back first may be claimed in the same batch.
+        // Released units may be claimed in the same batch.
         let mut calls: Vec<_> = hand_backs
             .into_iter()
             .map(|shard| self.hand_back(shard))
             .collect();
         calls.extend(moves);
-        // The script sees each shard once, on one set of terms.
+        // The script accepts each shard once, with one set of terms.
         for (quantity, shards) in claims {
             calls.extend(self.claim_calls(shards, quantity));
         }
@@ -251,7 +251,7 @@ impl ClaimPlan {
     fn move_call(&self, job: &MoveJob) -> Call {
         let keys = |shard| self.keys(&job.sale, shard);
         match job.step {
-            // How many more is for the lender.
+            // The source shard decides whether to transfer more.
             Step::Lend { from_shard, units } => lend::call(&keys(from_shard), job.to_shard, units),
             Step::Deposit {
                 from_shard,
@@ -311,7 +311,7 @@ impl ClaimPlan {
         PlannedBatch { call, requests }
     }
 
-    /// One call for all of `shards`, whose requests want so many units each.
+    /// One call for all `shards`, whose requests want `quantity` units each.
     fn claim(&self, shards: Shards, quantity: u32) -> PlannedBatch<Job> {
         let groups: Vec<_> = shards
             .iter()
@@ -323,7 +323,7 @@ impl ClaimPlan {
             })
             .collect();
         let call = claim::call(&groups);
-        // In whole pieces: one by one costs a twelfth of a batch's fuel.
+        // In bulk: copying requests one by one costs a twelfth of a batch's fuel.
         let mut requests = Vec::with_capacity(shards.values().map(Vec::len).sum());
         for mut of_shard in shards.into_values() {
             requests.append(&mut of_shard);
@@ -331,8 +331,8 @@ impl ClaimPlan {
         PlannedBatch { call, requests }
     }
 
-    /// All requests of one shard are of one sale, so one speaks for all: the last, since it knows the
-    /// latest catalogue.
+    /// All requests of one shard belong to one sale, so one request determines the terms: the last, with the latest
+    /// catalogue.
     fn terms(&self, requests: &[Pending<Job>], quantity: u32) -> ClaimTerms {
         let latest = claim_jobs(requests).last();
         ClaimTerms {
@@ -362,7 +362,7 @@ impl ClaimPlan {
     }
 }
 
-/// The keys of the requests' attempts: nothing, and no memory for it, if none has one.
+/// The idempotency keys of the requests; empty, without an allocation, if no request has one.
 fn attempts(requests: &[Pending<Job>]) -> Vec<Option<AttemptTag>> {
     match claim_jobs(requests).any(|job| job.attempt.is_some()) {
         true => claim_jobs(requests).map(|job| job.attempt).collect(),
@@ -429,7 +429,7 @@ mod tests {
             topology,
             claim_ttl_ms: 50,
         };
-        // Of buckets each byte is a character.
+        // Buckets are single bytes, each shown as a character.
         let text = |parts: Vec<&[u8]>| parts.join(&b' ').into_iter().map(char::from).collect();
         plan.plan(requests, 1_000)
             .iter()

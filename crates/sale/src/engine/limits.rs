@@ -1,4 +1,4 @@
-//! How often one user and one address may ask.
+//! Rate limits per user and per address.
 
 use crate::admission::Rejection;
 use crate::verdict::Verdict;
@@ -11,7 +11,7 @@ use weir_limit::table::{Table, TableRequest, decide_both, decide_one};
 
 use crate::engine::config::CheckedConfig;
 
-/// A limit on users and one on addresses, of one gateway: its workers share them.
+/// One gateway's limits per user and per address, shared by its workers.
 #[derive(Debug)]
 pub(crate) struct Limits<D> {
     users: Option<Limit<D>>,
@@ -25,14 +25,14 @@ struct Limit<D> {
 }
 
 impl<D: SharedData + Clone> Limits<D> {
-    /// Of requests that buy or ask for an order token.
+    /// Limits of requests for orders and order tokens.
     pub(crate) fn buying(config: &CheckedConfig, data: &D) -> Self {
         let limits = &config.limits;
         let quotas = [("users", limits.user), ("addresses", limits.address)];
         Self::new(config, data, quotas)
     }
 
-    /// Of requests that go on with the signed user.
+    /// Limits of requests with the signed user.
     pub(crate) fn identified(config: &CheckedConfig, data: &D) -> Self {
         let limits = &config.limits;
         let quotas = [
@@ -42,7 +42,7 @@ impl<D: SharedData + Clone> Limits<D> {
         Self::new(config, data, quotas)
     }
 
-    /// The claim keys seed the tables' hashes: all workers have the same, and no client knows it.
+    /// The claim keys seed the tables' hashes: they are the same in all workers, and secret.
     fn new(config: &CheckedConfig, data: &D, quotas: [(&str, Option<Quota>); 2]) -> Self {
         let (slots, keys) = (config.limits.slots, &config.claim_keys);
         let [users, addresses] = quotas.map(|(name, quota)| {
@@ -54,8 +54,8 @@ impl<D: SharedData + Clone> Limits<D> {
         Self { users, addresses }
     }
 
-    /// The request is charged to both limits or to none: a user who is refused must not use up an address that
-    /// neighbours share, and a flood under many names must not fill the table of users.
+    /// Charges both limits or none. So a refused user does not use up an address shared with neighbours, and a flood
+    /// with many names does not fill the table of users.
     pub(crate) fn check(
         &self,
         user: Option<&UserId>,

@@ -1,4 +1,4 @@
-//! What the gate counts, each named here once.
+//! The gate's counters.
 
 use alloc::format;
 
@@ -9,33 +9,33 @@ use crate::verdict::Verdict;
 use weir_engine::Metrics as Registry;
 use weir_engine::metrics::{Counter, Counters};
 
-/// What the names of all metrics begin with.
+/// The prefix of all metric names.
 pub(crate) const PREFIX: &str = "weir_seckill_gate";
 
 /// All counters of one worker.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    /// Requests that were answered, or went on.
+    /// Requests by verdict, answered or forwarded.
     pub(crate) requests: Counters<Verdict>,
-    /// Requests that went on to the origin whatever was decided.
+    /// Dry-run requests by verdict, which continued in any case.
     pub(crate) shadow: Counters<Verdict>,
-    /// Answers that told how a sale stands.
+    /// Status answers.
     pub(crate) statuses: Counter,
-    /// Order tokens that did not count.
+    /// Invalid order tokens.
     pub(crate) tokens_refused: Counters<TokenError>,
-    /// Challenges that were set, and what came of them.
+    /// Challenges by outcome.
     pub(crate) challenges: Counters<ChallengeOutcome>,
-    /// Requests without a reply of Redis, of which nothing has run.
+    /// Requests whose Redis call failed before anything ran.
     pub(crate) failed_definite: Counter,
-    /// Requests without a reply of Redis, which may have run.
+    /// Requests whose Redis call failed with an unknown result.
     pub(crate) failed_unknown: Counter,
-    /// Deliveries of claims that go back: the client has gone, or the origin is to be spared.
+    /// Released deliveries of claims: they never left the gateway, or the origin refused them.
     pub(crate) handed_back: Counter,
-    /// Rebalances that have ended.
+    /// Ended rebalances.
     pub(crate) rebalances: Counters<End>,
-    /// Requests to buy that the host sends by another route than that of orders: they passed without a claim.
+    /// Order requests on another host route than the configured one: they passed without a claim.
     pub(crate) misrouted: Counter,
-    /// Polls that could not be read.
+    /// Failed polls.
     pub(crate) polls_failed: Counter,
 }
 
@@ -69,7 +69,7 @@ impl Metrics {
         }
     }
 
-    /// Requests got no reply from Redis.
+    /// Counts requests whose Redis call failed.
     pub(crate) fn failed(&self, is_definite: bool, requests: usize) {
         match is_definite {
             true => self.failed_definite.add(requests),
@@ -78,18 +78,18 @@ impl Metrics {
     }
 }
 
-/// What came of a challenge.
+/// The outcome of a challenge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum ChallengeOutcome {
-    /// It was set, to somebody who came without a solution.
+    /// Sent to a client without a solution.
     Asked,
     /// It was solved.
     Solved,
-    /// Somebody came again with a solution, and got the token that it had led to.
+    /// A client sent an accepted solution again, and got the same token.
     Again,
-    /// A proof of work does not count.
+    /// An invalid proof of work.
     Failed(SolutionError),
-    /// The captcha's provider says no, or what should be asked of it is none of its own.
+    /// The CAPTCHA provider rejected the response, or the response is malformed.
     CaptchaRefused,
     /// The captcha's provider did not answer.
     CaptchaUnreachable,

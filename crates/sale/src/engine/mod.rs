@@ -1,33 +1,33 @@
 //! Flash-sale admission as an engine.
 //!
-//! A request that buys is matched by its path, decided by [`crate::admission`], and, if there is anything to be had,
-//! waits for its claim in the pump. A granted one goes on to the origin with a signed claim ticket; every other is answered
-//! here.
+//! The gate matches order requests by path and decides with [`crate::admission`]. If units may be available, the
+//! request waits for its claim in the pump. Granted requests continue to the origin with a signed claim ticket; the
+//! gate answers all others.
 //!
-//! Each concern is a struct with its own state: it returns a plain value, which [`Gate`] carries out.
+//! Each concern is a struct with its own state: it returns a plain value, which [`Gate`] applies.
 //!
 //! | module | |
 //! |---|---|
-//! | [`config`] | JSON → checked configuration |
-//! | [`route`] | which requests buy, and from which sale |
-//! | [`gate`] | the concerns of one worker, and what it carries out for requests |
-//! | `replies` | what the gate carries out when Redis or a captcha's provider has replied |
-//! | `sales` | what a worker knows of sales: catalogue, polls, empty shards |
-//! | `pending` | requests that come before the first poll, held for a moment |
-//! | `buy` | a request to buy, up to its claim |
-//! | `early` | what needs nothing but the catalogue, for hosts that answer before their HTTP stack |
-//! | `checkout` | order tokens: minted, and checked; a proof of work may come first |
-//! | `captcha` | asking a captcha's provider |
-//! | `identify` | who a request comes from that buys nothing, for the origin |
-//! | [`job`] | what waits in the pump, and how it is grouped into script calls |
-//! | `rebalance` | requests that wait while units move to their shard |
-//! | `limits` | how often one user and one address may ask |
-//! | `overload` | when Redis or the origin is to be spared |
-//! | `poll` | the catalogue and the epochs of empty shards, from Redis |
-//! | `responder` | decisions, counted and answered |
+//! | [`config`] | parses and validates the configuration |
+//! | [`route`] | matches order requests and their sales |
+//! | [`gate`] | the state of one worker, and the handling of requests |
+//! | `replies` | the handling of replies from Redis and CAPTCHA providers |
+//! | `sales` | the worker's view of sales: catalogue, polls, empty shards |
+//! | `pending` | requests that wait for the first poll |
+//! | `buy` | decides on an order request, up to its claim |
+//! | `early` | decisions from the catalogue alone, before a host's HTTP stack |
+//! | `checkout` | issues and verifies order tokens, after a challenge if required |
+//! | `captcha` | verifies CAPTCHA responses with the provider |
+//! | `identify` | signs the user of requests that are not orders |
+//! | [`job`] | the pump's jobs, and their grouping into script calls |
+//! | `rebalance` | requests that wait for a transfer to their shard |
+//! | `limits` | rate limits per user and per address |
+//! | `overload` | overload protection for Redis and the origin |
+//! | `poll` | reads the catalogue and the epochs of empty shards from Redis |
+//! | `responder` | counts and answers decisions |
 //! | `answers` | the gate's own answers |
 //! | `report` | decision counts for operators |
-//! | `metrics` | what it counts |
+//! | `metrics` | the gate's counters |
 
 use alloc::vec;
 
@@ -60,13 +60,13 @@ mod sku;
 pub use config::Config;
 pub use gate::Gate;
 
-/// The engine's name, in logs.
+/// The engine's name in logs.
 pub const NAME: &str = "seckill-gate";
 
-/// Makes the engine from its configuration, as it is written.
+/// Builds the engine from its configuration.
 ///
 /// # Errors
-/// When the configuration is refused.
+/// When the configuration is invalid.
 pub fn configure<H: Host>(
     json: &[u8],
     host: &H,

@@ -1,4 +1,4 @@
-//! Beyond what Redis and the origin can do, the fast answer, so that what was accepted is finished.
+//! Overload protection: rejects requests early, so that accepted ones can finish.
 
 use alloc::format;
 
@@ -11,11 +11,11 @@ use weir_engine::breaker::CountedBreaker;
 use crate::engine::config::OverloadConfig;
 use crate::engine::metrics::PREFIX;
 
-/// What one worker knows of the load on what stands behind it.
+/// One worker's view of the load on Redis and the origin.
 #[derive(Debug)]
 pub(crate) struct Overload {
     in_flight_max: usize,
-    /// Granted requests that the origin has not answered yet.
+    /// Granted requests without an answer from the origin.
     in_flight: usize,
     redis: CountedBreaker,
     origin: CountedBreaker,
@@ -33,30 +33,30 @@ impl Overload {
         }
     }
 
-    /// Whether a request may ask Redis for a claim. What becomes of it is for [`Overload::redis_answered`].
+    /// A pass for a claim in Redis. [`Overload::redis_answered`] takes the outcome.
     pub(crate) fn enter(&mut self, now_ms: u64) -> Result<Pass, Rejection> {
         self.check_in_flight()?;
-        // Whether a request will get as far as the origin is not known before its claim, and only those that do may try
-        // it out.
+        // Before its claim, it is unknown whether a request reaches the origin, and only requests that do may be
+        // probes. So this only reads the origin's breaker.
         if let Some(retry_after_ms) = self.origin.refusal(now_ms) {
             return Err(overloaded(retry_after_ms));
         }
         self.redis.permit(now_ms).map_err(overloaded)
     }
 
-    /// Whether a request may ask Redis for something else than a claim. As [`Overload::enter`], but the origin does not matter.
+    /// A pass for another call to Redis. Like [`Overload::enter`], without the check of the origin.
     pub(crate) fn ask_redis(&mut self, now_ms: u64) -> Result<Pass, Rejection> {
         self.redis.permit(now_ms).map_err(overloaded)
     }
 
-    /// Redis has answered a request, or has not.
+    /// Records whether Redis has answered a request.
     pub(crate) fn redis_answered(&mut self, pass: Option<Pass>, is_answered: bool, now_ms: u64) {
         if let Some(pass) = pass {
             self.redis.record(now_ms, pass, is_answered, 1);
         }
     }
 
-    /// Whether a granted request may go on to the origin: then it is in flight until [`Overload::origin_is_done`].
+    /// A pass for a granted request to the origin: it is in flight until [`Overload::origin_is_done`].
     pub(crate) fn pass_on(&mut self, now_ms: u64) -> Result<Pass, Rejection> {
         self.check_in_flight()?;
         match self.origin.permit(now_ms) {
@@ -68,14 +68,14 @@ impl Overload {
         }
     }
 
-    /// A request in flight is over. For how many its status stands: if for any, it is for
+    /// Ends a request in flight. Returns how many outcomes its status represents; if not 0, pass it to
     /// [`Overload::origin_answered`].
     pub(crate) fn origin_is_done(&mut self, pass: Pass) -> u32 {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.origin.wants(pass)
     }
 
-    /// The origin has answered with this status, or the gateway in its place; it stands for `count`.
+    /// Records the status from the origin, or from the gateway on its behalf, for `count` outcomes.
     pub(crate) fn origin_answered(&mut self, pass: Pass, status: u16, count: u32, now_ms: u64) {
         let is_well = !(500..=599).contains(&status);
         self.origin.record(now_ms, pass, is_well, count);

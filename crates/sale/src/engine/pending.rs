@@ -1,7 +1,7 @@
-//! Requests that come before the catalogue was read: they wait for the first poll, as [`weir_engine::held`] says.
+//! Requests that wait for the first poll of the catalogue, see [`weir_engine::held`].
 //!
-//! A gate that knows of no sale can only answer 503, and the first buyers of each new worker would get that answer.
-//! A pending request keeps what decisions read of it, if that is little. Without Redis it gets the same 503, later.
+//! A gate without a catalogue can answer only 503, and the first buyers of each new worker would get that answer. A
+//! pending request keeps the headers that decisions read, if they are short. Without Redis it gets the same 503 later.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -18,10 +18,10 @@ use weir_engine::{Headers, Request, StreamId};
 use crate::engine::config::CheckedConfig;
 use crate::engine::sales::Sales;
 
-/// The most bytes of headers that a request is kept for. With more it is decided at once.
+/// The maximum header size of a pending request in bytes. Larger ones are decided at once.
 const HEADERS_LEN_MAX: usize = 8 * 1_024;
 
-/// The headers that decisions read, beside the user's and those that only gateways send.
+/// The headers that decisions read, in addition to the user header and those that only gateways send.
 const READ: [&str; 9] = [
     ":method",
     ":path",
@@ -34,7 +34,7 @@ const READ: [&str; 9] = [
     CAPTCHA,
 ];
 
-/// Requests of one worker that wait for its first poll.
+/// One worker's requests that wait for its first poll.
 #[derive(Debug)]
 pub(crate) struct PendingRequests {
     config: Arc<CheckedConfig>,
@@ -47,9 +47,9 @@ impl PendingRequests {
         Self { config, held }
     }
 
-    /// Lets a request wait for the first poll, unless that has ended. Whether it waits.
+    /// Makes a request wait for the first poll, unless the wait has ended. Returns whether it waits.
     pub(crate) fn hold(&mut self, stream: StreamId, request: &dyn Request, sales: &Sales) -> bool {
-        // The clock is not free: hosts ask for it.
+        // Reading the clock is a host call, so it is avoided.
         let has_room = sales.catalogue.is_none() && !self.held.is_full();
         if !has_room || !self.await_poll(sales, request.now_ms()) {
             return false;
@@ -66,12 +66,12 @@ impl PendingRequests {
         true
     }
 
-    /// Whether Redis has not yet said whether there is a catalogue, and there is time left for it.
+    /// Whether the first poll has no reply yet and the timeout has not passed.
     pub(crate) fn await_poll(&self, sales: &Sales, now_ms: u64) -> bool {
         sales.catalogue.is_none() && !sales.poller.has_answered() && !self.held.is_over(now_ms)
     }
 
-    /// What is kept of a request's headers, if it is not too much.
+    /// The headers to keep; `None` if they are too long.
     fn kept_headers(&self, headers: &Headers) -> Option<Headers> {
         let is_read = |name: &[u8]| {
             name == self.config.user_header.as_bytes()
@@ -81,7 +81,7 @@ impl PendingRequests {
         let kept: Vec<(&[u8], &[u8])> = headers
             .iter()
             .filter_map(|(name, value)| match is_gateway_only(name) {
-                // That it is there is all that matters.
+                // Only its presence matters.
                 true => Some((name, &b""[..])),
                 false => is_read(name).then_some((name, value)),
             })

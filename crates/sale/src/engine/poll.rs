@@ -1,4 +1,4 @@
-//! The catalogue and the epochs of empty shards, read from Redis on ticks.
+//! Reads the catalogue and the epochs of empty shards from Redis on ticks.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -14,36 +14,36 @@ use weir_engine::{BatchId, Effects};
 
 use crate::engine::job::ClaimPlan;
 
-/// The most epochs read in one poll. What is beyond has its turn in the next: with more empty shards
-/// than this, sales reopen somewhat later.
+/// The maximum number of epochs per poll. Later polls read the others: with more empty shards, sales reopen somewhat
+/// later.
 const EPOCHS_MAX: usize = 1_000;
 
-/// The longest interval between polls, in milliseconds, while a sale has no free unit and is not sold out: its buyers try again
-/// until one of them changes.
+/// The maximum poll interval in milliseconds while a sale has no free unit but is not sold out: its buyers retry until
+/// either changes.
 const UNDECIDED_POLL_MS: u64 = 50;
 
-/// A poll that is to be sent, or is under way.
+/// A due or pending poll.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Poll {
-    /// The shards whose epochs are asked for, in order.
+    /// The shards whose epochs it reads, in order.
     pub(crate) watched: Vec<(SaleId, u32)>,
 }
 
-/// When polls are due, and what they have found.
+/// Schedules polls and stores their results.
 #[derive(Debug)]
 pub(crate) struct Poller {
     schedule: Schedule,
     interval_ms: u64,
     under_way: Option<Poll>,
     cursor: usize,
-    /// The catalogue's bytes as last read: most polls find them unchanged.
+    /// The catalogue's bytes from the last read: most polls return the same.
     seen: Vec<u8>,
-    /// Its version: an earlier one is never read again.
+    /// Its version: earlier versions are ignored.
     version: u64,
     has_answered: bool,
 }
 
-/// Why a poll was of no use.
+/// Why a poll failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PollError {
     #[error("no catalogue in Redis: start the origin, and check key_prefix")]
@@ -67,17 +67,17 @@ impl Poller {
         }
     }
 
-    /// Whether Redis has ever said what stands where the catalogue belongs, be it nothing.
+    /// Whether Redis has ever returned the catalogue's key, even an empty one.
     pub(crate) fn has_answered(&self) -> bool {
         self.has_answered
     }
 
-    /// The first request has come: what is not known yet is looked for soon.
+    /// Makes a poll due soon, at the first request.
     pub(crate) fn poll_soon(&mut self) {
         self.schedule.poll_soon();
     }
 
-    /// Polls are more frequent while it is undecided whether a sale without a free unit is sold out.
+    /// Polls more often while a sale without a free unit may or may not be sold out.
     pub(crate) fn set_undecided(&mut self, is_undecided: bool) {
         let undecided_ms = UNDECIDED_POLL_MS.min(self.interval_ms);
         self.schedule.set_interval(match is_undecided {
@@ -86,12 +86,12 @@ impl Poller {
         });
     }
 
-    /// How far apart ticks should be, in milliseconds.
+    /// The interval between ticks in milliseconds.
     pub(crate) fn tick_ms(&self) -> u64 {
         self.schedule.tick_ms()
     }
 
-    /// Sends a poll, if one is due and none is under way.
+    /// Sends a poll if one is due and none is pending.
     pub(crate) fn poll(
         &mut self,
         memory: &SoldOutMemory,
@@ -109,7 +109,7 @@ impl Poller {
         self.under_way = Some(poll);
     }
 
-    /// What the next poll asks for.
+    /// The content of the next poll.
     fn next(&mut self, memory: &SoldOutMemory) -> Poll {
         let total = memory.watched().count();
         self.cursor = if self.cursor < total { self.cursor } else { 0 };
@@ -123,7 +123,7 @@ impl Poller {
         Poll { watched }
     }
 
-    /// The poll that the call `batch` was, which has ended, if it was one.
+    /// The poll of the ended call `batch`, if it was one.
     pub(crate) fn completed(&mut self, batch: BatchId) -> Option<Poll> {
         let is_poll = self.schedule.completed(batch);
         self.under_way.take_if(|_| is_poll)
@@ -139,7 +139,7 @@ impl Poller {
         self.schedule.failed()
     }
 
-    /// Reads a poll's replies: epochs go into `memory`; a catalogue that has changed is returned.
+    /// Reads a poll's replies: stores epochs in `memory`, and returns a changed catalogue.
     pub(crate) fn read(
         &mut self,
         poll: &Poll,
@@ -148,7 +148,7 @@ impl Poller {
     ) -> Result<Option<Catalogue>, PollError> {
         let (catalogue, epochs) = replies.split_first().ok_or(PollError::NoCatalogue)?;
         for ((sale, shard), epoch) in poll.watched.iter().zip(epochs) {
-            // A key that is gone, or that cannot be read, is an epoch of its own: the shard is not what it was.
+            // A missing or unreadable key counts as a different epoch: the shard has changed.
             memory.observe_epoch(sale, *shard, epoch_of(epoch));
         }
         self.read_catalogue(catalogue)
@@ -167,7 +167,7 @@ impl Poller {
         let catalogue =
             catalogue::read(bytes).map_err(|error| PollError::Catalogue(error.to_string()))?;
         if catalogue.version < self.version {
-            // Redis has lost its last writes, and the origin writes the later one again.
+            // Redis has lost its last writes, and the origin will write the later version again.
             return Ok(None);
         }
         self.version = catalogue.version;
@@ -176,7 +176,7 @@ impl Poller {
     }
 }
 
-/// No shard has this one.
+/// An epoch that no shard has.
 const NO_EPOCH: i64 = -1;
 
 fn epoch_of(value: &Value) -> i64 {
@@ -208,7 +208,7 @@ impl Poll {
         }
     }
 
-    /// How many commands the poll is.
+    /// The number of the poll's commands.
     pub(crate) fn count(&self) -> usize {
         1 + self.watched.len()
     }

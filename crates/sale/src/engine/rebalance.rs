@@ -1,4 +1,4 @@
-//! Rebalances under way, and the requests that wait for them.
+//! Running rebalances, and the requests that wait for them.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -11,7 +11,7 @@ use weir_engine::StreamId;
 
 use crate::engine::job::{ClaimJob, Job, MoveJob, ProbeJob, Step};
 
-/// All rebalances of one worker: one a shard.
+/// All rebalances of one worker: one per shard.
 #[derive(Debug, Default)]
 pub(crate) struct Rebalances {
     running: BTreeMap<(SaleId, u32), RunningRebalance>,
@@ -20,33 +20,32 @@ pub(crate) struct Rebalances {
 #[derive(Debug)]
 struct RunningRebalance {
     rebalance: Rebalance,
-    /// What is known of each shard, while probes are under way.
+    /// The probed shards, while probes are pending.
     seen: Vec<Option<ShardProbe>>,
-    /// Probes that have not come back.
+    /// The number of pending probes.
     probes: usize,
-    /// The streams that wait, and what they want.
+    /// The waiting streams and their claims.
     waiting: BTreeMap<StreamId, ClaimJob>,
 }
 
-/// What a step has brought about.
+/// The result of a step.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// What is to be asked next.
+    /// The next jobs.
     pub(crate) jobs: Vec<Job>,
-    /// What is known of all shards of the sale now.
+    /// The probes of all shards of the sale, if complete.
     pub(crate) probe: Option<Vec<ShardProbe>>,
-    /// How it has ended, and who has waited for it.
+    /// How the rebalance ended, and the requests that waited for it.
     pub(crate) ended: Option<(End, Vec<(StreamId, ClaimJob)>)>,
 }
 
 impl Rebalances {
-    /// How many requests wait.
+    /// The number of waiting requests.
     pub(crate) fn waiting(&self) -> usize {
         self.running.values().map(|one| one.waiting.len()).sum()
     }
 
-    /// Lets the stream `stream` wait for units on its shard. Returns what is to be asked, if nobody
-    /// has waited yet.
+    /// Makes `stream` wait for units on its shard. Returns the first jobs of a new rebalance.
     pub(crate) fn wait(&mut self, stream: StreamId, job: ClaimJob) -> Vec<Job> {
         let key = (job.sale.clone(), job.shard);
         if let Some(running) = self.running.get_mut(&key) {
@@ -65,14 +64,14 @@ impl Rebalances {
         jobs
     }
 
-    /// The stream `stream` has gone.
+    /// Removes a stream that has ended.
     pub(crate) fn forget(&mut self, stream: StreamId) {
         for running in self.running.values_mut() {
             running.waiting.remove(&stream);
         }
     }
 
-    /// A probe has come back; `None` without an answer.
+    /// Handles a probe; `None` if it failed.
     pub(crate) fn probed(&mut self, job: &ProbeJob, probe: Option<ShardProbe>) -> Progress {
         let key = (job.sale.clone(), job.to_shard);
         let Some(running) = self.running.get_mut(&key) else {
@@ -95,7 +94,7 @@ impl Rebalances {
         }
     }
 
-    /// A lend has come back.
+    /// Handles the reply to a transfer out.
     pub(crate) fn complete_lend(&mut self, job: &MoveJob, reply: Option<LendReply>) -> Progress {
         let event = match (job.step, reply) {
             (Step::Lend { from_shard, .. }, Some(reply)) => RebalanceEvent::Lend(from_shard, reply),
@@ -104,7 +103,7 @@ impl Rebalances {
         self.on_event((job.sale.clone(), job.to_shard), &event)
     }
 
-    /// A deposit has come back.
+    /// Handles the reply to a transfer in.
     pub(crate) fn complete_deposit(
         &mut self,
         job: &MoveJob,
@@ -138,7 +137,7 @@ impl Rebalances {
                 let mut waiting: Vec<_> =
                     core::mem::take(&mut running.waiting).into_iter().collect();
                 for (_, job) in &mut waiting {
-                    // Of who wants fewer than the one for whom it was begun nothing is known.
+                    // The result says nothing about requests for fewer units than the rebalance wanted.
                     job.is_too_many = end == End::TooFew && job.quantity >= wanted;
                 }
                 self.running.remove(&key);
@@ -153,7 +152,7 @@ impl Rebalances {
 }
 
 impl RunningRebalance {
-    /// The jobs that ask this.
+    /// The jobs for a call.
     fn ask(&mut self, sale: &SaleId, ask: RebalanceCall) -> Vec<Job> {
         let to_shard = self.rebalance.to_shard();
         let step = match ask {

@@ -1,4 +1,4 @@
-//! Decisions on requests when Redis has answered.
+//! Handles replies from Redis and CAPTCHA providers.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -58,7 +58,7 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    /// A captcha's provider has answered, or has not.
+    /// Handles the answer of a CAPTCHA provider, or its failure.
     pub(crate) fn on_fetch_done(
         &mut self,
         fetch: FetchId,
@@ -73,7 +73,7 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    /// Gives streams what has completed.
+    /// Handles completed calls.
     pub(crate) fn complete(
         &mut self,
         completed: Vec<CompletedBatch<Job>>,
@@ -81,7 +81,7 @@ impl<D: SharedData + Clone> Gate<D> {
         effects: &mut Effects,
     ) {
         for call in completed {
-            // A call's requests are all of one kind.
+            // All requests of a call have the same kind.
             match call.requests.first().map(|pending| &pending.job) {
                 Some(Job::Claim(_)) => {
                     self.each_completed(call, claim::parse, Self::claimed, now_ms, effects);
@@ -92,7 +92,7 @@ impl<D: SharedData + Clone> Gate<D> {
                 }
                 Some(Job::Probe(_)) => self.probes_completed(call, now_ms, effects),
                 Some(Job::Move(_)) => self.moves_completed(call, now_ms, effects),
-                // The reply to a hand-back is of no further use; one that failed ends with its claim.
+                // The reply to a release is not needed; after a failure, the claim ends at its deadline.
                 Some(Job::HandBack(_)) | None => {
                     self.reply_of(call.outcome, call.requests.len(), effects);
                 }
@@ -100,7 +100,7 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    /// The reply. A failure is counted.
+    /// Returns the reply and counts a failure.
     fn reply_of<T>(
         &self,
         outcome: Result<T, Failure>,
@@ -117,7 +117,7 @@ impl<D: SharedData + Clone> Gate<D> {
         effects.log(Level::Debug, format!("{count} requests failed: {failure}"));
     }
 
-    /// Each request of a call gets its own reply, as `parse` finds them, or all get the failure.
+    /// Gives each request of a call its own reply from `parse`, or gives all the failure.
     fn each_completed<T>(
         &mut self,
         call: CompletedBatch<Job>,
@@ -182,7 +182,7 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    /// A rebalance goes on, or has ended: then those who have waited ask again.
+    /// Continues a rebalance, or ends it: then the waiting requests claim again.
     fn rebalance_on(
         &mut self,
         sale: &SaleId,
@@ -207,7 +207,7 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    /// A shard has replied to a claim.
+    /// Handles a shard's reply to a claim.
     fn claimed(
         &mut self,
         pending: Pending<Job>,
@@ -224,7 +224,7 @@ impl<D: SharedData + Clone> Gate<D> {
         let if_empty = self.sales.if_empty(&job.sale, now_ms).or(too_few);
         let conclusion = conclude(reply, if_empty, job.rebalances);
         let Some(stream) = pending.stream else {
-            // Nobody waits any more. What was granted goes back.
+            // The stream has ended, so its claim is released.
             if let Conclusion::Pass { held, .. } = conclusion {
                 self.hand_back(delivery_of(job, held), now_ms, effects);
             }
@@ -247,7 +247,7 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    /// The shard of the stream is empty: it waits for a rebalance, if it may.
+    /// Handles an empty shard: the stream waits for a rebalance, if allowed.
     fn rebalance(&mut self, stream: StreamId, job: ClaimJob, now_ms: u64, effects: &mut Effects) {
         if self.rebalances.waiting() >= self.config.redis.waiting_max {
             return self.reject_waiting(stream, &job, Verdict::Overloaded, None, effects);
@@ -257,7 +257,7 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    /// Redis has said when the token of a solution was minted.
+    /// Handles the time when the token of a solution was minted.
     fn spent(
         &mut self,
         pending: Pending<Job>,
@@ -274,7 +274,7 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    /// There is no reply.
+    /// Handles a call without a reply.
     fn failed(
         &mut self,
         pending: Pending<Job>,
@@ -293,7 +293,7 @@ impl<D: SharedData + Clone> Gate<D> {
                     self.reject_waiting(stream, &job, verdict, None, effects);
                 }
             }
-            // Nobody knows whether the solution has led to a token. A shopper who sends it again gets that, or the first.
+            // The solution may have led to a token. A shopper who sends it again gets that token, or a first one.
             Job::Spend(job) => {
                 self.overload.redis_answered(job.pass, false, now_ms);
                 if let Some(stream) = pending.stream {
@@ -306,7 +306,7 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    /// The request goes on to the origin with its claim, if the origin is to be asked at all.
+    /// Forwards the request to the origin with its claim, unless the origin is overloaded.
     fn pass(
         &mut self,
         stream: StreamId,
@@ -333,7 +333,7 @@ impl<D: SharedData + Clone> Gate<D> {
         self.responder.count(sale, is_shadow, verdict);
         self.unconfirmed.push(stream);
         let delivery = Some(delivery_of(job, claim));
-        // From here on the origin's answer and the stream's end end what was begun.
+        // From now on, the origin's answer or the stream's end completes the claim's delivery.
         let passed = StreamState::Passed { pass, delivery };
         self.streams.insert(stream, passed);
     }
@@ -370,14 +370,14 @@ impl<D: SharedData + Clone> Gate<D> {
         effects.go_on(stream);
     }
 
-    /// A claim's delivery never left the gateway, or the origin has refused it: it goes back with the next batch.
+    /// Releases a delivery that never left the gateway or that the origin refused, with the next batch.
     pub(crate) fn hand_back(&mut self, delivery: HandBackJob, now_ms: u64, effects: &mut Effects) {
         self.metrics.handed_back.increment();
         self.pump
             .enqueue_unowned(Job::HandBack(delivery), now_ms, effects);
     }
 
-    /// As [`Responder::reject`](crate::engine::responder::Responder::reject), of a request that has waited.
+    /// Like [`Responder::reject`](crate::engine::responder::Responder::reject), for a request that has waited.
     fn reject_waiting(
         &mut self,
         stream: StreamId,
@@ -392,7 +392,7 @@ impl<D: SharedData + Clone> Gate<D> {
     }
 }
 
-/// The delivery of `claim` that was granted for `job`.
+/// The delivery of `claim` for `job`.
 fn delivery_of(job: ClaimJob, claim: OpenClaim) -> HandBackJob {
     HandBackJob {
         sale: job.sale,

@@ -1,4 +1,4 @@
-//! What operators are told of decisions, sale by sale.
+//! Counts decisions per sale for operators.
 
 use alloc::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use weir_engine::tally::Tally;
 use weir_engine::{BatchId, Effects};
 use weir_scripts::tally::{self, Subject};
 
-/// A sale in few bytes; `None`: it is not known, or nobody is told of it.
+/// A compact sale id; `None`: unknown sale, or no reports.
 pub(crate) type SaleMark = Option<u64>;
 
-/// What is counted: a verdict on requests for a sale.
+/// The key of a count: a verdict on requests for a sale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct VerdictKey {
     sale: u64,
@@ -33,12 +33,12 @@ impl Report {
         }
     }
 
-    /// The mark of the sale of this id.
+    /// The mark of a sale id.
     pub(crate) fn mark(sale: &[u8]) -> u64 {
         seeded_hash(0, sale)
     }
 
-    /// A request for a sale was decided so. `is_shadow`: it went on all the same.
+    /// Counts a verdict for a sale. `is_shadow`: the request continued in any case.
     pub(crate) fn count(&mut self, sale: u64, is_shadow: bool, verdict: Verdict) {
         self.tally.count(VerdictKey {
             sale,
@@ -47,7 +47,7 @@ impl Report {
         });
     }
 
-    /// Sends what was counted, if that is due. Of a sale that is no longer in the catalogue nobody is told.
+    /// Sends the counts if they are due, except those of sales that left the catalogue.
     pub(crate) fn flush<'a>(
         &mut self,
         sales: impl Iterator<Item = &'a Sale>,
@@ -70,7 +70,7 @@ impl Report {
         });
     }
 
-    /// Whether `batch`, which has ended, was its call.
+    /// Whether the ended call `batch` was its call.
     pub(crate) fn completed(&mut self, batch: BatchId) -> bool {
         self.tally.completed(batch)
     }

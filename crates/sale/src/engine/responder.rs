@@ -1,4 +1,4 @@
-//! Decisions on requests: each is counted, and most are answered by the gate.
+//! Counts decisions, and answers most requests.
 
 use crate::admission::Rejection;
 use crate::claim::ClaimId;
@@ -13,13 +13,13 @@ use crate::engine::job::Buyer;
 use crate::engine::metrics::Metrics;
 use crate::engine::report::{Report, SaleMark};
 
-/// Counts decisions, and answers the requests that do not go on.
+/// Counts decisions, and answers requests that do not continue.
 #[derive(Debug)]
 pub(crate) struct Responder {
     pub(crate) answers: Answers,
     requests: Counters<Verdict>,
     shadow: Counters<Verdict>,
-    /// Counts decisions for operators, if that is configured.
+    /// Counts decisions for operators, if configured.
     pub(crate) report: Option<Report>,
 }
 
@@ -33,18 +33,18 @@ impl Responder {
         }
     }
 
-    /// The sale of this id, as decisions on it are reported, if they are.
+    /// The mark of a sale id, if reports are enabled.
     pub(crate) fn mark(&self, sale: &[u8]) -> SaleMark {
         self.report.as_ref().map(|_| Report::mark(sale))
     }
 
-    /// Whether the call `batch`, which has ended, reported decisions. Nobody waits for it.
+    /// Whether the ended call `batch` was a report. Nothing depends on its result.
     pub(crate) fn is_report(&mut self, batch: BatchId) -> bool {
         let report = self.report.as_mut();
         report.is_some_and(|report| report.completed(batch))
     }
 
-    /// Counts a decision. `is_shadow`: the request goes on all the same.
+    /// Counts a decision. `is_shadow`: the request continues in any case.
     pub(crate) fn count(&mut self, sale: SaleMark, is_shadow: bool, verdict: Verdict) {
         match is_shadow {
             true => self.shadow.increment(verdict),
@@ -55,8 +55,8 @@ impl Responder {
         }
     }
 
-    /// Answers a request. One for a sale in shadow is only counted, and goes on without a claim. `order` is the order that the
-    /// user has already.
+    /// Answers a request. A dry-run request is only counted, and continues without a claim. `order` is the user's
+    /// existing order.
     pub(crate) fn reject(
         &mut self,
         stream: StreamId,

@@ -1,50 +1,50 @@
-//! Which requests buy, and from which sale.
+//! Matches order requests and their sales.
 
 use alloc::string::String;
 
 use weir_base::bytes::{is_same, strip_prefix};
 use weir_base::method::is_method;
 
-/// The place of the sale's name in a path.
+/// The placeholder of the sale's id in a path.
 const SALE_SEGMENT: &str = "{sale}";
 
-/// A kind of request: a method, and a path with the sale's name as one segment.
+/// A kind of request: a method, and a path with the sale's id as one segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     method: String,
     before: String,
     after: String,
-    /// The name of the route by which the host must send such a request.
+    /// The name of the required host route.
     via: Option<String>,
 }
 
-/// What a request is for, and the sale that it names.
+/// The kind of a request, with its sale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteKind<'p> {
-    /// To buy.
+    /// An order.
     Buy(&'p [u8]),
-    /// To get an order token.
+    /// A request for an order token.
     Checkout(&'p [u8]),
-    /// To see how the sale stands.
+    /// A request for the sale's status.
     Status(&'p [u8]),
-    /// To order something outside of sales.
+    /// An order outside of sales.
     NormalOrder,
 }
 
-/// Why a route was refused.
+/// Why a route is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
-    /// The method is not one of HTTP.
+    /// The method is not an HTTP method.
     #[error("must be an HTTP method in capitals, such as POST")]
     Method,
-    /// The path does not start with `/`, does not hold `{sale}` as one whole segment, once, or has
-    /// a query or a fragment.
+    /// The path does not start with `/`, does not contain `{sale}` exactly once as a whole segment, or has a query or a
+    /// fragment.
     #[error("must start with /, have {{sale}} once as a whole segment, and have no ? or #")]
     Path,
 }
 
 impl RouteError {
-    /// The field of the route's configuration that is wrong.
+    /// The invalid field of the route's configuration.
     pub fn field(self) -> &'static str {
         match self {
             Self::Method => "method",
@@ -57,7 +57,7 @@ impl Route {
     /// The route of `method` and `path`.
     ///
     /// # Errors
-    /// Says which of the two is wrong.
+    /// When one of the two is invalid.
     pub fn new(method: &str, path: &str) -> Result<Self, RouteError> {
         if !is_method(method) {
             return Err(RouteError::Method);
@@ -79,14 +79,14 @@ impl Route {
         })
     }
 
-    /// The same, if the host sends it by its route of this name.
+    /// Requires the host route with this name.
     #[must_use]
     pub fn via(mut self, name: Option<&str>) -> Self {
         self.via = name.map(Into::into);
         self
     }
 
-    /// The name of the route by which the host must send such a request, if that matters.
+    /// The name of the required host route, if configured.
     pub fn must_go_via(&self) -> Option<&str> {
         self.via.as_deref()
     }
@@ -96,8 +96,7 @@ impl Route {
         [&self.before, sale, &self.after].concat()
     }
 
-    /// The sale that a request for `path` names, if it is of this route. What follows a `?` in
-    /// the path does not count.
+    /// The sale in `path`, if the request matches this route. The query is ignored.
     pub fn sale<'p>(&self, method: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
         if !is_same(method, self.method.as_bytes()) {
             return None;

@@ -1,4 +1,4 @@
-//! What a worker knows of sales: the catalogue as last polled, and which shards are empty.
+//! A worker's view of sales: the last catalogue, and empty shards.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -23,25 +23,25 @@ use crate::engine::metrics::Metrics;
 use crate::engine::poll::{Poll, Poller};
 use crate::engine::sku::sale_of;
 
-/// How long the result of a poll counts as current: longer than a few polls, which may be lost.
+/// How long a poll's result counts as current: longer than a few polls, which may be lost.
 const CURRENT_MS: u64 = 2_000;
 const CURRENT_POLLS: u64 = 4;
 
-/// What one worker knows of sales.
+/// One worker's view of sales.
 #[derive(Debug)]
 pub(crate) struct Sales {
     config: Arc<CheckedConfig>,
     pub(crate) poller: Poller,
-    /// When the last poll came back.
+    /// When the last successful poll ended.
     polled_at_ms: Option<u64>,
-    /// `None` until the first poll has found one: nothing is known of any sale.
+    /// `None` until the first poll has found one.
     pub(crate) catalogue: Option<Catalogue>,
     pub(crate) memory: SoldOutMemory,
-    /// When it aged last.
+    /// When the memory last aged.
     aged_at_ms: u64,
     /// The key with which this gateway signs claims.
     claim_key: ClaimKey,
-    /// Whether the origin has listed its keys, and this one is not among them.
+    /// Whether the origin has listed its keys without this one.
     is_signer_unknown: bool,
     polls_failed: Counter,
 }
@@ -61,28 +61,28 @@ impl Sales {
         }
     }
 
-    /// The sale that a path names, with the switch that counts for it.
+    /// The sale with this id, and its effective switch.
     pub(crate) fn find(&self, sale: &[u8]) -> Result<(SaleState, &Sale), Rejection> {
         let catalogue = self.catalogue.as_ref().ok_or(Verdict::Unavailable)?;
         let sale = catalogue.find(sale).ok_or(Verdict::UnknownSale)?;
         Ok((catalogue.switch_of(sale), sale))
     }
 
-    /// The sale that sells the SKU of a normal order, with the switch that applies to it.
+    /// The sale that sells the SKU of a normal order, and its effective switch.
     pub(crate) fn by_sku(&self, path: &[u8], request: &dyn Request) -> Option<(SaleState, &Sale)> {
         let catalogue = self.catalogue.as_ref()?;
         let sale = sale_of(&self.config.sku_routes, catalogue, path, request)?;
         Some((catalogue.switch_of(sale), sale))
     }
 
-    /// Whether the switch for all sales is at shadow.
+    /// Whether the switch of all sales is `shadow`.
     pub(crate) fn are_in_shadow(&self) -> bool {
         let mut catalogue = self.catalogue.iter();
         catalogue.any(|catalogue| catalogue.switch == SaleState::Shadow)
     }
 
-    /// The verdict when no unit of `sale` is left in Redis. It is final only while polls are current: a gateway that has not
-    /// read the catalogue for a while does not know that SQL has none left.
+    /// The verdict when Redis has no unit of `sale`. It is final only while polls are current: with an old catalogue
+    /// the gateway cannot know that SQL has no units.
     pub(crate) fn without_units(&self, sale: &Sale, now_ms: u64) -> Verdict {
         let interval_ms = self.config.poll_interval_ms;
         let current_ms = CURRENT_MS.max(CURRENT_POLLS.saturating_mul(interval_ms));
@@ -95,7 +95,7 @@ impl Sales {
         }
     }
 
-    /// The verdict on a sale without units, if this is one as far as is known.
+    /// The verdict for a sale without units; `None` if it may have units.
     pub(crate) fn if_empty(&self, sale: &SaleId, now_ms: u64) -> Option<Verdict> {
         if !self.memory.is_empty(sale) {
             return None;
@@ -122,8 +122,8 @@ impl Sales {
         }
     }
 
-    /// Refuses everybody while the origin would not know this gateway's claims. Each would tie a unit up until its end, and
-    /// the origin would send its buyer away.
+    /// Refuses all requests while the origin does not accept this gateway's key. Each claim would block a unit until
+    /// its deadline, and the origin would refuse its buyer.
     pub(crate) fn check_signer(&self) -> Result<(), Rejection> {
         match self.is_signer_unknown {
             true => Err(Verdict::Misconfigured.into()),
@@ -131,7 +131,7 @@ impl Sales {
         }
     }
 
-    /// Redis has replied to a poll, or has not. `is_needed`: requests come here.
+    /// Handles the end of a poll. `is_needed`: this worker receives requests.
     pub(crate) fn polled(
         &mut self,
         poll: &Poll,
@@ -170,7 +170,7 @@ impl Sales {
         self.pace_polls(now_ms);
     }
 
-    /// Memory ages with the polls that the configuration asks for, and not with those between them. A poll may be a little early.
+    /// Ages the memory at the configured poll interval, and not with additional polls. A poll may come slightly early.
     fn age_memory(&mut self, now_ms: u64) {
         let interval_ms = self.config.poll_interval_ms;
         if now_ms.abs_diff(self.aged_at_ms) >= interval_ms - interval_ms / 8 {
@@ -179,7 +179,7 @@ impl Sales {
         }
     }
 
-    /// A rebalance has looked at all shards of a sale.
+    /// Records a probe of all shards of a sale.
     pub(crate) fn learn_probe(&mut self, sale: &SaleId, shards: &[ShardProbe], now_ms: u64) {
         self.memory.learn_probe(sale, shards);
         self.pace_polls(now_ms);
@@ -196,7 +196,7 @@ impl Sales {
         self.poller.set_undecided(is_undecided);
     }
 
-    /// The log says with every new catalogue which sales cannot be sold as this gateway is configured.
+    /// Logs with every new catalogue which sales this gateway's configuration cannot serve.
     fn log_missing_settings(&self, catalogue: &Catalogue, effects: &mut Effects) {
         let mut sales = catalogue.sales.iter();
         if self.config.token.is_none() && sales.clone().any(|sale| sale.token) {
@@ -210,7 +210,7 @@ impl Sales {
         }
     }
 
-    /// Compares the keys of origin and gateway. The log says when that changes, and not with every catalogue.
+    /// Compares the keys of origin and gateway, and logs a change.
     fn compare_claim_keys(&mut self, catalogue: &Catalogue, effects: &mut Effects) {
         let is_unknown = !catalogue.knows(&self.claim_key);
         if core::mem::replace(&mut self.is_signer_unknown, is_unknown) == is_unknown {
@@ -234,9 +234,9 @@ impl Sales {
         effects.log(Level::Error, text);
     }
 
-    /// What is known stays; the log says so once, not with every poll.
+    /// Keeps the current data, and logs the first failure in a row.
     pub(crate) fn poll_failed(&mut self, reason: &str, is_needed: bool, effects: &mut Effects) {
-        // Where no request comes, Redis need not be reachable.
+        // Without requests, Redis need not be reachable.
         if !is_needed && self.catalogue.is_none() {
             return;
         }

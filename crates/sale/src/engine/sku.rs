@@ -1,4 +1,4 @@
-//! Normal orders for a SKU that a sale sells: they would bypass the sale's rules.
+//! Normal orders for the SKU of a sale, which would bypass the sale's rules.
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeSet;
@@ -11,41 +11,42 @@ use weir_engine::Request;
 
 use crate::sale::{Catalogue, Phase, Sale, SaleState};
 
-/// The place of the SKU in a path.
+/// The placeholder of the SKU in a path.
 const SKU_SEGMENT: &str = "{sku}";
 
-/// A route of normal orders: its method, its path, and where a request names its SKU.
+/// A route of normal orders: its method, its path, and the source of the SKU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkuRoute {
     method: String,
     /// The path, or its part before the SKU.
     before: String,
-    /// The path's part after the SKU; `None` if the path does not hold the SKU.
+    /// The path's part after the SKU; `None` if the path does not contain the SKU.
     after: Option<String>,
     source: SkuSource,
 }
 
-/// Where a request names its SKU.
+/// Where a request contains its SKU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SkuSource {
-    /// In its path, as one segment.
+    /// In the path, as one segment.
     Path,
-    /// In this parameter of its query.
+    /// In this query parameter.
     Query(String),
     /// In this header.
     Header(String),
 }
 
-/// Why such a route was refused.
+/// Why a route is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SkuRouteError {
-    /// The method is not one of HTTP.
+    /// The method is not an HTTP method.
     #[error("must be an HTTP method in capitals, such as POST")]
     Method,
-    /// The path does not start with `/`, has a query or a fragment, or holds `{sku}` otherwise than as one whole segment.
+    /// The path does not start with `/`, has a query or a fragment, or contains `{sku}` other than as one whole
+    /// segment.
     #[error("must start with /, have {{sku}} at most once as a whole segment, and have no ? or #")]
     Path,
-    /// The SKU is named twice or not at all.
+    /// The SKU has two sources or none.
     #[error(
         "must name the SKU exactly once: {{sku}} in the path, or `sku` with `query` or `header`"
     )]
@@ -53,7 +54,7 @@ pub enum SkuRouteError {
 }
 
 impl SkuRouteError {
-    /// The field of the route's configuration that is wrong.
+    /// The invalid field of the route's configuration.
     pub fn field(self) -> &'static str {
         match self {
             Self::Method => "method",
@@ -64,10 +65,10 @@ impl SkuRouteError {
 }
 
 impl SkuRoute {
-    /// The route of `method` and `path`; `source` unless the path names the SKU.
+    /// The route of `method` and `path`; `source` unless the path contains the SKU.
     ///
     /// # Errors
-    /// Says which of them is wrong.
+    /// When one of them is invalid.
     pub fn new(method: &str, path: &str, source: Option<SkuSource>) -> Result<Self, SkuRouteError> {
         if !is_method(method) {
             return Err(SkuRouteError::Method);
@@ -100,12 +101,13 @@ impl SkuRoute {
         })
     }
 
-    /// Whether a request for `path` is one of this route.
+    /// Whether the request matches this route.
     pub(crate) fn matches(&self, method: &[u8], path: &[u8]) -> bool {
         method == self.method.as_bytes() && self.segment(split(path).0).is_some()
     }
 
-    /// The SKU's segment in a path of this route; empty if the route's path does not hold the SKU. `None` for other paths.
+    /// The SKU's segment in a matching path; empty if the route's path does not contain the SKU. `None` for other
+    /// paths.
     fn segment<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
         let behind = path.strip_prefix(self.before.as_bytes())?;
         match &self.after {
@@ -118,13 +120,13 @@ impl SkuRoute {
         }
     }
 
-    /// Whether the SKU is in the header `name`.
+    /// Whether the header `name` contains the SKU.
     pub(crate) fn reads(&self, name: &[u8]) -> bool {
         matches!(&self.source, SkuSource::Header(header) if header.as_bytes() == name)
     }
 
-    /// Every SKU that a request of this route may be read to name: of several parameters or headers some services take the
-    /// first, some the last, and some the whole list.
+    /// Every possible SKU of a request: of several parameters or headers, services may use the first, the last, or the
+    /// whole list.
     fn skus<'r>(&self, path: &'r [u8], request: &'r dyn Request) -> BTreeSet<Cow<'r, [u8]>> {
         let (path, query) = split(path);
         match &self.source {
@@ -143,7 +145,7 @@ impl SkuRoute {
     }
 }
 
-/// A path and its query.
+/// Splits a path from its query.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     let mut parts = path.splitn(2, |&byte| byte == b'?');
     let path = parts.next().unwrap_or_default();
@@ -159,7 +161,7 @@ fn parameters<'q>(query: &'q [u8], name: &[u8]) -> impl Iterator<Item = Cow<'q, 
     })
 }
 
-/// The text of a part of a query, in which `+` is a space.
+/// Decodes a part of a query, in which `+` is a space.
 fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.iter().any(|byte| matches!(byte, b'%' | b'+')) {
         return Cow::Borrowed(text);
@@ -169,7 +171,7 @@ fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(percent_decode(&spaced).collect())
 }
 
-/// The sale whose rules a normal order would bypass: it sells the SKU that the request names, and has not ended.
+/// The sale that a normal order would bypass: it sells the request's SKU and has not ended.
 pub(crate) fn sale_of<'c>(
     routes: &[SkuRoute],
     catalogue: &'c Catalogue,

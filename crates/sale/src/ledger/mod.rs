@@ -1,13 +1,11 @@
-//! The claim protocol of one shard: its words, and a model of it.
+//! The types of the claim protocol of one shard, and a model of it.
 //!
-//! The running protocol is the Lua in `crates/scripts`; `ShardLedger` (feature `model`) is the same protocol in
-//! Rust, small enough to read at once. Tests run the same operations against both and compare
-//! every reply.
+//! The production implementation is Lua (`lua/`); `ShardLedger` (feature `model`) is the same protocol in Rust, short
+//! enough to read completely. Tests run the same operations against both and compare every reply.
 //!
-//! Units are always somewhere: `Σ stock + open transfers + held + bought = total`, where a transfer
-//! that its target has deposited counts no more. Only [`ReleaseKind::Void`],
-//! `ShardLedger::restock` and `ShardLedger::change` change the sum: the first two put it right after Redis lost data, and
-//! with the last an operator changes the total.
+//! The invariant: `Σ stock + open transfers + held + bought = total`, without transfers that their target has received.
+//! Only [`ReleaseKind::Void`], `ShardLedger::restock` and `ShardLedger::change` change the sum: the first two repair it
+//! after Redis lost data, and with the last an operator changes the total.
 
 #[cfg(any(test, feature = "model"))]
 mod record;
@@ -26,33 +24,33 @@ use crate::claim::Ticket;
 #[cfg(any(test, feature = "model"))]
 pub use shard::{EvictedKey, ShardLedger};
 
-/// What must hold of a user, besides the cap, for a new claim.
+/// Conditions for a new claim, in addition to the cap.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct Checks {
-    /// The user is not blocked.
+    /// The user must not be blocked.
     pub blocked: bool,
-    /// The user has a reservation.
+    /// The user must have a reservation.
     pub reserved: bool,
-    /// Nobody gets a new claim; who holds one gets it again.
+    /// No new claims; a user with a claim gets it again.
     pub drain: bool,
 }
 
-/// What a claim asks for.
+/// The terms of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimTerms {
-    /// How long the hold lasts.
+    /// The claim's lifetime in milliseconds.
     pub ttl_ms: u64,
-    /// The most units one user may have.
+    /// The maximum number of units per user.
     pub user_cap: u32,
-    /// How many units are asked for: at least 1.
+    /// The number of requested units: at least 1.
     pub quantity: u32,
-    /// What is looked at besides.
+    /// Additional conditions.
     pub checks: Checks,
 }
 
-/// The shard's answer to a claim. A user who is refused leaves no trace.
+/// The shard's reply to a claim. A refused request changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimReply {
     /// The user is blocked.
@@ -61,49 +59,49 @@ pub enum ClaimReply {
     NotReserved,
     /// A new claim.
     Granted(OpenClaim),
-    /// The claim that the user holds already, delivered once more.
+    /// The user's existing claim, delivered again.
     GrantedAgain(OpenClaim),
-    /// This attempt has become an order: that of the claim of this generation.
+    /// This attempt has already become an order: that of the claim with this generation.
     Ordered {
         /// The order's generation.
         generation: u64,
         /// Its units.
         quantity: u32,
     },
-    /// Another attempt of the user holds a claim that is not decided yet.
+    /// Another attempt of the user has an open claim.
     InProgress,
-    /// No new claims are made any more.
+    /// The sale takes no new claims.
     Draining,
-    /// The user has all that one user may have; the last order came of the claim of this generation.
+    /// The user has reached the cap; the generation is that of the last order's claim.
     CapReached {
         /// The last order's generation; 0 if the user has none.
         generation: u64,
     },
-    /// Not enough units left on this shard, as of this epoch.
+    /// The shard has too few units, as of this epoch.
     Empty {
         /// The shard's epoch.
         epoch: i64,
-        /// How many claims are open: users who may come back for what they hold.
+        /// The number of open claims: their users may retry.
         open_claims: u64,
     },
-    /// The shard holds no stock entry: not warmed, or lost.
+    /// The shard has no stock entry: it is not loaded, or Redis lost it.
     Cold,
 }
 
-/// Deliveries of one claim are told apart up to this number. The one that has it, and all later ones,
-/// count as never to come back: the claim then waits for its deadline.
+/// Deliveries of one claim have distinct numbers below this. The delivery with this number, and all later ones, are
+/// never released: the claim then ends at its deadline.
 pub const DELIVERIES_MAX: u32 = 30;
 
-/// An open claim as the shard describes it.
+/// An open claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenClaim {
     /// The claim's generation.
     pub generation: u64,
-    /// Units held.
+    /// The number of claimed units.
     pub quantity: u32,
-    /// When the hold may be taken back, in milliseconds since the Unix epoch.
+    /// When the claim may be released, in milliseconds since the Unix epoch.
     pub deadline_ms: u64,
-    /// Which of the claim's deliveries this is, from 0: at most [`DELIVERIES_MAX`].
+    /// The number of this delivery, from 0: at most [`DELIVERIES_MAX`].
     pub delivery: u32,
 }
 
@@ -112,148 +110,145 @@ pub struct OpenClaim {
 pub enum Deduction {
     /// With the order.
     AtOrder,
-    /// With its payment: until then others may order them, too.
+    /// With its payment: until then, others may order the same units.
     AtPayment,
 }
 
-/// One order as its shard knows it.
+/// One order in its shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrderEntry {
-    /// The generation of the claim that it came of.
+    /// The generation of its claim.
     pub generation: u64,
     /// Its units.
     pub units: u64,
-    /// Whether its units have left the stock: [`Deduction::AtPayment`] means not yet.
+    /// Whether its units have left the stock: not yet with [`Deduction::AtPayment`].
     pub deduction: Deduction,
 }
 
-/// Why a claim is given back.
+/// Why a claim is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReleaseKind {
-    /// This delivery never left the gateway. The claim ends when every delivery has come back. Each has
-    /// its number, so that one that comes back twice is not taken for two.
+    /// This delivery never left the gateway. The claim ends when all its deliveries are released. Each has a number, so
+    /// that a repeated release counts once.
     Delivery(u32),
-    /// SQL has recorded that this claim is released: it ends now, its units come back.
+    /// SQL has recorded the release of this claim: it ends now, and its units return to the stock.
     Decided,
-    /// SQL has recorded that this claim is released and has no unit to back it: it ends now and
-    /// its units do not come back.
+    /// SQL has recorded the release of this claim, which no unit backs: it ends now, and its units do not return.
     Void,
 }
 
-/// The shard's answer to a release.
+/// The shard's reply to a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseReply {
-    /// There is no such open claim (any more): nothing changed.
+    /// The claim is not open: nothing changed.
     Nothing,
     /// The claim has ended.
     Ended,
-    /// Other deliveries of the claim are still out.
+    /// Other deliveries of the claim remain.
     StillOut,
 }
 
-/// The shard's answer to a settlement.
+/// The shard's reply to a settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettleReply {
-    /// There is no such open claim (any more): nothing changed.
+    /// The claim is not open: nothing changed.
     Nothing,
     /// The claim became an order.
     Settled,
 }
 
-/// The shard's answer to the end or the payment of an order.
+/// The shard's reply to the end or the payment of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FollowUpReply {
-    /// It has followed.
+    /// The shard has applied it.
     Done,
-    /// There is no such order, or it had followed before.
+    /// The order does not exist, or the shard had applied it before.
     Nothing,
-    /// The shard is not warmed, or lost: it follows once it is rebuilt.
+    /// The shard is not loaded, or Redis lost it: a rebuild will apply it.
     Cold,
 }
 
-/// The answer to who wants to rebuild a shard.
+/// The reply to the start of a rebuild.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WipeReply {
     /// The rebuild has begun.
     Begun,
     /// The shard is not cold.
     Warm,
-    /// Another is at it.
+    /// Another rebuild is running.
     Other,
 }
 
-/// Units on the move from one shard to another.
+/// A transfer of units between shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transfer {
-    /// Tells this transfer from every other one of the lender, earlier or later: ids only grow.
+    /// Identifies the transfer among all those of the source shard: ids only grow.
     pub id: u64,
-    /// How many: at least 1.
+    /// The number of units: at least 1.
     pub units: u64,
 }
 
-/// A lender's answer.
+/// The source shard's reply to a transfer out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LendReply {
-    /// These units have left the lender: the transfer to that shard that was open already, or a new
-    /// one.
+    /// These units have left the shard, in the existing open transfer to the target or in a new one.
     Lent(Transfer),
-    /// There is nothing to lend.
+    /// The shard has no units to transfer.
     Nothing,
-    /// The lender is not warmed, or lost.
+    /// The source shard is not loaded, or Redis lost it.
     Cold,
 }
 
-/// A borrower's answer.
+/// The target shard's reply to a transfer in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DepositReply {
-    /// The units have come.
+    /// The units have arrived.
     Deposited,
-    /// They had come before: nothing changed.
+    /// They had arrived before: nothing changed.
     Already,
-    /// The borrower is not warmed, or lost.
+    /// The target shard is not loaded, or Redis lost it.
     Cold,
 }
 
-/// Units that are added to a sale's stock, or withdrawn from it, as far as one shard is concerned.
+/// Units added to a sale's stock, or withdrawn from it, for one shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StockChange {
-    /// Tells this change from every other one of the sale: numbers only grow, and 0 is none.
+    /// Identifies the change within the sale: numbers only grow, and 0 is no change.
     pub number: u64,
-    /// How many are added. Below 0: taken, where a shard that is told so takes no more than are free on it.
+    /// The number of added units. Negative: withdrawn; a shard gives at most its free units.
     pub units: i64,
 }
 
-/// The shard's answer to a change of its stock.
+/// The shard's reply to a stock change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StockChanged {
-    /// Of this change the shard has added so many units, or below 0 taken: now, or when it was told before.
+    /// The units that this change added to the shard (negative: withdrew), now or at an earlier call.
     Done(i64),
-    /// It knows of a later change: this one is over, and nothing changed.
+    /// The shard has applied a later change: nothing changed.
     Over,
-    /// The shard is not warmed, or lost.
+    /// The shard is not loaded, or Redis lost it.
     Cold,
 }
 
-/// A shard at a glance.
+/// A shard's summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardProbe {
-    /// Units left, which may be fewer than none where orders are deducted at payment; `None` if the
-    /// shard is cold.
+    /// The stock, which may be negative if orders are deducted at payment; `None` if the shard is cold.
     pub stock: Option<i64>,
     /// The shard's epoch.
     pub epoch: i64,
     /// How many claims are open.
     pub open_claims: u64,
-    /// How many transfers have left and not been settled.
+    /// The number of open transfers from this shard.
     pub moving: u64,
 }
 
 /// A claim whose deadline has passed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overdue {
-    /// Who holds it.
+    /// The user.
     pub user: UserId,
-    /// Which claim it is.
+    /// The claim.
     pub held: OpenClaim,
 }
 
@@ -271,57 +266,56 @@ impl Overdue {
     }
 }
 
-/// An open transfer as its lender knows it.
+/// An open transfer in its source shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenTransfer {
-    /// Where it goes.
+    /// The target shard.
     pub to_shard: u32,
-    /// What it is.
+    /// The transfer.
     pub transfer: Transfer,
-    /// When it left, in milliseconds since the Unix epoch.
+    /// When it started, in milliseconds since the Unix epoch.
     pub at_ms: u64,
 }
 
-/// The terms of the invariant, for one shard.
+/// The terms of the invariant for one shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Audit {
-    /// Units left; `None` if the shard is cold.
+    /// The stock; `None` if the shard is cold.
     pub stock: Option<i64>,
-    /// One more with each change of stock or sums.
+    /// Increases with each change of stock or sums.
     pub version: u64,
     /// Open claims.
     pub open: u64,
     /// Units in open claims.
     pub held: u64,
-    /// Units in orders that have left the stock.
+    /// Units in orders that were deducted from the stock.
     pub bought: u64,
-    /// Units in orders that have not: see [`Deduction::AtPayment`].
+    /// Units in orders that were not deducted yet: see [`Deduction::AtPayment`].
     pub deferred: u64,
-    /// Of these orders' generations: see [`checksum_of`].
+    /// The checksum of the orders' generations: see [`checksum_of`].
     pub checksum: u64,
-    /// How many changes of orders the shard was told of, after SQL had committed them: see [`mark`](crate::mark).
+    /// The number of order changes that the shard has applied after their commit in SQL: see [`mark`](crate::mark).
     pub mark: u64,
-    /// Another one whenever units come, and whenever the last one goes.
+    /// Changes whenever units arrive, and whenever the last one leaves.
     pub epoch: i64,
-    /// The last generation or transfer id given out.
+    /// The last issued generation or transfer id.
     pub sequence: u64,
-    /// Users with an open claim, and deadlines of open claims: as many as `open`, unless Redis was made to forget one of
-    /// its keys.
+    /// The number of users with an open claim. It equals `open`, unless Redis has lost one of the keys.
     pub records: u64,
-    /// See `records`.
+    /// The number of deadlines of open claims, with the same rule.
     pub deadlines: u64,
-    /// What has left for other shards and is not settled, by target.
+    /// Open transfers from this shard, by target.
     pub transfers: Vec<OpenTransfer>,
-    /// From which shard which transfer came last, by shard.
+    /// The id of the last transfer from each source shard.
     pub deposits: Vec<(u32, u64)>,
-    /// The last change of the sale's stock that came, with what came of it here.
+    /// The last change of the sale's stock, with its result here.
     pub change: StockChange,
 }
 
-/// The checksum of orders, given the one without an order of this generation, or with `is_added` false the one with it.
-/// Redis and SQL each keep one of the orders that they know: if the two differ, they know others.
+/// Adds an order's generation to a checksum, or removes it if `is_added` is false. Redis and SQL each keep the checksum
+/// of their orders: different checksums mean different orders.
 pub fn checksum_of(checksum: u64, generation: u64, is_added: bool) -> u64 {
-    /// 2^31 - 1, for what SQL and Lua add up exactly.
+    /// 2^31 - 1: SQL and Lua can both add such numbers exactly.
     const CHECKSUMS: u64 = 2_147_483_647;
     let change = match is_added {
         true => generation % CHECKSUMS,
@@ -331,12 +325,12 @@ pub fn checksum_of(checksum: u64, generation: u64, is_added: bool) -> u64 {
 }
 
 impl Audit {
-    /// Whether claims, their deadlines and the sums agree: unless Redis was made to forget a key.
+    /// Whether claims, their deadlines and the sums agree. They disagree after Redis has lost a key.
     pub fn is_sound(&self) -> bool {
         self.records == self.open && self.deadlines == self.open
     }
 
-    /// These terms, if the shard had just these orders.
+    /// These terms with exactly these orders.
     pub fn with_orders<'a>(&self, orders: impl IntoIterator<Item = &'a OrderEntry>) -> Self {
         let mut sums = Self {
             bought: 0,
@@ -354,8 +348,7 @@ impl Audit {
         sums
     }
 
-    /// Units that have left this shard, the number `from_shard`, and have not arrived, given the
-    /// audits of all shards in their order.
+    /// Units that have left the shard `from_shard` and have not arrived, by the audits of all shards in order.
     pub fn units_moving(&self, from_shard: u32, shards: &[Audit]) -> u64 {
         let has_arrived = |open: &OpenTransfer| {
             shards.get(open.to_shard as usize).is_some_and(|target| {

@@ -1,4 +1,4 @@
-//! What a shard knows of one user.
+//! A shard's record of one user.
 
 use alloc::vec::Vec;
 
@@ -11,20 +11,20 @@ use super::{DELIVERIES_MAX, Deduction, OpenClaim, OrderEntry};
 pub(super) struct Record {
     /// The last claim, open or not.
     pub(super) generation: u64,
-    /// Units held by the open claim; 0 if none is open.
+    /// The units of the open claim; 0 without one.
     pub(super) held: u64,
     /// The open claim's deadline.
     pub(super) deadline_ms: u64,
-    /// How many times the open claim was delivered.
+    /// The number of deliveries of the open claim.
     pub(super) deliveries: u32,
-    /// Which of the deliveries are still out: a bit for each.
+    /// The deliveries that are not released: one bit each.
     pub(super) out: u32,
-    /// Orders that stand, oldest first.
+    /// The existing orders, oldest first.
     pub(super) orders: Vec<OrderEntry>,
 }
 
 impl Record {
-    /// That of a user who has these orders and no open claim.
+    /// The record of a user with these orders and no open claim.
     pub(super) fn from_orders(orders: &[OrderEntry]) -> Self {
         Self {
             orders: orders.to_vec(),
@@ -36,12 +36,12 @@ impl Record {
         self.held > 0 && self.generation == generation
     }
 
-    /// Whether nothing of it is worth keeping.
+    /// Whether it contains no data.
     pub(super) fn is_blank(&self) -> bool {
         self.held == 0 && self.orders.is_empty()
     }
 
-    /// Ends the open claim; returns the units that it held.
+    /// Ends the open claim and returns its units.
     pub(super) fn close(&mut self) -> u64 {
         self.deadline_ms = 0;
         self.deliveries = 0;
@@ -55,12 +55,12 @@ impl Record {
         orders.find(|order| order.generation == generation)
     }
 
-    /// Units in all orders that stand.
+    /// The units of all existing orders.
     pub(super) fn ordered(&self) -> u64 {
         self.orders.iter().map(|order| order.units).sum()
     }
 
-    /// Units in the orders of one kind.
+    /// The units of the orders with this deduction.
     pub(super) fn ordered_so(&self, deduction: Deduction) -> u64 {
         self.orders
             .iter()
@@ -69,7 +69,7 @@ impl Record {
             .sum()
     }
 
-    /// Takes the order of this generation out.
+    /// Removes and returns the order of this generation.
     pub(super) fn take_order(&mut self, generation: u64) -> Option<OrderEntry> {
         let at = self
             .orders
@@ -78,7 +78,7 @@ impl Record {
         Some(self.orders.remove(at))
     }
 
-    /// Hands the open claim out.
+    /// Delivers the open claim.
     pub(super) fn deliver(&mut self) -> OpenClaim {
         let delivery = self.deliveries.min(DELIVERIES_MAX);
         self.deliveries = delivery + 1;
@@ -89,7 +89,7 @@ impl Record {
         }
     }
 
-    /// Takes a delivery back. Returns whether others are still out.
+    /// Releases a delivery. Returns whether others remain.
     pub(super) fn take_back(&mut self, delivery: u32) -> bool {
         if delivery < DELIVERIES_MAX {
             self.out &= !(1 << delivery);
@@ -97,12 +97,12 @@ impl Record {
         self.out != 0
     }
 
-    /// The open claim, as its first delivery.
+    /// The open claim as its first delivery.
     pub(super) fn as_open_claim(&self) -> OpenClaim {
         OpenClaim {
             delivery: 0,
             generation: self.generation,
-            // Only a grant writes it, from a u32.
+            // Only a grant writes it, from a `u32`.
             quantity: self.held as u32,
             deadline_ms: self.deadline_ms,
         }

@@ -19,45 +19,45 @@ use weir_base::id::UserId;
 /// One shard's part of a sale.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardLedger {
-    /// What Redis' clock shows, in microseconds.
+    /// The time of Redis' clock, in microseconds.
     clock_us: u64,
     stock: Option<i64>,
     epoch: i64,
     sequence: u64,
-    /// One more with each change of the terms.
+    /// Increases with each change of the terms.
     version: u64,
     users: BTreeMap<UserId, Record>,
-    /// The deadlines of open claims, in milliseconds: as many as claims, unless a key was evicted.
+    /// The deadlines of open claims, in milliseconds: one per claim, unless a key was evicted.
     pending: BTreeMap<UserId, u64>,
-    /// What the sums still count, and no key holds any more.
+    /// The part of the sums whose keys were evicted.
     evicted: Sums,
-    /// Which claim each attempt with a key was granted. (Redis forgets them after a day.)
+    /// The claim of each attempt with a key. (Redis removes these after a day.)
     attempts: BTreeMap<(UserId, AttemptTag), u64>,
     reserved: BTreeSet<UserId>,
     blocked: BTreeSet<UserId>,
-    /// By target. One at a time for each, so that the target need remember only the last id.
+    /// Open transfers by target: at most one each, so that the target stores only the last id.
     transfers: BTreeMap<u32, (Transfer, u64)>,
-    /// The last transfer that came, by lender.
+    /// The last received transfer, by source shard.
     deposits: BTreeMap<u32, u64>,
-    /// The last change of the sale's stock, with what came of it here.
+    /// The last change of the sale's stock, with its result here.
     change: StockChange,
-    /// How many changes of orders it was told of. Objects that were stored before it was counted have none.
+    /// The number of applied order changes. Objects stored by older versions have none.
     #[serde(default)]
     mark: u64,
-    /// Who rebuilds it.
+    /// The current rebuild.
     rebuild: Option<Rebuild>,
 }
 
-/// A rebuild under way.
+/// A running rebuild.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Rebuild {
     token: String,
-    /// Until when nobody else may begin one.
+    /// When another rebuild may start.
     until_us: u64,
     lease_ms: u64,
 }
 
-/// Sums over users, as Redis keeps them.
+/// Sums over users, as in Redis.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Sums {
     open: u64,
@@ -78,7 +78,7 @@ impl Sums {
         }
     }
 
-    /// What `sums` have more than these.
+    /// The part of `sums` that these sums lack.
     fn missing_in(&self, sums: &Audit) -> Self {
         Self {
             open: sums.open.saturating_sub(self.open),
@@ -90,24 +90,24 @@ impl Sums {
     }
 }
 
-/// A key that Redis may be made to forget, by its own settings or by hand.
+/// A key that Redis may lose, by its eviction policy or manually.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvictedKey {
     /// The open claims, with their users' orders.
     Claims,
     /// The deadlines of open claims.
     Pending,
-    /// The orders of users who hold no claim, of one bucket.
+    /// The orders of users without a claim, in one bucket.
     Bought(u32),
 }
 
-/// Stock and what is added to it fit: a sale has at most a billion units.
+/// The sum cannot overflow: a sale has at most a billion units.
 fn signed(units: u64) -> i64 {
     i64::try_from(units).unwrap_or(i64::MAX)
 }
 
 impl ShardLedger {
-    /// Redis' clock shows this time from now on.
+    /// Sets Redis' clock.
     pub fn set_clock_us(&mut self, now_us: u64) {
         self.clock_us = now_us;
     }
@@ -116,8 +116,8 @@ impl ShardLedger {
         self.clock_us / 1_000
     }
 
-    /// Puts `units` on a cold shard, which is in use from then on: one that was never, or the one that the rebuild of
-    /// this token ends with. Returns whether it did.
+    /// Puts `units` on a cold shard: one that was never used, or the one whose rebuild has this token. Returns whether
+    /// it did.
     pub fn warm(&mut self, units: u64, token: Option<&str>) -> bool {
         let rebuilds = self.rebuild.as_ref().map(|rebuild| rebuild.token.as_str());
         if self.stock.is_some() || rebuilds != token {
@@ -130,12 +130,12 @@ impl ShardLedger {
         true
     }
 
-    /// The user has a reservation.
+    /// Gives the user a reservation.
     pub fn reserve(&mut self, user: &UserId) {
         self.reserved.insert(user.clone());
     }
 
-    /// The user is blocked, or no longer.
+    /// Blocks or unblocks the user.
     pub fn block(&mut self, user: &UserId, is_blocked: bool) {
         match is_blocked {
             true => self.blocked.insert(user.clone()),
@@ -143,12 +143,12 @@ impl ShardLedger {
         };
     }
 
-    /// One user's claim, of an attempt without a key.
+    /// One user's claim without an idempotency key.
     pub fn claim(&mut self, user: &UserId, terms: ClaimTerms) -> ClaimReply {
         self.claim_for(user, None, terms)
     }
 
-    /// One user's claim. An attempt that was granted a claim before gets that one or its order; see `claim.lua`.
+    /// One user's claim. A retry of a granted attempt gets the same claim or its order; see `claim.lua`.
     pub fn claim_for(
         &mut self,
         user: &UserId,
@@ -165,7 +165,7 @@ impl ShardLedger {
         if let Some(order) = order {
             return ClaimReply::Ordered {
                 generation: order.generation,
-                // A claim's quantity, from a u32.
+                // A claim's quantity, originally a `u32`.
                 quantity: order.units as u32,
             };
         }
@@ -202,7 +202,7 @@ impl ShardLedger {
         reply
     }
 
-    /// This attempt was granted the claim of this generation, as far as SQL knows.
+    /// Records that, according to SQL, this attempt was granted the claim of this generation.
     pub fn note_attempt(&mut self, user: &UserId, tag: AttemptTag, generation: u64) {
         self.attempts.insert((user.clone(), tag), generation);
     }
@@ -214,12 +214,12 @@ impl ShardLedger {
         (checks.reserved && !self.reserved.contains(user)).then_some(ClaimReply::NotReserved)
     }
 
-    /// The users with an open claim.
+    /// The number of users with an open claim.
     fn records(&self) -> u64 {
         self.users.values().filter(|record| record.held > 0).count() as u64
     }
 
-    /// Open claims as the sums count them.
+    /// The number of open claims in the sums.
     fn open_claims(&self) -> u64 {
         self.records() + self.evicted.open
     }
@@ -244,7 +244,7 @@ impl ShardLedger {
         ClaimReply::Granted(held)
     }
 
-    /// The time as a floor keeps numbers from coming twice, whatever is lost.
+    /// The clock is a lower bound, so that numbers never repeat, even after data loss.
     fn next_in_sequence(&mut self) -> u64 {
         self.sequence = (self.sequence + 1).max(self.clock_us);
         self.sequence
@@ -254,7 +254,7 @@ impl ShardLedger {
         self.epoch = (self.epoch + 1).max(signed(self.clock_us));
     }
 
-    /// Units come, or go. The epoch is another whenever some come, and whenever the last one goes.
+    /// Adds or removes units. The epoch changes whenever units arrive, and whenever the last one leaves.
     fn change_stock(&mut self, units: i64) {
         let Some(before) = self.stock else { return };
         let after = before + units;
@@ -271,13 +271,13 @@ impl ShardLedger {
         record.filter(|record| record.is_open(generation))
     }
 
-    /// Ends the user's open claim; returns the units that it held.
+    /// Ends the user's open claim and returns its units.
     fn close(&mut self, user: &UserId) -> u64 {
         self.pending.remove(user);
         self.users.get_mut(user).map_or(0, Record::close)
     }
 
-    /// A claim became an order.
+    /// Turns a claim into an order.
     pub fn settle(&mut self, user: &UserId, generation: u64, deduction: Deduction) -> SettleReply {
         if self.open_record(user, generation).is_none() {
             return SettleReply::Nothing;
@@ -301,9 +301,9 @@ impl ShardLedger {
         SettleReply::Settled
     }
 
-    /// An order that was to be deducted at payment is paid. Its units leave the stock, be there any
-    /// or not: SQL has decided that they are sold. If its claim is still open, its settlement was
-    /// overtaken, and the units that it holds are the order's.
+    /// Records the payment of an order that is deducted at payment. Its units leave the stock even if it becomes
+    /// negative, because SQL has sold them. If its claim is still open, this call arrived before the settlement, and
+    /// the claim's units become the order's.
     pub fn charge(&mut self, user: &UserId, generation: u64) -> FollowUpReply {
         if self.stock.is_none() {
             return FollowUpReply::Cold;
@@ -325,8 +325,7 @@ impl ShardLedger {
         FollowUpReply::Done
     }
 
-    /// An order, or the claim that SQL has made one of, is cancelled: what it took from the stock
-    /// comes back.
+    /// Cancels an order, or a claim that has become an order in SQL. Its units return to the stock.
     pub fn cancel(&mut self, user: &UserId, generation: u64) -> FollowUpReply {
         if self.stock.is_none() {
             return FollowUpReply::Cold;
@@ -351,7 +350,7 @@ impl ShardLedger {
         FollowUpReply::Done
     }
 
-    /// A claim, or one delivery of it, is given back.
+    /// Releases a claim, or one delivery of it.
     pub fn release(&mut self, user: &UserId, generation: u64, kind: ReleaseKind) -> ReleaseReply {
         let Some(record) = self.open_record(user, generation) else {
             return ReleaseReply::Nothing;
@@ -376,8 +375,8 @@ impl ShardLedger {
         }
     }
 
-    /// Units leave for another shard: the transfer that is open to it already, or at least `wanted`
-    /// and at least half of what is there, but no more than all.
+    /// Transfers units out to another shard: in the existing open transfer, or in a new one. A new one has the larger
+    /// of `wanted` and half of the stock, at most all of it.
     pub fn lend(&mut self, to_shard: u32, wanted: u64) -> LendReply {
         let Some(stock) = self.stock else {
             return LendReply::Cold;
@@ -397,7 +396,7 @@ impl ShardLedger {
         LendReply::Lent(transfer)
     }
 
-    /// Units come from another shard.
+    /// Transfers units in from another shard.
     pub fn deposit(&mut self, from_shard: u32, transfer: Transfer) -> DepositReply {
         if self.stock.is_none() {
             return DepositReply::Cold;
@@ -412,7 +411,7 @@ impl ShardLedger {
         DepositReply::Deposited
     }
 
-    /// A transfer has arrived: it need not be remembered. Returns whether it was.
+    /// Finishes a transfer that has arrived. Returns whether it was open.
     pub fn settle_transfer(&mut self, to_shard: u32, id: u64) -> bool {
         let is_it = self
             .transfers
@@ -421,7 +420,7 @@ impl ShardLedger {
         is_it && self.transfers.remove(&to_shard).is_some()
     }
 
-    /// The shard at a glance.
+    /// The shard's summary.
     pub fn probe(&self) -> ShardProbe {
         ShardProbe {
             stock: self.stock,
@@ -431,14 +430,14 @@ impl ShardLedger {
         }
     }
 
-    /// At most `limit` claims whose deadline has passed for `grace_ms`, the earliest first. A deadline whose claim was
-    /// evicted is removed.
+    /// At most `limit` claims whose deadline passed at least `grace_ms` ago, the earliest first. Removes deadlines of
+    /// evicted claims.
     pub fn overdue(&mut self, grace_ms: u64, limit: usize) -> Vec<Overdue> {
         let due_ms = self.now_ms().saturating_sub(grace_ms);
         self.open_until(due_ms, limit)
     }
 
-    /// All open claims that have a deadline, the earliest first.
+    /// All open claims with a deadline, the earliest first.
     pub fn open(&mut self) -> Vec<Overdue> {
         self.open_until(u64::MAX, usize::MAX)
     }
@@ -447,7 +446,7 @@ impl ShardLedger {
         let pending = self.pending.iter();
         let due = pending.filter(|(_, deadline_ms)| **deadline_ms <= due_ms);
         let mut due: Vec<_> = due.map(|(user, at_ms)| (user.clone(), *at_ms)).collect();
-        // Users are in order already, and the sort is stable.
+        // Users are already sorted, and the sort is stable.
         due.sort_by_key(|(_, deadline_ms)| *deadline_ms);
         due.truncate(limit);
         due.into_iter()
@@ -464,8 +463,8 @@ impl ShardLedger {
         Some(Overdue { user, held })
     }
 
-    /// Adds `units` to the stock, or takes them, if the shard is as an audit has seen it. Puts right
-    /// what a loss of data has made wrong. Returns whether it did.
+    /// Adds `units` to the stock, or removes them, if the shard is unchanged since an audit. Repairs a loss of data.
+    /// Returns whether it did.
     pub fn restock(&mut self, units: i64, seen: &Audit) -> bool {
         let is_unchanged = self.epoch == seen.epoch
             && self.sequence == seen.sequence
@@ -480,7 +479,7 @@ impl ShardLedger {
         }
     }
 
-    /// Sets the mark to what SQL counts, if the shard is as an audit has seen it and has a lower one. Returns whether it
+    /// Raises the mark to SQL's count if the shard is unchanged since an audit and has a lower mark. Returns whether it
     /// did.
     pub fn raise_mark(&mut self, mark: u64, seen: &Audit) -> bool {
         let is_unchanged = self.stock.is_some()
@@ -494,8 +493,8 @@ impl ShardLedger {
         raises
     }
 
-    /// An operator adds units to the sale, or withdraws some that nobody holds. The shard remembers what came of it, so the
-    /// same change again changes nothing.
+    /// Applies an operator's stock change: adds units, or withdraws free ones. The shard stores the result, so a
+    /// repeated change has no effect.
     pub fn change(&mut self, change: StockChange) -> StockChanged {
         let Some(stock) = self.stock else {
             return StockChanged::Cold;
@@ -512,12 +511,12 @@ impl ShardLedger {
         StockChanged::Done(self.change.units)
     }
 
-    /// Redis forgets what makes the shard cold, and nothing else.
+    /// Redis loses only the stock entry, so the shard is cold.
     pub fn lose_stock(&mut self) {
         self.stock = None;
     }
 
-    /// Redis forgets a key, and goes on.
+    /// Redis loses a key and continues.
     pub fn evict(&mut self, key: EvictedKey) {
         if key == EvictedKey::Pending {
             return self.pending.clear();
@@ -536,7 +535,7 @@ impl ShardLedger {
         });
     }
 
-    /// Begins the rebuild of a cold shard: forgets all claims, orders and transfers of it. Nobody else may begin one for
+    /// Begins the rebuild of a cold shard: deletes all its claims, orders and transfers. No other rebuild may begin for
     /// `lease_ms`, nor for as long after each restored order.
     pub fn wipe(&mut self, token: &str, lease_ms: u64) -> WipeReply {
         if self.stock.is_some() {
@@ -560,17 +559,17 @@ impl ShardLedger {
         WipeReply::Begun
     }
 
-    /// Goes on with the rebuild of a cold shard. Returns whether it is still this one's.
+    /// Continues the rebuild of a cold shard. Returns whether this token still owns it.
     pub fn renew(&mut self, token: &str) -> bool {
-        // Only a cold shard has one.
+        // Only a cold shard has a rebuild.
         let rebuild = self.rebuild.as_mut().filter(|known| known.token == token);
         let Some(rebuild) = rebuild else { return false };
         rebuild.until_us = self.clock_us + rebuild.lease_ms * 1_000;
         true
     }
 
-    /// Writes the orders of a user on a cold shard, as SQL knows them, oldest first. Returns whether it did: another may
-    /// rebuild the shard meanwhile.
+    /// Writes a user's orders from SQL to a cold shard, oldest first. Returns whether it did: another rebuild may have
+    /// started.
     pub fn restore(&mut self, token: &str, user: &UserId, orders: &[OrderEntry]) -> bool {
         if !self.renew(token) {
             return false;
@@ -581,7 +580,7 @@ impl ShardLedger {
         true
     }
 
-    /// Writes the orders of a user as SQL knows them, if they are as they were `seen` and no claim is open. Returns
+    /// Writes a user's orders from SQL, if they are unchanged since they were `seen` and no claim is open. Returns
     /// whether it did.
     pub fn correct(&mut self, user: &UserId, seen: &[OrderEntry], orders: &[OrderEntry]) -> bool {
         let known = self.users.get(user).cloned().unwrap_or_default();
@@ -594,30 +593,30 @@ impl ShardLedger {
         true
     }
 
-    /// The orders of a user who holds no claim; `None` for one who does.
+    /// The orders of a user without a claim; `None` for a user with one.
     pub fn orders_of(&self, user: &UserId) -> Option<Vec<OrderEntry>> {
         let known = self.users.get(user).cloned().unwrap_or_default();
         (known.held == 0).then_some(known.orders)
     }
 
-    /// The users who have orders and hold no claim.
+    /// The users with orders and without a claim.
     pub fn settled(&self) -> impl Iterator<Item = (&UserId, &[OrderEntry])> {
         let users = self.users.iter().filter(|(_, record)| record.held == 0);
         users.map(|(user, record)| (user, record.orders.as_slice()))
     }
 
-    /// A claim whose deadline was evicted gets it again.
+    /// Restores the evicted deadline of a claim.
     pub fn restore_deadline(&mut self, user: &UserId, deadline_ms: u64) {
         self.pending.entry(user.clone()).or_insert(deadline_ms);
     }
 
-    /// The users with an open claim, each with its units and its deadline in milliseconds.
+    /// The users with an open claim, with its units and its deadline in milliseconds.
     pub fn claimed(&self) -> impl Iterator<Item = (&UserId, u64, u64)> {
         let open = self.users.iter().filter(|(_, record)| record.held > 0);
         open.map(|(user, record)| (user, record.held, record.deadline_ms))
     }
 
-    /// Writes these sums, if the shard is still of their version. Returns whether it did.
+    /// Writes these sums if the shard still has their version. Returns whether it did.
     pub fn recount(&mut self, sums: &Audit) -> bool {
         let is_unchanged = self.stock.is_some() && self.version == sums.version;
         if is_unchanged {
@@ -636,7 +635,7 @@ impl ShardLedger {
     /// The terms of the invariant.
     pub fn audit(&self) -> Audit {
         let is_warm = self.stock.is_some();
-        // A cold shard's sums say nothing.
+        // A cold shard's sums are meaningless.
         let mut sums = match is_warm {
             true => self.evicted.clone(),
             false => Sums::default(),

@@ -214,7 +214,7 @@ fn repair_applies_only_to_the_audited_shard_generation() {
     assert_eq!(shard.audit().stock, Some(0));
 }
 
-/// A charge moves neither the epoch nor the sequence, and must not be missed.
+/// A charge changes neither the epoch nor the sequence, but must be detected.
 #[test]
 fn a_repair_that_a_charge_has_overtaken_does_nothing() {
     let mut shard = warmed(3);
@@ -300,7 +300,7 @@ fn epoch_changes_when_units_arrive_and_when_last_one_goes() {
     assert_eq!(shard.audit().epoch, 9_000);
 }
 
-/// Redis loses all since the second claim; then another is granted, and the epoch is not the one that was seen.
+/// Redis loses all data since the second claim; then another claim is granted, with a different epoch.
 #[test]
 fn what_is_lost_never_comes_again() {
     let mut shard = warmed(2);
@@ -423,7 +423,7 @@ fn generations_never_repeat_when_clock_stops_or_goes_back() {
     );
 }
 
-/// The delivery that a claim came with.
+/// The delivery number of a claim.
 fn delivered(reply: ClaimReply) -> u32 {
     match reply {
         ClaimReply::Granted(held) | ClaimReply::GrantedAgain(held) => held.delivery,
@@ -585,7 +585,7 @@ fn repeated_attempt_gets_its_claim_and_then_its_order() {
     assert!(granted(stranger) > second, "it is an order of another");
 }
 
-/// Each step, and by how much it raises the version.
+/// Each step, and the increase of the version.
 #[test]
 fn version_increases_by_one_with_each_change_of_terms_only() {
     type Step = fn(&mut ShardLedger);
@@ -794,7 +794,7 @@ fn transfer_is_limited_to_request_half_and_available_units() {
     assert_eq!(cold, LendReply::Cold);
 }
 
-/// Neither another version, nor another epoch, nor another sequence.
+/// A repair needs an unchanged version, epoch and sequence.
 #[test]
 fn repair_of_a_changed_shard_has_no_effect() {
     let shard = warmed(2);
@@ -818,7 +818,7 @@ fn repair_of_a_changed_shard_has_no_effect() {
     assert!(!cold.restock(1, &seen));
 }
 
-/// What is deducted at payment may take more than there is; what comes then brings it to nothing again.
+/// Orders deducted at payment may make the stock negative; later units bring it back to 0.
 #[test]
 fn the_epoch_is_the_same_where_none_was_left_and_none_is() {
     let mut shard = warmed(1);
@@ -935,8 +935,7 @@ fn any_op() -> impl Strategy<Value = LedgerOperation> {
 }
 
 proptest! {
-    /// Σ stock + claims + orders = total, after every operation in any order, with right and
-    /// wrong generations alike.
+    /// Σ stock + claims + orders = total, after any sequence of operations, with valid and invalid generations.
     #[test]
     fn no_operation_makes_or_loses_a_unit(
         total in 0..8_u64, quantity in 1..3_u32, ops in prop::collection::vec(any_op(), 0..80),

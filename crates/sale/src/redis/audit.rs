@@ -1,4 +1,4 @@
-//! `audit.lua`: the terms of the invariant, for one shard.
+//! `audit.lua`: reads the terms of the invariant for one shard.
 
 use alloc::vec::Vec;
 
@@ -15,7 +15,7 @@ pub static SCRIPT: Script = Script {
     source: with_shard!("audit"),
 };
 
-/// The call that reads the terms of one shard.
+/// Reads the terms of one shard.
 pub fn call(keys: &ShardKeys) -> Call {
     Call {
         script: &SCRIPT,
@@ -36,10 +36,10 @@ pub fn call(keys: &ShardKeys) -> Call {
     }
 }
 
-/// Reads the reply.
+/// Parses the reply.
 ///
 /// # Errors
-/// When the reply is not one of the script's.
+/// When it is not a reply of this script.
 pub fn parse(value: &Value) -> Result<Audit, ReplyError> {
     parse_terms(value).ok_or(ReplyError {
         script: SCRIPT.name,
@@ -87,7 +87,7 @@ fn parse_terms(value: &Value) -> Option<Audit> {
     })
 }
 
-/// Reads the flat fields and values of a hash whose fields are shards; in their order.
+/// Parses a hash with shards as fields, given as a flat list, in order.
 fn by_shard<T>(hash: &Value, read: impl Fn(u32, &Value) -> Option<T>) -> Option<Vec<T>> {
     let mut entries = Vec::new();
     for pair in array(hash)?.chunks(2) {
@@ -101,7 +101,7 @@ fn by_shard<T>(hash: &Value, read: impl Fn(u32, &Value) -> Option<T>) -> Option<
         .collect()
 }
 
-/// `<number> <units>`; empty if there was none.
+/// Parses `<number> <units>`; empty without a change.
 fn parse_change(text: &[u8]) -> Option<StockChange> {
     if text.is_empty() {
         return Some(StockChange::default());

@@ -4,10 +4,10 @@ use alloc::vec::Vec;
 
 use crate::sale::{Catalogue, CatalogueError};
 
-/// A catalogue that gateways refuse.
+/// Why a catalogue is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It is no catalogue as JSON.
+    /// It is not a catalogue in JSON.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
     /// A field is out of its bounds.
@@ -15,15 +15,15 @@ pub enum ReadError {
     Catalogue(#[from] CatalogueError),
 }
 
-/// The catalogue as the origin writes it.
+/// Encodes the catalogue for gateways.
 ///
 /// # Errors
-/// When it cannot be written as JSON.
+/// When JSON serialization fails.
 pub fn write(catalogue: &Catalogue) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(catalogue)
 }
 
-/// The catalogue as gateways read it.
+/// Decodes a catalogue.
 ///
 /// # Errors
 /// See [`ReadError`].

@@ -1,4 +1,4 @@
-//! `challenge_spend.lua`: which tokens solved challenges lead to.
+//! `challenge_spend.lua`: maps solved challenges to their tokens.
 
 use alloc::vec::Vec;
 
@@ -15,18 +15,18 @@ pub static SCRIPT: Script = Script {
     source: include_str!("../../lua/challenge_spend.lua"),
 };
 
-/// A solution that is to lead to a token.
+/// A solution to exchange for a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SolutionSpend {
     /// The solution's name: see [`crate::challenge::AcceptedSolution::name`].
     pub name: [u8; NAME_LEN],
-    /// When its token is minted, unless one was before.
+    /// When its token is minted, unless it already was.
     pub now_ms: u64,
-    /// For how long that is kept: at least until the challenge has expired, and not 0.
+    /// How long Redis stores that: at least until the challenge has expired, and not 0.
     pub keep_ms: u64,
 }
 
-/// The call that spends these solutions. On Redis Cluster it may be only one.
+/// Exchanges these solutions. On Redis Cluster, only one per call.
 pub fn call(prefix: &str, spends: &[SolutionSpend]) -> Call {
     let mut args = Arguments::default();
     for spend in spends {
@@ -44,7 +44,7 @@ pub fn call(prefix: &str, spends: &[SolutionSpend]) -> Call {
 /// When the token of each solution was minted, in milliseconds since the Unix epoch, in the order of the call.
 ///
 /// # Errors
-/// When the reply is not one for `count` solutions.
+/// When it is not a reply for `count` solutions.
 pub fn parse(value: &Value, count: usize) -> Result<Vec<u64>, ReplyError> {
     let time = |value: &Value| match value {
         Value::Bulk(digits) => core::str::from_utf8(digits).ok()?.parse().ok(),

@@ -1,4 +1,4 @@
-//! `claim.lua`: who gets units of which shard.
+//! `claim.lua`: grants units of shards.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -19,16 +19,16 @@ pub static SCRIPT: Script = Script {
     source: with_records!("claim"),
 };
 
-/// The requests of one call that go to one shard, on one set of terms.
+/// The requests of one call for one shard, with one set of terms.
 #[derive(Clone, Debug)]
 pub struct Group<'a> {
     /// The shard.
     pub keys: ShardKeys,
-    /// What each user asks for.
+    /// The terms of each claim.
     pub terms: ClaimTerms,
-    /// Who asks, in the order in which they are decided.
+    /// The users, in the order of the decisions.
     pub users: Vec<&'a UserId>,
-    /// For each user by which key the request names its attempt, if it does. Empty: none does.
+    /// For each user, the idempotency key's tag, if any. Empty if no request has one.
     pub attempts: Vec<Option<AttemptTag>>,
 }
 
@@ -38,16 +38,15 @@ impl Group<'_> {
     }
 }
 
-/// How long Redis knows which claim an attempt was granted, in milliseconds: a day. `claim.lua` has it, too.
+/// How long Redis stores the claim of an attempt, in milliseconds: a day. `claim.lua` contains the same value.
 pub const ATTEMPT_TTL_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// What the keys of a group, a user with its bucket, and a group's terms take on the wire, of most sales: memory for them
-/// is taken at once.
+/// The usual encoded length of a group's keys and terms with one user, as the initial capacity.
 const GROUP_LEN_USUAL: usize = 320;
 const USER_LEN_USUAL: usize = 32;
 const TERMS_LEN_USUAL: usize = 48;
 
-/// The call that decides `groups`, each of another shard. On Redis Cluster they must all be of one slot.
+/// The call that decides `groups`, each of a different shard. On Redis Cluster all must be in one slot.
 pub fn call(groups: &[Group<'_>]) -> Call {
     let users: usize = groups.iter().map(|group| group.users.len()).sum();
     let mut call = Call {
@@ -97,7 +96,7 @@ fn push_requests(args: &mut Arguments, group: &Group<'_>) {
     }
 }
 
-/// A bucket of its home shard as one byte: [`BUCKETS`] are no more.
+/// The user's bucket in its home shard as one byte: [`BUCKETS`] is at most 256.
 fn bucket_byte(user: &UserId) -> u8 {
     const { assert!(BUCKETS <= 1 << u8::BITS) };
     bucket(user) as u8
@@ -128,10 +127,10 @@ fn letters(checks: Checks, has_attempts: bool) -> &'static [u8] {
     }
 }
 
-/// Reads the replies, one a user, in the order of the call.
+/// Parses the replies, one per user, in the order of the call.
 ///
 /// # Errors
-/// When the reply is not one of `count` answers of the script.
+/// When it is not a reply of this script with `count` answers.
 pub fn parse(value: &Value, count: usize) -> Result<Vec<ClaimReply>, ReplyError> {
     text(value)
         .and_then(|text| answers(Numbers(text), count))

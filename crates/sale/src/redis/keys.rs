@@ -1,4 +1,4 @@
-//! The keys of sales.
+//! Redis keys of sales.
 
 use alloc::format;
 use alloc::string::String;
@@ -16,7 +16,7 @@ pub fn catalogue(prefix: &str) -> Vec<u8> {
     format!("{prefix}:catalogue").into_bytes()
 }
 
-/// The key of what a solved challenge led to, by the name of its solutions.
+/// The key of a solved challenge, by the name of its solutions.
 pub fn challenge(prefix: &str, name: &[u8; NAME_LEN]) -> Vec<u8> {
     format!("{prefix}:challenge:{:032x}", u128::from_be_bytes(*name)).into_bytes()
 }
@@ -42,14 +42,14 @@ pub struct ShardKeys {
 impl ShardKeys {
     /// The keys of shard `shard` of `sale`.
     pub fn new(prefix: &str, sale: &SaleId, shard: u32) -> Self {
-        // A sale's id has no brace, so the tag is what stands between the first `{` and `}`,
-        // unless the prefix has a brace: configuration refuses that.
+        // A sale's id has no brace, so the hash tag is the text between the first `{` and `}`. The configuration
+        // rejects a prefix with a brace.
         let tag = format!("{prefix}:{{{sale}:{shard}}}");
         Self { tag }
     }
 
-    /// What all keys of a shard begin with, given a command that is about it; `None` if the command is about none. Only the first
-    /// key is looked at: no command has keys of two shards unless its sender knows of one Redis for all.
+    /// The key prefix of the shard that a command refers to; `None` without one. Only the first key is read: no command
+    /// has keys of two shards, unless its sender uses one Redis for all.
     pub fn of_command<'w>(prefix: &str, words: &[&'w [u8]]) -> Option<&'w str> {
         let key = match words {
             [b"EVAL" | b"EVALSHA", _, _, key, ..] => key,
@@ -73,7 +73,7 @@ impl ShardKeys {
         self.key(STOCK)
     }
 
-    /// Hash: what is known of each user who holds a claim.
+    /// Hash: the record of each user with a claim.
     pub fn claims(&self) -> Vec<u8> {
         self.key(CLAIMS)
     }
@@ -83,12 +83,12 @@ impl ShardKeys {
         self.key(PENDING)
     }
 
-    /// Integer: another one whenever units come, and whenever the last one goes.
+    /// Integer: changes whenever units arrive, and whenever the last one leaves.
     pub fn epoch(&self) -> Vec<u8> {
         self.key(EPOCH)
     }
 
-    /// Integer: the last generation or transfer id given out.
+    /// Integer: the last issued generation or transfer id.
     pub fn sequence(&self) -> Vec<u8> {
         self.key(SEQUENCE)
     }
@@ -98,43 +98,42 @@ impl ShardKeys {
         self.key(SUMS)
     }
 
-    /// What the keys of [`ShardKeys::bought_in`] start with.
+    /// The prefix of the keys of [`ShardKeys::bought_in`].
     pub(crate) fn bought(&self) -> Vec<u8> {
         self.key(BOUGHT)
     }
 
-    /// Hash: the orders of users of this home shard and this [bucket](crate::shard::bucket) who hold no claim.
+    /// Hash: the orders of users without a claim, of this home shard and this [bucket](crate::shard::bucket).
     pub fn bought_in(&self, bucket: u32) -> Vec<u8> {
         self.key(&format!("{BOUGHT}:{bucket}"))
     }
 
-    /// Text: who rebuilds the shard, as long as that is under way.
+    /// Text: the token of the running rebuild.
     pub(crate) fn rebuild(&self) -> Vec<u8> {
         self.key("rebuild")
     }
 
-    /// Hash: what has left for other shards, by target.
+    /// Hash: the open transfers from this shard, by target.
     pub fn transfers(&self) -> Vec<u8> {
         self.key("transfers")
     }
 
-    /// Hash: the id of the last transfer that came, by lender.
+    /// Hash: the id of the last received transfer, by source shard.
     pub fn deposits(&self) -> Vec<u8> {
         self.key("deposits")
     }
 
-    /// Integer: how many changes of orders the shard was told of, after SQL had committed them.
+    /// Integer: the number of order changes that the shard has applied after their commit in SQL.
     pub fn mark(&self) -> Vec<u8> {
         self.key(MARK)
     }
 
-    /// Text: the last change of the sale's stock that came, and what came of it.
+    /// Text: the last change of the sale's stock, and its result.
     pub fn change(&self) -> Vec<u8> {
         self.key("change")
     }
 
-    /// All that the shard's ledger is made of: every key but those of reserved and blocked users,
-    /// which are lists from SQL.
+    /// All keys of the shard's ledger: all except those of reserved and blocked users, which are lists from SQL.
     pub fn ledger(&self) -> Vec<Vec<u8>> {
         let mut keys = Vec::from([
             self.stock(),
@@ -153,7 +152,7 @@ impl ShardKeys {
         keys
     }
 
-    /// What most scripts need of a shard and of one of its users: stock, claims, pending, epoch, sums, bought.
+    /// The keys that most scripts need for a shard and one of its users: stock, claims, pending, epoch, sums, bought.
     pub(crate) fn of_user(&self) -> [Vec<u8>; 6] {
         [
             self.stock(),
@@ -165,21 +164,20 @@ impl ShardKeys {
         ]
     }
 
-    /// The same, and the mark: what a script needs that has a shard follow an order.
+    /// The same and the mark: the keys of scripts that apply an order change.
     pub(crate) fn of_order(&self) -> [Vec<u8>; 7] {
         let [stock, claims, pending, epoch, sums, bought] = self.of_user();
         [stock, claims, pending, epoch, sums, bought, self.mark()]
     }
 
-    /// Appends the keys of what a claim reads and writes: stock, epoch, sequence, sums, claims, pending, bought.
+    /// Appends the keys that a claim reads and writes: stock, epoch, sequence, sums, claims, pending, bought.
     pub(crate) fn push_ledger_of_claims(&self, keys: &mut Arguments) {
         for name in [STOCK, EPOCH, SEQUENCE, SUMS, CLAIMS, PENDING, BOUGHT] {
             self.push(name, keys);
         }
     }
 
-    /// Appends what the keys of [`ShardKeys::reserved`] and [`ShardKeys::blocked`] start with, of those that are to be
-    /// looked at.
+    /// Appends the prefixes of the keys [`ShardKeys::reserved`] and [`ShardKeys::blocked`], if they must be checked.
     pub(crate) fn push_checked_sets(&self, checks: Checks, keys: &mut Arguments) {
         if checks.reserved {
             self.push(RESERVED, keys);
@@ -189,7 +187,7 @@ impl ShardKeys {
         }
     }
 
-    /// Appends what the keys of [`ShardKeys::attempt`] start with.
+    /// Appends the prefix of the keys [`ShardKeys::attempt`].
     pub(crate) fn push_attempts(&self, keys: &mut Arguments) {
         self.push(ATTEMPTS, keys);
     }
@@ -203,12 +201,12 @@ impl ShardKeys {
         self.key(&format!("{RESERVED}:{bucket}"))
     }
 
-    /// Integer that expires: the generation of the claim that this attempt of this user was granted.
+    /// Integer with expiry: the generation of the claim that this attempt of this user was granted.
     pub fn attempt(&self, user: &UserId, tag: AttemptTag) -> Vec<u8> {
         self.key(&format!("{ATTEMPTS}:{user}:{tag}"))
     }
 
-    /// Set: users of this home shard and this bucket who may not buy.
+    /// Set: users of this home shard and this bucket who are blocked.
     pub fn blocked(&self, bucket: u32) -> Vec<u8> {
         self.key(&format!("{BLOCKED}:{bucket}"))
     }

@@ -1,4 +1,4 @@
-//! `overdue.lua`: claims whose deadline has passed.
+//! `overdue.lua`: lists claims whose deadline has passed.
 
 use alloc::vec::Vec;
 
@@ -17,7 +17,7 @@ pub static SCRIPT: Script = Script {
     source: with_records!("overdue"),
 };
 
-/// The call that lists at most `limit` claims of a shard whose deadline passed `grace_ms` ago or earlier.
+/// Lists at most `limit` claims of a shard whose deadline passed at least `grace_ms` ago.
 pub fn call(keys: &ShardKeys, grace_ms: u64, limit: u32) -> Call {
     Call {
         script: &SCRIPT,
@@ -26,9 +26,9 @@ pub fn call(keys: &ShardKeys, grace_ms: u64, limit: u32) -> Call {
     }
 }
 
-/// The call that lists at most `limit` open claims of a shard, whatever their deadlines.
+/// Lists at most `limit` open claims of a shard, with any deadline.
 pub fn all(keys: &ShardKeys, limit: u32) -> Call {
-    // Every deadline has passed that long before now.
+    // A negative grace period that includes every deadline.
     const EVER: &[u8] = b"-1000000000000000";
     Call {
         args: [EVER.into(), decimal(limit)].into(),
@@ -36,10 +36,10 @@ pub fn all(keys: &ShardKeys, limit: u32) -> Call {
     }
 }
 
-/// Reads the reply: the earliest first.
+/// Parses the reply: the earliest first.
 ///
 /// # Errors
-/// When the reply is not one of the script's.
+/// When it is not a reply of this script.
 pub fn parse(value: &Value) -> Result<Vec<Overdue>, ReplyError> {
     array(value)
         .and_then(|claims| claims.iter().map(parse_one).collect())

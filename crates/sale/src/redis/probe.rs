@@ -1,4 +1,4 @@
-//! `probe.lua`: shards at a glance.
+//! `probe.lua`: reads summaries of shards.
 
 use alloc::vec::Vec;
 
@@ -15,7 +15,7 @@ pub static SCRIPT: Script = Script {
     source: with_shard!("probe"),
 };
 
-/// The call that looks at these shards. On Redis Cluster they must all be of one slot.
+/// Probes these shards. On Redis Cluster all must be in one slot.
 pub fn call(shards: &[ShardKeys]) -> Call {
     let keys = shards
         .iter()
@@ -27,10 +27,10 @@ pub fn call(shards: &[ShardKeys]) -> Call {
     }
 }
 
-/// Reads the reply, in the order of the call.
+/// Parses the reply, in the order of the call.
 ///
 /// # Errors
-/// When the reply is not one of `count` shards.
+/// When it is not a reply for `count` shards.
 pub fn parse(value: &Value, count: usize) -> Result<Vec<ShardProbe>, ReplyError> {
     array(value)
         .filter(|shards| shards.len() == count)

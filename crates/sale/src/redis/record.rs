@@ -1,4 +1,4 @@
-//! Users' orders and claims as texts, in records and in arguments of scripts.
+//! The text form of users' orders and claims, in records and script arguments.
 
 use alloc::format;
 use alloc::string::String;
@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use crate::ledger::{Deduction, OrderEntry};
 use weir_scripts::reply::Numbers;
 
-/// How a record marks an order.
+/// An order's deduction in a record.
 pub(crate) fn mark(deduction: Deduction) -> &'static str {
     match deduction {
         Deduction::AtOrder => ":",
@@ -15,7 +15,7 @@ pub(crate) fn mark(deduction: Deduction) -> &'static str {
     }
 }
 
-/// The orders as [`ShardKeys::bought_in`](super::keys::ShardKeys::bought_in) has them, the oldest first.
+/// The orders in the form of [`ShardKeys::bought_in`](super::keys::ShardKeys::bought_in), the oldest first.
 pub fn write_orders(orders: &[OrderEntry]) -> String {
     let entry = |order: &OrderEntry| {
         let mark = mark(order.deduction);
@@ -24,7 +24,7 @@ pub fn write_orders(orders: &[OrderEntry]) -> String {
     orders.iter().map(entry).collect::<Vec<_>>().join(",")
 }
 
-/// The same as an argument of a script: `-` if there are none.
+/// The same as a script argument: `-` without orders.
 pub(crate) fn orders_word(orders: &[OrderEntry]) -> String {
     match orders {
         [] => "-".into(),
@@ -32,7 +32,7 @@ pub(crate) fn orders_word(orders: &[OrderEntry]) -> String {
     }
 }
 
-/// Reads what [`write_orders`] writes, of at least one order; `None` for a text that no script writes.
+/// Parses the output of [`write_orders`] for at least one order; `None` for an invalid text.
 pub fn read_orders(text: &[u8]) -> Option<Vec<OrderEntry>> {
     let mut text = Numbers(text);
     let mut orders = Vec::new();
@@ -56,7 +56,7 @@ pub fn read_orders(text: &[u8]) -> Option<Vec<OrderEntry>> {
     }
 }
 
-/// The units of an open claim, and its deadline in milliseconds, as they stand in
+/// The units and the deadline, in milliseconds, of an open claim in
 /// [`ShardKeys::claims`](super::keys::ShardKeys::claims).
 pub fn read_claim(record: &[u8]) -> Option<(u64, u64)> {
     let mut text = Numbers(record);

@@ -1,4 +1,4 @@
-//! `release.lua`: claims are given back.
+//! `release.lua`: releases claims.
 
 use alloc::vec::Vec;
 
@@ -17,7 +17,7 @@ pub static SCRIPT: Script = Script {
     source: with_records!("release"),
 };
 
-/// The call that gives back `claims` of one shard, each a user, a generation and a reason.
+/// Releases `claims` of one shard, each a user, a generation and a kind.
 pub fn call(keys: &ShardKeys, claims: &[(&UserId, u64, ReleaseKind)]) -> Call {
     let mut args = Arguments::default();
     for &(user, generation, kind) in claims {
@@ -37,10 +37,10 @@ pub fn call(keys: &ShardKeys, claims: &[(&UserId, u64, ReleaseKind)]) -> Call {
     }
 }
 
-/// Reads the replies, one a claim, in the order of the call.
+/// Parses the replies, one per claim, in the order of the call.
 ///
 /// # Errors
-/// When the reply is not one of `count` answers of the script.
+/// When it is not a reply of this script with `count` answers.
 pub fn parse(value: &Value, count: usize) -> Result<Vec<ReleaseReply>, ReplyError> {
     array(value)
         .filter(|replies| replies.len() == count)

@@ -1,4 +1,4 @@
-//! Replies of the scripts of a shard that are one number, or a number and what it is about.
+//! Replies of shard scripts that are one number, or a number and data.
 
 use crate::ledger::{
     DepositReply, FollowUpReply, LendReply, ReleaseReply, SettleReply, StockChanged, Transfer,
@@ -7,7 +7,7 @@ use crate::ledger::{
 use weir_base::resp::Value;
 use weir_scripts::reply::{FromReply, array, integer, unsigned};
 
-/// Replies that are one number each: read, and for the model written.
+/// Replies with a number each, for parsing and for the model.
 macro_rules! codes {
     ($($reply:ident { $($code:literal => $variant:ident),* })*) => {$(
         impl FromReply for $reply {
@@ -21,7 +21,7 @@ macro_rules! codes {
 
         #[cfg(feature = "model")]
         impl $reply {
-            /// The number by which the script says it.
+            /// The number in the script's reply.
             pub fn code(self) -> i64 {
                 match self {
                     $(Self::$variant => $code,)*

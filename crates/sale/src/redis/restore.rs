@@ -1,4 +1,4 @@
-//! `restore.lua`: writes users' orders on a cold shard, as SQL knows them.
+//! `restore.lua`: writes users' orders from SQL to a cold shard.
 
 use crate::ledger::OrderEntry;
 use crate::shard::bucket;
@@ -16,8 +16,8 @@ pub static SCRIPT: Script = Script {
     source: with_records!("restore"),
 };
 
-/// The call that writes these users' orders, each user's oldest first, in the rebuild of this token. Users without
-/// orders are left out. Without any user, it tells whether the rebuild is still this one's.
+/// Writes these users' orders, each user's oldest first, in the rebuild of this token. Users without orders are
+/// omitted. Without users, it only checks whether this token still owns the rebuild.
 pub fn call(keys: &ShardKeys, token: &str, users: &[(&UserId, &[OrderEntry])]) -> Call {
     let mut args = Arguments::from([token.as_bytes()]);
     for (user, orders) in users {
@@ -42,10 +42,10 @@ pub fn call(keys: &ShardKeys, token: &str, users: &[(&UserId, &[OrderEntry])]) -
     }
 }
 
-/// Reads the reply: whether it did.
+/// Parses the reply: whether it did.
 ///
 /// # Errors
-/// When the reply is not one of the script's.
+/// When it is not a reply of this script.
 pub fn parse(value: &Value) -> Result<bool, ReplyError> {
     flag(value, &SCRIPT)
 }

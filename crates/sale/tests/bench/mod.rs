@@ -1,4 +1,4 @@
-//! A host and a Redis for one gate: the host applies effects, and Redis answers each claim as it is told.
+//! A host and a fake Redis for one gate: the host applies effects, and Redis answers each claim as instructed.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,26 +20,26 @@ use weir_scripts::tally;
 
 pub const NOW_MS: u64 = 1_700_000_000_000;
 
-/// The claim key's.
+/// The claim key's secret.
 pub const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
 
 pub const CATALOGUE: &str = r#"{"sales":[{"id":"s","starts_at_ms":1,"ends_at_ms":9000000000000,"shards":1,"user_cap":1,"state":"open"}]}"#;
 
-/// What Redis says to each user of a claim.
+/// Redis' reply to each user of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     Granted,
     Blocked,
     CapReached,
-    /// The attempt is an order: that of generation 7.
+    /// The attempt is an order, with generation 7.
     Ordered,
     InProgress,
     Draining,
     Empty,
     Cold,
-    /// Bytes that are no reply.
+    /// Invalid bytes.
     Damaged,
-    /// Nothing: the connection breaks, and nothing has run.
+    /// No reply: the connection fails, and nothing has run.
     Lost,
 }
 
@@ -54,11 +54,11 @@ pub struct Bench {
     gate: Gate<Rc<LocalData>>,
     effects: Effects,
     now_ms: u64,
-    /// Calls that Redis has not answered.
+    /// Calls without a reply.
     sent: VecDeque<(BatchId, Vec<Vec<Vec<u8>>>)>,
-    /// What others have not been answered.
+    /// HTTP requests without a response.
     pub fetches: VecDeque<(FetchId, Fetch)>,
-    /// When the tokens of solutions were minted, by their keys.
+    /// When the tokens of solutions were minted, by key.
     spent: BTreeMap<Vec<u8>, Vec<u8>>,
     needs_turn: bool,
     applied: Vec<Effect>,
@@ -66,27 +66,27 @@ pub struct Bench {
     closed: BTreeSet<StreamId>,
     generations: u64,
     pub catalogue: String,
-    /// Streams that are gone though nobody has said so.
+    /// Streams that have ended without an event.
     pub gone: BTreeSet<StreamId>,
     pub is_down: bool,
-    /// What probes find on each shard; they fail while it is empty.
+    /// The stock of each shard in probes; probes fail while it is empty.
     pub stocks: Vec<i64>,
     pub calls: usize,
     pub granted: usize,
     pub went_on: usize,
-    /// Deliveries that Redis was told to take back.
+    /// The number of released deliveries in Redis.
     pub handed_back: usize,
-    /// Deposits that Redis was asked for.
+    /// The number of deposits in Redis.
     pub deposits: usize,
     pub warnings: usize,
-    /// What operators were told: the words of each name, and how many.
+    /// Reports for operators: the words of each name, and its count.
     pub told: BTreeMap<String, u64>,
-    /// What was collected of the gate's counters, by their places.
+    /// The collected counters of the gate, by index.
     counted: BTreeMap<usize, usize>,
     pub most_answers_in_an_event: usize,
 }
 
-/// A request, and the name of the route that its host has chosen.
+/// A request, and the name of the host's selected route.
 struct RoutedRequest(PlainRequest, Option<&'static str>);
 
 impl Request for RoutedRequest {
@@ -112,22 +112,22 @@ impl Request for RoutedRequest {
 }
 
 impl Bench {
-    /// A gate that has heard nothing of Redis yet.
+    /// A gate without any reply from Redis.
     pub fn new() -> Self {
         Self::configured("")
     }
 
-    /// As [`Bench::new`], with more configuration.
+    /// Like [`Bench::new`], with more configuration.
     pub fn early(more: &str) -> Self {
         Self::configured(more)
     }
 
-    /// A gate that knows its sale.
+    /// A gate with its sale in the catalogue.
     pub fn open() -> Self {
         Self::with("")
     }
 
-    /// As [`Bench::open`], with more configuration.
+    /// Like [`Bench::open`], with more configuration.
     pub fn with(more: &str) -> Self {
         let mut bench = Self::configured(more);
         bench.turn();
@@ -135,7 +135,7 @@ impl Bench {
         bench
     }
 
-    /// As [`Bench::open`], of a gate whose orders must go by the host's route of this name.
+    /// Like [`Bench::open`], for a gate whose orders must use the host route with this name.
     pub fn with_route(name: &str) -> Self {
         let mut bench = Self::early_with_route(name);
         bench.turn();
@@ -143,7 +143,7 @@ impl Bench {
         bench
     }
 
-    /// The same, before it has heard anything.
+    /// The same, before any reply from Redis.
     pub fn early_with_route(name: &str) -> Self {
         Self::of_routes(&format!(r#", "envoy_route": "{name}""#), "")
     }
@@ -213,7 +213,7 @@ impl Bench {
         });
     }
 
-    /// What the gate decides before the host's HTTP stack has seen the request.
+    /// The gate's decision before the host's HTTP stack.
     pub fn decide_early(
         &mut self,
         method: &str,
@@ -235,7 +235,7 @@ impl Bench {
         self.request(stream, "POST", "/sales/s/orders", &[("x-user-id", user)]);
     }
 
-    /// As [`Bench::buy`], by the host's route of this name.
+    /// Like [`Bench::buy`], with this host route.
     pub fn buy_by(&mut self, stream: StreamId, user: &str, route: Option<&'static str>) {
         let headers = [
             (":method", "POST"),
@@ -253,13 +253,13 @@ impl Bench {
         });
     }
 
-    /// Lets the gate find that nothing is left, of its sale of one shard.
+    /// Makes the gate find that its sale with one shard is sold out.
     pub fn sell_out(&mut self) {
         self.empty("none");
         assert!(self.answer(u32::MAX).1.contains("sold_out"));
     }
 
-    /// Lets a buyer find that no unit is in Redis, of its sale of one shard, while the catalogue says `band`.
+    /// Makes a buyer find no unit in Redis, for its sale with one shard, while the catalogue contains `band`.
     pub fn empty(&mut self, band: &str) {
         self.stocks = vec![0];
         self.publish_band(band);
@@ -269,7 +269,7 @@ impl Bench {
         self.run(Reply::Empty);
     }
 
-    /// From the next poll on the catalogue says `band`.
+    /// Sets the catalogue's `band` from the next poll on.
     pub fn publish_band(&mut self, band: &str) {
         let band = format!("\"band\":\"{band}\",\"state\"");
         self.catalogue = match self.catalogue.find("\"band\"") {
@@ -295,14 +295,14 @@ impl Bench {
         }
     }
 
-    /// The stream is gone, and nobody says so yet.
+    /// Ends the stream without an event.
     pub fn leave(&mut self, stream: StreamId) {
         if !self.outcomes.contains_key(&stream) {
             self.gone.insert(stream);
         }
     }
 
-    /// Turns of the event loop until nothing asks for one.
+    /// Runs turns of the event loop until none is requested.
     pub fn send(&mut self) {
         while std::mem::take(&mut self.needs_turn) {
             self.turn();
@@ -314,7 +314,7 @@ impl Bench {
         self.handle(Event::Tick { now_ms });
     }
 
-    /// Time passes, with a tick at its end.
+    /// Advances the time, with a tick at the end.
     pub fn advance(&mut self, ms: u64) {
         self.now_ms += ms;
         self.turn();
@@ -328,14 +328,14 @@ impl Bench {
         }
     }
 
-    /// Time passes, and a poll is under way.
+    /// Advances the time, and leaves a poll pending.
     pub fn send_poll(&mut self, ms: u64) {
         self.now_ms += ms;
         self.turn();
         self.send();
     }
 
-    /// Everything that is sent is answered, until nothing more happens.
+    /// Answers all calls until no event is pending.
     pub fn run(&mut self, reply: Reply) {
         self.send();
         while !self.sent.is_empty() {
@@ -344,7 +344,7 @@ impl Bench {
         }
     }
 
-    /// Redis answers the call that it has had for longest.
+    /// Redis answers the oldest call.
     pub fn answer_oldest(&mut self, reply: Reply) {
         let Some((batch, commands)) = self.sent.pop_front() else {
             return;
@@ -365,7 +365,7 @@ impl Bench {
         });
     }
 
-    /// Redis refuses each command of the call that it has had for longest.
+    /// Redis refuses each command of the oldest call.
     pub fn refuse_oldest(&mut self, error: &str) {
         let now_ms = self.now_ms;
         if let Some((batch, commands)) = self.sent.pop_front() {
@@ -378,7 +378,7 @@ impl Bench {
         }
     }
 
-    /// The call that Redis has had for longest is lost.
+    /// Loses the oldest call.
     pub fn lose_oldest(&mut self) {
         let now_ms = self.now_ms;
         if let Some((batch, _)) = self.sent.pop_front() {
@@ -391,7 +391,7 @@ impl Bench {
         }
     }
 
-    /// Redis does what it was asked first, and its reply is lost.
+    /// Redis runs the oldest call, and its reply is lost.
     pub fn lose_reply(&mut self) {
         if let Some((_, commands)) = self.sent.front().cloned() {
             for words in &commands {
@@ -401,7 +401,7 @@ impl Bench {
         self.lose_oldest();
     }
 
-    /// What was asked of others for longest is answered with this status and body, or not at all.
+    /// Answers the oldest HTTP request with this status and body, or fails it.
     pub fn fetched(&mut self, answer: Option<(u16, &str)>) {
         let (fetch, _) = self.fetches.pop_front().unwrap();
         let response = answer.map(|(status, body)| FetchResponse {
@@ -425,7 +425,7 @@ impl Bench {
             return self.spend_reply(words);
         }
         if is_script(words, &release::SCRIPT) {
-            // Three words a delivery: user, generation, number.
+            // Three words per delivery: user, generation, number.
             let keys: usize = text(&words[2]).parse().unwrap();
             self.handed_back += (words.len() - 3 - keys) / 4;
         }
@@ -433,7 +433,7 @@ impl Bench {
             return self.probe_reply(words);
         }
         if is_script(words, &lend::SCRIPT) {
-            // A transfer with the id 5 of 2 units.
+            // A transfer with the id 5 and 2 units.
             return b"*3\r\n:1\r\n:5\r\n:2\r\n".to_vec();
         }
         if is_script(words, &deposit::SCRIPT) {
@@ -450,7 +450,7 @@ impl Bench {
         match text(&words[0]).as_str() {
             "GET" if text(&words[1]).contains("catalogue") => bulk(&self.catalogue),
             "GET" => bulk("1"),
-            // Whatever else: unknown, which is always possible.
+            // All other replies: unknown, which is always possible.
             _ => b"-ERR not here\r\n".to_vec(),
         }
     }
@@ -467,7 +467,7 @@ impl Bench {
     }
 
     fn probe_reply(&self, words: &[Vec<u8>]) -> Vec<u8> {
-        // Four keys a shard.
+        // Four keys per shard.
         let keys: usize = text(&words[2]).parse().unwrap();
         let shards = words[3..3 + keys].chunks(4);
         let mut reply = format!("*{}\r\n", shards.len());
@@ -575,7 +575,7 @@ impl Bench {
         assert_eq!(before, None, "{stream} has two outcomes");
     }
 
-    // --- what can be seen
+    // --- results
 
     pub fn outcome(&self, stream: StreamId) -> Option<Outcome> {
         self.outcomes.get(&stream).copied()
@@ -617,12 +617,12 @@ impl Bench {
         self.effects_of(stream).filter_map(added).collect()
     }
 
-    /// How many deliveries the gate says that it has given back, whether Redis has heard of it or not.
+    /// The number of released deliveries by the gate's counter, whether Redis has received the releases or not.
     pub fn counted_as_handed_back(&mut self) -> usize {
         self.counted("claims_handed_back_total")
     }
 
-    /// What a counter of the gate stands at.
+    /// The value of a counter.
     pub fn counted(&mut self, what: &str) -> usize {
         let metrics = self.gate.metrics();
         let name = format!("weir_seckill_gate_{what}");
@@ -633,7 +633,7 @@ impl Bench {
         self.counted.get(&place).copied().unwrap_or(0)
     }
 
-    /// All counters of the gate that are not at zero.
+    /// All nonzero counters of the gate.
     pub fn counts(&mut self) -> BTreeMap<String, usize> {
         let metrics = self.gate.metrics();
         let names: Vec<String> = metrics.counters().map(str::to_owned).collect();
@@ -646,12 +646,12 @@ impl Bench {
             .collect()
     }
 
-    /// How far apart the gate wants its ticks.
+    /// The gate's tick interval.
     pub fn tick_ms(&self) -> u64 {
         self.gate.tick_ms().unwrap()
     }
 
-    /// Whether the gate remembers no stream.
+    /// Whether the gate tracks no stream.
     pub fn is_at_rest(&self) -> bool {
         self.gate.open_streams() == 0
     }
@@ -699,7 +699,7 @@ fn is_claim(words: &[Vec<u8>]) -> bool {
     is_script(words, &claim::SCRIPT)
 }
 
-/// Who asks in a claim, and for how many units: see `claim.lua` for its arguments.
+/// The users in a claim and their quantities: see `claim.lua` for its arguments.
 fn users_of(words: &[Vec<u8>]) -> Vec<(String, u32)> {
     let keys: usize = text(&words[2]).parse().unwrap();
     let mut args = words[3 + keys..].iter();

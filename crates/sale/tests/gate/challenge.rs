@@ -1,4 +1,4 @@
-//! What a checkout wants before it gives a token.
+//! Challenges before an order token.
 
 use serde_json::Value;
 use weir_base::headers;
@@ -14,7 +14,7 @@ const CAPTCHA: &str = r#", "captcha": { "cluster": "provider", "host": "captcha.
 
 const BITS: u8 = 8;
 
-/// A gate of a sale with this challenge.
+/// A gate whose sale has this challenge.
 fn with(challenge: &str, more: &str) -> Bench {
     let mut bench = Bench::with(&format!("{CHECKOUT}{more}"));
     let wants = format!(r#""token":true,"challenge":{challenge},"state""#);
@@ -37,7 +37,7 @@ fn answer(bench: &Bench, stream: u32) -> Value {
     serde_json::from_str(&bench.answer(stream).1).unwrap()
 }
 
-/// What `user` is asked.
+/// The challenge for `user`.
 fn asked(bench: &mut Bench, stream: u32, user: &str) -> String {
     check_out(bench, stream, user, &[]);
     let asked = answer(bench, stream);
@@ -102,7 +102,7 @@ fn request_without_solution_is_challenged_and_solver_gets_token() {
     );
 }
 
-/// So a lost answer costs nobody a second challenge, and one challenge gives nobody a second token.
+/// So a lost answer requires no second challenge, and one challenge yields no second token.
 #[test]
 fn a_solution_leads_to_one_token_however_often_it_is_sent() {
     let mut bench = working();

@@ -1,10 +1,10 @@
-//! Decisions before the host's HTTP stack: those that the gate would make of the same request, each counted once.
+//! Decisions before the host's HTTP stack equal the gate's decisions on the same request, and count once.
 
 use weir_engine::EarlyDecision;
 
 use crate::bench::{Bench, CATALOGUE, Outcome, Reply};
 
-/// A sale that is open, one that has not started, one in shadow and one that wants tokens.
+/// An open sale, one that has not started, one in dry-run mode and one that requires tokens.
 fn bench() -> Bench {
     let mut bench = Bench::early(
         r#", "checkout_routes": [{ "path": "/sales/{sale}/checkout" }], "status_routes": [{ "path": "/sales/{sale}" }],
@@ -107,7 +107,7 @@ fn early_answer_is_that_of_the_request_and_is_counted_once() {
                 assert!(usual.added_headers(9).is_empty(), "{path}");
             }
             EarlyDecision::Undecided => {
-                // Nothing was counted: the request comes again.
+                // Nothing was counted, because the request arrives again.
                 early.request(9, method, path, headers);
                 assert_eq!(early.outcome(9), usual.outcome(9), "{path}");
                 assert_eq!(early.counts(), usual.counts(), "{path} {headers:?}");
@@ -125,7 +125,7 @@ fn nothing_is_decided_before_the_catalogue_is_known() {
     }
 }
 
-/// A filter behind the fast path will establish the user: only what refuses everybody is refused before.
+/// A later filter sets the user, so only refusals for every user are possible here.
 #[test]
 fn without_a_trusted_user_only_the_sale_refuses() {
     let mut bench = ready();
@@ -137,7 +137,7 @@ fn without_a_trusted_user_only_the_sale_refuses() {
     assert!(is_answered("/sales/none/orders", &[]));
     assert!(!is_answered("/sales/s/orders", &[]));
     assert!(!is_answered("/sales/tokened/orders", &[ALICE]));
-    // Redis may know an attempt that is named.
+    // Redis may know an attempt with an idempotency key.
     assert!(!is_answered(
         "/sales/later/orders",
         &[("idempotency-key", "k1")]

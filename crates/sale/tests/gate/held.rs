@@ -1,4 +1,4 @@
-//! Requests that come before the first poll.
+//! Requests before the first poll.
 
 use weir_base::headers;
 use weir_engine::held::HELD_MAX;
@@ -6,7 +6,7 @@ use weir_engine::pump::BATCH_MAX;
 
 use crate::bench::{Bench, Outcome, Reply};
 
-/// A gate that has heard nothing, with every kind of route.
+/// A gate without any reply from Redis, with every kind of route.
 fn early(more: &str) -> Bench {
     Bench::early(&format!(
         r#", "checkout_routes": [{{ "path": "/sales/{{sale}}/checkout" }}], "status_routes": [{{ "path": "/sales/{{sale}}" }}],
@@ -36,7 +36,7 @@ fn early_request_waits_for_first_poll_and_is_then_decided() {
     assert!(bench.is_at_rest());
 }
 
-/// What a request names in a header counts after the wait, too.
+/// The SKU in a header is still known after the wait.
 #[test]
 fn early_normal_order_of_what_a_sale_sells_is_sent_to_the_sale() {
     let routes = r#", "sku_routes": [{ "path": "/cart", "sku": { "header": "x-sku" } }]"#;
@@ -89,7 +89,7 @@ fn a_poll_that_fails_is_sent_again_within_their_time() {
     assert_eq!(bench.outcome(1), Some(Outcome::WentOn));
 }
 
-/// Then there is nothing to wait for: the origin writes a catalogue when it starts.
+/// Every reply ends the wait, even without a valid catalogue, because the origin writes a catalogue at its start.
 #[test]
 fn whatever_redis_says_ends_their_time() {
     let mut bench = early("");
@@ -114,7 +114,7 @@ fn waiting_requests_are_bounded_in_number_and_size() {
     let long = format!("/sales/s/orders?{}", "q".repeat(8_192));
     bench.request(last + 1, "POST", &long, &[("x-user-id", "alice")]);
     assert_eq!(bench.answer(last + 1).0, 503);
-    // What nothing reads is not kept.
+    // Unused headers are not kept.
     let cookie = "c".repeat(9_000);
     let much = [("x-user-id", "alice"), ("cookie", cookie.as_str())];
     bench.request(last + 2, "POST", "/sales/s/orders", &much);

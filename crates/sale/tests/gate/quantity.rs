@@ -1,4 +1,4 @@
-//! Several units in one request.
+//! Requests for several units.
 
 use weir_base::headers;
 
@@ -10,7 +10,7 @@ fn buy(bench: &mut Bench, stream: u32, user: &str, quantity: &str) {
     bench.request(stream, "POST", "/sales/s/orders", &asks);
 }
 
-/// A gate with a sale of which one user may have three units.
+/// A gate whose sale has a cap of three units per user.
 fn of_cap_three() -> Bench {
     let mut bench = Bench::open();
     bench.catalogue = bench.catalogue.replace("\"user_cap\":1", "\"user_cap\":3");
@@ -18,7 +18,7 @@ fn of_cap_three() -> Bench {
     bench
 }
 
-/// What the claim says: `v1;<sale>;<shard>;<generation>;<quantity>;…`.
+/// The quantity in the claim: `v1;<sale>;<shard>;<generation>;<quantity>;…`.
 fn quantity_of(bench: &Bench, stream: u32) -> String {
     let added = bench.added_headers(stream);
     let (_, claim) = added
@@ -71,7 +71,7 @@ fn invalid_quantity_is_reported_and_excess_is_refused_locally() {
     assert_eq!(bench.granted, 0);
 }
 
-/// Redis alone knows what an attempt was granted, under whatever cap; what it is asked for stays small.
+/// Only Redis knows an attempt's grant, under any cap; the forwarded quantity stays small.
 #[test]
 fn keyed_attempt_over_the_cap_reaches_redis_for_its_grant() {
     let mut bench = of_cap_three();

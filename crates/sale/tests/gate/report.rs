@@ -1,4 +1,4 @@
-//! What operators are told of decisions.
+//! Reports of decisions for operators.
 
 use crate::bench::{Bench, Reply};
 

@@ -1,17 +1,17 @@
-//! The keys of what gateways tell operators.
+//! The keys of the decision counts that gateways publish.
 
 use alloc::format;
 use alloc::vec::Vec;
 
 use crate::tally::Subject;
 
-/// The key of what was decided about `subject` in the minute of `at_ms`, in milliseconds since the Unix epoch.
+/// The key of the decision counts for `subject` in the minute of `at_ms`, in milliseconds since the Unix epoch.
 pub fn tally(prefix: &str, subject: Subject, at_ms: u64) -> Vec<u8> {
     let (subject, minute) = (subject.label(), at_ms / 60_000);
     format!("{prefix}:tally:{subject}:{minute}").into_bytes()
 }
 
-/// The keys of the minute of `now_ms` and of those before, so many in all.
+/// The keys of the minute of `now_ms` and of the preceding minutes, `minutes` in total.
 pub fn tallies(
     prefix: &str,
     subject: Subject,

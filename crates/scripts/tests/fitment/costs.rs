@@ -1,4 +1,4 @@
-//! The figures of the design: what a relation takes of Redis, and what 1,000 pairs take of its time.
+//! Checks the design goals: the memory of a relation, and the time of 1,000 pairs.
 
 use weir_base::resp::Value;
 use weir_fitment::redis::fit_add::Change;
@@ -11,7 +11,7 @@ use weir_scripts::Call;
 use super::{Offset, offset};
 use crate::support::{Redis, Server};
 
-/// As many vehicles as the seed document tells of.
+/// The number of vehicles in the design.
 const VEHICLES: u32 = 400_000;
 const SKUS: u32 = 200;
 
@@ -33,7 +33,7 @@ fn used(redis: &mut Redis) -> u64 {
     line.unwrap().trim().parse().unwrap()
 }
 
-/// Offsets that are spread evenly over all vehicles, others for each SKU.
+/// Offsets spread evenly over all vehicles, different for each SKU.
 fn spread(sku: u32, count: u32) -> Vec<Offset> {
     let step = VEHICLES / count;
     let shift = sku.wrapping_mul(2_654_435_761) % step;
@@ -95,7 +95,7 @@ fn full_segment_takes_at_most_7300_bytes_in_any_encoding() {
     }
 }
 
-/// With the share of directory and keyspace: the difference of all that Redis uses.
+/// Includes the share of directory and keyspace: measured as the difference in Redis' total memory.
 #[test]
 fn sku_of_100_vehicles_takes_1_kb_and_a_twentieth_of_seed_plan() {
     let server = Server::start();
@@ -117,7 +117,7 @@ fn sku_of_100_vehicles_takes_1_kb_and_a_twentieth_of_seed_plan() {
     assert!(hybrid <= seed / 20.0, "{hybrid} {seed}");
 }
 
-/// How often EVALSHA was called, and the microseconds that it took.
+/// The number of EVALSHA calls and their time, in microseconds.
 fn script_time(redis: &mut Redis, calls: &[Call], rounds: u32) -> f64 {
     calls.iter().for_each(|call| drop(redis.run(call)));
     redis.command(&[b"CONFIG", b"RESETSTAT"]);
@@ -136,8 +136,8 @@ fn script_time(redis: &mut Redis, calls: &[Call], rounds: u32) -> f64 {
     us / f64::from(rounds)
 }
 
-/// What Redis does for 1,000 pairs. The time is the machine's: it is printed, and `cargo xtask bench fitment` measures it; what
-/// holds on any machine is one call, and the same answers.
+/// The cost of 1,000 pairs. Times depend on the machine: the test only prints them, and `cargo xtask bench fitment`
+/// measures them. Everywhere, it is one call with the same answers.
 #[test]
 fn a_thousand_pairs_are_one_call() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! The map of vehicles and the pages of what fits one.
+//! The vehicle map and the pages of SKUs that fit a vehicle.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -32,7 +32,7 @@ enum Step {
 
 fn ids(before: u32, count: u32) -> Vec<Option<VehicleId>> {
     let id = |number| VehicleId::from_number(1_000_000 + number).unwrap();
-    // Every seventh was retired.
+    // Every seventh vehicle is retired.
     (before..before + count)
         .map(|number| (number % 7 != 3).then(|| id(number)))
         .collect()
@@ -138,7 +138,7 @@ fn the_map_in_redis_and_the_model_agree() {
     run.unwrap();
 }
 
-/// A gateway that begins with nothing, one whose generation ends under it, and the blocks that are left.
+/// A gateway that starts without data, a generation that ends during a read, and the remaining blocks.
 #[test]
 fn a_gateway_reads_all_of_a_map_and_then_only_what_is_new() {
     let server = Server::start();
@@ -169,11 +169,11 @@ fn a_gateway_reads_all_of_a_map_and_then_only_what_is_new() {
         }
     }
     assert_eq!((reads, known), (5, ids(0, SEGMENT_LEN + 10)));
-    // A vehicle joins.
+    // A vehicle is added.
     pair.put(1, SEGMENT_LEN + 10, 1, Some((SEGMENT_LEN + 11, 5)));
     let tail = pair.read(1, SEGMENT_LEN + 10, 20_000).unwrap();
     assert_eq!(tail.vehicles, ids(SEGMENT_LEN + 10, 1));
-    // One is retired: the next generation; the old blocks go.
+    // One is retired: this starts the next generation and deletes the old blocks.
     pair.put(2, 0, SEGMENT_LEN, None);
     pair.put(2, SEGMENT_LEN, 11, Some((SEGMENT_LEN + 11, 5)));
     let tail = pair.read(1, SEGMENT_LEN + 11, 20_000).unwrap();
@@ -187,7 +187,7 @@ fn a_gateway_reads_all_of_a_map_and_then_only_what_is_new() {
         panic!("{keys:?}");
     };
     assert_eq!(keys.len(), 3, "{keys:?}");
-    // Redis lost a block that is added to.
+    // Redis has lost the block that is extended.
     pair.redis.command(&[b"DEL", &pair.keys.block(2, 1)]);
     pair.model.lose(Some((2, 1)));
     let hole = pair.put(2, SEGMENT_LEN + 11, 1, Some((SEGMENT_LEN + 12, 5)));

@@ -1,4 +1,4 @@
-//! Histories of requests, of what is taken back, of changes and of clocks.
+//! Histories of requests, returned charges, quota changes and clock changes.
 
 use std::cell::RefCell;
 
@@ -13,13 +13,13 @@ use weir_limit::{Algorithm, PER_MS_MAX, Quota, RATE_MAX, SET_BACK_MS_MAX, SLIDIN
 use super::pair::{ALGORITHMS, NOW_MS, Pair, new_key, quota};
 use crate::support::Server;
 
-/// What one step of a history does; what is meant by its numbers depends on the quotas.
+/// One step of a history; its numbers are relative to the quotas.
 #[derive(Clone, Debug)]
 pub enum Step {
     Requests(Vec<Vec<DrawnRequest>>),
-    /// Charges of earlier requests, and what is wrong with each.
+    /// Charges of earlier requests to return, and the defect of each.
     TakeBack(Vec<(Index, u8)>),
-    /// Another quota for a key.
+    /// Changes the quota of a key.
     Change(Index, Index),
     Wait(Pause),
 }
@@ -29,7 +29,7 @@ pub struct DrawnRequest {
     pub key: Index,
     pub cost: Units,
     pub extra: Option<Units>,
-    /// Not the key's own quota, as from a gateway that has not heard of a change.
+    /// Another quota than the key's own, as from a gateway with outdated rules.
     pub quota: Option<Index>,
 }
 
@@ -45,7 +45,7 @@ pub enum Units {
 #[derive(Clone, Debug)]
 pub enum Pause {
     Ms(u64),
-    /// As long as one request takes of the quota, so often, and some milliseconds.
+    /// The time that one request takes of the quota, multiplied, plus some milliseconds.
     Requests(Index, u64, u64),
     /// In hundredths of the quota's period.
     Part(Index, u64),
@@ -109,7 +109,7 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// Small ones, large ones, and those that reach the bounds.
+/// Small ones, large ones, and those at the bounds.
 pub fn quotas() -> impl Strategy<Value = Quota> {
     let small = (0..4_usize, 1..12_u32, 1..5_000_u64, 1..12_u32);
     let large = (
@@ -150,7 +150,7 @@ pub fn edges() -> Vec<Quota> {
     ]
 }
 
-/// A history under way.
+/// A history in progress.
 pub struct History<'a> {
     pub pair: &'a mut Pair,
     pub quotas: &'a [Quota],
@@ -201,7 +201,7 @@ impl History<'_> {
         }
     }
 
-    /// Mostly each once, and as it was charged.
+    /// Mostly each charge once, and unchanged.
     pub fn take_back(&mut self, which: &[(Index, u8)]) {
         let mut charges = Vec::new();
         for (index, error) in which {
@@ -243,22 +243,22 @@ impl History<'_> {
                 let per_ms = index.get(self.quotas).per_ms();
                 now_ms + per_ms * part / 100
             }
-            // 0 would be Redis' own clock.
+            // 0 would select Redis' own clock.
             Pause::SetBack(ms) | Pause::OtherClock(ms) => now_ms.saturating_sub(*ms).max(1),
         });
     }
 }
 
-/// Requests at all of a gateway's limits, and all that may happen to them.
+/// Requests for several limits of a gateway, with all kinds of steps.
 pub fn mixed() -> impl Strategy<Value = (Vec<Quota>, usize, Vec<Step>)> {
     (prop::collection::vec(quotas(), 1..4), Just(3), steps())
 }
 
-/// Many small requests at one limit, which may get another rate and period.
+/// Many small requests for one limit, whose rate and period may change.
 pub fn steady() -> impl Strategy<Value = (Vec<Quota>, usize, Vec<Step>)> {
     let numbers = prop::collection::vec((4..40_u32, 20..3_000_u64, 1..40_u32), 1..3);
     let quotas = (0..4_usize, numbers).prop_map(|(which, numbers)| {
-        // Half of them with logs, which have the most to remember.
+        // Half of them with logs, which have the most state.
         let algorithm = ALGORITHMS[if which % 2 == 0 { 1 } else { which }];
         let of = |(rate, per_ms, burst)| quota(algorithm, rate, per_ms, burst);
         numbers.into_iter().map(of).collect()

@@ -1,4 +1,4 @@
-//! Limits on both sides: a Redis and the model.
+//! Limits in Redis and in the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,31 +27,31 @@ pub fn quota(algorithm: Algorithm, rate: u32, per_ms: u64, burst: u32) -> Quota 
     Quota::new(algorithm, rate, per_ms, burst).unwrap()
 }
 
-/// A key that no other test has.
+/// A key that no other test uses.
 pub fn new_key() -> LimitKey {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = u128::from(NEXT.fetch_add(1, Ordering::Relaxed));
     LimitKey::new("limits", "rule", number.to_be_bytes())
 }
 
-/// What the model keeps of a key.
+/// The model's state of a key.
 #[derive(Clone, Copy)]
 pub struct ModelEntry {
     pub state: State,
-    /// Under which it was charged.
+    /// The quota of its last charge.
     pub quota: Quota,
-    /// When Redis may forget it.
+    /// When its key in Redis may expire.
     pub expires_at_ms: u64,
-    /// When Redis did.
+    /// When it did.
     pub gone_at_ms: Option<u64>,
 }
 
-/// Limits, in Redis and in the model.
+/// Limits in Redis and in the model.
 pub struct Pair {
     pub redis: Redis,
     pub now_ms: u64,
     pub kept: BTreeMap<LimitKey, ModelEntry>,
-    /// The keys that the present call writes.
+    /// The keys that the current call writes.
     pub written: BTreeSet<LimitKey>,
 }
 
@@ -68,7 +68,7 @@ impl Pair {
     /// The model's state of a key.
     pub fn state(&self, key: &LimitKey, quota: &Quota) -> State {
         match self.kept.get(key) {
-            // What was charged under another quota may have ended under that.
+            // Charges under another quota may have expired under that quota.
             Some(kept) if kept.gone_at_ms.is_some() && kept.quota != *quota => {
                 State::new(quota, self.now_ms)
             }
@@ -99,7 +99,7 @@ impl Pair {
         }
     }
 
-    /// What the model answers to one request.
+    /// The model's answer to one request.
     pub fn decide(&mut self, asks: &[LimitRequest]) -> Vec<Answer> {
         let mut asked = BTreeMap::<&LimitKey, u32>::new();
         let mut dues = Vec::new();
@@ -133,7 +133,7 @@ impl Pair {
         answers
     }
 
-    /// One call of many requests, on both.
+    /// Runs one call with many requests on both.
     pub fn ask(&mut self, requests: &[Vec<LimitRequest>]) -> Vec<Vec<Answer>> {
         let keys = requests.iter().flatten().map(|ask| ask.key.clone());
         let keys: Vec<LimitKey> = keys.collect();
@@ -146,18 +146,18 @@ impl Pair {
         answers
     }
 
-    /// One request of one limit.
+    /// One request for one limit.
     pub fn ask_one(&mut self, key: &LimitKey, quota: Quota, cost: u32) -> Answer {
         self.ask(&[vec![ask(key, quota, cost)]])[0][0]
     }
 
-    /// How many of `count` requests, one a call, may pass.
+    /// How many of `count` requests, one per call, pass.
     pub fn burst(&mut self, key: &LimitKey, quota: Quota, count: u32) -> usize {
         let answers = (0..count).map(|_| self.ask_one(key, quota, 1));
         answers.filter(|answer| answer.taken == 1).count()
     }
 
-    /// One call that takes back, on both.
+    /// Runs one call that returns charges on both.
     pub fn take_back(&mut self, charges: &[Charge]) -> usize {
         let keys: Vec<LimitKey> = charges.iter().map(|charge| charge.key.clone()).collect();
         let call = limit_back::call_at(charges, self.now_ms);
@@ -183,11 +183,11 @@ impl Pair {
         taken_back
     }
 
-    /// Runs the call, once the model has, and looks at when its keys expire: what the model has written, when
-    /// it says; no other has been touched. Then none does any longer, as time in a history is not Redis'.
+    /// Runs the call after the model, and compares when its keys expire: written keys as in the model, others
+    /// unchanged. It then removes the expiries, because a history's time is not Redis' time.
     pub fn run(&mut self, call: &Call, keys: &[LimitKey]) -> Value {
         let start = Instant::now();
-        // As one, so that none expires in between.
+        // In one transaction, so that none expires in between.
         self.redis.command(&[b"MULTI"]);
         let mut eval = Vec::new();
         call.encode_eval(&mut eval);
@@ -200,7 +200,7 @@ impl Pair {
         let Value::Array(mut replies) = self.redis.command(&[b"EXEC"]) else {
             panic!("EXEC gives an array");
         };
-        // The clock may move between two commands of a transaction, and both are rounded.
+        // The clock may advance between two commands of a transaction, and both are rounded.
         let elapsed_ms = i64::try_from(start.elapsed().as_millis()).unwrap() + 1;
         for (key, ttl) in keys.iter().zip(&replies[1..]) {
             let Value::Integer(ttl_ms) = *ttl else {
@@ -220,8 +220,8 @@ impl Pair {
         replies.swap_remove(0)
     }
 
-    /// Moves the clock. Redis forgets what has expired; the model does not, as it should make no difference
-    /// unless the clock goes back by more than it may.
+    /// Moves the clock. Redis drops expired keys; the model does not, which must make no difference unless the clock
+    /// goes back too far.
     pub fn set_clock(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
         for (key, kept) in &mut self.kept {

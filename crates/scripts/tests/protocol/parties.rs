@@ -9,12 +9,12 @@ use weir_sale::redis::{claim, deposit, lend};
 
 use super::sql::{ClaimName, Decision, OrderState, Sql};
 
-/// A process, by what it does next.
+/// A process, by its next step.
 #[derive(Clone, Debug)]
 pub enum Party {
-    /// A gateway asks for a claim.
+    /// A gateway requests a claim.
     Claim { user: UserId, shard: u32 },
-    /// The origin has a claim, and asks SQL.
+    /// The origin has a claim, and writes to SQL.
     Order {
         user: UserId,
         shard: u32,
@@ -26,22 +26,22 @@ pub enum Party {
         shard: u32,
         held: OpenClaim,
     },
-    /// Redis is to follow what SQL has decided about a claim.
+    /// Applies SQL's decision about a claim to Redis.
     Follow {
         user: UserId,
         name: ClaimName,
         decision: Decision,
     },
-    /// Redis is to follow what has become of an order.
+    /// Applies an order's new status to Redis.
     FollowOrder { name: ClaimName },
-    /// A gateway gives back what it did not pass on.
+    /// A gateway returns a claim that it did not pass on.
     HandBack {
         user: UserId,
         shard: u32,
         generation: u64,
         delivery: u32,
     },
-    /// Somebody moves units.
+    /// Rebalances units.
     Rebalance {
         rebalance: Rebalance,
         ask: RebalanceCall,
@@ -52,7 +52,7 @@ pub enum Party {
         to_shard: u32,
         transfer: Transfer,
     },
-    /// The lender may forget it.
+    /// The lender may delete the transfer.
     SettleTransfer {
         from_shard: u32,
         to_shard: u32,
@@ -61,7 +61,7 @@ pub enum Party {
 }
 
 impl Party {
-    /// The write that is its next step, if it is one of Redis.
+    /// The next step's write, if it is a write to Redis.
     pub fn write(
         &self,
         claim: impl FnOnce(&UserId) -> ShardCommand,
@@ -158,7 +158,7 @@ impl Party {
         })
     }
 
-    /// What it does after Redis has answered.
+    /// Continues after Redis' reply.
     pub fn after(self, reply: &Value, sql: &mut Sql) -> Option<Self> {
         match self {
             Self::Claim { user, shard } => {
@@ -204,7 +204,7 @@ impl Party {
     }
 }
 
-/// How a rebalance goes on.
+/// The next step of a rebalance.
 pub fn next(rebalance: &mut Rebalance, event: &RebalanceEvent) -> Option<Party> {
     let ask = match rebalance.on_event(event) {
         RebalanceStep::Call(ask) => ask,

@@ -1,4 +1,4 @@
-//! The shards of one sale: the model, and, if there is one, a real Redis beside it.
+//! The shards of one sale in the model, and optionally in a real Redis.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,7 +13,7 @@ use crate::support::{Redis, Server};
 
 pub struct Shards {
     models: Vec<ShardLedger>,
-    /// Every write to each shard, with its place among all, and its time.
+    /// Every write to each shard, with its overall sequence number and its time.
     written: Vec<Vec<(usize, u64, ShardCommand)>>,
     writes: usize,
     now_us: u64,
@@ -48,7 +48,7 @@ impl Shards {
         self.apply(shard, self.now_us, &write)
     }
 
-    /// Time passes.
+    /// Advances the time.
     pub fn pass(&mut self, ms: u64) {
         self.now_us += ms * 1_000;
     }
@@ -65,8 +65,8 @@ impl Shards {
         reply
     }
 
-    /// Redis forgets its last writes: all of them, or those to one shard, as when one server of a
-    /// cluster fails over. The first one, that warmed a shard, is never forgotten here.
+    /// Redis loses its last writes: all of them, or those to one shard, as when one server of a cluster fails over. The
+    /// first write, which warmed a shard, is never lost here.
     pub fn lose(&mut self, shard: Option<u32>, writes: usize) {
         let cutoff = match shard {
             Some(_) => 0,

@@ -1,4 +1,4 @@
-//! SQL as the protocol needs it: every method is one transaction.
+//! SQL for the protocol: every method is one transaction.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use weir_sale::ledger::{Deduction, ReleaseKind};
 
 use super::world::Setting;
 
-/// A claim's name within its sale: shard and generation.
+/// A claim's ID within its sale: shard and generation.
 pub type ClaimName = (u32, u64);
 
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub struct Order {
     /// Whether its units have left the stock.
     pub is_deducted: bool,
     pub state: OrderState,
-    /// Whether Redis is still to follow the last change.
+    /// Whether the last change must still be applied to Redis.
     pub is_unfollowed: bool,
 }
 
@@ -34,7 +34,7 @@ enum Outcome {
     Released { user: UserId, is_void: bool },
 }
 
-/// What Redis has to do about a claim, as SQL has decided.
+/// SQL's decision about a claim, which Redis must apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     Settle(Deduction),
@@ -74,7 +74,7 @@ impl Sql {
             .sum()
     }
 
-    /// A claim asks to be an order.
+    /// Turns a claim into an order.
     pub fn place(&mut self, name: ClaimName, user: &UserId, units: u64) -> Decision {
         if let Some(known) = self.known(name, user) {
             return known;
@@ -101,7 +101,7 @@ impl Sql {
         Decision::Settle(self.setting.deduction)
     }
 
-    /// The reconciler asks what is to become of a claim whose deadline has passed.
+    /// Decides about a claim whose deadline has passed.
     pub fn decide_overdue(&mut self, name: ClaimName, user: &UserId) -> Decision {
         match self.known(name, user) {
             Some(known) => known,
@@ -135,7 +135,7 @@ impl Sql {
         }
     }
 
-    /// Whether the order is paid now, or was before.
+    /// Pays the order. Returns whether it is paid now or was before.
     pub fn pay(&mut self, name: ClaimName) -> bool {
         let Some(order) = self.orders.get_mut(&name) else {
             return false;
@@ -155,7 +155,7 @@ impl Sql {
         true
     }
 
-    /// Whether the order is cancelled now, or was before.
+    /// Cancels the order. Returns whether it is cancelled now or was before.
     pub fn cancel(&mut self, name: ClaimName) -> bool {
         let Some(order) = self.orders.get_mut(&name) else {
             return false;

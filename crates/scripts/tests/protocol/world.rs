@@ -1,4 +1,4 @@
-//! One sale, its parties, and what befalls them.
+//! One sale, its parties, and faults.
 
 use weir_base::id::UserId;
 use weir_base::resp::Value;
@@ -16,7 +16,7 @@ use crate::support::Server;
 
 const TTL_MS: u64 = 500;
 
-/// What a sale is like.
+/// The parameters of a sale.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     pub shards: u32,
@@ -25,32 +25,32 @@ pub struct Setting {
     pub deduction: Deduction,
 }
 
-/// What happens next. Numbers choose one of what there is, modulo how many there are.
+/// The next event. Numbers select an item, modulo the number of items.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// A user sends a request; again is a retry.
+    /// A user sends a request; a repetition is a retry.
     Buy(u8),
     /// A party takes its next step.
     Step(usize),
-    /// A party dies.
+    /// A party crashes.
     Crash(usize),
-    /// A party's call is done, and it never hears of it.
+    /// A party's call runs, and its reply is lost.
     LoseReply(usize),
-    /// A party's call is done twice.
+    /// A party's call runs twice.
     Twice(usize),
-    /// A party's call is on its way, and the party has given up on it.
+    /// A party's call is delayed, and the party has given up on it.
     Delay(usize),
-    /// Such a call arrives.
+    /// A delayed call arrives.
     DeliverLate(usize),
     /// A gateway looks for units for a shard.
     Rebalance(u32),
-    /// The reconciler looks for what is overdue.
+    /// The reconciler looks for overdue claims.
     Reconcile,
     /// An order is paid.
     Pay(usize),
     /// An order is cancelled, or expires.
     Cancel(usize),
-    /// Time passes.
+    /// Advances the time, in milliseconds.
     Pass(u64),
     /// Redis loses its last writes, to one shard or to all.
     LoseWrites { shard: Option<u32>, writes: usize },
@@ -149,8 +149,7 @@ impl World {
         }
     }
 
-    /// A gateway that holds a granted claim and finds its client gone gives it back; all others just
-    /// end.
+    /// A gateway that has a granted claim and detects that its client has left returns it; all other parties stop.
     fn crash(&mut self, n: usize) {
         if let Some(Party::Order { user, shard, held }) = self.take(n) {
             self.parties.push(Party::HandBack {
@@ -194,7 +193,7 @@ impl World {
         }])
     }
 
-    /// One step of one party: what it does after it.
+    /// Runs one step of one party. Returns its next step.
     fn step(&mut self, party: Party) -> Option<Party> {
         if let Some((shard, write)) = self.write_of(&party) {
             let reply = self.shards.write(shard, write);
@@ -227,7 +226,7 @@ impl World {
         }
     }
 
-    /// The reconciler lists what it has to do.
+    /// The reconciler lists its work.
     fn find_overdue(&mut self) {
         for shard in 0..self.setting.shards {
             for claim in self.shards.model(shard).overdue(0, 100) {
@@ -252,7 +251,7 @@ impl World {
         }
     }
 
-    /// Σ stock + transfers + claims, and what is sold by the books of Redis and of SQL.
+    /// Σ stock + transfers + claims, and the sold units according to Redis and SQL.
     fn sum(&mut self) -> (i64, i64) {
         let audits = self.shards.audits();
         let moving: u64 = (0..)
@@ -265,7 +264,7 @@ impl World {
         (in_redis, not_sold + self.sql.sold() as i64)
     }
 
-    /// The invariants, after whatever step.
+    /// Checks the invariants after each step.
     pub fn check(&mut self) {
         let sold = self.sql.sold();
         assert_eq!(self.sql.remaining + sold, self.setting.total, "oversold");
@@ -286,7 +285,7 @@ impl World {
             .count()
     }
 
-    /// Whatever is under way ends, all deadlines pass, and the reconciler does its work.
+    /// Completes all processes and deadlines, and the reconciler's work.
     pub fn tidy_up(&mut self) {
         for _ in 0..3 {
             while let Some((shard, write)) = self.late.pop() {
@@ -312,7 +311,7 @@ impl World {
         }
     }
 
-    /// Puts right what a loss of data has left: only then is there anything to put right.
+    /// Repairs the effects of lost data; without a loss nothing needs repair.
     fn repair(&mut self) {
         for _ in 0..self.setting.shards + 1 {
             let (_, with_sql) = self.sum();
@@ -336,7 +335,7 @@ impl World {
         }
     }
 
-    /// New users come until all is sold: then exactly what there was must be.
+    /// New users buy until all is sold: then the sold units must equal the initial stock.
     pub fn sell_out(&mut self) {
         for n in 100.. {
             self.shards.pass(1);
@@ -353,7 +352,7 @@ impl World {
         assert_eq!(with_sql, self.setting.total as i64);
     }
 
-    /// Whether a user who asks again as long as units may be on the way gets one.
+    /// Whether a user who retries while units may be in transfer gets one.
     fn buys(&mut self, user: &UserId, shard: u32) -> bool {
         for _ in 0..4 {
             let reply = self.shards.write(shard, self.claim_of(user));

@@ -1,4 +1,4 @@
-//! What a queue takes of Redis.
+//! The memory of a queue in Redis.
 
 use super::{NOW_MS, name, open};
 use crate::support::{Redis, Server};
@@ -10,7 +10,7 @@ use weir_room::redis::{room_ask, room_tick};
 use weir_room::state::SETTLE_MS;
 use weir_room::{RoomState, Terms, Visitor};
 
-/// What a million people in the queue cost: run by hand, with `--ignored --nocapture`.
+/// The cost of a million visitors in the queue; run by hand, with `--ignored --nocapture`.
 #[test]
 #[ignore = "a measurement: a million places take a minute"]
 fn memory_of_a_million_places() {

@@ -1,11 +1,12 @@
-//! Called visitors for whom there is no room keep their places.
+//! Called visitors without capacity keep their positions.
 
 use super::{CLAIM_MS, GATEWAYS, Pair, SESSION_MS, open};
 use crate::support::{Redis, Server};
 use weir_room::Setting;
 use weir_room::state::{SETTLE_MS, Status};
 
-/// A room with visitor 0 inside, places 4 and 5 (visitors 3 and 4) called, place 6 waiting, and room for nobody else.
+/// A room with visitor 0 inside, positions 4 and 5 (visitors 3 and 4) called, position 6 waiting, and no further
+/// capacity.
 fn crowded(redis: &mut Redis) -> Pair<'_> {
     let mut pair = Pair::new(redis, open(0, 3)).settled();
     pair.terms.address_max = 0;
@@ -33,7 +34,7 @@ fn called_visitor_keeps_the_place_while_there_is_no_room() {
         let snapshot = pair.idle(1_000, &[0]);
         assert_eq!((snapshot.seen.called, snapshot.missed), (2, 0));
     }
-    // A visitor who has lost the pass meanwhile has the same place.
+    // A visitor who has lost the token gets the same position.
     assert_eq!(pair.ask(0, &[(3, true)]), [(Status::Waiting, 4)]);
     pair.set(version(2, open(0, 2)));
     let told = pair.ask(1, &[(5, false), (4, false), (3, false)]);
@@ -60,7 +61,7 @@ fn absent_visitor_delays_those_behind_by_one_claim_at_most() {
     let told = pair.ask(0, &[(3, false), (4, false)]);
     assert_eq!(told, [(Status::Hold, 4), (Status::Hold, 5)]);
     pair.set(version(2, open(0, 2)));
-    // Visitor 3 asks no more.
+    // Visitor 3 stops polling.
     let mut waited_ms = 0;
     while pair.ask(1, &[(4, false)])[0].0 == Status::Hold {
         pair.idle(400, &[0]);

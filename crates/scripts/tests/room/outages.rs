@@ -1,4 +1,4 @@
-//! The counts of a room are right after Redis was away.
+//! The counts of a room are correct after a Redis outage.
 
 use super::{GATEWAYS, NOW_MS, Pair, SESSION_MS, open, visitor};
 use crate::support::Server;
@@ -25,7 +25,7 @@ fn late_visitor_who_asks_twice_gets_one_new_place() {
     pair.idle(SESSION_MS + 20_000, &[]);
     let joined = pair.last.joined;
     pair.set(paused());
-    // Each time with the pass that it had before.
+    // Each time with the same token.
     let ask = VisitorRequest {
         visitor: visitor(1),
         place: 2,
@@ -50,14 +50,14 @@ fn visitor_let_in_by_a_gateway_counts_as_entered() {
     }
     pair.idle(SESSION_MS + 6_000, &[]);
     assert_eq!((pair.last.seen.called, pair.last.entered), (2, 2));
-    // Redis is away for a while. A gateway lets in the two that are called, and a newcomer.
+    // During an outage, a gateway admits the two called visitors and a new one.
     pair.wait(18_000);
     for _ in 0..2 {
         let snapshot = pair.entered_alone(1, &[2, 3, 9]);
         assert_eq!((snapshot.entered, snapshot.seen.inside), (5, 3));
         assert_eq!((snapshot.seen.called, snapshot.missed), (0, 0));
     }
-    // Their places are used up.
+    // Their positions are used up.
     pair.idle(SESSION_MS + 6_000, &[]);
     let told = pair.ask(2, &[(2, false)]);
     assert_eq!(told, [(Status::Waiting, 7)]);
@@ -73,7 +73,7 @@ fn question_that_redis_answers_too_late_gives_no_place() {
         pair.late_ms = LATE_MS + 1;
         let told = pair.ask(gateway, &[(2, false)]);
         assert_eq!(told, [(Status::Settling, 0)]);
-        // A visitor who has a place gets the same one.
+        // A visitor with a position gets the same one.
         assert_eq!(pair.ask(gateway, &[(1, true)])[0].1, 2);
     }
     assert_eq!(pair.last.joined, 2);

@@ -1,4 +1,4 @@
-//! Random histories on the model and on a real Redis, with losses and clocks that are set.
+//! Random histories on the model and on a real Redis, with losses and clock changes.
 
 use std::cell::RefCell;
 
@@ -11,21 +11,21 @@ use weir_room::{Mode, RoomState, Setting};
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Time passes.
+    /// Advances the time, in milliseconds.
     Wait(u64),
     /// A gateway's tick, with these visitors' sessions renewed.
     Tick(usize, Vec<u8>),
-    /// The same after a gateway has let these in by itself, by their passes.
+    /// The same after a gateway has admitted these on its own, by their tokens.
     EnteredAlone(usize, Vec<u8>),
-    /// From now on Redis answers so late.
+    /// Sets the delay of Redis' replies, in milliseconds.
     Late(u64),
-    /// Visitors come to a gateway with what passes they have. (`true`: they have lost it.)
+    /// Visitors send requests to a gateway with their tokens (`true`: without).
     Ask(usize, Vec<(u8, bool)>),
     /// An operator's setting.
     Set(Setting),
-    /// Redis loses something.
+    /// Redis loses some data.
     Lose(u8),
-    /// A gateway dies and another one starts, which knows nothing.
+    /// A gateway crashes, and another one without state starts.
     Restart(usize),
     /// The clock of Redis is set back.
     SetBack(u64),
@@ -125,7 +125,7 @@ fn every_history_is_as_in_the_model() {
             (told.joined, told.entered, told.missed)
         );
         prop_assert_eq!(look.seed, told.seen.seed);
-        // The model does not forget how long people waited.
+        // The model keeps waiting times after a loss.
         let is = |of: fn(&Step) -> bool| steps.iter().any(of);
         if !is(|step| matches!(step, Step::Lose(0))) {
             prop_assert_eq!(look.waits, pair.model.waits);

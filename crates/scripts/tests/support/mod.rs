@@ -1,4 +1,4 @@
-//! A real Redis, spoken to with Weir's own codec.
+//! A real Redis, accessed with Weir's own codec.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use weir_stack::redis::{RedisOptions, RedisServer};
 use weir_stack::report::SilentReporter;
 use weir_stack::{ports, tools};
 
-/// A server of one test's own, gone when the test ends.
+/// A server for one test, stopped at its end.
 pub struct Server {
     server: RedisServer,
     dir: tempfile::TempDir,
@@ -36,7 +36,7 @@ impl Server {
     }
 
     #[allow(dead_code)] // not all tests need it
-    /// Where it listens.
+    /// The port on which it listens.
     pub fn port(&self) -> u16 {
         self.server.port()
     }
@@ -61,11 +61,11 @@ pub struct Redis {
     has_test_clock: bool,
 }
 
-/// The only place where scripts look at Redis' clock, and what stands there instead if a test sets the clock.
+/// The only place where scripts read Redis' clock, which tests with their own clock replace.
 const CLOCK: &str = "redis.call('TIME')";
 const TEST_CLOCK: &str = "redis.call('MGET', 'clock:seconds', 'clock:microseconds')";
 
-/// The script that looks at the test's clock in place of Redis'.
+/// The script with the test's clock in place of Redis'.
 fn with_test_clock(script: &'static Script) -> &'static Script {
     static KNOWN: Mutex<BTreeMap<&str, &Script>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock().unwrap();
@@ -79,7 +79,7 @@ fn with_test_clock(script: &'static Script) -> &'static Script {
 
 impl Redis {
     #[allow(dead_code)] // not all tests set the clock
-    /// From now on scripts see this time, on this connection, in place of Redis' own.
+    /// Sets the time for scripts on this connection.
     pub fn set_clock_us(&mut self, now_us: u64) {
         self.has_test_clock = true;
         let (seconds, microseconds) = (now_us / 1_000_000, now_us % 1_000_000);
@@ -92,7 +92,7 @@ impl Redis {
         ]);
     }
 
-    /// Runs `call` as the pump does: by digest, and spelt out if Redis does not know it.
+    /// Runs `call` like the pump: by digest, or with its source if Redis does not have it.
     pub fn run(&mut self, call: &Call) -> Value {
         let call = &Call {
             script: match self.has_test_clock {
@@ -120,7 +120,7 @@ impl Redis {
         self.exchange(&body)
     }
 
-    /// Sends one command as it is written.
+    /// Sends one encoded command.
     pub fn exchange(&mut self, body: &[u8]) -> Value {
         self.stream.write_all(body).unwrap();
         let (mut input, mut piece) = (Vec::new(), [0; 4_096]);

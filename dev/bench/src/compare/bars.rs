@@ -1,4 +1,4 @@
-//! What must hold, and whether it does.
+//! The performance requirements (bars), and whether the measurements meet them.
 
 use super::edges::{Edge, Edges, WORKERS};
 use super::overload;
@@ -9,7 +9,7 @@ use super::system::System::{
     self, EnvoyDirect, EnvoyLeast, EnvoyWebdis, NginxLua, Weir, WeirNative,
 };
 
-/// One bar.
+/// One requirement.
 #[derive(Debug, Clone)]
 pub(super) struct Bar {
     pub(super) what: String,
@@ -18,7 +18,7 @@ pub(super) struct Bar {
     pub(super) measured: Option<Spread>,
 }
 
-/// What the median must be.
+/// The requirement on the median.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Limit {
     AtLeast(f64),
@@ -26,7 +26,7 @@ pub(super) enum Limit {
 }
 
 impl Bar {
-    /// Whether it holds; `None` if it was not measured.
+    /// Whether the requirement is met; `None` if it was not measured.
     pub(super) fn is_met(&self) -> Option<bool> {
         let median = self.measured?.median;
         Some(match self.limit {
@@ -36,7 +36,7 @@ impl Bar {
     }
 }
 
-/// A ratio of rates in a closed loop.
+/// A required ratio of rates in a closed loop.
 struct Rates {
     what: &'static str,
     scenario: &'static str,
@@ -137,7 +137,7 @@ const RATES: [Rates; 11] = [
     },
 ];
 
-/// Of the native module.
+/// The required ratios of the native module.
 const NATIVE_RATES: [Rates; 12] = [
     native(
         "rejected locally, sold out ÷ bare Envoy",
@@ -208,7 +208,7 @@ const fn native(
     }
 }
 
-/// The least ratio to Webdis, whatever the connections.
+/// The minimum ratio to Webdis, for all connection counts.
 const WEBDIS: f64 = 2.0;
 const P99: f64 = 0.8;
 const NATIVE_P99: f64 = 1.0;
@@ -254,7 +254,7 @@ impl Rates {
     }
 }
 
-/// What tells the native module's bars from those of the filters in wasm.
+/// A label prefix that distinguishes the native module's bars from those of the WebAssembly filters.
 fn prefix(of: System) -> &'static str {
     match of {
         WeirNative => "native: ",
@@ -270,7 +270,7 @@ fn rate(measured: &ScenarioFigures, of: System, to: System, connections: usize) 
     ScenarioFigures::ratio(of, to, |round| round.rate)
 }
 
-/// In the open loop, at the same rate for both.
+/// The p99 in an open loop, at the same rate for both.
 fn p99(redis: Option<&ScenarioFigures>, of: System, connections: usize, at_most: f64) -> Bar {
     let ratio = |redis: &ScenarioFigures| {
         let (weir, nginx) = (
@@ -301,7 +301,7 @@ fn commands(redis: Option<&ScenarioFigures>) -> Bar {
     }
 }
 
-/// Of all numbers of connections the one that is worst for us.
+/// The connection count with the worst ratio for Weir.
 fn webdis(redis: Option<&ScenarioFigures>) -> Bar {
     let all = redis.map(|redis| {
         let each = redis.connections().into_iter();
@@ -361,7 +361,7 @@ fn room(report: &Report) -> [Bar; 2] {
     ]
 }
 
-/// Right answers at twice the load, as a share of those at capacity.
+/// Correct answers at twice the load, relative to those at capacity.
 fn overload(report: &Report, scenario: &str) -> Bar {
     let measured = report.overload.as_ref().and_then(|(_, measured)| {
         let overload = measured.iter().find(|one| one.scenario == scenario);
@@ -374,7 +374,7 @@ fn overload(report: &Report, scenario: &str) -> Bar {
     }
 }
 
-/// Whether the load generator, and not the system, may have been what limits.
+/// Whether the load generator may have been the bottleneck instead of the system.
 pub(super) fn is_load_bound(point: &Point) -> bool {
     let median = |of: fn(&Round) -> f64| point.spread(of).map_or(0.0, |spread| spread.median);
     median(|round| round.load_busy) > 0.9 && median(|round| round.server_busy) < 0.9

@@ -1,4 +1,4 @@
-//! Which core does what, and how long a process has been on one.
+//! CPU pinning, and CPU time of processes.
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -7,13 +7,13 @@ use std::process::Command;
 use std::time::Duration;
 use weir_stack::command;
 
-/// Where servers, Redis and the load generator run.
+/// The cores of servers, Redis and the load generator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Cores {
-    /// Each server's only worker, and a sidecar's.
+    /// The core of each server's only worker and its sidecar.
     pub(super) server: usize,
     pub(super) load: usize,
-    /// A core of its own if there is one, else the generator's.
+    /// Its own core if there are enough, else the generator's.
     pub(super) redis: usize,
 }
 
@@ -36,7 +36,7 @@ impl Cores {
     }
 }
 
-/// Puts all threads of a process onto one core. Those that it starts later stay there.
+/// Pins all threads of a process to one core. Threads that it starts later inherit the pinning.
 pub(super) fn pin(pid: u32, core: usize) -> Result<()> {
     let mut taskset = Command::new("taskset");
     taskset.args(["--all-tasks", "--pid", "--cpu-list", &core.to_string()]);
@@ -45,7 +45,7 @@ pub(super) fn pin(pid: u32, core: usize) -> Result<()> {
     Ok(())
 }
 
-/// Processes of which `pid` is the parent.
+/// The child processes of `pid`.
 pub(super) fn children(pid: u32) -> Vec<u32> {
     let file = format!("/proc/{pid}/task/{pid}/children");
     let text = std::fs::read_to_string(file).unwrap_or_default();
@@ -54,7 +54,7 @@ pub(super) fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// How long all threads of these processes have been on a core, in nanoseconds.
+/// The CPU time of all threads of these processes, in nanoseconds.
 pub(super) fn on_core_ns(pids: &[u32]) -> u64 {
     pids.iter().map(|pid| on_core_of(*pid)).sum()
 }
@@ -88,7 +88,7 @@ mod tests {
         }
     }
 
-    /// In a process of one thread: the time of a thread that ends, as tests' do, is no longer counted.
+    /// In a single-threaded process: the kernel no longer counts the time of ended threads, such as test threads.
     #[test]
     fn time_on_a_core_grows_with_work() {
         let shell = Command::new("sh")

@@ -1,4 +1,4 @@
-//! Edges in the runtimes of their platforms: how large they are, and how long their answers take.
+//! Edges in their platforms' runtimes: size and latency.
 
 use super::measure::Effort;
 use super::statistics::Spread;
@@ -8,20 +8,20 @@ use std::process::Command;
 use std::time::Duration;
 use weir_stack::{build, command};
 
-/// Requests of a round.
+/// Requests per round.
 pub(super) const REQUESTS: u32 = 1_000;
 
 /// The first run compiles two runtimes.
 const LIMIT: Duration = Duration::from_secs(1_800);
 
-/// What the bars are about.
+/// The runtime that the bars are about.
 pub(super) const WORKERS: &str = "Cloudflare Workers";
 
-/// What `weir-edge-times` says.
+/// The output of `weir-edge-times`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Edges {
     pub(super) edges: Vec<Edge>,
-    /// Edges that were not measured, with the reason.
+    /// Edges that were not measured, with reasons.
     pub(super) absent: Vec<(String, String)>,
 }
 
@@ -29,14 +29,14 @@ pub(super) struct Edges {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Edge {
     pub(super) name: String,
-    /// With its version.
+    /// The runtime, with its version.
     pub(super) runtime: String,
-    /// What is uploaded, in bytes.
+    /// The upload size, in bytes.
     pub(super) gzipped: u64,
     pub(super) answers: Vec<Answers>,
 }
 
-/// One kind of answer.
+/// The measurements of one kind of answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Answers {
     pub(super) what: String,
@@ -55,7 +55,7 @@ impl Edge {
         self.gzipped as f64 / 1_048_576.0
     }
 
-    /// The p50 of the kind of answer that takes longest.
+    /// The p50 of the slowest kind of answer.
     pub(super) fn slowest_p50(&self) -> Option<Spread> {
         let all = self.answers.iter();
         all.filter_map(|answers| answers.spread(|times| times.p50_ms))
@@ -74,14 +74,14 @@ impl Edges {
         self.edges.iter().find(|edge| edge.name == name)
     }
 
-    /// The largest of them.
+    /// The largest edge, in MiB.
     pub(super) fn largest_mib(&self) -> Option<f64> {
         let all = self.edges.iter().map(Edge::gzipped_mib);
         all.max_by(f64::total_cmp)
     }
 }
 
-/// By a program of its own: what it asks edges is what their tests ask.
+/// Runs a separate program, which sends edges the same requests as their tests.
 pub(super) fn measure(effort: &Effort) -> Result<Edges> {
     let mut program = Command::new(build::binary("weir-edge-times", &[], None)?);
     program.args([effort.rounds, REQUESTS].map(|count| count.to_string()));
@@ -89,12 +89,12 @@ pub(super) fn measure(effort: &Effort) -> Result<Edges> {
     serde_json::from_str(&said).context("unexpected output of weir-edge-times")
 }
 
-/// For the tests of what is made of reports.
+/// Fixtures for tests of report output.
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
 
-    /// A Worker of this size with these p50 of a link, and faster answers beside it.
+    /// A Worker of this size with these p50 latencies for a link, and faster answers of other kinds.
     pub(in crate::compare) fn edges_of(p50_ms: [f64; 3], gzipped: u64) -> Edges {
         let answers = |what: &str, faster: f64| Answers {
             what: what.to_owned(),

@@ -1,4 +1,4 @@
-//! Where and when something is measured.
+//! Describes the machine and time of a measurement.
 
 use super::cores::Cores;
 use super::measure::Effort;
@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use weir_stack::tools::Tools;
 use weir_stack::{command, workspace};
 
-/// What a run says of itself.
+/// The description of a run.
 pub(super) fn describe(
     effort: &Effort,
     is_quick: bool,
@@ -38,7 +38,7 @@ fn versions(tools: &Tools, peers: &Peers) -> BTreeMap<String, String> {
         ("Redis".to_owned(), tools.redis.version.clone()),
         ("Envoy".to_owned(), tools.envoy.version.clone()),
     ]);
-    // One that is not there is told by the scenarios that miss it.
+    // The affected scenarios report a missing peer.
     if let Ok(peer) = peers.nginx() {
         versions.insert("nginx".to_owned(), peer.version.clone());
     }
@@ -48,7 +48,7 @@ fn versions(tools: &Tools, peers: &Peers) -> BTreeMap<String, String> {
     versions
 }
 
-/// `-dirty` if anything has changed since but the results, which a run writes.
+/// The commit, with `-dirty` if any file changed except the results, which a run writes.
 fn commit() -> String {
     const RESULTS: [&str; 3] = [
         ":!bench/RESULTS.md",
@@ -84,7 +84,7 @@ fn machine() -> String {
     format!("{cores} cores ({cpu}), {gib} GiB, Linux {}", kernel.trim())
 }
 
-/// Of a line like `model name : AMD EPYC`.
+/// The value in a line like `model name : AMD EPYC`.
 fn value(text: &str, name: &str) -> Option<String> {
     let line = text.lines().find(|line| line.starts_with(name))?;
     Some(line.split_once(':')?.1.trim().to_owned())
@@ -98,7 +98,7 @@ fn load_average() -> f64 {
         .unwrap_or(0.0)
 }
 
-/// The day of a time, in seconds since the Unix epoch, UTC (Howard Hinnant's `civil_from_days`).
+/// The UTC date of a time in seconds since the Unix epoch (Howard Hinnant's `civil_from_days`).
 fn date(seconds: u64) -> String {
     let days = seconds / 86_400 + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);

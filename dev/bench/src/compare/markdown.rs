@@ -1,4 +1,4 @@
-//! `bench/RESULTS.md`, made of a report.
+//! Renders a report as `bench/RESULTS.md`.
 
 use super::bars::{Bar, Limit, bars, is_load_bound};
 use super::edges::REQUESTS;
@@ -72,7 +72,7 @@ fn bars_table(page: &mut String, bars: &[Bar]) {
 }
 
 fn ratio(spread: Spread) -> String {
-    // Shares of a command a request are small.
+    // Commands per request are small fractions.
     let digits = if spread.median < 0.1 { 4 } else { 2 };
     if spread.min == spread.max {
         return format!("{:.digits$}", spread.median);
@@ -130,7 +130,7 @@ fn about(run: &Run) -> String {
     )
 }
 
-/// Closed loop: a row for each number of connections, a column for each system.
+/// Closed loop: one row per connection count, one column per system.
 fn rates(page: &mut String, scenario: &Scenario, measured: &ScenarioFigures) {
     let systems: Vec<System> = scenario.systems.to_vec();
     *page += "\nAnswers per second, closed loop; CPU time per request in µs:\n\n| connections |";
@@ -433,7 +433,7 @@ fn not_measured(page: &mut String, report: &Report) {
     }
 }
 
-/// What the plot of costs shows: every scenario's closed loop with [`ONE`] connections.
+/// The groups of the cost plot: every scenario's closed loop with [`ONE`] connections.
 pub(super) fn cost_groups(report: &Report) -> Vec<super::plot::Group> {
     let group = |scenario: &Scenario| {
         let measured = report.scenarios.get(scenario.name)?;

@@ -1,4 +1,4 @@
-//! Rounds: every system in turn, then all again.
+//! Rounds: measures every system in turn, then repeats.
 
 use super::cores::{Cores, on_core_ns};
 use super::report::{Point, Round, SkippedSystem};
@@ -13,40 +13,40 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_load::{FullAnswer, Outcome, Pace, Plan, RunMark, ask};
 
-/// How much is measured.
+/// How much to measure.
 #[derive(Debug, Clone)]
 pub(super) struct Effort {
     pub(super) rounds: u32,
     pub(super) warm_up: Duration,
     pub(super) window: Duration,
     pub(super) connections: Vec<usize>,
-    /// Weir in the host that nobody asks about.
+    /// The Weir host that was not selected.
     pub(super) left_out: Option<System>,
-    /// Rates of the open loop, beside the one that the systems' own speed gives, where it runs with all numbers of
-    /// connections. Without any, it runs only there.
+    /// Additional open loop rates, for scenarios with all connection counts. If empty, the open loop runs only at
+    /// [`OPEN_SHARE`].
     pub(super) rates: &'static [f64],
 }
 
-/// The open loop's rate, as a share of what the slowest system does in the closed one: below every
-/// system's limit, and the same for all.
+/// The open loop's rate, relative to the slowest system's closed loop rate. It is the same for all systems and below
+/// each one's limit.
 const OPEN_SHARE: f64 = 0.7;
 
-/// The open loop's rate of large requests, beside that share: what the seed document of fitment asks for.
+/// An additional open loop rate for large requests: the rate in the seed document of fitment.
 const FEW_RATE: f64 = 1_000.0;
 
-/// With fewer connections an open loop has hardly any to send on.
+/// With fewer connections, an open loop rarely has a free one.
 const OPEN_CONNECTIONS_MIN: usize = 8;
 
-/// Numbers of users that one run may use up.
+/// The number of user IDs reserved for one run.
 const USERS_A_RUN: u64 = 10_000_000;
 
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
-/// What servers say of themselves, and how they hold the connection.
+/// Headers that identify servers, and connection headers.
 const OWN_HEADERS: [&str; 3] = ["server", "date", "connection"];
 
 impl Effort {
-    /// Whether Weir is measured in `scenario` at all.
+    /// Whether `scenario` measures Weir.
     pub(super) fn has_weir(&self, scenario: &Scenario) -> bool {
         let mut systems = self.systems(scenario);
         systems.any(|system| matches!(system, System::Weir | System::WeirNative))
@@ -79,7 +79,7 @@ pub(super) async fn measure(
     Ok((run.points, absent))
 }
 
-/// A peer that is not there is told, and no reason to stop; without Weir there is nothing to compare.
+/// Starts all systems. A missing peer is reported and skipped; a missing Weir is an error.
 pub(super) async fn start_all(
     scenario: &Scenario,
     effort: &Effort,
@@ -101,7 +101,7 @@ pub(super) async fn start_all(
     Ok((servers, absent))
 }
 
-/// All systems must do the same work: an answer must be as long, with the same status and headers.
+/// Checks that all systems do the same work: equal status, headers and body length.
 fn same_answers(servers: &[Server], scenario: &Scenario) -> Result<()> {
     let mut seen: Option<(System, String)> = None;
     for server in servers {
@@ -130,7 +130,7 @@ fn shape(answer: &FullAnswer) -> String {
 }
 
 impl Server {
-    /// Waits until it answers as the scenario wants it.
+    /// Waits until the server answers as the scenario requires.
     pub(super) fn ready(&self, scenario: &Scenario) -> Result<()> {
         let deadline = Instant::now() + READY_LIMIT;
         loop {
@@ -156,7 +156,7 @@ impl Server {
     }
 }
 
-/// Each has users of its own.
+/// Each system has its own users.
 fn writer(scenario: &Scenario, system: System) -> Result<Writer> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let first = NEXT.fetch_add(1, Ordering::Relaxed) * USERS_A_RUN;
@@ -234,7 +234,7 @@ impl<'a> Run<'a> {
         Spread::from_values(rates).map(|spread| spread.median)
     }
 
-    /// A B C, A B C, …: what else the machine does meets all of them.
+    /// Measures A B C, A B C, …, so that other load on the machine affects all systems alike.
     async fn rounds(
         &mut self,
         servers: &mut [Server],
@@ -304,8 +304,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Runs the generator on a thread of its own, which it binds to its core. Returns what it measured, and how long server
-/// and Redis were on their cores within the window, in nanoseconds.
+/// Runs the generator on its own thread, pinned to its core. Returns its results, and the CPU time of server and Redis
+/// within the window, in nanoseconds.
 async fn load(
     plan: Plan,
     mut writer: Writer,
@@ -321,9 +321,9 @@ async fn load(
             RunMark::End => end = read(),
         };
         let outcome = weir_load::run(&plan, &mut |n, to| writer.write(n, to), &mut mark);
-        // Less only if a thread has ended meanwhile.
+        // The sum decreases only if a thread ended meanwhile.
         let spent = [0, 1].map(|of: usize| end[of].saturating_sub(begin[of]));
-        // Nobody listens any more after Ctrl-C.
+        // After Ctrl-C the receiver is gone.
         done.send(outcome.map(|outcome| (outcome, spent))).ok();
     });
     outcome.await.context("the load generator has ended")?

@@ -1,4 +1,4 @@
-//! The gateway's memory, with many users.
+//! The gateway's memory with many users.
 
 use super::measure::Effort;
 use super::request::{Kind, Writer};
@@ -11,43 +11,43 @@ use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_load::{Pace, Plan, ask};
 
-/// How many users come.
+/// The number of users.
 pub(super) const USERS: u64 = 1_000_000;
 
-/// V8 reserves at least so much address space behind each memory of a module, so that no access needs a check.
+/// V8 reserves at least this much address space after each module memory, so that accesses need no bounds checks.
 const GUARD_BYTES: u64 = 4 << 30;
 
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
-/// What the gateway took, in bytes.
+/// The gateway's memory, in bytes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Memory {
-    /// Resident, by the kernel: everything.
+    /// Resident memory as the kernel reports it, in total.
     pub(super) resident: u64,
-    /// Each VM's memory: of the filter and of the bridge, on the worker and on the main thread.
+    /// The memory of each VM: of the filter and the bridge, on the worker and on the main thread.
     pub(super) vms: Vec<u64>,
 }
 
-/// The stages.
+/// The memory at each stage.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Memories {
     pub(super) at_start: Memory,
     pub(super) users: u64,
     pub(super) after_users: Memory,
-    /// After so long without requests.
+    /// The idle time before the last stage, in seconds.
     pub(super) rest_s: u64,
     pub(super) after_rest: Memory,
 }
 
 impl Memories {
-    /// `None` if the kernel's list of mappings was not as expected.
+    /// The largest VM, in MiB. `None` if the kernel's list of mappings has an unexpected format.
     pub(super) fn largest_vm_mib(&self) -> Option<f64> {
         let vms = self.after_users.vms.iter().chain(&self.after_rest.vms);
         vms.max().map(|bytes| *bytes as f64 / 1_048_576.0)
     }
 }
 
-/// Lets all users order in the shipped configuration, limits included, and then lets the gateway rest.
+/// Lets all users order through the shipped configuration, including limits, and then lets the gateway idle.
 pub(super) async fn measure(
     bench_env: &BenchEnv<'_>,
     rest: Duration,
@@ -122,7 +122,7 @@ impl Memory {
     }
 }
 
-/// A module's memory is what may be read and written at the beginning of a very large reservation.
+/// Finds module memories: the accessible start of a very large reservation.
 fn vms_in(maps: &str) -> Vec<u64> {
     let mappings: Vec<Mapping<'_>> = maps.lines().filter_map(Mapping::read).collect();
     let pairs = mappings.iter().zip(mappings.iter().skip(1));
@@ -145,7 +145,7 @@ struct Mapping<'a> {
 }
 
 impl<'a> Mapping<'a> {
-    /// Of a line like `7f0c00000000-7f0c00200000 rw-p 00000000 00:00 0`.
+    /// Parses a line like `7f0c00000000-7f0c00200000 rw-p 00000000 00:00 0`.
     fn read(line: &'a str) -> Option<Self> {
         let mut words = line.split_whitespace();
         let (start, end) = words.next()?.split_once('-')?;

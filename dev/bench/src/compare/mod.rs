@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: Weir beside what one would pick instead, on the same work in the same run.
+//! `cargo xtask bench`: compares Weir with alternatives, on the same work in the same run.
 
 mod bars;
 mod cores;
@@ -38,7 +38,7 @@ use weir_stack::wasm::{self, Messages};
 use weir_stack::{build, command, origin, workspace};
 use weir_tasks::up::Stop;
 
-/// For `--only`, beside the scenarios' names.
+/// A value of `--only`, in addition to the scenario names.
 const MEMORY: &str = "memory";
 const COSTS: &str = "costs";
 const EDGE: &str = "edge";
@@ -46,7 +46,7 @@ const ROOM: &str = "room";
 const OVERLOAD: &str = "overload";
 
 #[derive(Debug, Clone, clap::Args)]
-// Flattened into bench's own, where a group of this struct's name would be there twice.
+// Flattened into bench's own arguments, where a group with this struct's name would exist twice.
 #[group(skip)]
 pub(crate) struct Arguments {
     /// Fewer rounds and connections, under 5 minutes; memory only if named, and without its 10 minutes of rest
@@ -105,7 +105,7 @@ impl Arguments {
     }
 
     fn asks_for(&self, name: &str) -> bool {
-        // It is that of VMs.
+        // Memory is measured for WebAssembly VMs.
         let has_vms = self.host.as_deref() != Some("native");
         let is_left_out =
             (self.quick || !has_vms) && name == MEMORY || !has_vms && name == OVERLOAD;
@@ -119,7 +119,7 @@ impl Arguments {
         }
     }
 
-    /// How long the gateway rests before its memory is looked at again.
+    /// The gateway's idle time before its memory is measured again.
     fn rest(&self) -> Duration {
         Duration::from_secs(if self.quick { 5 } else { 600 })
     }
@@ -153,7 +153,7 @@ pub(super) fn run(arguments: &Arguments, options: Options) -> Result<ExitCode> {
     let mut report = Report::read(&kept)?;
     if !arguments.render {
         let tools = Tools::find_or_get(&options, &mut Console)?;
-        // Programs of their own build what they measure.
+        // These are measured by separate programs, which build what they measure.
         let has_program = |name: &String| name == EDGE || name == ROOM;
         let has_gateways = arguments.only.is_empty() || !arguments.only.iter().all(has_program);
         if has_gateways {
@@ -186,7 +186,7 @@ pub(super) fn run(arguments: &Arguments, options: Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The last thing on the screen: a table that says "not measured" is easily overlooked.
+/// Printed last, because a table cell "not measured" is easily overlooked.
 fn say_what_is_missing(arguments: &Arguments, report: &Report) {
     let measured = report.scenarios.iter();
     let absent: Vec<_> = measured
@@ -198,7 +198,7 @@ fn say_what_is_missing(arguments: &Arguments, report: &Report) {
     }
 }
 
-/// What is whole is written at once: a later scenario may fail.
+/// Writes results after each scenario, because a later one may fail.
 async fn measure(
     arguments: &Arguments,
     tools: &Tools,
@@ -261,7 +261,7 @@ async fn measure(
     Ok(())
 }
 
-/// By a program of its own: it needs a wasm runtime, which this one can do without.
+/// Runs a separate program, because it needs a wasm runtime, which this one avoids.
 fn count_costs() -> Result<Vec<Cost>> {
     Console.line(COSTS, "building weir-costs…");
     let binary = build::binary("weir-costs", &[], None)?;
@@ -302,7 +302,8 @@ fn all_plots(report: &Report) -> Result<Vec<(String, String)>> {
     Ok(plots)
 }
 
-/// p99 of the open loop where there is a line of it: in a closed loop it only tells the queue's length.
+/// The p99 of the open loop if there are enough points for a line. In a closed loop, p99 only reflects the queue
+/// length.
 fn lines<'a>(
     scenario: &'a Scenario,
     measured: &ScenarioFigures,
@@ -370,8 +371,8 @@ mod tests {
         assert!(page.contains("plots/redis-p99.svg"));
     }
 
-    /// Every scenario with whatever peers this machine has, so short that the numbers mean nothing: each system
-    /// must start, answer like the others, and do the work that is asked for.
+    /// Runs every scenario with all available peers, too briefly for meaningful numbers. Each system must start, answer
+    /// like the others, and do the requested work.
     #[tokio::test(flavor = "multi_thread")]
     async fn every_system_does_the_work() {
         let tools = Tools::find_or_get(&Options::default(), &mut Console).unwrap();
@@ -389,14 +390,14 @@ mod tests {
         let bench_env = BenchEnv {
             tools: &tools,
             peers: &peers,
-            // Nothing is measured: the cores are the other tests'.
+            // Nothing is measured, so the cores stay available for other tests.
             cores: Cores {
                 server: 0,
                 load: 0,
                 redis: 0,
             },
             dir: temporary.path(),
-            // As the other tests have built it: a release takes minutes.
+            // Uses the test build: a release build takes minutes.
             origin: origin::ensure_built,
             native: Host::Native,
         };

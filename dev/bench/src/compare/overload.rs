@@ -10,13 +10,13 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use weir_load::Pace;
 
-/// Scenarios in which each request asks Redis.
+/// Scenarios in which each request queries Redis.
 pub(super) const SCENARIOS: [&str; 4] = ["redis", "redirect-redis", "fitment-check", "room-join"];
 
-/// The rate of the open loop, as a multiple of the capacity that the closed loop shows.
+/// The open loop's rate, as a multiple of the capacity measured in the closed loop.
 const LOAD: f64 = 2.0;
 
-/// The connections of both loops, so that only the load differs. More than can wait for Redis.
+/// The connections of both loops, so that only the load differs. More than the limit of requests that wait for Redis.
 const CONNECTIONS: usize = 1_024;
 
 /// One scenario, on Weir in WebAssembly.
@@ -29,18 +29,18 @@ pub(super) struct Overload {
 /// A closed loop and the open loop after it.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct OverloadFigures {
-    /// Right answers a second in the closed loop.
+    /// Correct answers per second in the closed loop.
     pub(super) capacity: f64,
-    /// Right answers a second in the open one.
+    /// Correct answers per second in the open loop.
     pub(super) goodput: f64,
-    /// All answers a second in the open one, refusals too.
+    /// All answers per second in the open loop, including refusals.
     pub(super) answers: f64,
     pub(super) p50_ms: f64,
     pub(super) p99_ms: f64,
 }
 
 impl Overload {
-    /// Right answers at twice the load, as a share of the capacity.
+    /// Correct answers at twice the load, relative to the capacity.
     pub(super) fn share(&self) -> Option<Spread> {
         let shares = self.rounds.iter();
         let shares = shares.filter(|round| round.capacity > 0.0);
@@ -48,7 +48,7 @@ impl Overload {
     }
 }
 
-/// Right answers a second.
+/// Correct answers per second.
 fn goodput(round: &Round) -> f64 {
     let all: u64 = round.statuses.values().sum();
     let right = all.saturating_sub(round.wrong);

@@ -1,4 +1,4 @@
-//! The servers of others, found or installed once for all scenarios; and what is said where that was not possible.
+//! The peers, found or installed once for all scenarios, and the reasons for missing ones.
 
 use super::report::SkippedSystem;
 use anyhow::{Result, anyhow};
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_stack::report::Console;
 use weir_stack::tools::{Peer, Removals};
 
-/// What Weir is compared with, or why it is not there.
+/// The peers, or the reason for each missing one.
 pub(super) struct Peers {
     nginx: Result<Peer, String>,
     webdis: Result<Peer, String>,
@@ -30,7 +30,7 @@ impl Peers {
     }
 }
 
-/// What could not be measured, by reason: for the end of a run, where it is seen. `None` if nothing is missing.
+/// Missing measurements grouped by reason, for the end of a run. `None` if nothing is missing.
 pub(super) fn missing(absent: &[(&str, &SkippedSystem)]) -> Option<String> {
     let mut by_reason: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for (scenario, absent) in absent {

@@ -1,4 +1,4 @@
-//! Plots as SVG, readable on light and dark pages.
+//! SVG plots, readable on light and dark pages.
 
 use std::fmt::Write;
 
@@ -10,14 +10,14 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::statistics::Spread;
 use super::system::System;
 
-/// Width and height of a plot of lines; names take the room on its right.
+/// Width and height of a line plot. The margin on the right is for names.
 const SIZE: (u32, u32) = (780, 430);
 const NAMES_WIDTH: i32 = 184;
 const TITLE_HEIGHT: i32 = 66;
-/// The least distance between two names, in pixels.
+/// The minimum distance between two names, in pixels.
 const NAMES_APART: i32 = 17;
 
-/// Bars: a row for each system, below the heading of its scenario.
+/// The height of a bar. Each system has a row below its scenario's heading.
 const BAR: i32 = 16;
 const ROW: i32 = 21;
 const HEADING: i32 = 30;
@@ -48,7 +48,7 @@ const SYSTEMS: [Colour; System::ALL.len()] = [
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// The picture that `draw` makes below its title.
+/// Renders the picture that `draw` paints below its title.
 fn picture(
     (width, height): (u32, u32),
     title: &str,
@@ -68,7 +68,7 @@ fn picture(
     Ok(svg)
 }
 
-/// Colours are attributes, which a style sheet overrides.
+/// A style sheet that overrides the colour attributes.
 fn dark_style() -> String {
     let mut style = "<style>@media (prefers-color-scheme: dark){".to_owned();
     for (RGBColor(r, g, b), dark) in [GROUND, TITLE, TEXT, MUTED, GRID, AXIS]
@@ -119,7 +119,7 @@ pub(super) struct Series {
 }
 
 impl Lines<'_> {
-    /// `None` if there are not at least two numbers of connections to draw a line between.
+    /// Renders the plot. `None` if no series has two points to connect.
     pub(super) fn svg(&self) -> Result<Option<String>> {
         let columns = self.columns();
         if columns.len() < 2 {
@@ -140,7 +140,7 @@ impl Lines<'_> {
         columns
     }
 
-    /// A value's place on the vertical axis: on a logarithmic one, its power of ten.
+    /// The position on the vertical axis: the value, or its base-10 logarithm on a logarithmic axis.
     fn height(&self, value: f64) -> f64 {
         match self.is_log {
             true => value.max(1e-3).log10(),
@@ -148,7 +148,7 @@ impl Lines<'_> {
         }
     }
 
-    /// What the vertical axis has, and how many numbers are written on it at most.
+    /// The range of the vertical axis, and the maximum number of labels.
     fn range(&self) -> (std::ops::Range<f64>, usize) {
         let greatest = self.points().map(|(_, all)| all.max).fold(0.0, f64::max);
         if !self.is_log {
@@ -194,7 +194,7 @@ impl Lines<'_> {
             at.unwrap_or(0) as f64
         };
         let mut ends = Vec::new();
-        // Weir last, so that it lies on top.
+        // Draws Weir last, on top.
         for Series { system, points } in self.series.iter().rev() {
             let colour = SYSTEMS[system.colour()].0;
             let width = if *system == System::Weir { 3 } else { 2 };
@@ -214,7 +214,7 @@ impl Lines<'_> {
     }
 }
 
-/// Each name next to the end of its line, moved down where two would meet.
+/// Draws each name next to the end of its line, moved down to avoid overlaps.
 fn draw_names(root: &Area<'_>, mut ends: Vec<(i32, System)>) -> Result<()> {
     ends.sort_by_key(|(at, _)| *at);
     let bottom = SIZE.1 as i32 - 50;
@@ -231,10 +231,10 @@ fn draw_names(root: &Area<'_>, mut ends: Vec<(i32, System)>) -> Result<()> {
     Ok(())
 }
 
-/// What a request costs in one scenario: by system the microseconds of the server and of Redis.
+/// The cost per request in one scenario: server and Redis microseconds by system.
 pub(super) type Group = (String, Vec<(System, f64, f64)>);
 
-/// Processor time per request, one bar for each system. `None` if there is nothing to show.
+/// Processor time per request, one bar per system. `None` if there is no data.
 pub(super) fn costs(subtitle: &str, groups: &[Group]) -> Result<Option<String>> {
     let all = groups.iter().flat_map(|(_, bars)| bars);
     let sums = all.map(|(_, server, redis)| server + redis);
@@ -303,7 +303,7 @@ fn short(value: f64) -> String {
         big if big >= 1e3 => (value / 1e3, "k"),
         _ => (value, ""),
     };
-    // Rounded to what a tick can be, without zeros at its end.
+    // Rounded to possible tick values, without trailing zeros.
     format!("{}{unit}", (value * 1e3).round() / 1e3)
 }
 
@@ -333,7 +333,7 @@ mod tests {
         lines.svg().unwrap()
     }
 
-    /// The texts of a picture, each with its vertical position.
+    /// The texts of a picture with their vertical positions.
     fn texts(svg: &str) -> Vec<(f64, String)> {
         let parts = svg.split("<text ").skip(1).map(|text| {
             let y = text.split("y=\"").nth(1).unwrap().split('"').next();

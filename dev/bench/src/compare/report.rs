@@ -1,4 +1,4 @@
-//! What was measured, as it is kept in `bench/results.json`.
+//! The results, as stored in `bench/results.json`.
 
 use super::cores::Cores;
 use super::edges::Edges;
@@ -12,39 +12,39 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// All scenarios that were ever measured, each as of its last run.
+/// The latest results of all scenarios.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Report {
     pub(super) scenarios: BTreeMap<String, ScenarioFigures>,
     pub(super) memory: Option<(Run, Memories)>,
-    /// Edges in their runtimes: by `weir-edge-times`.
+    /// Edges in their runtimes, measured by `weir-edge-times`.
     #[serde(default)]
     pub(super) edges: Option<(Run, Edges)>,
-    /// A million people in a queue: by `weir-room-times`.
+    /// A million people in a queue, measured by `weir-room-times`.
     #[serde(default)]
     pub(super) room: Option<(Run, Room)>,
-    /// Twice as many requests as can be answered.
+    /// Results at twice the capacity.
     #[serde(default)]
     pub(super) overload: Option<(Run, Vec<Overload>)>,
-    /// What does not depend on the machine: by `weir-costs`.
+    /// Machine-independent costs, measured by `weir-costs`.
     pub(super) costs: Vec<Cost>,
 }
 
-/// When, where and how something was measured.
+/// The time, place and method of a measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Run {
     /// Year, month and day, UTC.
     pub(super) date: String,
-    /// As git describes it.
+    /// The output of `git describe`.
     pub(super) commit: String,
     pub(super) machine: String,
     pub(super) cores: Cores,
-    /// Of everything that ran.
+    /// The versions of all programs.
     pub(super) versions: BTreeMap<String, String>,
     pub(super) is_quick: bool,
     pub(super) rounds: u32,
     pub(super) window_s: f64,
-    /// The load average of the last minute at the beginning: what else the machine did.
+    /// The one-minute load average at the start, caused by other processes.
     pub(super) load_average: f64,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Run {
 pub(super) struct ScenarioFigures {
     pub(super) run: Run,
     pub(super) points: Vec<Point>,
-    /// What could not run.
+    /// Systems that could not run.
     pub(super) absent: Vec<SkippedSystem>,
 }
 
@@ -64,12 +64,12 @@ pub(super) struct SkippedSystem {
     pub(super) reason: String,
 }
 
-/// One system with one number of connections at one pace.
+/// One system at one connection count and one pace.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Point {
     pub(super) system: System,
     pub(super) connections: usize,
-    /// Requests that are due each second in an open loop; `None` in a closed one.
+    /// Requests due per second in an open loop; `None` in a closed one.
     pub(super) offered: Option<f64>,
     pub(super) rounds: Vec<Round>,
 }
@@ -77,26 +77,26 @@ pub(super) struct Point {
 /// One round.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Round {
-    /// Answers a second.
+    /// Answers per second.
     pub(super) rate: f64,
     pub(super) p50_ms: f64,
     pub(super) p99_ms: f64,
     pub(super) p999_ms: f64,
-    /// CPU time per request, in microseconds: of the server with its sidecars, and of Redis.
+    /// CPU time per request, in microseconds: server with sidecars, and Redis.
     pub(super) server_us: f64,
     pub(super) redis_us: f64,
-    /// Script calls that Redis had, a request.
+    /// Redis script calls per request.
     pub(super) script_calls: f64,
-    /// How much of the window the server and the generator were on their cores, 0 to 1.
+    /// The busy share of server and generator within the window, 0 to 1.
     pub(super) server_busy: f64,
     pub(super) load_busy: f64,
     pub(super) unanswered: u64,
-    /// Answers with a status that the scenario does not expect.
+    /// Answers with an unexpected status.
     pub(super) wrong: u64,
     pub(super) statuses: BTreeMap<u16, u64>,
 }
 
-/// What one request costs in the filters' VMs, as a host for tests counts it.
+/// The cost of one request in the filters' VMs, counted by the test host.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Cost {
     pub(super) scenario: String,
@@ -106,11 +106,11 @@ pub(super) struct Cost {
     pub(super) redis_commands: f64,
 }
 
-/// Of more wrong answers than this share a measurement does not count.
+/// A measurement with a larger share of wrong answers is invalid.
 const WRONG_MAX: f64 = 0.001;
 
 impl Point {
-    /// One number of each round, in their order.
+    /// One value per round, in order.
     pub(super) fn each(&self, of: impl Fn(&Round) -> f64) -> Vec<f64> {
         self.rounds.iter().map(of).collect()
     }
@@ -119,7 +119,7 @@ impl Point {
         Spread::from_values(self.each(of))
     }
 
-    /// Whether it did the work that was asked for.
+    /// Whether the system did the requested work.
     pub(super) fn is_right(&self) -> bool {
         let wrong: u64 = self.rounds.iter().map(|round| round.wrong).sum();
         let all: u64 = self
@@ -132,21 +132,21 @@ impl Point {
 }
 
 impl ScenarioFigures {
-    /// A system's closed loop with so many connections.
+    /// A system's closed loop at this connection count.
     pub(super) fn closed(&self, system: System, connections: usize) -> Option<&Point> {
         self.points.iter().find(|point| {
             point.system == system && point.connections == connections && point.offered.is_none()
         })
     }
 
-    /// Its open loop at the rate that the systems' own speed gave: that is measured before the fixed ones.
+    /// A system's open loop at the rate derived from the closed loop, which is measured before the fixed rates.
     pub(super) fn open(&self, system: System, connections: usize) -> Option<&Point> {
         self.points.iter().find(|point| {
             point.system == system && point.connections == connections && point.offered.is_some()
         })
     }
 
-    /// The ratios, round by round, of one number of two points; none if either did other work.
+    /// The ratio of two points for each round; empty if either point is invalid.
     pub(super) fn ratio(
         of: Option<&Point>,
         to: Option<&Point>,
@@ -159,7 +159,7 @@ impl ScenarioFigures {
         Spread::of_ratios(&of.each(number), &to.each(number))
     }
 
-    /// The numbers of connections, in their order.
+    /// The connection counts, ascending.
     pub(super) fn connections(&self) -> Vec<usize> {
         let all = self.points.iter().map(|point| point.connections);
         let all: std::collections::BTreeSet<usize> = all.collect();
@@ -168,7 +168,7 @@ impl ScenarioFigures {
 }
 
 impl Report {
-    /// What a file holds; nothing if there is none.
+    /// Reads the report; an empty one if the file does not exist.
     pub(super) fn read(file: &Path) -> Result<Self> {
         match std::fs::read_to_string(file) {
             Ok(text) => serde_json::from_str(&text)
@@ -184,7 +184,7 @@ impl Report {
     }
 }
 
-/// For the tests of what is made of reports.
+/// Fixtures for tests of report output.
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;

@@ -1,4 +1,4 @@
-//! The requests, as bytes. Every system gets the same ones.
+//! The requests as bytes, the same for every system.
 
 use super::system::System;
 use anyhow::{Context, Result};
@@ -8,7 +8,7 @@ use weir_base::key::{KeyRing, SigningKey};
 use weir_link::code::{Code, Length};
 use weir_sale::token;
 
-/// What requests are for.
+/// The purpose of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     SoldOut,
@@ -28,13 +28,13 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Whether requests take units of a stock. Where none do it stays as it is: a gateway that sees its sold-out
-    /// sale filled anew must ask Redis again, and that is not what is measured.
+    /// Whether requests take units of a stock. Without claims, the stock never changes. A gateway whose sold-out sale
+    /// is refilled would query Redis again, which is not the subject of the measurement.
     pub(super) fn claims(self) -> bool {
         matches!(self, Self::Claim | Self::TokenClaim | Self::Sale)
     }
 
-    /// How many links there are.
+    /// The number of links.
     pub(super) fn links(self) -> u64 {
         match self {
             Self::Redirect => 1_000,
@@ -49,10 +49,10 @@ pub(super) mod fitment {
     pub(in super::super) const VEHICLES: u32 = 100_000;
     pub(in super::super) const PRODUCTS: u32 = 80;
     pub(in super::super) const SKUS_EACH: u32 = 50;
-    /// How many vehicles a SKU fits.
+    /// The number of vehicles that a SKU fits.
     pub(in super::super) const FITS: u32 = 100;
 
-    /// The id of the vehicle with this offset less 1.
+    /// The ID of the vehicle with offset `index` + 1.
     pub(in super::super) fn vehicle(index: u32) -> String {
         (1_000_000 + index).to_string()
     }
@@ -82,10 +82,10 @@ pub(super) const HOST: &str = "bench.test";
 /// The secret of order tokens.
 pub(super) const TOKEN_SECRET: &str = "0123456789abcdef0123456789abcdef";
 
-/// The ids of sales: `gone` is sold out, `later` starts in the year 2100, `tokened` wants tokens.
+/// The sale IDs: `gone` is sold out, `later` starts in 2100, `tokened` requires tokens.
 pub(super) const SALES: [&str; 4] = ["open", "tokened", "later", "gone"];
 
-/// A token's least age is a second; a run takes seconds.
+/// The age of tokens. The minimum age is a second, and a run takes seconds.
 const TOKEN_AGE_MS: u64 = 60_000;
 
 /// Users of [`Kind::UserLimit`], and bots with a token of [`Kind::Sale`].
@@ -98,9 +98,9 @@ pub(super) const ADMIN_TOKEN: &str = "bench-bench-bench-bench-bench-bench-bench"
 /// Writes requests of one kind for one system.
 pub(super) struct Writer {
     kind: Kind,
-    /// What nginx does otherwise has a path of its own there.
+    /// A path prefix for nginx, which has one location per kind of work.
     prefix: &'static str,
-    /// The first user's number: no two runs have a user in common.
+    /// The first user ID: no two runs share a user.
     first: u64,
     keys: KeyRing,
     tokened: SaleId,
@@ -127,7 +127,7 @@ impl Writer {
         })
     }
 
-    /// The request of number `n`.
+    /// Writes request number `n`.
     pub(super) fn write(&mut self, n: u64, to: &mut Vec<u8>) {
         let user = self.first + n;
         match self.kind {
@@ -156,15 +156,15 @@ impl Writer {
         }
     }
 
-    /// Shares as the scenario says, in a fixed order.
+    /// The shares that the scenario defines, in a fixed order.
     fn rush(&mut self, n: u64, user: u64, to: &mut Vec<u8>) {
         match n * 37 % 100 {
             0..5 => self.order("tokened", user, Some(user), to),
             5..40 => self.order("tokened", user, None, to),
-            // A token of somebody else's.
+            // Another user's token.
             40..50 => self.order("tokened", user, Some(user + 1), to),
             50..60 => {
-                // Numbers below all runs' first ones.
+                // IDs below those of all runs.
                 let bot = n / 10 % GREEDY_BOTS;
                 self.order("tokened", bot, Some(bot), to);
             }
@@ -181,7 +181,7 @@ impl Writer {
         write!(to, "GET {prefix}/{code} HTTP/1.1\r\nhost: {HOST}\r\nuser-agent: weir-load\r\naccept: */*\r\n\r\n").ok();
     }
 
-    /// About all SKUs of some products, one after the other.
+    /// A query about all SKUs of some products, in turn.
     fn question(&mut self, to: &mut Vec<u8>) {
         let vehicles: Vec<String> = (0..5)
             .map(|_| {
@@ -231,7 +231,7 @@ impl Writer {
         ))
     }
 
-    /// An order that looks like chance, the same in every run.
+    /// A pseudo-random order, the same in every run.
     fn chance(&mut self) -> u64 {
         self.chance = self.chance.wrapping_mul(1_103_515_245).wrapping_add(12_345) % (1 << 31);
         self.chance
@@ -253,7 +253,7 @@ fn head(to: &mut Vec<u8>, method: &str, prefix: &str, path: &str, sale: &str, us
     written.ok();
 }
 
-/// A link to make, to a target of 100 bytes of its own.
+/// Creates a link to its own 100-byte target.
 fn make_link(n: u64, to: &mut Vec<u8>) {
     let target = format!("https://shop.example.com/campaigns/spring/{n:058}");
     let body = format!(r#"{{"target":"{target}"}}"#);

@@ -1,4 +1,4 @@
-//! A million people in the queue of a waiting room: what they take in Redis, and how long it takes to be told one's position.
+//! A million people in a waiting room's queue: Redis memory, and the latency of position queries.
 
 use super::measure::Effort;
 use super::statistics::Spread;
@@ -10,30 +10,30 @@ use weir_stack::{build, command};
 
 const LIMIT: Duration = Duration::from_secs(1_800);
 
-/// What `weir-room-times` says.
+/// The output of `weir-room-times`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Room {
     pub(super) people: u64,
-    /// Newcomers of one call to Redis.
+    /// New visitors per Redis call.
     pub(super) batch: u64,
     pub(super) connections: u64,
-    /// Positions of a round.
+    /// Position queries per round.
     pub(super) positions: u64,
-    /// What all of them take in Redis.
+    /// The Redis memory of all positions, in bytes.
     pub(super) redis_bytes: u64,
-    /// How many newcomers get their places in a second, by one connection.
+    /// New positions per second over one connection.
     pub(super) places_a_second: f64,
     pub(super) rounds: Vec<Positions>,
 }
 
-/// One round of people who ask where they stand.
+/// One round of position queries.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Positions {
     pub(super) p50_ms: f64,
     pub(super) p99_ms: f64,
-    /// Answers a second.
+    /// Answers per second.
     pub(super) rate: f64,
-    /// Script calls that Redis had, an answer.
+    /// Redis script calls per answer.
     pub(super) commands: f64,
 }
 
@@ -43,7 +43,7 @@ impl Room {
     }
 }
 
-/// By a program of its own: it fills the room as the tests of waiting rooms do.
+/// Runs a separate program, which fills the room as the tests of waiting rooms do.
 pub(super) fn measure(effort: &Effort) -> Result<Room> {
     let mut program = Command::new(build::binary("weir-room-times", &[], None)?);
     program.arg(effort.rounds.to_string());
@@ -51,12 +51,12 @@ pub(super) fn measure(effort: &Effort) -> Result<Room> {
     serde_json::from_str(&said).context("unexpected output of weir-room-times")
 }
 
-/// For the tests of what is made of reports.
+/// Fixtures for tests of report output.
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
 
-    /// A room with these p99 of its positions.
+    /// A room with these p99 latencies of position queries.
     pub(in crate::compare) fn room_of(p99_ms: [f64; 3], commands: f64) -> Room {
         let round = |p99_ms: f64| Positions {
             p50_ms: p99_ms / 8.0,

@@ -1,45 +1,45 @@
-//! What is asked of the systems.
+//! The scenarios.
 
 use super::request::Kind;
 use super::system::System;
 
-/// One thing that all its systems do.
+/// One task that all its systems perform.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scenario {
-    /// For `--only`.
+    /// The name for `--only`.
     pub(super) name: &'static str,
     pub(super) title: &'static str,
-    /// What happens, in a sentence or two.
+    /// A description in one or two sentences.
     pub(super) what: &'static str,
-    /// Weir first.
+    /// The systems, Weir first.
     pub(super) systems: &'static [System],
     pub(super) kind: Kind,
-    /// The statuses that must come, and no others.
+    /// The only statuses that may occur.
     pub(super) statuses: &'static [u16],
     pub(super) connections: Connections,
-    /// What is measured in an open loop, too.
+    /// Additional open loop measurements.
     pub(super) open_loop: OpenLoop,
-    /// Whether all systems answer the same bytes but for what a server says of itself.
+    /// Whether all systems send the same bytes, except headers that identify the server.
     pub(super) same_answers: bool,
 }
 
-/// With how many connections a scenario is measured.
+/// The connection counts of a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Connections {
-    /// With all numbers that there are.
+    /// All connection counts.
     All,
-    /// With [`ONE`] only.
+    /// Only [`ONE`].
     One,
-    /// With [`FEW`]: requests that take long.
+    /// [`FEW`], for slow requests.
     Few,
-    /// With these two.
+    /// These two.
     Rush,
 }
 
-/// Whose latencies are measured while requests come at a fixed rate.
+/// Systems whose latencies are measured at a fixed request rate.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OpenLoop {
-    /// At least two, or none.
+    /// Empty, or at least two.
     pub(super) systems: &'static [System],
     pub(super) connections: Connections,
 }
@@ -56,10 +56,10 @@ impl OpenLoop {
     }
 }
 
-/// Where most bars are.
+/// The connection count of most bars.
 pub(super) const ONE: usize = 128;
 
-/// What large requests come on.
+/// The connection count for large requests.
 pub(super) const FEW: usize = 32;
 
 impl Connections {

@@ -1,4 +1,4 @@
-//! The systems, started: each with one worker on one core.
+//! Starts the systems, each with one worker on one core.
 
 use super::cores::{self, Cores};
 use super::peers::Peers;
@@ -19,32 +19,32 @@ use weir_stack::tools::Tools;
 use weir_stack::wasm::{self, Messages};
 use weir_stack::{Secrets, ports, workspace};
 
-/// A room that lets nobody in: each visitor is new and gets a position.
+/// A room that admits nobody: each visitor is new and gets a position.
 const ROOM: &str = r#"{ "redis": { "cluster": "weir_redis", "key_prefix": "weir", "deadline_ms": 200 },
     "keys": [{ "id": "k1", "secret": { "env": "WEIR_ROOM_SECRET" } }], "user_header": "x-user-id",
     "rooms": [{ "name": "shop", "match": { "path": { "prefix": "/" } }, "mode": "paused", "status": 202 }] }"#;
 
-/// One rule for each user, which refuses nobody: what is measured is the decision. Four slots a user.
+/// One rule per user that never refuses, so only the decision is measured. It has four slots per user.
 const USER_LIMIT: &str = r#"{ "user_header": "x-user-id", "rules": [{ "name": "per-user", "key": ["user"],
     "slots": 32768, "limit": { "rate": 1000000, "per": "1s" } }] }"#;
 
-/// What Envoy answers to orders that go on.
+/// Envoy's own answer to orders that pass.
 const ORDERED: &str = r#"{"order":"made"}"#;
 
-/// A claim outlives every run: nothing comes back meanwhile.
+/// Claims outlive every run, so no unit returns meanwhile.
 const CLAIM_TTL_MS: u64 = 3_600_000;
 
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
-/// What it takes to start systems.
+/// The environment for starting systems.
 pub(super) struct BenchEnv<'a> {
     pub(super) tools: &'a Tools,
     pub(super) peers: &'a Peers,
     pub(super) cores: Cores,
     pub(super) dir: &'a Path,
-    /// The origin's binary, once it is needed.
+    /// Returns the origin's binary; called only when needed.
     pub(super) origin: fn() -> Result<PathBuf>,
-    /// The native module, as it is measured.
+    /// The native module's build.
     pub(super) native: Host,
 }
 
@@ -52,18 +52,18 @@ pub(super) struct BenchEnv<'a> {
 pub(super) struct Server {
     pub(super) system: System,
     pub(super) address: SocketAddr,
-    /// All that the system runs on its core: a sidecar, too.
+    /// All processes of the system on its core, including sidecars.
     pub(super) pids: Vec<u32>,
     /// Its own Redis, if it has one.
     pub(super) store: Option<Store>,
-    /// For the gateway's stats and its memory, if it is Envoy.
+    /// The gateway, for its stats and memory, if it is Envoy.
     pub(super) envoy: Option<Envoy>,
     origin: Option<Origin>,
     processes: Vec<Process>,
 }
 
 impl Server {
-    /// An error if something of it ended by itself.
+    /// Returns an error if a process of the system ended.
     pub(super) fn check(&mut self) -> Result<()> {
         if let Some(envoy) = &mut self.envoy {
             envoy.check()?;
@@ -102,7 +102,7 @@ impl BenchEnv<'_> {
         }
     }
 
-    /// What runs the filters.
+    /// The host of the filters.
     fn host(&self, system: System) -> Host {
         match system {
             System::WeirNative => self.native,
@@ -151,7 +151,7 @@ impl BenchEnv<'_> {
         })
     }
 
-    /// As operators build it, with Redis and SQLite.
+    /// Runs as operators run it, with Redis and SQLite.
     async fn origin(&self, dir: &Path) -> Result<Server> {
         let store = self.store(Kind::MakeLink, dir).await?;
         let domains = dir.join("links.json");
@@ -169,7 +169,7 @@ impl BenchEnv<'_> {
             key_prefix: DEFAULT_PREFIX.to_owned(),
             risk_rules: None,
             links: Some(domains),
-            // Nobody pays here.
+            // No payments occur.
             provider_port: 9,
             flags: vec![],
             secrets: Secrets {
@@ -272,7 +272,7 @@ impl BenchEnv<'_> {
         std::fs::write(&file, config).context("cannot write nginx.conf")?;
         let (path, prefix, core) = (nginx, dir.to_path_buf(), self.cores.server);
         let make = move || {
-            // Its worker is born on the core.
+            // The worker starts pinned to the core.
             let mut command = Command::new("taskset");
             command.args(["--cpu-list", &core.to_string()]).arg(&path);
             command.arg("-p").arg(&prefix).arg("-c").arg(&file);
@@ -281,7 +281,7 @@ impl BenchEnv<'_> {
         };
         let mut process = Process::start("nginx", &dir.join("nginx.log"), make)?;
         let pid = process.pid().context("nginx has ended")?;
-        // It listens before it has a worker, whose time is what is counted.
+        // The server listens before it starts the worker, whose CPU time is measured.
         let works = || async { !cores::children(pid).is_empty() };
         process.wait_ready(READY_LIMIT, works).await?;
         wait_for(&mut process, port).await?;
@@ -297,10 +297,10 @@ impl BenchEnv<'_> {
     }
 }
 
-/// The shipped gateway, with Envoy itself in the origin's place. Limits are a scenario of their own.
+/// The shipped gateway, with Envoy itself in place of the origin. Limits are a separate scenario.
 fn weir(kind: Kind) -> Result<EnvoyConfig> {
     if kind == Kind::Fitment {
-        // As patient as its peer: a busy machine makes answers late, not others.
+        // The same timeout as its peer: on a busy machine, answers are late but equal.
         return EnvoyConfig::fitment()?.edit_filter("weir.fitment", |json| {
             set(json, "/redis/deadline_ms", 5_000)
         });
@@ -349,7 +349,7 @@ fn peers() -> PathBuf {
     workspace::root().join("bench/peers")
 }
 
-/// The text of a file in `bench/peers`.
+/// Reads a file in `bench/peers`.
 pub(super) fn peer_file(name: &str) -> Result<String> {
     let path = peers().join(name);
     std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))

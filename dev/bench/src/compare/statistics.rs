@@ -1,8 +1,8 @@
-//! Medians, and ratios of what was measured in the same round.
+//! Medians, and ratios of values measured in the same round.
 
 use serde::{Deserialize, Serialize};
 
-/// The least, the middle and the greatest of some numbers.
+/// The minimum, median and maximum of some numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct Spread {
     pub(super) min: f64,
@@ -11,7 +11,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Of `values`; `None` without any. The median of an even number is between the two in the middle.
+    /// The spread of `values`; `None` if empty. The median of an even number of values is the mean of the middle two.
     pub(super) fn from_values(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
@@ -24,7 +24,7 @@ impl Spread {
         })
     }
 
-    /// Of the ratios of what was measured in the same round. Rounds that one of the two has more are left out.
+    /// The spread of per-round ratios. Rounds that only one side has are ignored.
     pub(super) fn of_ratios(of: &[f64], to: &[f64]) -> Option<Self> {
         Self::from_values(of.iter().zip(to).map(|(of, to)| of / to))
     }
@@ -45,7 +45,7 @@ mod tests {
         );
     }
 
-    /// The median of ratios, not the ratio of medians: a slow round slows both.
+    /// The median of ratios, not the ratio of medians: a slow round affects both sides.
     #[test]
     fn each_round_is_compared_with_itself() {
         let ratios = Spread::of_ratios(&[80.0, 30.0, 152.0], &[100.0, 50.0, 200.0]).unwrap();

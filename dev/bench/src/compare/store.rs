@@ -1,4 +1,4 @@
-//! A system's Redis, filled as an origin would fill it: the catalogue, and each shard's stock.
+//! A system's Redis, filled as an origin fills it: catalogue and stock of each shard.
 
 use super::cores;
 use super::request::{HOST, Kind, SALES, code, fitment};
@@ -25,22 +25,22 @@ use weir_stack::ports;
 use weir_stack::redis::{RedisOptions, RedisServer};
 use weir_stack::tools;
 
-/// Over how many shards a sale is spread, in every system.
+/// The number of shards of a sale, in every system.
 const SHARDS: u32 = 4;
 
-/// Units of a shard: more than can be asked for.
+/// Units per shard: more than all requests.
 const STOCK: u64 = 1_000_000_000;
 
 /// 1 January 2100.
 const LATER_MS: u64 = 4_102_444_800_000;
 
-/// Where links lead: as long as what bare Envoy answers.
+/// The target of all links, as long as in the answer of bare Envoy.
 const TARGET: &str = "https://target.example/page";
 
-/// Links of one pipeline.
+/// Links per pipeline.
 const LINKS_A_STEP: u64 = 1_000;
 
-/// A Redis that keeps nothing on disk.
+/// A Redis without persistence.
 pub(super) struct Store {
     server: RedisServer,
     connection: MultiplexedConnection,
@@ -73,7 +73,7 @@ impl Store {
         let claim_sha = load(&peer_file("claim.lua")?)
             .query_async(&mut connection)
             .await?;
-        // The gate says it itself; the one behind Webdis does not.
+        // The gate loads the script itself; the filter behind Webdis does not.
         load(weir_sale::redis::claim::SCRIPT.source)
             .exec_async(&mut connection)
             .await?;
@@ -98,12 +98,12 @@ impl Store {
         self.server.port()
     }
 
-    /// The digest of the peers' script.
+    /// The SHA-1 digest of the peers' script.
     pub(super) fn claim_sha(&self) -> &str {
         &self.claim_sha
     }
 
-    /// Forgets all claims; the stock is full again. In one step, so that no poll sees a Redis without sales.
+    /// Deletes all claims and refills the stock in one transaction, so that no poll finds a Redis without sales.
     pub(super) async fn rebalance(&mut self) -> Result<()> {
         if self.kind.links() > 0 || matches!(self.kind, Kind::MakeLink | Kind::Fitment | Kind::Join)
         {
@@ -119,7 +119,7 @@ impl Store {
             for shard in 0..SHARDS {
                 let keys = ShardKeys::new(DEFAULT_PREFIX, &id, shard);
                 all.set(keys.stock(), stock);
-                // Without one a gateway takes the shard for lost at each poll, and asks Redis again.
+                // Without an epoch, a gateway reports the shard lost at each poll, and queries Redis again.
                 all.set(keys.epoch(), 1);
                 all.set(keys.sums(), NO_SUMS);
             }
@@ -129,7 +129,7 @@ impl Store {
             .context("cannot fill Redis")
     }
 
-    /// Links, once: each as Weir's record, and as the mere target for others.
+    /// Writes the links once: as Weir's records, and as plain targets for others.
     async fn fill_links(&mut self) -> Result<()> {
         let set = |all: &mut redis::Pipeline, key: Vec<u8>, value: &[u8]| {
             all.set(key, value).ignore();
@@ -163,7 +163,7 @@ impl Store {
             .context("cannot fill Redis")
     }
 
-    /// Vehicles, and what fits them.
+    /// Writes the vehicles and the SKUs that fit them.
     async fn fill_fitment(&mut self) -> Result<()> {
         if self.kind != Kind::Fitment {
             return Ok(());
@@ -201,7 +201,7 @@ impl Store {
                 .await?;
             }
         }
-        // The gateway loads it by itself; nginx asks by its digest.
+        // The gateway loads it itself; nginx calls it by its digest.
         let mut load = redis::cmd("SCRIPT");
         load.arg("LOAD")
             .arg(weir_fitment::redis::fit_query::SCRIPT.source);
@@ -221,7 +221,7 @@ impl Store {
             .context("cannot fill Redis")
     }
 
-    /// Script calls so far: what gateways ask, without their polls.
+    /// Script calls so far: gateways' requests without their polls.
     pub(super) async fn script_calls(&self) -> Result<u64> {
         let calls = self.server.command_calls().await?;
         let count = |name: &str| calls.get(name).copied().unwrap_or(0);
@@ -229,7 +229,7 @@ impl Store {
     }
 }
 
-/// The sums of a shard on which nothing has happened yet: see `shard.lua`.
+/// The sums of an unused shard: see `shard.lua`.
 const NO_SUMS: &str = "1 0 0 0 0 0";
 
 fn catalogue() -> Result<Catalogue> {

@@ -1,8 +1,8 @@
-//! The systems that are compared.
+//! The compared systems.
 
 use serde::{Deserialize, Serialize};
 
-/// What answers.
+/// A system that answers requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum System {
@@ -10,7 +10,7 @@ pub(super) enum System {
     Weir,
     /// Envoy's `direct_response`.
     EnvoyDirect,
-    /// The least that a filter in wasm can do.
+    /// A minimal wasm filter.
     EnvoyLeast,
     /// Envoy's Lua filter.
     EnvoyLua,
@@ -42,7 +42,7 @@ impl System {
         Self::WeirNative,
     ];
 
-    /// What readers see.
+    /// The display name.
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Weir => "Weir",
@@ -58,7 +58,7 @@ impl System {
         }
     }
 
-    /// Its place in every plot's colours, so that a system looks the same everywhere.
+    /// The index of its colour, the same in every plot.
     pub(super) fn colour(self) -> usize {
         Self::ALL
             .iter()

@@ -1,4 +1,4 @@
-//! The log in a folder: what waiting for the disk costs.
+//! The log in a folder: the cost of waiting for the disk.
 
 use std::fs::File;
 use std::io::Write;
@@ -15,18 +15,18 @@ use weir_stack::tools::Options;
 use super::traffic::{self, TrafficFigures};
 use super::{Arguments, ROUNDS, Shop, median};
 
-/// About what one wait of the log writes.
+/// The approximate size of one group commit.
 const WRITE_LEN: usize = 16 * 1024;
 
-/// The parts of its capacity at which the log is measured.
+/// The loads at which the log is measured, relative to its capacity.
 const PARTS: [f64; 2] = [0.1, 0.5];
 
-/// Group commits of a second at least, on a disk that takes 10 ms.
+/// At least a second of group commits, on a disk with 10 ms latency.
 const SYNCS: usize = 500;
 
 #[derive(Debug, Serialize)]
 pub(super) struct AppendFigures {
-    /// The disk by itself: append and fdatasync.
+    /// The disk alone: append and fdatasync.
     fdatasync_p50_ms: f64,
     fdatasync_p99_ms: f64,
     batches: Vec<DiskComparison>,
@@ -37,19 +37,19 @@ struct DiskComparison {
     batch: u64,
     disk: Vec<TrafficFigures>,
     os: Vec<TrafficFigures>,
-    /// Disk ÷ operating system: of the turns' medians.
+    /// Disk ÷ operating system: the ratio of the turns' medians.
     ratio: f64,
-    /// At these parts of what the disk took at most: acknowledged events wait for it, and less for each other.
+    /// Results at fractions of the disk's maximum rate: acknowledged events wait for the disk, and less for each other.
     paced: Vec<PacedFigures>,
 }
 
-/// At one rate on both: what is the same on both is not the disk's.
+/// Results at one rate on both. Costs that are equal on both are not caused by the disk.
 #[derive(Debug, Serialize)]
 struct PacedFigures {
     part: f64,
     disk: TrafficFigures,
     os: TrafficFigures,
-    /// The disk by itself while the processors have as much to do: beside another turn without waiting.
+    /// The disk alone while the processors are equally busy: measured during another turn without waiting.
     fdatasync_p99_ms: f64,
 }
 
@@ -145,7 +145,7 @@ fn compare(arguments: &Arguments, batch: u64, disk: &Shop, os: &Shop) -> Result<
     })
 }
 
-/// Half of all and 99 of 100 are no longer than this, in milliseconds. At least [`SYNCS`], and until it is over.
+/// The p50 and p99 of fdatasync, in milliseconds. Measures at least [`SYNCS`] times, and until `is_over`.
 fn fdatasync(dir: &Path, is_over: impl Fn() -> bool) -> Result<[f64; 2]> {
     let path = dir.join("fdatasync");
     let mut file = File::create(&path)?;

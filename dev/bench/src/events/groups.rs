@@ -1,5 +1,5 @@
-//! How soon a view is in its list after it was acknowledged, while other events come; and whether a group that always fails
-//! is felt there.
+//! The delay between a view's acknowledgement and its appearance in its list, under other traffic, and the effect of a
+//! group that always fails.
 
 use std::time::{Duration, Instant};
 
@@ -17,30 +17,30 @@ use weir_stack::{ports, redis as stack_redis};
 
 use super::{Arguments, Shop, median, traffic};
 
-/// Events a second that come beside those that are looked for.
+/// Background events per second.
 const BESIDE_PER_S: f64 = 500.0;
 
-/// Views of one turn that are looked for, if its time is enough: ten of them are slower than p99.
+/// Observed views per turn if time permits: ten of them are slower than p99.
 const VIEWS: usize = 1_000;
 
 /// Turns of each kind.
 const TURNS: usize = 4;
 
-/// How long the traffic beside runs before and after the looks.
+/// The background traffic's lead and trail around the observations.
 const LEAD: Duration = Duration::from_secs(1);
 
-/// Between two looks.
+/// The polling interval.
 const LOOK: Duration = Duration::from_micros(500);
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Serialize)]
 pub(super) struct GroupFigures {
-    /// From the acknowledgement until it is in the list: with no group that fails.
+    /// The delay from acknowledgement to visibility, without a failing group.
     visible: Vec<Visible>,
-    /// While a webhook fails always.
+    /// The same while a webhook always fails.
     visible_beside_failing: Vec<Visible>,
-    /// Of the medians of p99.
+    /// The ratio of the p99 medians.
     ratio: f64,
 }
 
@@ -115,7 +115,7 @@ async fn turn(arguments: &Arguments, shop: &Shop, first: &mut usize) -> Result<V
     })
 }
 
-/// Sends a view of somebody new, and looks for the list.
+/// Sends a new visitor's view, and polls for the list.
 async fn look_for(
     shop: &Shop,
     http: &mut Connection,

@@ -1,4 +1,5 @@
-//! The log on Kafka, beside nginx with Lua and its client of Kafka, lua-resty-kafka: both wait until all replicas have an event.
+//! The log on Kafka, compared with nginx with Lua and its Kafka client, lua-resty-kafka. Both wait until all replicas
+//! have an event.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use super::{Arguments, ROUNDS, Shop, median};
 
 const READY_LIMIT: Duration = Duration::from_secs(60);
 
-/// What nginx writes to: of as many partitions as Weir's.
+/// The topic for nginx, with as many partitions as Weir's.
 const PEER_TOPIC: &str = "peer-events";
 
 #[derive(Debug, Serialize)]
@@ -32,7 +33,7 @@ struct KafkaComparison {
     batch: u64,
     weir: Vec<TrafficFigures>,
     nginx: Vec<TrafficFigures>,
-    /// Weir ÷ nginx: of the turns' medians.
+    /// Weir ÷ nginx: the ratio of the turns' medians.
     ratio: f64,
 }
 
@@ -41,7 +42,7 @@ pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<Ka
     let kafka = Kafka::for_old_clients(&mut Console)?;
     let data = DataDir::open(None)?;
     let cluster = KafkaCluster::start(&kafka, &data.path.join("kafka")).await?;
-    // An origin makes the topic as it makes its own.
+    // An origin creates the topic like its own.
     drop(open(tools, &cluster, PEER_TOPIC).await?);
     let shop = open(tools, &cluster, "weir-events").await?;
     let peer = Nginx::start(&nginx, &cluster, &data.path).await?;
@@ -60,7 +61,7 @@ async fn open(tools: &Options, cluster: &KafkaCluster, topic: &str) -> Result<Sh
     Ok(shop)
 }
 
-/// The topic is made when it is first needed, which takes brokers a while.
+/// The first event creates the topic, which takes brokers a while.
 async fn first_event(shop: &Shop) -> Result<()> {
     let url = format!("{}/events", shop.gateway);
     let headers = [

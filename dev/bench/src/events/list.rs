@@ -1,4 +1,4 @@
-//! Lists of 200 through Envoy.
+//! Lists of 200 entries through Envoy.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -13,10 +13,10 @@ use weir_stack::tools::Options;
 
 use super::{Arguments, ROUNDS, Shop, median, traffic};
 
-/// Who has a list.
+/// The number of customers with lists.
 const CUSTOMERS: u64 = 500;
 
-/// Views of each, which is what a list has at most.
+/// Views per customer, which is the maximum length of a list.
 const VIEWS: u64 = 200;
 
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 #[derive(Debug, Serialize)]
 pub(super) struct ListFigures {
     bytes: usize,
-    /// Lists a second at the limit.
+    /// The maximum rate of lists per second.
     most_per_s: f64,
     half: Vec<Half>,
 }
@@ -69,7 +69,7 @@ pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<Li
 
 fn ask(server: SocketAddr, pace: Pace, window: Duration) -> Result<Outcome> {
     let mut request = |n: u64, text: &mut Vec<u8>| {
-        // Writing into memory cannot fail.
+        // Writing to memory cannot fail.
         let _ = write!(
             text,
             "GET /history?limit={VIEWS} HTTP/1.1\r\nhost: shop.example\r\nx-user-id: reader-{}\r\n\r\n",
@@ -110,7 +110,7 @@ async fn fill(shop: &Shop) -> Result<()> {
     Ok(())
 }
 
-/// Until the last one's list is whole; its length in bytes.
+/// Waits until the last customer's list is complete. Returns its length in bytes.
 async fn wait(shop: &Shop) -> Result<usize> {
     let url = format!("{}/history?limit={VIEWS}", shop.stack.gateway_url());
     let last = format!("reader-{}", CUSTOMERS - 1);

@@ -1,5 +1,5 @@
-//! `cargo xtask bench events`: how fast events are acknowledged, beside nginx with Lua on the same Kafka, and how soon and how
-//! fast browse history shows them.
+//! `cargo xtask bench events`: how fast events are acknowledged, compared with nginx with Lua on the same Kafka, and
+//! how soon and how fast browse history shows them.
 
 mod append;
 mod groups;
@@ -19,16 +19,16 @@ use weir_stack::tools::{Options, Removals};
 use weir_stack::{Stack, http, ports};
 use weir_tasks::up::Stop;
 
-/// The filter's configuration here: servers send, and nothing is limited.
+/// The filter's configuration: servers send events, and nothing is limited.
 const COLLECT: &str = r#"{
   "keys": [{ "name": "shop", "kind": "server", "secret": { "env": "WEIR_EVENTS_KEY_SHOP" } }],
   "collect": {}
 }"#;
 
-/// Connections of all that is measured.
+/// The number of connections in all measurements.
 const CONNECTIONS: usize = 128;
 
-/// How often each of two that are compared has its turn.
+/// Turns per compared system.
 const ROUNDS: usize = 3;
 
 #[derive(Debug, clap::Args)]
@@ -62,7 +62,7 @@ enum EventBenchmark {
     List,
 }
 
-/// What was measured.
+/// The results.
 #[derive(Debug, Default, Serialize)]
 struct EventFigures {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,7 +73,7 @@ struct EventFigures {
     groups: Option<groups::GroupFigures>,
     #[serde(skip_serializing_if = "Option::is_none")]
     list: Option<list::ListFigures>,
-    /// What could not be, and why.
+    /// Skipped measurements, with reasons.
     left_out: Vec<String>,
 }
 
@@ -125,7 +125,7 @@ async fn measure(arguments: &Arguments, tools: &Options) -> Result<EventFigures>
         measured.list = Some(list::measure(arguments, tools).await?);
     }
     if arguments.asks_for(EventBenchmark::Kafka) {
-        // It needs Java, nginx and a library: whoever lacks one has the rest.
+        // Needs Java, nginx and a library; without them the other measurements still run.
         match kafka::measure(arguments, tools).await {
             Ok(kafka) => measured.kafka = Some(kafka),
             Err(error) => measured.left_out.push(format!("kafka: {error:#}")),
@@ -134,7 +134,7 @@ async fn measure(arguments: &Arguments, tools: &Options) -> Result<EventFigures>
     Ok(measured)
 }
 
-/// A stack whose event gateway takes what its servers send, without limits.
+/// A stack whose event gateway accepts events from its servers, without limits.
 struct Shop {
     stack: Stack,
     gateway: String,
@@ -181,7 +181,7 @@ impl Shop {
         Ok(())
     }
 
-    /// Has these groups rest, so that what is appended alone is measured.
+    /// Pauses these groups, so that only appends are measured.
     async fn pause(&self, groups: &[&str]) -> Result<()> {
         for group in groups {
             self.admin(http::Method::POST, &format!("/groups/{group}/pause"))
@@ -191,7 +191,7 @@ impl Shop {
     }
 }
 
-/// The one in the middle.
+/// The median.
 fn median(numbers: impl IntoIterator<Item = f64>) -> f64 {
     let mut all: Vec<f64> = numbers.into_iter().collect();
     all.sort_by(f64::total_cmp);

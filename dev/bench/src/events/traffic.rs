@@ -12,16 +12,16 @@ use weir_load::{Outcome, Pace, Plan};
 
 use super::CONNECTIONS;
 
-/// Before each window.
+/// The warm-up before each window.
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// Customers of whom events tell.
+/// The number of customers in events.
 const CUSTOMERS: u64 = 10_000;
 
-/// Numbers events, so that no two have an id.
+/// Numbers events, so that IDs are unique.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// What one turn gave.
+/// The results of one turn.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct TrafficFigures {
     pub events_per_s: f64,
@@ -29,7 +29,7 @@ pub(super) struct TrafficFigures {
     pub p99_ms: f64,
 }
 
-/// Sends batches of events for a while; all of them must be acknowledged.
+/// Sends batches of events for a while; all must be acknowledged.
 pub(super) fn send(
     server: SocketAddr,
     key: &str,
@@ -41,7 +41,7 @@ pub(super) fn send(
     let mut request = |_: u64, text: &mut Vec<u8>| {
         body.clear();
         write_events(&mut body, batch);
-        // Writing into memory cannot fail.
+        // Writing to memory cannot fail.
         let _ = write!(
             text,
             "POST /events HTTP/1.1\r\nhost: shop.example\r\ncontent-type: application/json\r\n\
@@ -54,7 +54,7 @@ pub(super) fn send(
     request(0, &mut first);
     let answer = weir_load::ask(server, &first)?;
     let accepted = format!("\"accepted\":{batch}");
-    // Whatever is refused is answered 202, too.
+    // Refused events are answered with 202, too.
     ensure!(
         String::from_utf8_lossy(&answer.body).contains(&accepted),
         "not all events are accepted: {answer:?}"
@@ -80,7 +80,7 @@ pub(super) fn plan(server: SocketAddr, pace: Pace, window: Duration) -> Plan {
     }
 }
 
-/// A measurement of refusals is none.
+/// A measurement that includes refusals is invalid.
 pub(super) fn only(outcome: &Outcome, status: u16) -> Result<()> {
     let others: BTreeMap<_, _> = outcome
         .statuses

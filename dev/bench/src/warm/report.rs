@@ -1,4 +1,4 @@
-//! What was measured: a table for a person, JSON for a machine.
+//! The results: a table for people, JSON for programs.
 
 use super::{Buyer, Memory, Plan, Stages, Verdicts};
 use crate::keyspace::{Keyspace, ListedUsers};
@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// No value in Redis may be larger, in bytes: moving or deleting one stops Redis for all others.
+/// The maximum size of a Redis value, in bytes: moving or deleting a larger one blocks Redis.
 pub(super) const VALUE_BYTES_MAX: u64 = 1_000_000;
 
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) plan: Plan,
-    /// How long it took to write the reservations into SQL, which is not Weir's doing.
+    /// The time to write the reservations into SQL, which Weir does not do.
     pub(super) sql: Duration,
-    /// From the operator's request to the answer.
+    /// From the operator's request to the response.
     pub(super) warm_up: Duration,
     /// Redis' memory before and after the warm-up, in bytes.
     pub(super) redis_before: u64,
@@ -26,7 +26,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Small values, all users there, right answers.
+    /// Whether all values are small, all users are present, and all answers are correct.
     pub(super) fn is_good(&self) -> bool {
         self.checks().iter().all(|(holds, _)| *holds)
     }

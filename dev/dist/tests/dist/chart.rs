@@ -1,4 +1,4 @@
-//! The Helm chart: rendered, checked against the schemas of Kubernetes, and what it would run is run here.
+//! The Helm chart: rendered, validated against the Kubernetes schemas, and its pods' processes run locally.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ async fn the_chart_renders_valid_manifests_and_what_they_run_works() -> Result<(
     five_minutes::run(&folder, &parts, &dir, &envoy).await
 }
 
-/// What helm has rendered.
+/// Manifests rendered by helm.
 struct Manifests(Vec<Value>);
 
 impl Manifests {
@@ -48,7 +48,7 @@ impl Manifests {
         found.with_context(|| format!("there is no {kind} {name}"))
     }
 
-    /// What its pods would run, with the folders of this machine.
+    /// The processes of its pods, with folders of this machine.
     fn parts(&self, folder: &Folder, dir: &std::path::Path) -> Result<Parts> {
         let config = &self.of("ConfigMap", "shop-weir")?["data"];
         let text = |name: &str| config[name].as_str().context("no such file");
@@ -66,7 +66,7 @@ impl Manifests {
         })
     }
 
-    /// The environment of a pod's one container. Where the origin finds Redis, and where it listens, is of the cluster.
+    /// The environment of a pod's only container, except the cluster's Redis URL and listen addresses.
     fn variables(&self, of: &Value, dir: &std::path::Path) -> Result<Variables> {
         let secrets = self.secrets()?;
         let container = &of["spec"]["template"]["spec"]["containers"][0];

@@ -1,6 +1,6 @@
-//! The images of the `Dockerfile`, built by BuildKit as `docker build` does, and the compose file, read by Compose.
+//! The images of the `Dockerfile`, built by BuildKit as `docker build` does, and the compose file, parsed by Compose.
 //!
-//! No registry is asked: in the place of Envoy's image stands a folder.
+//! No registry is used: a local folder replaces Envoy's image.
 
 use std::fs;
 use std::path::Path;
@@ -74,7 +74,7 @@ fn config_of(layout: &Path) -> Result<Value> {
     };
     let index = read(&layout.join("index.json"))?;
     let mut manifest = blob(&index["manifests"][0]["digest"])?;
-    // One image for each platform, and what attests them.
+    // One image per platform, and their attestations.
     if manifest["manifests"].is_array() {
         manifest = blob(&manifest["manifests"][0]["digest"])?;
     }
@@ -86,7 +86,7 @@ fn read(file: &Path) -> Result<Value> {
     Ok(serde_json::from_slice(&bytes)?)
 }
 
-/// As the file itself says: `weir-origin init`, then `docker compose`.
+/// As the file documents: `weir-origin init`, then `docker compose`.
 #[test]
 fn compose_reads_the_file_with_what_init_writes() -> Result<()> {
     let Some(compose) = crate::found(docker_compose(), "1 test of compose.yaml") else {

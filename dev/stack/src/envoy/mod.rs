@@ -1,4 +1,4 @@
-//! Stock Envoy with a config of ours.
+//! Stock Envoy with a configuration of this workspace.
 
 mod config;
 mod tree;
@@ -18,24 +18,25 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Compiling the filters takes most of it: 1 s on an idle core.
+/// Mostly for compiling the filters: 1 s on an idle core.
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const VALIDATE_LIMIT: Duration = Duration::from_secs(60);
 
-/// How an Envoy is run.
+/// The options of an Envoy process.
 #[derive(Debug, Clone)]
 pub struct EnvoyOptions {
-    /// What it loads.
+    /// The configuration.
     pub config: EnvoyConfig,
     /// Worker threads (`--concurrency`).
     pub workers: u32,
     /// `trace`, `debug`, `info`, `warning`, `error`, `critical` or `off`.
     pub log_level: String,
-    /// Variables beside our own environment. Secrets reach the filter this way.
+    /// Variables in addition to our own environment. They carry secrets to the filters.
     pub variables: Vec<(String, String)>,
-    /// A clock of its own, so many milliseconds ahead of the machine's; behind if negative. Its timers run as always.
+    /// Runs it with its own clock, this many milliseconds ahead of the machine's; behind if negative. Timers are
+    /// unaffected.
     pub clock_ahead_ms: Option<i64>,
-    /// How long a listener that was replaced lives on, in seconds (`--drain-time-s`): 600 unless set.
+    /// How long a replaced listener keeps draining, in seconds (`--drain-time-s`); 600 unless set.
     pub drain_s: Option<u32>,
     /// The folder for the rendered `envoy.json` and `envoy.log`.
     pub dir: PathBuf,
@@ -51,10 +52,9 @@ pub struct Envoy {
 }
 
 impl Envoy {
-    /// Starts it and waits until it is live.
+    /// Starts Envoy and waits until it is live.
     ///
-    /// If it refuses its config or ends for another reason, the error holds the end of its
-    /// log.
+    /// If it refuses its configuration or exits, the error contains the end of its log.
     pub async fn start(tool: &tools::Envoy, options: &EnvoyOptions) -> Result<Self> {
         let file = write_config(&options.config, &options.dir)?;
         let log = options.dir.join("envoy.log");
@@ -86,7 +86,7 @@ impl Envoy {
         format!("http://127.0.0.1:{}", self.admin_port)
     }
 
-    /// Sets the clock that it was [given](EnvoyOptions::clock_ahead_ms) while it runs.
+    /// Sets its [own clock](EnvoyOptions::clock_ahead_ms) while it runs.
     pub fn set_clock(&self, ahead_ms: i64) -> Result<()> {
         let clock = self.clock.as_ref();
         clock
@@ -111,13 +111,12 @@ impl Envoy {
         Ok(parse_stats(&http::get(&url).await?.json()?))
     }
 
-    /// One counter or gauge; 0 if there is none of that name, since Envoy makes some only
-    /// when they first count.
+    /// One counter or gauge; 0 if it does not exist, because Envoy creates some only at their first increment.
     pub async fn stat(&self, name: &str) -> Result<u64> {
         Ok(self.stats().await?.get(name).copied().unwrap_or(0))
     }
 
-    /// An error if it ended by itself.
+    /// Returns an error if Envoy ended unexpectedly.
     pub fn check(&mut self) -> Result<(), DiedChild> {
         self.process.check()
     }
@@ -130,8 +129,7 @@ impl Envoy {
     }
 }
 
-/// Lets Envoy check `config` without running it (`--mode validate`). The error holds what
-/// Envoy says against it.
+/// Validates `config` without running it (`--mode validate`). The error contains Envoy's message.
 pub fn validate(tool: &tools::Envoy, options: &EnvoyOptions) -> Result<()> {
     let file = write_config(&options.config, &options.dir)?;
     let mut command = command(&tool.path, &file, options);
@@ -156,7 +154,7 @@ fn command(binary: &Path, config: &Path, options: &EnvoyOptions) -> Command {
         .arg(config)
         .args(["--concurrency", &options.workers.to_string()])
         .args(["--log-level", &options.log_level])
-        // Two Envoys on one machine would meet in the shared memory for hot restarts.
+        // Two Envoys on one machine would share the memory for hot restarts.
         .arg("--disable-hot-restart")
         .envs(options.variables.iter().map(|(name, value)| (name, value)));
     if let Some(drain_s) = options.drain_s {
@@ -165,8 +163,7 @@ fn command(binary: &Path, config: &Path, options: &EnvoyOptions) -> Command {
     command
 }
 
-/// `{"stats": [{"name": …, "value": …}, …]}`, with histograms among them, which are not
-/// numbers and are left out.
+/// Parses `{"stats": [{"name": …, "value": …}, …]}` without histograms, which are not numbers.
 fn parse_stats(json: &serde_json::Value) -> BTreeMap<String, u64> {
     let stats = json["stats"]
         .as_array()
@@ -245,7 +242,7 @@ mod tests {
         }
     }
 
-    /// Fails when an edit of the file left a text out that is replaced.
+    /// Fails if the file no longer contains a text that an edit replaces.
     #[test]
     fn the_shipped_config_is_accepted_with_everything_replaced() {
         crate::wasm::ensure_filters().unwrap();

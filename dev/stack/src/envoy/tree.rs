@@ -1,4 +1,4 @@
-//! YAML as a tree of JSON values: Envoy reads JSON too, and every edit is then one of a tree.
+//! YAML as a tree of JSON values, which Envoy also reads. Every edit is an edit of the tree.
 
 #![expect(
     clippy::indexing_slicing,
@@ -11,11 +11,11 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::net::SocketAddr;
 
-/// Where a cluster's `lb_endpoints` are, and the address of one of them.
+/// The pointers to a cluster's `lb_endpoints`, and to the address of one endpoint.
 pub(super) const ENDPOINTS: &str = "/load_assignment/endpoints/0/lb_endpoints";
 const ADDRESS: &str = "/endpoint/address";
 
-/// The documents of a file in the workspace.
+/// Parses the documents of a workspace file.
 pub(super) fn read(file: &str) -> Result<Vec<Value>> {
     let path = workspace::root().join(file);
     let text = std::fs::read_to_string(&path)
@@ -23,7 +23,7 @@ pub(super) fn read(file: &str) -> Result<Vec<Value>> {
     documents(&text).with_context(|| format!("{} is not YAML", path.display()))
 }
 
-/// The documents of a text, which `---` separates.
+/// Parses the documents of a text, separated by `---`.
 pub(super) fn documents(text: &str) -> Result<Vec<Value>> {
     let documents = yaml_serde::Deserializer::from_str(text);
     let parsed: Result<_, _> = documents.map(Value::deserialize).collect();
@@ -38,14 +38,14 @@ pub(super) fn document(text: &str) -> Result<Value> {
     Ok(document)
 }
 
-/// Puts `new` where `pointer` (RFC 6901) points. Something must be there already: an edit whose place is gone is an
-/// error, and not a test that runs something else.
+/// Replaces the value at `pointer` (RFC 6901). The value must already exist: a missing target is an error, so that a
+/// test never runs an unedited configuration.
 pub fn set(tree: &mut Value, pointer: &str, new: impl Into<Value>) -> Result<()> {
     *at(tree, pointer)? = new.into();
     Ok(())
 }
 
-/// What is at `pointer`.
+/// The value at `pointer`.
 pub(super) fn at<'a>(tree: &'a mut Value, pointer: &str) -> Result<&'a mut Value> {
     tree.pointer_mut(pointer)
         .with_context(|| format!("{pointer} is missing"))
@@ -57,7 +57,7 @@ pub(super) fn list<'a>(tree: &'a mut Value, pointer: &str) -> Result<&'a mut Vec
     found.with_context(|| format!("{pointer} is not a list"))
 }
 
-/// The fields at `pointer`; an empty one for the tree itself.
+/// The fields of the object at `pointer`; an empty pointer means the tree itself.
 pub(super) fn fields<'a>(
     tree: &'a mut Value,
     pointer: &str,
@@ -66,13 +66,13 @@ pub(super) fn fields<'a>(
     found.with_context(|| format!("{pointer} has no fields"))
 }
 
-/// Where in a list the element called `name` is.
+/// The index of the list element called `name`.
 pub(super) fn position(list: &[Value], name: &str) -> Result<usize> {
     let found = list.iter().position(|element| element["name"] == name);
     found.with_context(|| format!("no item is named {name}"))
 }
 
-/// The one place below `tree` of which `is_it` holds.
+/// The only value below `tree` that matches `is_it`.
 pub(super) fn only<'a>(
     tree: &'a mut Value,
     what: &str,
@@ -88,7 +88,7 @@ pub(super) fn only<'a>(
     at(tree, &places[0])
 }
 
-/// Pointers to everything below `tree` of which `is_it` holds.
+/// Pointers to all values below `tree` that match `is_it`.
 fn places_of(
     tree: &Value,
     is_it: &impl Fn(&Value) -> bool,
@@ -114,7 +114,7 @@ fn places_of(
     }
 }
 
-/// Calls `each` for `tree` and all that is below it.
+/// Calls `each` for `tree` and all values below it.
 pub(super) fn visit(tree: &mut Value, each: &mut impl FnMut(&mut Value)) {
     each(tree);
     match tree {
@@ -130,7 +130,7 @@ pub(super) fn set_endpoint(cluster: &mut Value, index: usize, address: SocketAdd
     set(cluster, &place, socket_address(address))
 }
 
-/// An `Address` of Envoy's.
+/// An Envoy `Address`.
 pub fn socket_address(address: SocketAddr) -> Value {
     serde_json::json!({
         "socket_address": { "address": address.ip().to_string(), "port_value": address.port() }

@@ -1,4 +1,4 @@
-//! How a stack is to be started.
+//! The options of a stack.
 
 use crate::envoy::EnvoyConfig;
 use crate::native::Host;
@@ -7,10 +7,10 @@ use crate::tools;
 use anyhow::Result;
 use std::path::PathBuf;
 
-/// A change of the shipped config on top of ports and paths.
+/// An edit of the shipped configuration, after ports and paths.
 pub(super) type Edit = Box<dyn FnOnce(EnvoyConfig) -> Result<EnvoyConfig> + Send>;
 
-/// How a stack is to be started. Ports that are not named are free ones.
+/// The options of a stack. Unset ports are free ones.
 #[derive(Default)]
 pub struct Builder {
     pub(super) tools: tools::Options,
@@ -36,7 +36,7 @@ pub struct Builder {
     pub(super) edits: Vec<Edit>,
 }
 
-/// The ports that are named.
+/// Explicitly set ports.
 #[derive(Debug, Default)]
 pub(super) struct Ports {
     pub(super) gateway: Option<u16>,
@@ -46,7 +46,7 @@ pub(super) struct Ports {
     pub(super) redis: Option<u16>,
 }
 
-/// Where a [`FaultProxy`](crate::fault::FaultProxy) is to stand.
+/// The positions of [`FaultProxy`](crate::fault::FaultProxy)s.
 #[derive(Debug, Default)]
 pub(super) struct FaultPlacement {
     pub(super) before_redis: bool,
@@ -55,13 +55,13 @@ pub(super) struct FaultPlacement {
 }
 
 impl Builder {
-    /// The Envoy binary to use and the like.
+    /// Options for tools, such as the Envoy binary.
     pub fn tools(mut self, tools: tools::Options) -> Self {
         self.tools = tools;
         self
     }
 
-    /// Envoy's worker threads; 2 if not set.
+    /// Envoy's worker threads; 2 unless set.
     pub fn workers(mut self, workers: u32) -> Self {
         self.workers = Some(workers);
         self
@@ -97,25 +97,25 @@ impl Builder {
         self
     }
 
-    /// The port of our own Redis.
+    /// The port of the own Redis.
     pub fn redis_port(mut self, port: u16) -> Self {
         self.ports.redis = Some(port);
         self
     }
 
-    /// A running Redis to use instead of one of our own: `redis://host:port`.
+    /// A running Redis to use instead of an own one: `redis://host:port`.
     pub fn redis_url(mut self, url: impl Into<String>) -> Self {
         self.redis_url = Some(url.into());
         self
     }
 
-    /// The kind of our own Redis; [`RedisKind::Durable`] if not set.
+    /// The kind of the own Redis; [`RedisKind::Durable`] unless set.
     pub fn redis_kind(mut self, kind: RedisKind) -> Self {
         self.redis_kind = kind;
         self
     }
 
-    /// Puts a [`FaultProxy`](crate::fault::FaultProxy) between gateways and Redis; the origin reaches Redis past it.
+    /// Puts a [`FaultProxy`](crate::fault::FaultProxy) between gateways and Redis. The origin bypasses it.
     pub fn faults_before_redis(mut self) -> Self {
         self.faults.before_redis = true;
         self
@@ -127,103 +127,102 @@ impl Builder {
         self
     }
 
-    /// Puts a [`FaultProxy`](crate::fault::FaultProxy) between the origin and Redis, a single one over plain TCP; gateways
-    /// reach Redis past it.
+    /// Puts a [`FaultProxy`](crate::fault::FaultProxy) between the origin and a single Redis over plain TCP. Gateways
+    /// bypass it.
     pub fn faults_behind_origin(mut self) -> Self {
         self.faults.behind_origin = true;
         self
     }
 
-    /// What every key in Redis starts with; `weir` if not set.
+    /// The prefix of all Redis keys; `weir` unless set.
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.key_prefix = Some(prefix.into());
         self
     }
 
-    /// The rules of the origin's risk check, as JSON; without them it has none. They are kept in the
-    /// data folder's `risk-rules.json`.
+    /// The rules of the origin's risk check, as JSON, stored in the data folder's `risk-rules.json`. Without rules
+    /// there is no risk check.
     pub fn risk_rules(mut self, rules: impl Into<String>) -> Self {
         self.risk_rules = Some(rules.into());
         self
     }
 
-    /// Runs the origin as operators build it: for measurements.
+    /// Runs the release build of the origin, for measurements.
     pub fn release_origin(mut self) -> Self {
         self.origin_is_release = true;
         self
     }
 
-    /// The log of behaviour events on a Kafka that runs already, as `kafka://HOST:PORT,…/TOPIC`. The origin is built with
-    /// what that needs.
+    /// Puts the event log on a running Kafka, as `kafka://HOST:PORT,…/TOPIC`. Builds the origin with the Kafka client.
     pub fn events_on_kafka(mut self, url: &str) -> Self {
         self.kafka = Some(url.to_owned());
         self.origin_flags(["--events", url, "--history"])
     }
 
-    /// Further flags of the origin, such as `["--hold-cooldown-ms", "0"]`.
+    /// Additional flags of the origin, such as `["--hold-cooldown-ms", "0"]`.
     pub fn origin_flags<'f>(mut self, flags: impl IntoIterator<Item = &'f str>) -> Self {
         self.origin_flags
             .extend(flags.into_iter().map(str::to_owned));
         self
     }
 
-    /// Lets users whose hold has expired buy again at once, however often.
+    /// Lets users whose hold has expired buy again immediately, without a limit.
     pub fn holds_may_expire(self) -> Self {
         self.origin_flags(["--hold-cooldown-ms", "0", "--expired-holds-max", "0"])
     }
 
-    /// The domains of short links, as JSON; without them there are none. They are kept in the data folder's
-    /// `links.json`.
+    /// The domains of short links, as JSON, stored in the data folder's `links.json`. Without domains there are no
+    /// short links.
     pub fn links(mut self, domains: impl Into<String>) -> Self {
         self.links = Some(domains.into());
         self
     }
 
-    /// Lets the origin take behaviour events and keep browse history; without it, it does neither.
+    /// Enables events and browse history.
     pub fn events(mut self) -> Self {
         self.has_events = true;
         self
     }
 
-    /// Lets the origin know which parts fit which vehicles; without it, it does not.
+    /// Enables vehicle fitment.
     pub fn fitment(mut self) -> Self {
         self.has_fitment = true;
         self
     }
 
-    /// The gateway has all filters, from `envoy/all.yaml`, in WebAssembly; without it those of sales, from `envoy/weir.yaml`.
+    /// Runs all filters, from `envoy/all.yaml`, in WebAssembly. The default is those of sales, from `envoy/weir.yaml`.
     pub fn all_filters(mut self) -> Self {
         self.has_all = true;
         self
     }
 
-    /// Lets the origin publish feeds for edges, and the gateway's gate know their stamps; without it, neither does. Edges
-    /// themselves are started later: see [`Stack::start_worker`](crate::Stack::start_worker).
+    /// Makes the origin publish feeds for edges, and the gateway's gate accept edge assertions.
+    /// [`Stack::start_worker`](crate::Stack::start_worker) starts an edge later.
     pub fn edges(mut self) -> Self {
         self.has_edges = true;
         self
     }
 
-    /// Puts the stock of all sales into objects of the edge for Cloudflare, which runs in workerd on this port. Origin and
-    /// gateways reach it through the origin's `shard-proxy`.
+    /// Stores the stock of all sales in Durable Objects of the edge for Cloudflare, which runs in workerd on this port.
+    /// Origin and gateways reach it through the origin's `shard-proxy`.
     pub fn stock_in_objects(mut self, port: u16) -> Self {
         self.worker_port = Some(port);
         self.edges().origin_flags(["--stock-in-objects"])
     }
 
-    /// What runs the filters; what [`Host::of_run`] says if not set.
+    /// The host of the filters; [`Host::of_run`] unless set.
     pub fn host(mut self, host: Host) -> Self {
         self.host = Some(host);
         self
     }
 
-    /// Envoy's log level; `info` if not set.
+    /// Envoy's log level; `info` unless set.
     pub fn envoy_log_level(mut self, level: impl Into<String>) -> Self {
         self.envoy_log_level = Some(level.into());
         self
     }
 
-    /// Changes the shipped config further, as a test of a config error does.
+    /// Edits the shipped configuration further, for example to test a configuration error.
     pub fn edit_config(
         mut self,
         edit: impl FnOnce(EnvoyConfig) -> Result<EnvoyConfig> + Send + 'static,

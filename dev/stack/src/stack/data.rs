@@ -5,21 +5,20 @@ use anyhow::{Context, Result, ensure};
 use std::fs::File;
 use std::path::PathBuf;
 
-/// The folder of one run, locked against a second stack in it. It goes when this is dropped, unless it was
-/// named.
+/// The folder of one run, locked against concurrent stacks. Dropping this deletes it unless it was named.
 #[derive(Debug)]
 pub struct DataDir {
-    /// Where it is.
+    /// The path of the folder.
     pub path: PathBuf,
     temporary: Option<tempfile::TempDir>,
     _lock: File,
 }
 
 impl DataDir {
-    /// The folder `named`, or a new one.
+    /// Opens the folder `named`, or creates a temporary one.
     ///
     /// # Errors
-    /// When it cannot be made, or another one holds it.
+    /// It cannot be created, or another stack has locked it.
     pub fn open(named: Option<PathBuf>) -> Result<Self> {
         let (path, temporary) = match named {
             Some(path) => (std::path::absolute(path)?, None),
@@ -46,14 +45,14 @@ impl DataDir {
         })
     }
 
-    /// It stays when this is dropped, so that somebody can look into it.
+    /// Keeps the folder when this is dropped, for inspection.
     pub fn keep(&mut self) {
         if let Some(temporary) = &mut self.temporary {
             temporary.disable_cleanup(true);
         }
     }
 
-    /// Writes the file `name`, if there is something to write.
+    /// Writes the file `name` if `text` is set.
     pub(super) fn write(&self, name: &str, text: Option<&str>) -> Result<Option<PathBuf>> {
         let Some(text) = text else { return Ok(None) };
         let file = self.path.join(name);

@@ -29,43 +29,43 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What keys start with unless it is said.
+/// The default prefix of Redis keys.
 const KEY_PREFIX: &str = "weir";
 
-/// The settings of the filter for fitment with this key prefix.
+/// The fitment filter's settings with this key prefix.
 fn fitment_settings(key_prefix: &str) -> String {
     serde_json::json!({ "redis": { "key_prefix": key_prefix } }).to_string()
 }
 
-/// Gateways poll for domains every second; a machine that is busy takes longer.
+/// Gateways poll domains every second; a busy machine needs longer.
 const DOMAINS_LIMIT: Duration = Duration::from_secs(30);
 const DOMAINS_POLL: Duration = Duration::from_millis(50);
 
-/// What runs. Dropping it stops Envoy, the origin and Redis, in that order, and removes the data unless a data folder
-/// was named or the thread is panicking: a failed test's logs are worth reading.
+/// The running processes. Dropping it stops Envoy, the origin and Redis, in that order. It deletes the data unless a
+/// data folder was named or the thread is panicking, so that logs of failed tests remain.
 #[derive(Debug)]
 pub struct Stack {
-    /// The payment provider: buyers pay at it, and it tells the origin through the gateway.
+    /// The payment provider, which notifies the origin through the gateway.
     pub provider: PaymentProvider,
     /// Envoy.
     pub envoy: Envoy,
-    /// Further gateways, in the order in which they were started.
+    /// Additional gateways in start order.
     pub gateways: Vec<Envoy>,
     /// A gateway for short links, if it was started.
     pub link_gateway: Option<Envoy>,
     /// A gateway for events, if it was started.
     pub event_gateway: Option<Envoy>,
-    /// A gateway for questions of fitment, if it was started.
+    /// A gateway for fitment queries, if it was started.
     pub fitment_gateway: Option<Envoy>,
     /// The edge for Cloudflare in workerd, if it was started.
     pub worker: Option<edge::Server>,
-    /// What stands before the shards in its objects, if the stock is there.
+    /// The proxy before the shards in Durable Objects, if the stock is there.
     pub shard_proxy: Option<ShardProxy>,
-    /// What stands between the others, if it was asked for.
+    /// The requested fault proxies.
     pub faults: Faults,
     /// The origin.
     pub origin: Origin,
-    /// Redis, of whatever kind.
+    /// Redis, of any kind.
     pub redis: Backing,
     /// What every key in Redis starts with.
     pub key_prefix: String,
@@ -79,7 +79,7 @@ pub struct Stack {
     data: DataDir,
 }
 
-/// Proxies that break what goes through them, when they are told to.
+/// Proxies that inject faults on demand.
 #[derive(Debug, Default)]
 pub struct Faults {
     /// Between gateways and origin.
@@ -90,18 +90,18 @@ pub struct Faults {
     pub behind_origin: Option<FaultProxy>,
 }
 
-/// How a further gateway differs from the first.
+/// The options of an additional gateway.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GatewayOptions {
-    /// Worker threads; 0 for as many as the first one has.
+    /// Worker threads; 0 for as many as the first gateway has.
     pub workers: u32,
-    /// A clock of its own, so many milliseconds ahead of the machine's; behind if negative. It can be
+    /// Runs it with its own clock, this many milliseconds ahead of the machine's; behind if negative. It can be
     /// [set](Envoy::set_clock) later.
     pub clock_ahead_ms: Option<i64>,
 }
 
 impl Stack {
-    /// How to start one: `Stack::builder().workers(2).start().await?`.
+    /// Creates a builder: `Stack::builder().workers(2).start().await?`.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -111,17 +111,17 @@ impl Stack {
         self.envoy.url()
     }
 
-    /// The same without `http://`: for a connection in hand.
+    /// The same without `http://`, for an explicit connection.
     pub fn gateway_authority(&self) -> String {
         self.gateway_url().trim_start_matches("http://").to_owned()
     }
 
-    /// The variables with a gateway's secrets.
+    /// The environment variables with a gateway's secrets.
     pub fn gateway_variables(&self) -> &[(String, String)] {
         &self.envoy_options.variables
     }
 
-    /// Where gateways send orders.
+    /// The URL for orders from gateways.
     pub fn origin_url(&self) -> String {
         self.origin.url()
     }
@@ -136,7 +136,7 @@ impl Stack {
         self.envoy.admin_url()
     }
 
-    /// `redis://host:port`; the nodes' with commas between them for a cluster, and with a password if it has one.
+    /// `redis://host:port`, with a password if it has one; a cluster's nodes comma-separated.
     pub fn redis_url(&self) -> &str {
         &self.redis.access.url
     }
@@ -146,13 +146,13 @@ impl Stack {
         self.origin.database()
     }
 
-    /// Data, logs and the rendered config.
+    /// The folder with data, logs and the rendered configuration.
     pub fn data_dir(&self) -> &Path {
         &self.data.path
     }
 
-    /// Starts another gateway with ports of its own before the same Redis and origin. It has the
-    /// first one's config. Returns its URL; the gateway itself is the last of `gateways`.
+    /// Starts another gateway on its own ports with the first one's configuration, Redis and origin. Returns its URL;
+    /// it is the last of `gateways`.
     pub async fn start_gateway(&mut self, options: GatewayOptions) -> Result<String> {
         let mut envoy = self.envoy_options.clone();
         let name = format!("gateway-{}", self.gateways.len() + 2);
@@ -169,9 +169,9 @@ impl Stack {
         Ok(url)
     }
 
-    /// Starts a gateway on `port` that does nothing but answer short links, from `envoy/shortlink.yaml`, before
-    /// the same origin and the same plain Redis. Waits until every worker knows the domains, which the
-    /// origin must [have](Builder::links). Returns its URL.
+    /// Starts a gateway on `port` that only answers short links, from `envoy/shortlink.yaml`, with the same origin and
+    /// the same plain Redis. Waits until every worker has loaded the domains, which the origin must
+    /// [have](Builder::links). Returns its URL.
     pub async fn start_link_gateway(&mut self, port: u16) -> Result<String> {
         ensure!(
             self.key_prefix == KEY_PREFIX,
@@ -199,13 +199,13 @@ impl Stack {
         Ok(url)
     }
 
-    /// Starts a gateway on `port` that takes events, from `envoy/events.yaml`, before the same origin, which must
-    /// [take](Builder::events) them. Envoy itself answers in place of the site. Returns its URL.
+    /// Starts a gateway on `port` that accepts events, from `envoy/events.yaml`, with the same origin, which must
+    /// [accept](Builder::events) them. Envoy itself answers in place of the site. Returns its URL.
     pub async fn start_event_gateway(&mut self, port: u16) -> Result<String> {
         self.start_event_gateway_with(port, None).await
     }
 
-    /// The same with another configuration of the filter, as JSON.
+    /// As [`Stack::start_event_gateway`], with another filter configuration, as JSON.
     pub async fn start_event_gateway_with(
         &mut self,
         port: u16,
@@ -234,7 +234,7 @@ impl Stack {
         Ok(url)
     }
 
-    /// Starts a gateway on `port` that answers questions of fitment, from `envoy/fitment.yaml`, before the same origin and the
+    /// Starts a gateway on `port` that answers fitment queries, from `envoy/fitment.yaml`, with the same origin and the
     /// same plain Redis. Returns its URL.
     pub async fn start_fitment_gateway(&mut self, port: u16) -> Result<String> {
         let origin = self.origin_url().trim_start_matches("http://").parse()?;
@@ -257,8 +257,8 @@ impl Stack {
         Ok(url)
     }
 
-    /// Starts the edge for Cloudflare in workerd on `port`: it answers for sales what it may, and sends the rest on to the first
-    /// gateway. The stack must [have edges](Builder::edges). Returns its URL.
+    /// Starts the edge for Cloudflare in workerd on `port`. It answers for sales and forwards other requests to the
+    /// first gateway. The stack must [have edges](Builder::edges). Returns its URL.
     pub async fn start_worker(&mut self, port: u16) -> Result<String> {
         let variables = self.worker_variables()?;
         let start = move || edge::cloudflare_at(edge::Build::Shipped, port, &variables);
@@ -287,7 +287,7 @@ impl Stack {
         std::iter::once(self.gateway_url()).chain(further).collect()
     }
 
-    /// An error that says which child ended by itself and shows the end of its log.
+    /// Returns an error if a child ended unexpectedly, with its name and the end of its log.
     pub fn check_children(&mut self) -> Result<(), DiedChild> {
         self.envoy.check()?;
         self.gateways.iter_mut().try_for_each(Envoy::check)?;
@@ -301,7 +301,8 @@ impl Stack {
         self.redis.servers().try_for_each(RedisServer::check)
     }
 
-    /// Stops edge, gateways, origin and Redis in that order, each by SIGTERM; an edge that has the stock after the origin.
+    /// Stops edge, gateways, origin and Redis in that order, each with SIGTERM. An edge with the stock stops after the
+    /// origin.
     pub fn stop(&mut self) {
         if self.shard_proxy.is_none() {
             self.worker.iter_mut().for_each(edge::Server::stop);
@@ -330,13 +331,13 @@ impl Drop for Stack {
     }
 }
 
-/// Where the edge for Cloudflare sends requests.
+/// The URLs to which the edge for Cloudflare sends requests.
 struct WorkerPlaces {
     origin: String,
     gateway: String,
 }
 
-/// What an edge needs to sell from its objects.
+/// The settings that an edge needs to sell from its Durable Objects.
 struct WorkerStock {
     key_prefix: String,
     claim_secret: String,
@@ -378,11 +379,11 @@ fn worker_variables(
     variables
 }
 
-/// Each worker reads the domains by itself, and begins with its first request; a connection reaches any.
+/// Each worker loads the domains separately, starting at its first request, and a connection reaches any worker.
 async fn wait_for_domains(envoy: &Envoy, workers: u32) -> Result<()> {
     let deadline = Instant::now() + DOMAINS_LIMIT;
     loop {
-        // Of whatever host: the answer does not matter.
+        // For any host: the response does not matter.
         http::get(&envoy.url()).await.ok();
         let loaded = envoy.stat("wasmcustom.weir_shortlink_domains_loaded_total");
         if loaded

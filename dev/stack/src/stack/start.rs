@@ -20,37 +20,38 @@ use anyhow::{Context, Result, anyhow};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Envoy's worker threads unless it is said.
+/// Envoy's default number of worker threads.
 const WORKERS: u32 = 2;
 
-/// Where the payment provider calls back, at the gateway.
+/// The gateway path for the payment provider's callbacks.
 const PAYMENT_CALLBACK: &str = "/payments/callback";
 
-/// What is found or built before anything runs.
+/// Programs found or built before anything starts.
 struct Programs {
     envoy: tools::Envoy,
     origin: PathBuf,
 }
 
-/// What all parts of one stack share.
+/// Values shared by all parts of one stack.
 struct Common {
     data: DataDir,
     secrets: Secrets,
-    /// What origin, gateways and edges share, if there are edges. It is of one run: nothing that it signs lives longer.
+    /// The secret shared by origin, gateways and edges, if there are edges. It is new for each run, because nothing
+    /// that it signs lives longer.
     edge_secret: Option<String>,
     key_prefix: String,
 }
 
 impl Builder {
-    /// Builds what isn't up to date, then starts Redis, origin and Envoy and waits until each is ready. If one can't
-    /// start, those already running are stopped.
+    /// Builds outdated programs, then starts Redis, origin and Envoy, and waits until each is ready. If one fails,
+    /// stops those already running.
     pub async fn start(self) -> Result<Stack> {
         self.start_reporting(&mut SilentReporter).await
     }
 
-    /// Like [`Builder::start`], and says one line for each step.
+    /// Like [`Builder::start`], and reports one line per step.
     pub async fn start_reporting(mut self, reporter: &mut (dyn Reporter + Send)) -> Result<Stack> {
-        // Before anything is built: a bad URL, or a Redis that is away, should be told at once.
+        // Before any build: an invalid URL or an unreachable Redis should fail immediately.
         let running = match self.redis_url.as_deref() {
             Some(url) => Some(Backing::running(url).await?),
             None => None,
@@ -114,8 +115,8 @@ impl Builder {
         })
     }
 
-    /// The edge with the stock, if that is to be in objects, and the proxy by which all others reach it. The edge must know
-    /// beforehand where the others will be.
+    /// Starts the edge with the stock, if the stock is in Durable Objects, and the proxy to it. The edge needs the
+    /// addresses of the other processes in advance.
     async fn objects(
         &mut self,
         common: &Common,
@@ -158,7 +159,7 @@ impl Builder {
         Ok(Some((worker, proxy)))
     }
 
-    /// How the origin reaches Redis: through a proxy, if that was asked for.
+    /// The origin's connection to Redis, through a proxy if requested.
     async fn redis_of_origin(&self, redis: &Backing, faults: &mut Faults) -> Result<Access> {
         if !self.faults.behind_origin {
             return Ok(redis.access.clone());
@@ -189,7 +190,7 @@ impl Builder {
         })
     }
 
-    /// Starts the proxies before gateways that were asked for.
+    /// Starts the requested proxies before gateways.
     async fn stand_between(
         &self,
         origin: &Origin,
@@ -268,7 +269,7 @@ impl Builder {
 
 impl Programs {
     fn get(builder: &Builder, reporter: &mut (dyn Reporter + Send)) -> Result<Self> {
-        // Beside the filters, whose last steps leave cores idle.
+        // In parallel with the filters, whose last build steps leave cores idle.
         let (has_kafka, is_release) = (builder.kafka.is_some(), builder.origin_is_release);
         let origin = std::thread::spawn(move || build_origin(has_kafka, is_release));
         let envoy = tools::Envoy::find_or_get(&builder.tools, reporter)?;

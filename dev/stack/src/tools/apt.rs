@@ -1,4 +1,4 @@
-//! Debian packages: installed if the person agrees, or unpacked into a folder of ours, which changes nothing on the machine.
+//! Debian packages: installed with the person's consent, or unpacked into a folder without changing the machine.
 
 use crate::command;
 use anyhow::{Context, Result, bail};
@@ -7,28 +7,28 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Long enough for the largest of our packages (100 MB) on a slow line.
+/// Long enough for the largest package (100 MB) on a slow line.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// Why apt cannot be used here, or how it can.
+/// How apt can be used here, or why it cannot.
 enum Access {
     Root,
     Sudo,
 }
 
-/// Whether other packages may be removed for those that are installed.
+/// Whether apt may remove other packages for the installed ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Removals {
-    /// No: rather go without.
+    /// Never: skip the installation instead.
     #[default]
     Refuse,
-    /// The person has said so.
+    /// The person has agreed.
     Allow,
 }
 
-/// Installs `packages` if the person agrees. Refuses rather than remove another package for them.
+/// Installs `packages` if the person agrees. Refuses if another package would be removed.
 ///
-/// The error of a machine where it may not be done is an instruction to the person.
+/// If installation is not possible, the error tells the person what to do.
 pub(super) fn install(packages: &[&str]) -> Result<()> {
     install_with(packages, Removals::Refuse)
 }
@@ -51,7 +51,7 @@ fn install_agreed(packages: &[&str], removals: Removals) -> Result<()> {
     if removals == Removals::Refuse && !removed.is_empty() {
         return Err(RemovalsNeeded { removed, list }.into());
     }
-    // Between the look and the installation things may have changed.
+    // The state may change between the simulation and the installation.
     let keep_others = match removals {
         Removals::Refuse => "--no-remove",
         Removals::Allow => "--remove",
@@ -61,7 +61,7 @@ fn install_agreed(packages: &[&str], removals: Removals) -> Result<()> {
         .with_context(|| format!("apt-get could not install {list}"))
 }
 
-/// Why nothing was installed: other packages would have gone.
+/// The installation was refused, because it would remove other packages.
 #[derive(Debug)]
 pub(super) struct RemovalsNeeded {
     removed: Vec<String>,
@@ -92,7 +92,7 @@ fn removed_for(packages: &[&str]) -> Result<Vec<String>> {
     Ok(removed_in(&said))
 }
 
-/// The names in the lines `Remv <name> [<version>]` of a simulation; `Purg` removes a package's settings, too.
+/// The names in simulation lines `Remv <name> [<version>]`; `Purg` also removes a package's settings.
 fn removed_in(simulation: &str) -> Vec<String> {
     let name = |line: &str| {
         let mut words = line.split_whitespace();
@@ -102,8 +102,8 @@ fn removed_in(simulation: &str) -> Vec<String> {
     simulation.lines().filter_map(name).collect()
 }
 
-/// As [`install`], but no service of the packages is started: their servers are run by us, when they are
-/// needed. Debian asks `policy-rc.d` whether a service may be; an administrator's own is left alone.
+/// As [`install`], without starting services of the packages: this crate runs their servers on demand. Debian's
+/// `policy-rc.d` controls service starts; an administrator's own file is kept.
 pub(super) fn install_stopped(packages: &[&str], removals: Removals) -> Result<()> {
     if Path::new(POLICY).exists() {
         return install_with(packages, removals);
@@ -119,10 +119,10 @@ pub(super) fn install_stopped(packages: &[&str], removals: Removals) -> Result<(
     installed
 }
 
-/// `yes` agrees to whatever is to be installed, where nobody can be asked.
+/// The variable whose value `yes` consents to installations without a terminal.
 const CONSENT: &str = "WEIR_INSTALL";
 
-/// Asks whether these may be installed, on the terminal.
+/// Requests consent on the terminal.
 fn ask(list: &str) -> Result<()> {
     let is_agreed = std::env::var(CONSENT).is_ok_and(|value| value == "yes");
     if is_agreed {
@@ -144,8 +144,8 @@ fn ask(list: &str) -> Result<()> {
     }
 }
 
-/// Unpacks a package and those of its dependencies that this machine lacks into `dir`, without installing anything. Needs no root:
-/// apt's lists and files are in `dir`, too.
+/// Unpacks a package and its missing dependencies into `dir`, without installing anything. Needs no root: apt's lists
+/// and files are in `dir`, too.
 pub(super) fn unpack(package: &str, dir: &Path) -> Result<()> {
     if command::on_path("apt-get").is_none() {
         bail!("cannot download {package}: this machine has no apt-get");
@@ -168,7 +168,7 @@ pub(super) fn unpack(package: &str, dir: &Path) -> Result<()> {
     let simulate = [
         "install",
         "--simulate",
-        // Also if it is installed, and something of it is missing.
+        // Includes installed packages whose files are incomplete.
         "--reinstall",
         "--no-install-recommends",
         package,
@@ -181,11 +181,11 @@ pub(super) fn unpack(package: &str, dir: &Path) -> Result<()> {
         let mut extract = Command::new("dpkg-deb");
         command::succeed(extract.arg("--extract").arg(&file).arg(dir), LIMIT)?;
     }
-    // What was unpacked is enough.
+    // apt's own files are no longer needed.
     std::fs::remove_dir_all(&apt).context("cannot remove apt's files")
 }
 
-/// The names in the lines `Inst <name> (<version> …)` of a simulation.
+/// The names in simulation lines `Inst <name> (<version> …)`.
 fn installed_in(simulation: &str) -> Vec<String> {
     let name = |line: &str| {
         let mut words = line.strip_prefix("Inst ")?.split_whitespace();
@@ -201,7 +201,7 @@ fn packages_in(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(packages.collect())
 }
 
-/// Debian's own place for it.
+/// The path that Debian defines.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 const FORBID: &str =
     "printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d && chmod 755 /usr/sbin/policy-rc.d";
@@ -230,7 +230,7 @@ fn access() -> Option<Access> {
 }
 
 fn apt(access: &Access, args: &[&str]) -> Result<()> {
-    // Another apt may be at work, as on a machine that has just started.
+    // Another apt may be running, for example on a machine that has just started.
     let command = [
         "DEBIAN_FRONTEND=noninteractive",
         "apt-get",
@@ -245,7 +245,7 @@ fn apt(access: &Access, args: &[&str]) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// What Debian 12 says where `wrk` is installed, shortened.
+    /// Debian 12's output on a machine with `wrk` installed, shortened.
     const SIMULATION: &str = "\
 NOTE: This is only a simulation!
 Reading package lists...

@@ -1,4 +1,4 @@
-//! axe-core, which finds what keeps people out of a page.
+//! axe-core, which finds accessibility problems in a page.
 
 use std::path::PathBuf;
 
@@ -7,15 +7,15 @@ use anyhow::Result;
 use super::npm;
 use crate::report::Reporter;
 
-/// The script that a page is examined with.
+/// The script to run in a page.
 #[derive(Debug, Clone)]
 pub struct Axe(pub PathBuf);
 
 impl Axe {
-    /// That of the lock file in `tests/axe`, by npm.
+    /// Installs the version in the lock file of `tests/axe` with npm.
     ///
     /// # Errors
-    /// When there is no npm, or it does not bring it.
+    /// npm is missing, or the installation fails.
     pub fn find_or_get(reporter: &mut dyn Reporter) -> Result<Self> {
         let folder = npm::installed("axe", "tests/axe")?;
         let script = folder.join("node_modules/axe-core/axe.min.js");

@@ -1,8 +1,7 @@
-//! Answers of slow commands, kept in `target/weir/tools.json`.
+//! Results of slow commands, cached in `target/weir/tools.json`.
 //!
-//! A key names everything that the answer depends on, file times included, so an entry is
-//! never invalidated: a changed tool simply has another key. The file may be deleted at any
-//! time.
+//! A key names everything that the result depends on, including file times. An entry is therefore never invalidated: a
+//! changed tool has a different key. The file may be deleted at any time.
 
 use crate::workspace;
 use anyhow::Result;
@@ -10,11 +9,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-/// More than any machine has of tools; past it the file is started anew rather than growing
-/// with every tool that was ever updated.
+/// More than a machine has tools. A file with more entries is recreated, so that it does not grow with each tool
+/// update.
 const ENTRIES_MAX: usize = 64;
 
-/// The answer kept under `key`, or that of `ask`, which is kept if `ask` succeeds.
+/// Returns the cached result for `key`, or runs `ask` and caches its result if it succeeds.
 pub(super) fn remember(key: &str, ask: impl FnOnce() -> Result<String>) -> Result<String> {
     if let Some(known) = get(key) {
         return Ok(known);
@@ -38,7 +37,7 @@ pub(super) fn put(key: &str, value: &str) -> Result<()> {
     workspace::write_atomic(&file(), text.as_bytes())
 }
 
-/// The identity of a file: path, size and time of change.
+/// The identity of a file: path, size and modification time.
 pub(super) fn identity(path: &Path) -> String {
     let Ok(meta) = std::fs::metadata(path) else {
         return format!("{}@absent", path.display());
@@ -52,7 +51,7 @@ fn file() -> std::path::PathBuf {
     workspace::out_dir().join("tools.json")
 }
 
-/// An absent or unreadable file is an empty cache: it is only there to save time.
+/// A missing or unreadable file is an empty cache, because it only saves time.
 fn load() -> BTreeMap<String, String> {
     std::fs::read(file())
         .ok()

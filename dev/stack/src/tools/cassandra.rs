@@ -1,29 +1,29 @@
-//! Apache Cassandra, for tests of stores that speak CQL.
+//! Apache Cassandra, for tests of CQL stores.
 
 use super::java::{Jars, Server};
 use crate::report::Reporter;
 use anyhow::Result;
 
-/// The version that everything here was tested on.
+/// The tested version.
 pub const CASSANDRA_VERSION: &str = "5.0.9";
 
 const SERVER: Server = Server {
     name: "cassandra",
     version: CASSANDRA_VERSION,
     artifacts: &[["org.apache.cassandra", "cassandra-all", CASSANDRA_VERSION]],
-    // It sets a security manager, which Java 24 has no more; between, it needs other flags.
+    // It sets a security manager, which Java 24 removed; versions in between need other flags.
     java: 17..=17,
 };
 
-/// Cassandra's jars, and what runs them.
+/// Cassandra's jars and the Java that runs them.
 #[derive(Debug, Clone)]
 pub struct Cassandra(pub(crate) Jars);
 
 impl Cassandra {
-    /// Java on this machine, and the jars from Maven Central.
+    /// Finds Java, and gets the jars from Maven Central.
     ///
     /// # Errors
-    /// When there is no Java or no Maven, or the jars cannot be got: with what to do.
+    /// Java or Maven is missing, or the download fails; the error says what to do.
     pub fn find_or_get(reporter: &mut dyn Reporter) -> Result<Self> {
         SERVER.find_or_get(reporter).map(Self)
     }

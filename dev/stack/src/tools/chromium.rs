@@ -6,7 +6,7 @@ use crate::report::Reporter;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 
-/// What people and distributions call the browser.
+/// Binary names of the browser across distributions.
 const BROWSERS: [&str; 4] = [
     "chromium",
     "chromium-browser",
@@ -14,17 +14,17 @@ const BROWSERS: [&str; 4] = [
     "google-chrome-stable",
 ];
 
-/// A browser and what drives it.
+/// A browser and its driver.
 #[derive(Debug, Clone)]
 pub struct Chromium {
     /// The browser's binary.
     pub browser: PathBuf,
-    /// `chromedriver`, which must be of the same version.
+    /// `chromedriver`, of the same version as the browser.
     pub driver: PathBuf,
 }
 
 impl Chromium {
-    /// A Chromium or Chrome and `chromedriver` on `PATH`, else Debian's.
+    /// Finds Chromium or Chrome and `chromedriver` on `PATH`, else Debian's.
     pub fn find_or_get(reporter: &mut dyn Reporter) -> Result<Self> {
         let _lock = super::lock()?;
         let found = match found() {

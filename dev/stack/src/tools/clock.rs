@@ -1,4 +1,4 @@
-//! Another clock for one process.
+//! A separate clock for one process.
 
 use crate::{command, workspace};
 use anyhow::{Context, Result};
@@ -9,13 +9,13 @@ use std::process::Command;
 use std::time::Duration;
 
 const SOURCE: &str = include_str!("clock.c");
-/// In the place of the time at which a clock stands: it does not.
+/// The value for a running clock, in place of the time of a stopped clock.
 const RUNS: i64 = 0;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A wall clock that a process has instead of the machine's, and that can be set while it runs. Timers are not
-/// touched.
+/// A wall clock that replaces the machine's for a process, and that can be set while the process runs. Timers are
+/// unaffected.
 #[derive(Clone, Debug)]
 pub struct Clock {
     file: PathBuf,
@@ -23,13 +23,13 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that is kept in `file` and is so far ahead of the machine's; behind if negative. For Linux; `cc` builds
-    /// what is needed, which Rust links with anyway.
+    /// A clock stored in `file`, this far ahead of the machine's; behind if negative. Linux only. Builds its library
+    /// with `cc`, which Rust needs for linking anyway.
     pub fn new(file: &Path, ahead_ms: i64) -> Result<Self> {
         Self::in_file(file, ahead_ms, RUNS)
     }
 
-    /// A clock that is kept in `file` and stands at this time, in milliseconds since the Unix epoch.
+    /// A clock stored in `file`, stopped at this time, in milliseconds since the Unix epoch.
     pub fn stopped(file: &Path, at_ms: i64) -> Result<Self> {
         Self::in_file(file, 0, at_ms)
     }
@@ -43,18 +43,18 @@ impl Clock {
         Ok(clock)
     }
 
-    /// Lets it run, so many milliseconds ahead of the machine's clock, also under a process that runs.
+    /// Runs the clock, this many milliseconds ahead of the machine's; also while a process uses it.
     pub fn set(&self, ahead_ms: i64) -> Result<()> {
         self.write(ahead_ms, RUNS)
     }
 
-    /// Lets it stand at this time, in milliseconds since the Unix epoch, also under a process that runs.
+    /// Stops the clock at this time, in milliseconds since the Unix epoch; also while a process uses it.
     pub fn stand_at(&self, at_ms: i64) -> Result<()> {
         self.write(0, at_ms)
     }
 
     fn write(&self, ahead_ms: i64, stands_at_ms: i64) -> Result<()> {
-        // In place: the process has the file mapped.
+        // Written in place, because the process has mapped the file.
         let mut open = OpenOptions::new();
         let file = open.write(true).create(true).truncate(false);
         let setting = [ahead_ms.to_ne_bytes(), stands_at_ms.to_ne_bytes()].concat();
@@ -63,14 +63,14 @@ impl Clock {
             .with_context(|| format!("cannot set the clock {}", self.file.display()))
     }
 
-    /// With these in its environment, a process has this clock.
+    /// The environment variables that give a process this clock.
     pub fn variables(&self) -> [(String, String); 2] {
         [("LD_PRELOAD", &self.library), ("WEIR_CLOCK", &self.file)]
             .map(|(name, path)| (name.to_owned(), path.display().to_string()))
     }
 }
 
-/// What is preloaded, built if it isn't there.
+/// The preloaded library, built if missing.
 fn library() -> Result<PathBuf> {
     let _lock = super::lock()?;
     let dir = workspace::out_dir().join("tools/clock");
@@ -79,7 +79,7 @@ fn library() -> Result<PathBuf> {
     if is_built && library.is_file() {
         return Ok(library);
     }
-    // The source is written last: what is beside it was made of it.
+    // The source is written last, so the library next to it was built from it.
     let fresh = dir.join("fresh.c");
     workspace::write_atomic(&fresh, SOURCE.as_bytes())?;
     let mut build = Command::new("cc");
@@ -101,7 +101,7 @@ mod tests {
     fn process_uses_given_clock_and_follows_changes_while_running() {
         let dir = tempfile::tempdir().unwrap();
         let clock = Clock::new(&dir.path().join("clock"), -100_000).unwrap();
-        // One process that tells its time at each line that it reads.
+        // One process that prints its time for each line of input.
         let mut bash = Command::new("bash")
             .args(["-c", "while read -r _; do printf '%(%s)T\\n' -1; done"])
             .envs(clock.variables())

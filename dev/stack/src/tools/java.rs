@@ -1,4 +1,4 @@
-//! Java, and servers that come as jars from Maven Central. Only tests need them.
+//! Java, and servers distributed as jars on Maven Central. Only tests need them.
 
 use super::cache;
 use crate::report::Reporter;
@@ -8,23 +8,23 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// 70 MB on a slow line.
+/// For 70 MB on a slow line.
 const DOWNLOAD_LIMIT: Duration = Duration::from_secs(600);
 
-/// What copies the jars; pinned, as they are.
+/// The Maven plugin that copies the jars, also pinned.
 const PLUGIN: &str = "org.apache.maven.plugins:maven-dependency-plugin:2.8:copy-dependencies";
 
 const ADVICE: &str = "(Debian: apt-get install openjdk-17-jre-headless maven)";
 
-/// A Java that answered `-version`.
+/// A Java that responded to `-version`.
 struct Java {
     path: PathBuf,
-    /// The first number of its version, like 17.
+    /// The major version, such as 17.
     major: u32,
 }
 
 impl Java {
-    /// `JAVA_HOME`'s, else `java` on `PATH`.
+    /// Finds Java in `JAVA_HOME`, else on `PATH`.
     fn find() -> Result<Self> {
         let home = std::env::var_os("JAVA_HOME").map(|home| PathBuf::from(home).join("bin/java"));
         let path = home
@@ -38,7 +38,7 @@ impl Java {
     }
 }
 
-/// It goes to standard error.
+/// The version is printed to standard error.
 fn version(path: &Path) -> Result<String> {
     let key = format!("java version of {}", cache::identity(path));
     cache::remember(&key, || {
@@ -48,26 +48,26 @@ fn version(path: &Path) -> Result<String> {
     })
 }
 
-/// `openjdk version "17.0.15" 2025-04-15`, and `"1.8.0_392"` of Java 8.
+/// Parses `openjdk version "17.0.15" 2025-04-15`, and `"1.8.0_392"` of Java 8.
 fn major_in(said: &str) -> Option<u32> {
     let quoted = said.split('"').nth(1)?;
     let major = quoted.split(['.', '-']).next()?;
     major.parse().ok()
 }
 
-/// A server that comes as jars.
+/// A server distributed as jars.
 pub(super) struct Server {
-    /// What it is called, also its folder.
+    /// The name of the server and its folder.
     pub name: &'static str,
-    /// Its version, and its folder's.
+    /// The version of the server and its folder.
     pub version: &'static str,
-    /// Group, id and version of what Maven gets with all that they need.
+    /// Group, ID and version of the artifacts that Maven downloads, including dependencies.
     pub artifacts: &'static [[&'static str; 3]],
-    /// The versions of Java that it runs on.
+    /// The supported Java versions.
     pub java: std::ops::RangeInclusive<u32>,
 }
 
-/// Java and a folder of jars.
+/// A Java and a folder of jars.
 #[derive(Debug, Clone)]
 pub(crate) struct Jars {
     java: PathBuf,
@@ -75,8 +75,8 @@ pub(crate) struct Jars {
 }
 
 impl Jars {
-    /// Runs the class `main` with these flags for Java itself. Its memory is small and its code is compiled quickly: it is
-    /// run for a test, beside others.
+    /// A command that runs the class `main` with these JVM flags. It uses little memory and fast compilation, because
+    /// it runs for one test, in parallel with others.
     pub(crate) fn command(&self, flags: &[&str], main: &str) -> Command {
         let mut command = Command::new(&self.java);
         command
@@ -90,7 +90,7 @@ impl Jars {
 }
 
 impl Server {
-    /// Java as it is on the machine, and the jars, fetched when they aren't there.
+    /// Finds Java, and downloads the jars if missing.
     pub(super) fn find_or_get(&self, reporter: &mut dyn Reporter) -> Result<Jars> {
         let _lock = super::lock()?;
         let (name, range) = (self.name, &self.java);
@@ -104,7 +104,7 @@ impl Server {
             java.major
         );
         let dir = workspace::out_dir().join(format!("tools/{name}-{}", self.version));
-        // A folder appears whole. Other jars have another pom.
+        // The folder is created atomically. Different jars have a different pom.
         let pom = self.pom();
         let is_there = std::fs::read_to_string(dir.join("pom.xml")).is_ok_and(|had| had == pom);
         if !is_there {
@@ -136,7 +136,7 @@ impl Server {
             .current_dir(&new);
         command::succeed(&mut copy, DOWNLOAD_LIMIT)
             .with_context(|| format!("Maven could not download {name} {version}"))?;
-        // Of an earlier pom.
+        // From an earlier pom.
         std::fs::remove_dir_all(dir).ok();
         std::fs::rename(&new, dir).with_context(|| format!("cannot make {}", dir.display()))
     }

@@ -1,10 +1,10 @@
-//! Apache Kafka, for tests of the log on it.
+//! Apache Kafka, for tests of the event log.
 
 use super::java::{Jars, Server};
 use crate::report::Reporter;
 use anyhow::Result;
 
-/// The version that everything here was tested on.
+/// The tested version.
 pub const KAFKA_VERSION: &str = "4.3.1";
 
 const SERVER: Server = Server {
@@ -12,13 +12,13 @@ const SERVER: Server = Server {
     version: KAFKA_VERSION,
     artifacts: &[
         ["org.apache.kafka", "kafka_2.13", KAFKA_VERSION],
-        // Kafka's own distribution brings it, too: without it there is no log.
+        // Kafka's own distribution includes it: without it there is no log output.
         ["org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"],
     ],
     java: 17..=25,
 };
 
-/// The last one that talks to clients of Kafka 0.10, as lua-resty-kafka is.
+/// The last version that supports Kafka 0.10 clients, such as lua-resty-kafka.
 const OLD: Server = Server {
     name: "kafka",
     version: "3.9.1",
@@ -26,23 +26,23 @@ const OLD: Server = Server {
     java: 11..=23,
 };
 
-/// Kafka's jars, and what runs them.
+/// Kafka's jars and the Java that runs them.
 #[derive(Debug, Clone)]
 pub struct Kafka(pub(crate) Jars);
 
 impl Kafka {
-    /// Java on this machine, and the jars from Maven Central.
+    /// Finds Java, and gets the jars from Maven Central.
     ///
     /// # Errors
-    /// When there is no Java or no Maven, or the jars cannot be got: with what to do.
+    /// Java or Maven is missing, or the download fails; the error says what to do.
     pub fn find_or_get(reporter: &mut dyn Reporter) -> Result<Self> {
         SERVER.find_or_get(reporter).map(Self)
     }
 
-    /// As [`Kafka::find_or_get`]: the last version before 4, which no longer talks to clients of old. For comparisons with them.
+    /// As [`Kafka::find_or_get`], for the last version before 4, which supports old clients. For comparisons.
     ///
     /// # Errors
-    /// The same.
+    /// As for [`Kafka::find_or_get`].
     pub fn for_old_clients(reporter: &mut dyn Reporter) -> Result<Self> {
         OLD.find_or_get(reporter).map(Self)
     }

@@ -1,4 +1,4 @@
-//! What checks manifests against the schemas of Kubernetes, offline: `kubernetes-validate`, from PyPI, has them in it.
+//! `kubernetes-validate` from PyPI, which validates manifests against its bundled Kubernetes schemas, offline.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use super::pip;
 use crate::command;
 use crate::report::Reporter;
 
-/// The version that manifests are checked with.
+/// The version that validates manifests.
 pub const KUBERNETES_VALIDATE_VERSION: &str = "1.37.0";
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -20,10 +20,10 @@ const LIMIT: Duration = Duration::from_secs(120);
 pub struct KubernetesValidate(PathBuf);
 
 impl KubernetesValidate {
-    /// Finds it among Weir's own tools, or has pip put it there.
+    /// Finds it among Weir's tools, or installs it there with pip.
     ///
     /// # Errors
-    /// When there is no Python 3 with venv, or pip cannot get it.
+    /// Python 3 with venv is missing, or pip fails.
     pub fn find_or_get(reporter: &mut dyn Reporter) -> Result<Self> {
         let name = format!("kubernetes-validate-{KUBERNETES_VALIDATE_VERSION}");
         let requirement = format!("kubernetes-validate=={KUBERNETES_VALIDATE_VERSION}");
@@ -31,10 +31,10 @@ impl KubernetesValidate {
         Ok(Self(binaries.join("kubernetes-validate")))
     }
 
-    /// Checks the manifests of a file against a version of Kubernetes, such as `1.34`; a field that it does not know is wrong.
+    /// Validates the manifests of a file against a Kubernetes version such as `1.34`; unknown fields are errors.
     ///
     /// # Errors
-    /// When one is wrong: with what is.
+    /// A manifest is invalid; the error says why.
     pub fn check(&self, manifests: &Path, version: &str) -> Result<()> {
         let mut validate = Command::new(&self.0);
         validate.args(["--strict", "--quiet", "-k", version]);

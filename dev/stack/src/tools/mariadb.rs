@@ -6,17 +6,17 @@ use crate::report::Reporter;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 
-/// A server that speaks MySQL's protocol.
+/// A server that supports the MySQL protocol.
 #[derive(Debug, Clone)]
 pub struct MariaDb {
     /// The server's binary.
     pub server: PathBuf,
-    /// What makes a data folder.
+    /// The program that creates a data folder.
     pub install_db: PathBuf,
 }
 
 impl MariaDb {
-    /// `mariadbd` and `mariadb-install-db` on `PATH` or in `/usr/sbin`, else Debian's.
+    /// Finds `mariadbd` and `mariadb-install-db` on `PATH` or in `/usr/sbin`, else Debian's.
     pub fn find_or_get(reporter: &mut dyn Reporter) -> Result<Self> {
         let _lock = super::lock()?;
         let found = match found() {
@@ -32,7 +32,7 @@ impl MariaDb {
 
 fn found() -> Option<MariaDb> {
     let find = |name: &str| {
-        // Debian's users do not have /usr/sbin on their PATH.
+        // On Debian, /usr/sbin is not on a user's PATH.
         let admin = || Some(PathBuf::from("/usr/sbin").join(name));
         command::on_path(name).or_else(|| admin().filter(|path| command::is_executable(path)))
     };
@@ -42,8 +42,8 @@ fn found() -> Option<MariaDb> {
     })
 }
 
-/// Installs `mariadb-server-core`, not `mariadb-server`: the latter would start a service on port
-/// 3306, which is not ours to start. The client has a program that makes data folders.
+/// Installs `mariadb-server-core` instead of `mariadb-server`, which would start a service on port 3306. The client
+/// package contains the program that creates data folders.
 fn get(reporter: &mut dyn Reporter) -> Result<MariaDb> {
     reporter.line("mariadb", "installing Debian's mariadb-server-core…");
     apt::install(&["mariadb-server-core", "mariadb-client-core"])?;

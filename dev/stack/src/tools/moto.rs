@@ -1,4 +1,4 @@
-//! moto: a server that speaks S3, from PyPI.
+//! moto, an S3 server from PyPI.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::pip;
 use crate::report::Reporter;
 
-/// The version that tests run on.
+/// The version that tests use.
 pub const MOTO_VERSION: &str = "5.2.5";
 
 /// The program `moto_server`.
@@ -15,10 +15,10 @@ pub const MOTO_VERSION: &str = "5.2.5";
 pub struct Moto(pub(crate) PathBuf);
 
 impl Moto {
-    /// Finds it among Weir's own tools, or has pip put it there, in an environment of its own.
+    /// Finds it among Weir's tools, or installs it there with pip in its own environment.
     ///
     /// # Errors
-    /// When there is no Python 3 with venv, or pip cannot get it.
+    /// Python 3 with venv is missing, or pip fails.
     pub fn find_or_get(reporter: &mut dyn Reporter) -> Result<Self> {
         let name = format!("moto-{MOTO_VERSION}");
         let requirement = format!("moto[server]=={MOTO_VERSION}");

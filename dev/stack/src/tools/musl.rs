@@ -1,4 +1,4 @@
-//! What makes a static binary for Linux: musl, by rustup's target, and `musl-gcc` for what is C.
+//! Tools for static Linux binaries: musl from a rustup target, and `musl-gcc` for C code.
 
 use super::apt;
 use crate::command;
@@ -10,24 +10,24 @@ use std::time::Duration;
 
 const COMPILER: &str = "musl-gcc";
 
-/// 50 MB on a slow line.
+/// For 50 MB on a slow line.
 const RUSTUP_LIMIT: Duration = Duration::from_secs(600);
 const QUICK: Duration = Duration::from_secs(30);
 
-/// A target of rustc's and its C compiler.
+/// A rustc target and its C compiler.
 #[derive(Debug, Clone)]
 pub struct Musl {
-    /// Such as `x86_64-unknown-linux-musl`.
+    /// The target, such as `x86_64-unknown-linux-musl`.
     pub target: String,
-    /// Compiles C for it.
+    /// The C compiler for the target.
     pub compiler: PathBuf,
 }
 
 impl Musl {
-    /// rustup's target of this machine's processor, and Debian's `musl-tools`.
+    /// Finds or gets rustup's target for this processor, and Debian's `musl-tools`.
     ///
     /// # Errors
-    /// On other systems than Linux, and when one of the two cannot be got: with what to do.
+    /// The system is not Linux, or one of the two cannot be installed; the error says what to do.
     pub fn find_or_get(reporter: &mut dyn Reporter) -> Result<Self> {
         let _lock = super::lock()?;
         ensure!(
@@ -51,15 +51,15 @@ impl Musl {
         Ok(Self { target, compiler })
     }
 
-    /// The variable by which build scripts compile C for it. rustc links with the `cc` of this machine and its own parts of musl:
-    /// `musl-gcc` as the linker makes of a static program one that asks for a dynamic linker.
+    /// The variable that makes build scripts compile C for the target. rustc links with this machine's `cc` and its
+    /// bundled musl. As a linker, `musl-gcc` would turn a static program into one that needs a dynamic linker.
     pub fn variable(&self) -> (String, String) {
         let name = self.target.replace('-', "_");
         (format!("CC_{name}"), self.compiler.display().to_string())
     }
 }
 
-/// Whether the compiler has a standard library for it. rustup would ask the network each time.
+/// Whether the compiler has a standard library for the target. rustup would use the network each time.
 fn has_target(target: &str) -> Result<bool> {
     let mut rustc = Command::new("rustc");
     rustc.args(["--print", "target-libdir", "--target", target]);

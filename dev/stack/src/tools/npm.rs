@@ -1,4 +1,4 @@
-//! What npm brings, by lock files of the repository.
+//! npm packages from lock files of the repository.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,10 +8,10 @@ use anyhow::{Context, Result};
 
 use crate::{command, workspace};
 
-/// workerd and Node are 360 MB.
+/// workerd and Node have 360 MB.
 const INSTALL_LIMIT: Duration = Duration::from_secs(600);
 
-/// What npm brings of the lock file in a folder, installed once.
+/// The npm packages of the lock file in a folder, installed once.
 pub(crate) fn installed(name: &str, from: &str) -> Result<PathBuf> {
     let npm = command::on_path("npm")
         .with_context(|| format!("npm is missing, which installs {name}"))?;
@@ -25,7 +25,7 @@ pub(crate) fn installed(name: &str, from: &str) -> Result<PathBuf> {
     }
     let done = folder.join("installed");
     if !done.exists() {
-        // Not `npm ci`, which misses packages for other machines that the registry does not have.
+        // Not `npm ci`, which fails on packages for other platforms that the registry lacks.
         let mut install = Command::new(npm);
         install
             .args(["install", "--no-audit", "--no-fund"])
@@ -36,7 +36,7 @@ pub(crate) fn installed(name: &str, from: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Tells one lock file from another.
+/// A hash that identifies a lock file.
 fn hash(bytes: &[u8]) -> u32 {
     let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
     bytes.iter().fold(0x811c_9dc5, step)

@@ -1,4 +1,4 @@
-//! What reads OpenAPI documents as users do: a generator of clients, and a tester, from PyPI.
+//! Tools that process OpenAPI documents as users do: a client generator and an API tester, from PyPI.
 
 use std::path::PathBuf;
 
@@ -7,28 +7,28 @@ use anyhow::Result;
 use super::pip;
 use crate::report::Reporter;
 
-/// The version of openapi-python-client that tests run on.
+/// The version of openapi-python-client in tests.
 pub const CLIENT_GENERATOR_VERSION: &str = "0.29.1";
 
-/// The version of schemathesis that tests run on.
+/// The version of schemathesis in tests.
 pub const SCHEMATHESIS_VERSION: &str = "4.32.5";
 
 /// The programs.
 #[derive(Debug, Clone)]
 pub struct OpenApiTools {
-    /// `openapi-python-client`: makes a client from a document.
+    /// `openapi-python-client`: generates a client from a document.
     pub client_generator: PathBuf,
-    /// `st`: asks a server all that its document allows, and more.
+    /// `st`: sends a server every kind of request in its document, valid or not.
     pub schemathesis: PathBuf,
-    /// The Python that has what a generated client needs.
+    /// A Python with the dependencies of generated clients.
     pub python: PathBuf,
 }
 
 impl OpenApiTools {
-    /// Finds them among Weir's own tools, or has pip put them there.
+    /// Finds them among Weir's tools, or installs them there with pip.
     ///
     /// # Errors
-    /// When there is no Python 3 with venv, or pip cannot get them.
+    /// Python 3 with venv is missing, or pip fails.
     pub fn find_or_get(reporter: &mut dyn Reporter) -> Result<Self> {
         let name = format!("openapi-{CLIENT_GENERATOR_VERSION}-{SCHEMATHESIS_VERSION}");
         let requirements = [

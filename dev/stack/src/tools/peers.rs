@@ -1,4 +1,4 @@
-//! What Weir is compared with, for benchmarks: nginx with Lua, and Webdis, as Debian packages them.
+//! The systems that benchmarks compare Weir with: nginx with Lua, and Webdis, from Debian packages.
 
 use super::apt::{self, Removals, RemovalsNeeded};
 use crate::command;
@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// A server of a Debian package, with what it loads.
+/// A server of a Debian package, including its modules.
 #[derive(Debug, Clone)]
 pub struct Peer {
     /// The server's binary.
     pub path: PathBuf,
-    /// Of the package.
+    /// The package version.
     pub version: String,
 }
 
-/// How a server is found.
+/// How to find a server.
 struct Search {
     name: &'static str,
     packages: &'static [&'static str],
-    /// What must be there besides the binary.
+    /// Files required besides the binary.
     files: &'static [&'static str],
 }
 
@@ -33,7 +33,7 @@ const NGINX: Search = Search {
         "lua-nginx-redis",
         "lua-cjson",
     ],
-    // As bench/peers/nginx.conf names them.
+    // The paths in bench/peers/nginx.conf.
     files: &[
         "/usr/lib/nginx/modules/ndk_http_module.so",
         "/usr/lib/nginx/modules/ngx_http_lua_module.so",
@@ -51,7 +51,7 @@ const NGINX_KAFKA: Search = Search {
         "lua-nginx-kafka",
         "lua-cjson",
     ],
-    // As bench/peers/nginx-events.conf names them.
+    // The paths in bench/peers/nginx-events.conf.
     files: &[
         "/usr/lib/nginx/modules/ndk_http_module.so",
         "/usr/lib/nginx/modules/ngx_http_lua_module.so",
@@ -71,23 +71,23 @@ impl Peer {
     /// nginx with OpenResty's Lua module and its Redis client.
     ///
     /// # Errors
-    /// When it is not there and may not be installed: with what to do.
+    /// It is missing and cannot be installed; the error says what to do.
     pub fn nginx(removals: Removals, reporter: &mut dyn Reporter) -> Result<Self> {
         NGINX.find_or_get(removals, reporter)
     }
 
-    /// nginx with OpenResty's Lua module and its client of Kafka.
+    /// nginx with OpenResty's Lua module and its Kafka client.
     ///
     /// # Errors
-    /// As [`Peer::nginx`].
+    /// As for [`Peer::nginx`].
     pub fn nginx_with_kafka(removals: Removals, reporter: &mut dyn Reporter) -> Result<Self> {
         NGINX_KAFKA.find_or_get(removals, reporter)
     }
 
-    /// Webdis, Redis behind HTTP.
+    /// Webdis, an HTTP interface to Redis.
     ///
     /// # Errors
-    /// As [`Peer::nginx`].
+    /// As for [`Peer::nginx`].
     pub fn webdis(removals: Removals, reporter: &mut dyn Reporter) -> Result<Self> {
         WEBDIS.find_or_get(removals, reporter)
     }
@@ -124,14 +124,14 @@ impl Search {
     }
 
     fn found(&self) -> Option<PathBuf> {
-        // Debian's users do not have /usr/sbin on their PATH.
+        // On Debian, /usr/sbin is not on a user's PATH.
         let admin = PathBuf::from("/usr/sbin").join(self.name);
         let binary = command::on_path(self.name)
             .or_else(|| Some(admin).filter(|path| command::is_executable(path)));
         binary.filter(|_| self.files.iter().all(|file| Path::new(file).exists()))
     }
 
-    /// As the package says: Webdis has no way to ask it.
+    /// The package's version: Webdis cannot report its own.
     fn version(&self) -> String {
         let mut query = Command::new("dpkg-query");
         query.args(["--show", "--showformat=${Version}", self.name]);

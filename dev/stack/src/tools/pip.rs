@@ -1,4 +1,4 @@
-//! Programs from PyPI, each kind in an environment of its own among Weir's tools.
+//! Programs from PyPI, each kind in its own environment among Weir's tools.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,14 +10,14 @@ use super::lock;
 use crate::report::Reporter;
 use crate::{command, workspace};
 
-/// pip takes half a minute on a slow network.
+/// For pip on a slow network, where it takes half a minute.
 const INSTALL_LIMIT: Duration = Duration::from_secs(300);
 
-/// The folder of the programs of `requirements`, such as `moto[server]==5.2.5`. It is installed where it is not there yet, under
-/// `name`, which has the versions in it.
+/// The folder of the programs of `requirements`, such as `moto[server]==5.2.5`. Installs them if missing, under `name`,
+/// which includes the versions.
 ///
 /// # Errors
-/// When there is no Python 3 with venv, or pip cannot get them.
+/// Python 3 with venv is missing, or pip fails.
 pub(super) fn environment(
     name: &str,
     requirements: &[String],
@@ -36,7 +36,7 @@ pub(super) fn environment(
         pip.args(["-m", "pip", "install", "--quiet"]);
         pip.arg("--disable-pip-version-check").args(requirements);
         command::succeed(&mut pip, INSTALL_LIMIT)?;
-        // What was cut short is installed anew.
+        // Marks a complete installation; an interrupted one is repeated.
         workspace::write_atomic(&done, b"")?;
     }
     Ok(binaries)

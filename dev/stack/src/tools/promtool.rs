@@ -1,4 +1,4 @@
-//! promtool, which checks and tries rules of Prometheus.
+//! promtool, which checks and tests Prometheus rules.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use super::lock;
 use crate::report::Reporter;
 use crate::{command, workspace};
 
-/// 20 MB, on a slow line.
+/// For 20 MB on a slow line.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// The program `promtool`.
@@ -18,10 +18,11 @@ const LIMIT: Duration = Duration::from_secs(300);
 pub struct Promtool(PathBuf);
 
 impl Promtool {
-    /// Finds it on `PATH`, or takes it out of Debian's package `prometheus`. That is not installed: it would start a service.
+    /// Finds it on `PATH`, or extracts it from Debian's package `prometheus`. Installing that package would start a
+    /// service.
     ///
     /// # Errors
-    /// When it is not there, and cannot be had.
+    /// It is missing, and cannot be downloaded.
     pub fn find_or_get(reporter: &mut dyn Reporter) -> Result<Self> {
         let _lock = lock()?;
         if let Some(found) = command::on_path("promtool") {
@@ -37,10 +38,10 @@ impl Promtool {
         Ok(Self(binary))
     }
 
-    /// Runs it in `dir`, and says what it has said.
+    /// Runs it in `dir` and returns its output.
     ///
     /// # Errors
-    /// When it says that something is wrong.
+    /// It exits with an error.
     pub fn run(&self, dir: &Path, arguments: &[&str]) -> Result<String> {
         let mut promtool = Command::new(&self.0);
         promtool.current_dir(dir).args(arguments);
@@ -62,7 +63,7 @@ fn unpack(dir: &Path) -> Result<()> {
     let mut extract = Command::new("dpkg-deb");
     extract.arg("--extract").arg(&package).arg(&unpacked);
     command::succeed(&mut extract, LIMIT)?;
-    // Whole or not at all: what was cut short is got anew.
+    // Created atomically, so that an interrupted extraction is repeated.
     let whole = dir.join("usr/bin");
     std::fs::create_dir_all(&whole)?;
     std::fs::rename(unpacked.join("usr/bin/promtool"), whole.join("promtool"))?;

@@ -9,22 +9,21 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// A server binary that speaks RESP and runs Lua.
+/// A server binary that supports RESP and Lua.
 #[derive(Debug, Clone)]
 pub struct Redis {
     /// The binary.
     pub path: PathBuf,
-    /// As the binary itself says, like `7.0.15`.
+    /// The version that the binary reports, such as `7.0.15`.
     pub version: String,
 }
 
-/// Debian keeps the server's binary in `redis-tools` under this name and lets
-/// `redis-server`, the package, add a link to it and a system service. The binary acts on
-/// the name it is called by.
+/// Debian's package `redis-tools` contains the server binary under this name. The package `redis-server` only adds a
+/// link and a system service. The binary's behaviour depends on the name that it is run as.
 const DEBIAN_BINARY: &str = "usr/bin/redis-check-rdb";
 
 impl Redis {
-    /// `redis-server` or `valkey-server` on `PATH`, else Debian's.
+    /// Finds `redis-server` or `valkey-server` on `PATH`, else Debian's.
     pub fn find_or_get(reporter: &mut dyn Reporter) -> Result<Self> {
         let _lock = super::lock()?;
         let path = match found() {
@@ -50,7 +49,8 @@ fn own_start() -> PathBuf {
     workspace::out_dir().join("tools/redis/redis-server")
 }
 
-/// Debian's `redis-tools`: the installed one, or else unpacked under `target` with the libraries that it needs. Nothing is installed.
+/// Debian's `redis-tools`: the installed one, or else unpacked under `target` with its libraries, without installing
+/// anything.
 fn get(reporter: &mut dyn Reporter) -> Result<PathBuf> {
     let start = own_start();
     let dir = start.parent().context("a program without a folder")?;
@@ -78,7 +78,8 @@ fn get(reporter: &mut dyn Reporter) -> Result<PathBuf> {
     Ok(start)
 }
 
-/// A script that starts it with its own libraries. `exec`, so that it has the script's process id.
+/// A script that starts the server with its own libraries. It uses `exec`, so that the server keeps the script's
+/// process ID.
 fn write_start(start: &Path, unpacked: &Path) -> Result<()> {
     let arch = std::env::consts::ARCH;
     let text = format!(
@@ -93,7 +94,7 @@ fn write_start(start: &Path, unpacked: &Path) -> Result<()> {
         .with_context(|| format!("cannot make {} executable", start.display()))
 }
 
-/// "Redis server v=7.0.15 sha=…" or "Valkey server v=8.0.1 …".
+/// Parses "Redis server v=7.0.15 sha=…" or "Valkey server v=8.0.1 …".
 fn version(path: &Path) -> Result<String> {
     cache::remember(
         &format!("redis version of {}", cache::identity(path)),

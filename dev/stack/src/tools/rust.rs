@@ -1,4 +1,4 @@
-//! What compiles the filters: a rustc with a standard library for `wasm32-unknown-unknown`.
+//! The compiler of the filters: a rustc with a standard library for `wasm32-unknown-unknown`.
 
 use super::{apt, cache};
 use crate::command;
@@ -9,40 +9,39 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// The filters' target. Its modules import nothing but `env.proxy_*`.
+/// The target of the filters. Their modules import only `env.proxy_*`.
 pub const TARGET: &str = "wasm32-unknown-unknown";
 
-/// A closed network answers at once or never; an open one sends 20 MB.
+/// A closed network responds immediately or never; an open one transfers 20 MB.
 const RUSTUP_LIMIT: Duration = Duration::from_secs(120);
 const QUICK: Duration = Duration::from_secs(30);
 
-/// Debian's own compiler and its sources, of the packages `rustc-web` and `rust-web-src`.
+/// Debian's compiler and sources, from the packages `rustc-web` and `rust-web-src`.
 const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
 const DEBIAN_SOURCES: &str = "/usr/lib/rustlib/src/rust";
 const DEBIAN_PACKAGES: [&str; 2] = ["rustc-web", "rust-web-src"];
 
-/// A compiler for the filters, and where its standard library comes from.
+/// A compiler for the filters, and the origin of its standard library.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WasmToolchain {
-    /// The cargo that drives it.
+    /// The cargo to run.
     pub cargo: PathBuf,
     /// The compiler itself, not rustup's proxy.
     pub rustc: PathBuf,
-    /// All of `rustc -vV`: part of what a built filter is a function of.
+    /// The complete output of `rustc -vV`: it determines the built filters.
     pub rustc_version: String,
-    /// Where the sources of its standard library are or would be; paths into them are
-    /// removed from what is built.
+    /// The path of the standard library's sources, which may not exist; it is removed from built files.
     pub std_sources: PathBuf,
-    /// Where the standard library for wasm comes from.
+    /// The origin of the standard library for wasm.
     pub source: Source,
 }
 
-/// Where the standard library for wasm comes from.
+/// The origin of the standard library for wasm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Source {
-    /// It is in the compiler's sysroot, as rustup puts it there.
+    /// The compiler's sysroot, where rustup installs it.
     Sysroot,
-    /// Cargo builds it from the distribution's sources (`-Zbuild-std`), linked by `linker`.
+    /// Cargo builds it from the distribution's sources (`-Zbuild-std`) and links with `linker`.
     BuildStd {
         /// `rust-lld` or `wasm-ld`.
         linker: PathBuf,
@@ -50,16 +49,15 @@ pub enum Source {
 }
 
 impl WasmToolchain {
-    /// The active toolchain if it has the target, else after `rustup target add`, else
-    /// Debian's compiler with a standard library built from source.
+    /// Finds the active toolchain with the target, else adds the target with rustup, else uses Debian's compiler and
+    /// builds the standard library from source.
     pub fn find_or_get(reporter: &mut dyn Reporter) -> Result<Self> {
         let _lock = super::lock()?;
         let active = Active::find()?;
         if active.has_target() {
             return active.toolchain(Source::Sysroot, reporter, "found");
         }
-        // From here on things are slow; their outcome holds until the active compiler or
-        // what was found changes.
+        // The following steps are slow. Their result is cached until the active compiler or the result's files change.
         let key = format!("wasm toolchain next to {}", cache::identity(&active.rustc));
         if let Some(known) = cached_toolchain(&key) {
             known.report_toolchain(reporter, "found");
@@ -92,7 +90,7 @@ impl WasmToolchain {
         );
     }
 
-    /// Whether the files that it was made of are still there and the same.
+    /// Whether the files that it was created from are unchanged.
     fn still_holds(&self) -> bool {
         let linker = match &self.source {
             Source::Sysroot => true,
@@ -108,7 +106,7 @@ fn cached_toolchain(key: &str) -> Option<WasmToolchain> {
     toolchain.still_holds().then_some(toolchain)
 }
 
-/// The toolchain that runs Weir's own build.
+/// The toolchain of Weir's own build.
 struct Active {
     cargo: PathBuf,
     rustc: PathBuf,
@@ -116,8 +114,8 @@ struct Active {
 }
 
 impl Active {
-    /// Cargo names itself to what it runs, and its rustc is beside it: that skips rustup's
-    /// proxy. Else the rustc on `PATH` says where it really is.
+    /// Finds it: cargo passes its own path to child processes, and its rustc is in the same folder, which bypasses
+    /// rustup's proxy. Otherwise, the rustc on `PATH` reports its real path.
     fn find() -> Result<Self> {
         let cargo = match std::env::var_os("CARGO") {
             Some(cargo) => PathBuf::from(cargo),
@@ -169,7 +167,7 @@ impl Active {
         Ok(toolchain)
     }
 
-    /// The name by which rustup knows this toolchain, if it is rustup's.
+    /// rustup's name for this toolchain, if rustup installed it.
     fn rustup_name(&self) -> Option<&str> {
         let parent = self.sysroot.parent()?;
         let name = self.sysroot.file_name()?.to_str()?;
@@ -178,7 +176,7 @@ impl Active {
 }
 
 fn sysroot(rustc: &Path) -> Result<PathBuf> {
-    // A rustup proxy answers for the toolchain that these two choose.
+    // These two select the toolchain behind a rustup proxy.
     let toolchain = std::env::var("RUSTUP_TOOLCHAIN").unwrap_or_default();
     let settings = rustup_home().join("settings.toml");
     let key = format!(
@@ -204,8 +202,7 @@ fn rustc_version(rustc: &Path) -> Result<String> {
     )
 }
 
-/// Whether rustup says that it added the target. It can't on a closed network, which is no
-/// error here: there is another way.
+/// Whether rustup added the target. On a closed network it fails, which is not an error, because there is a fallback.
 fn rustup_target_add(active: &Active, reporter: &mut dyn Reporter) -> bool {
     let (Some(rustup), Some(name)) = (command::on_path("rustup"), active.rustup_name()) else {
         return false;
@@ -247,8 +244,8 @@ fn debian(active: &Active, reporter: &mut dyn Reporter) -> Result<WasmToolchain>
     })
 }
 
-/// The folder of the standard library's sources, checked to be of the compiler's version: a
-/// compiler refuses, or worse miscompiles, another version's library.
+/// The folder of the standard library's sources, verified to match the compiler's version. A compiler refuses or
+/// miscompiles a library of another version.
 fn debian_std_sources() -> Result<PathBuf> {
     let rustc = Path::new(DEBIAN_RUSTC);
     ensure!(command::is_executable(rustc), "there is no {DEBIAN_RUSTC}");

@@ -24,10 +24,10 @@ const LIMIT: Duration = Duration::from_secs(120);
 pub struct Vale(PathBuf);
 
 impl Vale {
-    /// Finds it on `PATH`, or builds it from Go's modules.
+    /// Finds it on `PATH`, or builds it from Go modules.
     ///
     /// # Errors
-    /// When Go is missing, or cannot build it.
+    /// Go is missing, or the build fails.
     pub fn find_or_get(reporter: &mut dyn Reporter) -> Result<Self> {
         PROGRAM.find_or_get(reporter).map(Self)
     }
@@ -35,7 +35,7 @@ impl Vale {
     /// Runs it on `files` with the workspace's rules. Prints one line per alert; the exit code is 1 if there is one.
     ///
     /// # Errors
-    /// When it does not start, or does not end.
+    /// It does not start, or does not finish in time.
     pub fn run(&self, files: &[PathBuf]) -> Result<CommandOutput> {
         let mut vale = Command::new(&self.0);
         vale.current_dir(workspace::root())

@@ -1,4 +1,4 @@
-//! The inner cargo: builds every package under `filters/`.
+//! Runs a nested cargo that builds every package under `filters/`.
 
 use super::{BuiltFilter, Messages, prune};
 use crate::command;
@@ -14,12 +14,11 @@ use std::time::Duration;
 /// The profile in the root `Cargo.toml`.
 const PROFILE: &str = "wasm";
 
-/// Separates the flags in `CARGO_ENCODED_RUSTFLAGS`.
+/// Separates flags in `CARGO_ENCODED_RUSTFLAGS`.
 const FLAG_SEPARATOR: &str = "\u{1f}";
 
-/// The environment's variables for cargo and rustc that the build keeps. The rest of
-/// `CARGO_*` and `RUST*` would change what is built (`RUSTFLAGS`, `CARGO_PROFILE_…`) or
-/// where to (`CARGO_TARGET_DIR`).
+/// Environment variables that the build keeps. Other `CARGO_*` and `RUST*` variables could change the output
+/// (`RUSTFLAGS`, `CARGO_PROFILE_…`) or its location (`CARGO_TARGET_DIR`).
 const KEPT_VARIABLES: [&str; 5] = [
     "CARGO_HOME",
     "RUSTUP_HOME",
@@ -28,7 +27,7 @@ const KEPT_VARIABLES: [&str; 5] = [
     "RUST_BACKTRACE",
 ];
 
-/// Prefixes of more that it keeps: how to reach the registry.
+/// Prefixes of more variables to keep: settings for registry access.
 const KEPT_PREFIXES: [&str; 4] = [
     "CARGO_HTTP_",
     "CARGO_NET_",
@@ -36,7 +35,7 @@ const KEPT_PREFIXES: [&str; 4] = [
     "CARGO_SOURCE_",
 ];
 
-/// How the inner cargo is called, apart from where.
+/// The settings of the nested cargo, except its location.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     rustflags: Vec<String>,
@@ -45,8 +44,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// What of it can change the bytes that come out. The folders' names can't: taking them
-    /// out is what the flags are for.
+    /// The settings that can change the output's bytes. Folder names cannot, because the flags remap them.
     pub(super) fn identity(&self) -> String {
         let remapped_to: Vec<_> = self
             .rustflags
@@ -68,7 +66,7 @@ pub(super) fn settings(toolchain: &WasmToolchain, root: &Path) -> Result<Setting
     let mut variables = Vec::new();
     if let Source::BuildStd { linker } = &toolchain.source {
         arguments.push("-Zbuild-std=std,panic_abort".to_owned());
-        // Debian's compiler is a stable one; -Z needs its consent.
+        // Debian's compiler is a stable one, which accepts -Z only with this variable.
         variables.push(("RUSTC_BOOTSTRAP", "1".to_owned()));
         let linker = linker.to_str().context("the linker's path is not UTF-8")?;
         variables.push((
@@ -83,8 +81,8 @@ pub(super) fn settings(toolchain: &WasmToolchain, root: &Path) -> Result<Setting
     })
 }
 
-/// Panic messages carry the paths of sources. These flags give them the same text on every
-/// machine, which also keeps the builder's folders out of what is shipped.
+/// Panic messages contain source paths. These flags make the paths equal on every machine, which also keeps the
+/// builder's folders out of shipped files.
 fn remaps(toolchain: &WasmToolchain, root: &Path) -> Vec<String> {
     [
         (root.to_path_buf(), "/weir"),
@@ -101,32 +99,32 @@ fn cargo_home() -> PathBuf {
     std::env::var_os("CARGO_HOME").map_or_else(home, PathBuf::from)
 }
 
-/// Where the filters' packages are, in the workspace.
+/// The folder of the filters' packages in the workspace.
 pub(super) const FILTERS: &str = "filters";
-/// Where the packages of what the benchmark compares them with are.
+/// The folder of the benchmark peers' packages.
 pub(super) const PEERS: &str = "bench/peers";
 
-/// Where the packages of examples are.
+/// The folder of the examples' packages.
 pub(super) const EXAMPLES: &str = "docs/examples";
 
-/// A module to be built: a package in a folder of such packages, or one of its variants.
+/// A module to build: a package, or one of its variants.
 #[derive(Debug)]
 struct Filter {
-    /// That of the module's file.
+    /// The name of the module's file.
     name: String,
-    /// The package's, from the workspace's root on.
+    /// The package's folder, relative to the workspace's root.
     folder: PathBuf,
     package: String,
     features: Vec<String>,
     callbacks: Vec<String>,
 }
 
-/// What a manifest says under `[package.metadata.weir]`.
+/// The manifest's section `[package.metadata.weir]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WeirMetadata {
     callbacks: Vec<String>,
-    /// Further modules of the package, by name.
+    /// Additional modules of the package, by name.
     #[serde(default)]
     variants: BTreeMap<String, Variant>,
 }
@@ -135,12 +133,12 @@ struct WeirMetadata {
 #[serde(deny_unknown_fields)]
 struct Variant {
     features: Vec<String>,
-    /// Beside those of the package.
+    /// Callbacks in addition to those of the package.
     callbacks: Vec<String>,
 }
 
-/// Builds all packages of the folder `home` into `out`. If one can't be built the others are written all the same,
-/// and its own file is removed.
+/// Builds all packages of the folder `home` into `out`. If one fails, its file is removed, and the others are still
+/// written.
 pub(super) fn build(
     toolchain: &WasmToolchain,
     settings: &Settings,
@@ -155,7 +153,7 @@ pub(super) fn build(
         .partition(|filter| !filter.features.is_empty());
     let mut built = Vec::new();
     let mut errors = Vec::new();
-    // Cargo builds all that it is given at once with the union of their features.
+    // In one run, cargo would build everything with the union of the features.
     let runs = std::iter::once(plain).chain(variants.into_iter().map(|variant| vec![variant]));
     for together in runs {
         let mut cargo = cargo(toolchain, root);
@@ -189,7 +187,7 @@ pub(super) fn build(
     Ok(built)
 }
 
-/// The filter, if it was compiled. If not, no older file of it stays.
+/// Finishes the filter if it was compiled; otherwise removes its old file.
 fn finish_or_remove(
     filter: &Filter,
     compiled: &[Artifact],
@@ -205,7 +203,7 @@ fn finish_or_remove(
     finished
 }
 
-/// Drops what the filter doesn't use and writes the module where Envoy's config names it.
+/// Removes unused exports and writes the module to the path in Envoy's configuration.
 fn finish(filter: &Filter, artifact: &Artifact, path: &Path) -> Result<BuiltFilter> {
     let file = artifact.wasm().with_context(|| {
         format!(
@@ -225,7 +223,7 @@ fn finish(filter: &Filter, artifact: &Artifact, path: &Path) -> Result<BuiltFilt
     })
 }
 
-/// What cargo says of each thing it compiled, as far as it matters here.
+/// The used part of cargo's messages about compiled artifacts.
 #[derive(Debug, Deserialize)]
 struct Artifact {
     reason: String,
@@ -250,7 +248,7 @@ impl Artifact {
     }
 }
 
-/// Runs cargo; returns what it compiled, and an error's text if it failed.
+/// Runs cargo. Returns the compiled artifacts, and an error text if it failed.
 fn run(mut cargo: Command, messages: Messages) -> Result<(Vec<Artifact>, Option<String>)> {
     cargo.stdin(Stdio::null()).stdout(Stdio::piped());
     cargo.stderr(match messages {
@@ -275,7 +273,7 @@ fn run(mut cargo: Command, messages: Messages) -> Result<(Vec<Artifact>, Option<
     Ok((artifacts, failure))
 }
 
-/// A cargo whose environment is the same whoever calls.
+/// A cargo with the same environment for all callers.
 fn cargo(toolchain: &WasmToolchain, root: &Path) -> Command {
     let mut cargo = Command::new(&toolchain.cargo);
     for (name, _) in std::env::vars_os() {
@@ -287,8 +285,8 @@ fn cargo(toolchain: &WasmToolchain, root: &Path) -> Command {
     cargo
         .current_dir(root)
         .env("RUSTC", &toolchain.rustc)
-        // Empty means none, also against a wrapper in the person's own config file: it
-        // could be one whose cache doesn't know the remapped paths.
+        // An empty value disables a wrapper, also one in the person's own configuration file, whose cache may ignore
+        // the remapped paths.
         .env("RUSTC_WRAPPER", "")
         .env("RUSTC_WORKSPACE_WRAPPER", "")
         .env("CARGO_INCREMENTAL", "0");
@@ -297,8 +295,7 @@ fn cargo(toolchain: &WasmToolchain, root: &Path) -> Command {
 
 fn is_kept(variable: &str) -> bool {
     let is_cargos = variable.starts_with("CARGO") || variable.starts_with("RUST");
-    // `cargo run` points LD_LIBRARY_PATH at its own toolchain, which may be another than
-    // the one that compiles here.
+    // `cargo run` sets LD_LIBRARY_PATH to its own toolchain, which may differ from the one used here.
     let changes_the_build = is_cargos || variable == "LD_LIBRARY_PATH" || variable == "MAKEFLAGS";
     !changes_the_build
         || KEPT_VARIABLES.contains(&variable)
@@ -307,7 +304,7 @@ fn is_kept(variable: &str) -> bool {
             .any(|prefix| variable.starts_with(prefix))
 }
 
-/// The packages in `home` and their variants, in the order of their names, with what their manifests declare.
+/// The packages in `home` and their variants, sorted by name, with the declarations in their manifests.
 fn discover(toolchain: &WasmToolchain, root: &Path, home: &str) -> Result<Vec<Filter>> {
     let mut metadata = cargo(toolchain, root);
     metadata.args(["metadata", "--format-version=1", "--no-deps", "--offline"]);

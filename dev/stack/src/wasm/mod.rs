@@ -1,29 +1,26 @@
-//! The filters: built from their sources into `target/weir/<filter>.wasm`.
+//! Builds the filters from their sources into `target/weir/<filter>.wasm`.
 //!
-//! Nothing that loads a filter may load a stale one, so it asks [`filter`] or
-//! [`ensure_filters`] first. They compare a fingerprint of everything that a filter is made
-//! of, which takes milliseconds, and build when anything differs.
+//! No caller may load an outdated filter, so callers use [`filter`] or [`ensure_filters`] first. These compare a
+//! fingerprint of all inputs, which takes milliseconds, and rebuild if anything differs.
 //!
-//! A build is `cargo build --profile wasm`, then [`prune`]: the SDK exports every callback
-//! there is and Envoy calls every one that is exported, so a filter names those it uses in
-//! its `Cargo.toml`:
+//! A build is `cargo build --profile wasm`, then [`prune`]. The SDK exports all callbacks, and Envoy calls every
+//! exported one, so a filter declares those it uses in its `Cargo.toml`:
 //!
 //! ```toml
 //! [package.metadata.weir]
 //! callbacks = ["proxy_on_tick", "proxy_on_request_headers"]
 //! ```
 //!
-//! Where a callback costs every request and only some users want what it is for, a variant has it, a module
-//! of its own: `[package.metadata.weir.variants.<name>]` with `features` and further `callbacks`.
+//! If a callback adds a cost to every request and only some users need it, a variant declares it. A variant is a
+//! separate module: `[package.metadata.weir.variants.<name>]` with `features` and additional `callbacks`.
 //!
-//! That and rustc's own `-O3` with fat LTO are the optimisation. Binaryen's `wasm-opt -O3`
-//! (132) made a pruned module of 92 KiB another 19 % smaller, Debian's (108) 12 %, in 2.5 s.
-//! It is left out: a module is loaded once a VM, V8 optimises it by itself, and every way to
-//! get `wasm-opt` costs more than that is worth: its crate compiles C++ for minutes, npm's
-//! needs node, and distributions' differ, so that two machines would build different bytes.
+//! The only optimisation is rustc's `-O3` with fat LTO. Binaryen's `wasm-opt -O3` (132) made a pruned module of 92 KiB
+//! another 19 % smaller, Debian's (108) 12 %, in 2.5 s. It is not used, because the gain does not justify its cost: a
+//! module is loaded once per VM, and V8 optimises it. The crate of `wasm-opt` compiles C++ for minutes, npm's needs
+//! node, and distributions have different versions, so that two machines would build different bytes.
 //!
-//! The bytes depend on the commit and the toolchain, not on the folder or the day: paths are
-//! remapped and the environment's own build settings don't reach the inner cargo.
+//! The output depends on the commit and the toolchain, not on the folder or the date: paths are remapped, and the
+//! environment's build settings do not reach the nested cargo.
 
 mod cargo;
 pub mod prune;
@@ -35,40 +32,39 @@ use crate::workspace;
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 
-/// A filter as it was built.
+/// A built filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuiltFilter {
     /// The name of its folder under `filters/`, or of a variant.
     pub name: String,
     /// `target/weir/<name>.wasm`.
     pub path: PathBuf,
-    /// Bytes as rustc left it.
+    /// The size after rustc, in bytes.
     pub size_raw: u64,
-    /// Bytes after unused exports, and the code only they reach, were dropped.
+    /// The size after removing unused exports and code, in bytes.
     pub size_final: u64,
 }
 
-/// Where cargo's messages go.
+/// The destination of cargo's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Messages {
-    /// On to standard error, as they come.
+    /// Standard error, immediately.
     Show,
-    /// Kept, and part of the error if the build fails.
+    /// Kept, and included in the error if the build fails.
     Keep,
 }
 
-/// Sources can change while they are compiled; a build that they overtook is repeated, but
-/// not for ever.
+/// Sources can change during a build, which is then repeated, up to this limit.
 const ATTEMPTS_MAX: u32 = 3;
 
-/// Builds whatever is not up to date and returns all filters.
+/// Builds outdated filters and returns all filters.
 pub fn ensure_filters() -> Result<Vec<BuiltFilter>> {
     let toolchain = WasmToolchain::find_or_get(&mut SilentReporter)?;
     build_filters(&toolchain, Messages::Keep)
 }
 
-/// The path of one filter's module, built first if it isn't up to date. `name` is that of
-/// its folder under `filters/`, or of a variant.
+/// The path of one filter's module, which is built first if it is outdated. `name` is its folder under `filters/`, or a
+/// variant.
 pub fn filter(name: &str) -> Result<PathBuf> {
     let filters = ensure_filters()?;
     match filters.iter().find(|filter| filter.name == name) {
@@ -83,7 +79,7 @@ pub fn filter(name: &str) -> Result<PathBuf> {
     }
 }
 
-/// Like [`ensure_filters`], with a toolchain and a choice of what becomes of messages.
+/// As [`ensure_filters`], with a toolchain and a destination for messages.
 pub fn build_filters(toolchain: &WasmToolchain, messages: Messages) -> Result<Vec<BuiltFilter>> {
     let _lock = workspace::lock("wasm")?;
     let root = workspace::root();
@@ -104,12 +100,12 @@ pub fn build_filters(toolchain: &WasmToolchain, messages: Messages) -> Result<Ve
     bail!("the filters' sources changed during each of {ATTEMPTS_MAX} builds; build again")
 }
 
-/// Builds what the benchmark compares filters with, the packages in `bench/peers`, into `target/weir/peers/`.
+/// Builds the benchmark's wasm peers, the packages in `bench/peers`, into `target/weir/peers/`.
 pub fn build_peers(toolchain: &WasmToolchain, messages: Messages) -> Result<Vec<BuiltFilter>> {
     build_folder(toolchain, cargo::PEERS, "peers", messages)
 }
 
-/// The path of an example's module, built first. `name` is that of its folder in `docs/examples`.
+/// Builds an example's module and returns its path. `name` is its folder in `docs/examples`.
 pub fn example(name: &str) -> Result<PathBuf> {
     let toolchain = WasmToolchain::find_or_get(&mut SilentReporter)?;
     let examples = build_folder(&toolchain, cargo::EXAMPLES, "examples", Messages::Keep)?;
@@ -118,7 +114,7 @@ pub fn example(name: &str) -> Result<PathBuf> {
     Ok(example.path)
 }
 
-/// Builds the packages of a folder into a folder of `target/weir`. Cargo itself sees what is up to date.
+/// Builds the packages of a folder into a folder of `target/weir`. Cargo detects what is up to date.
 fn build_folder(
     toolchain: &WasmToolchain,
     home: &str,
@@ -133,7 +129,7 @@ fn build_folder(
     cargo::build(toolchain, &settings, &root, home, &out, messages)
 }
 
-/// A table of sizes for a person to read.
+/// A table of sizes.
 pub fn table(filters: &[BuiltFilter]) -> String {
     use std::fmt::Write;
     let mut table = format!(
@@ -164,14 +160,14 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The sha256 of a file, as text.
+/// The SHA-256 digest of a file, in hexadecimal.
 fn sha256_of(path: &std::path::Path) -> Result<String> {
     use sha2::Digest;
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(hex(&sha2::Sha256::digest(bytes)))
 }
 
-/// Says in one line each what was built.
+/// Reports one line per built filter.
 pub fn report(filters: &[BuiltFilter], reporter: &mut dyn Reporter) {
     for filter in filters {
         let text = format!("{} ({})", filter.path.display(), kib(filter.size_final));

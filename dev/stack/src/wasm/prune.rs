@@ -1,14 +1,14 @@
-//! Drops from a built module the exports that its filter doesn't use, all code that only
-//! they reach, and sections that only tools read.
+//! Removes from a built module the exports that its filter does not use, code that only they reach, and sections that
+//! only tools read.
 
 use anyhow::{Context, Result, ensure};
 use walrus::{ExportItem, Module, ModuleConfig};
 
-/// What every filter exports, whatever it declares.
+/// The exports of every filter, independent of its declarations.
 ///
-/// The SDK keeps its tables of contexts by `proxy_on_context_create` and `proxy_on_delete`, and on
-/// `wasm32-unknown-unknown` exports its allocator as `malloc`. Without `proxy_on_done` a context is done
-/// at once, which is what the SDK's own says, too.
+/// The SDK maintains its context tables in `proxy_on_context_create` and `proxy_on_delete`, and exports its allocator
+/// as `malloc` on `wasm32-unknown-unknown`. Without `proxy_on_done` a context is done immediately, which is also the
+/// SDK's default.
 pub const ALWAYS_KEPT: [&str; 9] = [
     "memory",
     "_initialize",
@@ -21,15 +21,14 @@ pub const ALWAYS_KEPT: [&str; 9] = [
     "proxy_abi_version_0_2_1",
 ];
 
-/// Any version of the ABI is kept, so that an SDK that speaks a newer one needs no change
-/// here.
+/// Any ABI version is kept, so that a newer SDK needs no change here.
 const ABI_VERSION_PREFIX: &str = "proxy_abi_version_";
 const CALLBACK_PREFIX: &str = "proxy_on_";
 
-/// `wasm` with no exports but those always kept and `callbacks`.
+/// Returns `wasm` with only the exports in [`ALWAYS_KEPT`] and `callbacks`.
 ///
-/// A name in `callbacks` that the module doesn't export, or that isn't a callback, is an
-/// error: a misspelt one would silently never be called.
+/// A name in `callbacks` that the module does not export, or that is not a callback, is an error: a misspelt callback
+/// would silently never be called.
 pub fn prune(wasm: &[u8], callbacks: &[String]) -> Result<Vec<u8>> {
     let mut config = ModuleConfig::new();
     config.generate_name_section(false);

@@ -1,5 +1,5 @@
-//! Whether the built filters are those of the sources: a fingerprint of everything that goes
-//! into them, and the hash of each file that came out, in `target/weir/wasm.stamp`.
+//! Detects outdated filters: a fingerprint of all their inputs, and the hash of each output file, in
+//! `target/weir/wasm.stamp`.
 
 use super::cargo::Settings;
 use super::{BuiltFilter, hex, sha256_of};
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
-/// Files that every filter depends on, from the root of the workspace.
+/// Files that every filter depends on, relative to the root of the workspace.
 const FILES: [&str; 3] = ["Cargo.toml", "Cargo.lock", ".cargo/config.toml"];
 
-/// Folders whose every file counts.
+/// Folders of which every file counts.
 const FOLDERS: [&str; 2] = ["crates", "filters"];
 
-/// This module's own code: the bytes depend on it too.
+/// The sources of this module, which also affect the output.
 const OWN_SOURCES: [&str; 4] = [
     include_str!("mod.rs"),
     include_str!("cargo.rs"),
@@ -38,7 +38,7 @@ struct ModuleStamp {
     size_final: u64,
 }
 
-/// A hash over all that the filters are made of.
+/// A hash over all inputs of the filters.
 pub(super) fn fingerprint(
     root: &Path,
     toolchain: &WasmToolchain,
@@ -63,7 +63,7 @@ pub(super) fn fingerprint(
     Ok(hex(&hasher.finalize()))
 }
 
-/// The length goes first, so that no two lists of parts run together to the same bytes.
+/// Hashes the length first, so that different lists of parts have different bytes.
 fn add(hasher: &mut Sha256, part: &[u8]) {
     hasher.update((part.len() as u64).to_le_bytes());
     hasher.update(part);
@@ -79,7 +79,7 @@ fn inputs(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// All files below `dir`, apart from hidden ones and a nested `target`.
+/// Collects all files below `dir`, except hidden ones and a nested `target`.
 fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     let entries =
         std::fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))?;
@@ -98,7 +98,7 @@ fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// The filters, if they were built from `fingerprint` and none was touched since.
+/// The filters, if they were built from `fingerprint` and have not changed since.
 pub(super) fn up_to_date(out: &Path, fingerprint: &str) -> Option<Vec<BuiltFilter>> {
     let stamp: Stamp = serde_json::from_slice(&std::fs::read(file(out)).ok()?).ok()?;
     if stamp.fingerprint != fingerprint {
@@ -117,7 +117,7 @@ pub(super) fn up_to_date(out: &Path, fingerprint: &str) -> Option<Vec<BuiltFilte
     stamp.filters.into_iter().map(built).collect()
 }
 
-/// Before a build: one that fails or is killed must leave no stamp.
+/// Removes the stamp before a build, because a build that fails or is killed must not leave one.
 pub(super) fn remove(out: &Path) -> Result<()> {
     match std::fs::remove_file(file(out)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

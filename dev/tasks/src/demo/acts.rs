@@ -1,4 +1,4 @@
-//! What people do: reserve, try too early, check out, buy and pay.
+//! The actions of people: reserve, try too early, check out, buy and pay.
 
 #![expect(
     clippy::indexing_slicing,
@@ -15,7 +15,7 @@ use weir_sale::verdict::Verdict;
 use weir_stack::http::{self, Method, Response};
 use weir_stack::sale::verdict;
 
-/// Where a sale's visitors go.
+/// The paths of a sale.
 #[derive(Debug)]
 pub(super) struct Paths {
     pub(super) reservations: String,
@@ -33,7 +33,7 @@ impl Paths {
     }
 }
 
-/// Reserving, for those of this name; whether it was noted.
+/// Reserves for the user of this name. Returns whether the reservation was stored.
 pub(super) struct Reserve(pub(super) Arc<Paths>);
 
 impl CrowdAction for Reserve {
@@ -54,7 +54,7 @@ impl CrowdAction for Reserve {
     }
 }
 
-/// Buying before the start.
+/// Tries to buy before the start.
 pub(super) struct TryEarly(pub(super) Arc<Paths>);
 
 impl CrowdAction for TryEarly {
@@ -66,7 +66,7 @@ impl CrowdAction for TryEarly {
     }
 }
 
-/// Fetching a token; returns the person with it, and when it counts.
+/// Gets a token; returns the person with it, and the time from which it is valid.
 pub(super) struct CheckOut(pub(super) Arc<Paths>);
 
 impl CrowdAction for CheckOut {
@@ -81,7 +81,7 @@ impl CrowdAction for CheckOut {
     }
 }
 
-/// The checkout's token, and from when on it counts. The server's clock counts, whatever ours says.
+/// The checkout's token, and the time from which it is valid, by the server's clock.
 pub(super) fn minted(answer: &Response) -> Option<(String, Instant)> {
     let body = answer.json().ok()?;
     let number = |name: &str| body[name].as_u64();
@@ -114,22 +114,22 @@ pub(super) fn order<'a>(
     }
 }
 
-/// How a try to buy ended.
+/// The result of an attempt to buy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PurchaseOutcome {
-    /// There is a paid order.
+    /// A paid order.
     Paid,
-    /// There is an order that will not be paid.
+    /// An order that will not be paid.
     Unpaid,
-    /// No unit was free.
+    /// No unit was available.
     SoldOut,
-    /// The gate lets this person not buy.
+    /// The gate refused this person.
     Refused,
-    /// No final answer, or one that should not be.
+    /// No final answer, or an unexpected one.
     Lost,
 }
 
-/// Buying, and paying at once: the hold is short.
+/// Buys, and pays immediately, because the hold is short.
 pub(super) struct Buy(pub(super) Arc<Paths>);
 
 impl CrowdAction for Buy {
@@ -142,7 +142,7 @@ impl CrowdAction for Buy {
             return (who, PurchaseOutcome::Lost);
         };
         let outcome = match ordered(&answer) {
-            // Once only: whoever comes again does not forget again.
+            // Only once: a person who returns pays.
             Some(_) if std::mem::take(&mut who.forgets) => PurchaseOutcome::Unpaid,
             Some(order) => pay(line, &who.name, &order).await,
             None => unsold(&answer),
@@ -151,7 +151,7 @@ impl CrowdAction for Buy {
     }
 }
 
-/// The order that an answer names: a new one, or the one that the person has already.
+/// The order in an answer: a new one, or the person's existing one.
 fn ordered(answer: &Response) -> Option<String> {
     let has_order = answer.status < 300 || verdict(answer) == Verdict::CapReached.label();
     let body = has_order.then(|| answer.json().ok()).flatten()?;
@@ -183,10 +183,10 @@ async fn pay(line: &mut Line, user: &str, order: &str) -> PurchaseOutcome {
         Some(body["pay_url"].as_str()?.to_owned())
     });
     let Some(pay_url) = pay_url else {
-        // Too late, or not known: then it expires, unless it is paid after all.
+        // Too late or unknown: it expires unless the payment still succeeds.
         return PurchaseOutcome::Unpaid;
     };
-    // At the provider, which tells the shop.
+    // The payment goes to the provider, which notifies the shop.
     let told = http::send(Method::POST, &pay_url, &[], "").await;
     let told = told.ok().and_then(|answer| answer.json().ok());
     match told.as_ref().and_then(|body| body["state"].as_str()) {

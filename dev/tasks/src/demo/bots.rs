@@ -1,4 +1,4 @@
-//! What bots do: all they can to be faster than people.
+//! The actions of bots, which try to be faster than people.
 
 use super::acts::{self, Paths};
 use super::cast::{Bot, BotTactic};
@@ -11,18 +11,17 @@ use weir_base::id::{SaleId, UserId};
 use weir_base::key::{KeyRing, SigningKey};
 use weir_sale::token;
 
-/// So often a bot tries its trick.
+/// The number of attempts per bot.
 const TRIES: u32 = 10;
 
-/// So often a flood asks, one request right after another.
+/// The number of requests of a flood, without pauses.
 const FLOOD: u32 = 200;
 
-/// The id of the gateway's key in `envoy/weir.yaml`, which is no secret, with a secret that is not
-/// the gateway's.
+/// The public ID of the gateway's key in `envoy/weir.yaml`, with a different secret.
 const KEY_ID: &str = "t1";
 const GUESSED_SECRET: [u8; 32] = *b"a secret that bots have made up!";
 
-/// Makes tokens that look right.
+/// Forges plausible tokens.
 pub(super) struct Forge {
     sale: SaleId,
     keys: KeyRing,
@@ -35,7 +34,7 @@ impl Forge {
         Ok(Self { sale, keys })
     }
 
-    /// A token of ten seconds ago.
+    /// A token issued ten seconds ago.
     fn token(&self, user: &str) -> Option<String> {
         let user = UserId::new(user).ok()?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
@@ -44,7 +43,7 @@ impl Forge {
     }
 }
 
-/// While people are at the checkout: nothing is sold yet, so bots would have all of it.
+/// Bots at the checkout, while people are there. Nothing is sold yet, so a successful bot would get all units.
 pub(super) struct CheckoutBots {
     pub(super) paths: Arc<Paths>,
     pub(super) forge: Arc<Forge>,
@@ -85,7 +84,7 @@ impl CheckoutBots {
         self.order(line, user, Some(&token)).await;
     }
 
-    /// The first token that it got.
+    /// The first token that the bot got.
     async fn flood_checkout(&self, line: &mut Line, bot: &Bot) -> Option<String> {
         let mut token = None;
         for _ in 0..FLOOD {

@@ -1,28 +1,28 @@
-//! Who takes part: people, of whom some may not buy and some forget to pay, and bots.
+//! The participants: people, of whom some may not buy and some do not pay, and bots.
 
-/// One in so many people does not reserve, and comes nevertheless.
+/// One in this many people comes without a reservation.
 const STRANGERS_ONE_IN: u32 = 20;
 
-/// No more than so many people reserve, or twice the stock: each reservation is written to the disk,
-/// and the demo is not to be a test of that.
+/// The maximum number of reservations, or twice the stock if larger: each reservation is written to the disk, which the
+/// demo should not test.
 const RESERVING_MAX: u32 = 4_000;
 
-/// One in so many of those who reserve buys to sell on: the risk check knows these accounts.
+/// One in this many people with a reservation is a scalper, whose account the risk check blocks.
 const SCALPERS_ONE_IN: u32 = 25;
 
-/// One in so many people does not pay the first order.
+/// One in this many people does not pay the first order.
 const FORGETFUL_ONE_IN: u32 = 8;
 
-/// One in so many people tries before the start.
+/// One in this many people tries before the start.
 const EARLY_ONE_IN: u32 = 100;
 
-/// One bot of each kind for so many people, and at least and at most so many.
+/// People per bot of each kind, and the minimum and maximum number of bots of each kind.
 const PEOPLE_PER_BOT: u32 = 1_000;
 const BOTS_MIN: u32 = 2;
 const BOTS_MAX: u32 = 100;
 
-/// What the risk check goes by. Its threshold is the origin's default, 80: scalpers and bots are
-/// blocked, new accounts are not.
+/// The rules of the risk check. The threshold is the origin's default, 80: it blocks scalpers and bots, but not new
+/// accounts.
 pub(super) const RISK_RULES: &str = r#"{
   "rules": [
     { "glob": "scalper-*", "score": 95 },
@@ -32,26 +32,26 @@ pub(super) const RISK_RULES: &str = r#"{
 }
 "#;
 
-/// How many people there are of each kind.
+/// The number of people of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shares {
     /// All people.
     pub(super) people: u32,
-    /// Those who have not reserved.
+    /// People without a reservation.
     pub(super) strangers: u32,
-    /// Those whom the risk check blocks.
+    /// People whom the risk check blocks.
     pub(super) scalpers: u32,
-    /// Those who do not pay their first order, among those who may buy.
+    /// Eligible people who do not pay their first order.
     pub(super) forgetful: u32,
-    /// Those who try before the start.
+    /// People who try before the start.
     pub(super) early: u32,
     /// Bots of each kind.
     pub(super) bots: u32,
 }
 
 impl Shares {
-    /// The shares of `people` before `stock` units. As long as there are as many people as units, as
-    /// many may buy: whoever may not is one of those beyond.
+    /// Divides `people` into kinds, for `stock` units. If there are at least as many people as units, at least as many
+    /// are eligible: only people beyond the stock are ineligible.
     pub(super) fn for_people(people: u32, stock: u32) -> Self {
         let beyond = people.saturating_sub(stock);
         let few = (people / STRANGERS_ONE_IN).min(beyond / 2);
@@ -70,47 +70,47 @@ impl Shares {
         }
     }
 
-    /// Those who may buy.
+    /// People who may buy.
     pub(super) fn eligible(&self) -> u32 {
         self.people - self.strangers - self.scalpers
     }
 }
 
-/// What a person is to the sale.
+/// A person's role in the sale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Has reserved and may buy.
+    /// Has a reservation and may buy.
     Buyer,
-    /// Has not reserved.
+    /// Has no reservation.
     Stranger,
-    /// Has reserved, and is blocked by the risk check.
+    /// Has a reservation, but the risk check blocks it.
     Scalper,
 }
 
 /// One person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Person {
-    /// What the gateway knows them by.
+    /// The user ID at the gateway.
     pub(super) name: String,
     pub(super) role: Role,
     /// Whether the next order will not be paid.
     pub(super) forgets: bool,
-    /// The order token, once they have been at the checkout.
+    /// The order token, after the checkout.
     pub(super) token: Option<String>,
-    /// What the waiting room gave, once they have been there.
+    /// The pass, after the waiting room.
     pub(super) pass: Option<String>,
 }
 
-/// How a bot tries to be faster than people.
+/// A bot's tactic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BotTactic {
-    /// It buys without a token.
+    /// Buys without a token.
     NoToken,
-    /// It makes a token of its own.
+    /// Forges a token.
     Forged,
-    /// It buys in the instant in which it has its token.
+    /// Buys immediately after getting a token.
     TooYoung,
-    /// It waits as people do, has reserved even, and then asks as often as it can.
+    /// Reserves and waits like a person, and then sends requests at full speed.
     Flood,
 }
 
@@ -130,14 +130,14 @@ impl BotTactic {
 /// One bot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Bot {
-    /// What the gateway knows it by: `bot-…`.
+    /// The user ID at the gateway: `bot-…`.
     pub(super) name: String,
     pub(super) trick: BotTactic,
     /// The order token, if it has waited for one.
     pub(super) token: Option<String>,
 }
 
-/// Everybody, in the order in which they come, which `seed` chooses.
+/// All people, in an order of arrival that depends on `seed`.
 pub(super) fn people(shares: &Shares, seed: u64) -> Vec<Person> {
     shuffled((0..shares.people).collect(), seed)
         .into_iter()
@@ -163,7 +163,7 @@ fn person(shares: &Shares, number: u32) -> Person {
     }
 }
 
-/// All bots, kind by kind in turn.
+/// All bots, alternating between kinds.
 pub(super) fn bots(shares: &Shares) -> Vec<Bot> {
     let of = |number: u32| {
         BotTactic::ALL.map(|trick| Bot {
@@ -175,7 +175,7 @@ pub(super) fn bots(shares: &Shares) -> Vec<Bot> {
     (0..shares.bots).flat_map(of).collect()
 }
 
-/// `all` in an order that `seed` chooses (Fisher and Yates).
+/// Shuffles `all` depending on `seed` (Fisher and Yates).
 pub(super) fn shuffled<T>(mut all: Vec<T>, seed: u64) -> Vec<T> {
     let mut state = seed;
     for last in (1..all.len()).rev() {
@@ -185,7 +185,7 @@ pub(super) fn shuffled<T>(mut all: Vec<T>, seed: u64) -> Vec<T> {
     all
 }
 
-/// SplitMix64: enough randomness for an order of buyers, and the same everywhere.
+/// SplitMix64: sufficient randomness for an order of buyers, and portable.
 fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;

@@ -1,4 +1,4 @@
-//! One connection, and those who ask over it, one after another.
+//! One connection, shared by people who use it in turn.
 
 use super::tally::Tally;
 use anyhow::Result;
@@ -7,39 +7,39 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_stack::http::{Connection, Method, Response};
 
-/// Who asks gives up after this many exchanges.
+/// The maximum number of exchanges per request, after which a client gives up.
 const TRIES_MAX: u32 = 10;
 
-/// An exchange that takes longer counts as a broken connection.
+/// A longer exchange counts as a broken connection.
 pub(super) const EXCHANGE_LIMIT: Duration = Duration::from_secs(30);
 
-/// Waits before a retry: after a broken connection, and at most, whatever Retry-After says.
+/// The wait before a retry: after a broken connection, and the maximum, regardless of Retry-After.
 const RETRY_AFTER_BREAK: Duration = Duration::from_millis(100);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(5);
 
-/// What somebody asks: always a POST without a body.
+/// A client's request, always a POST without a body.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DemoRequest<'a> {
     pub(super) path: &'a str,
     pub(super) user: &'a str,
     pub(super) token: Option<&'a str>,
-    /// What a waiting room gave before.
+    /// The waiting room pass, if any.
     pub(super) pass: Option<&'a str>,
-    /// The word for a good answer, if it is not the gate's.
+    /// The label of a successful answer that has no verdict of the gate.
     pub(super) good: &'static str,
 }
 
-/// Where requests come in.
+/// The address of a gateway or an edge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Endpoint {
-    /// Its host and port.
+    /// Host and port.
     pub(super) authority: Arc<str>,
-    /// Whether an edge is there, or a gateway.
+    /// Whether it is an edge instead of a gateway.
     pub(super) is_edge: bool,
 }
 
 impl Endpoint {
-    /// A gateway's, by its URL.
+    /// A gateway, by its URL.
     pub(super) fn gateway(url: &str) -> Self {
         Self {
             authority: url.trim_start_matches("http://").into(),
@@ -47,7 +47,7 @@ impl Endpoint {
         }
     }
 
-    /// An edge's.
+    /// An edge, by its URL.
     pub(super) fn edge(url: &str) -> Self {
         Self {
             is_edge: true,
@@ -60,26 +60,27 @@ impl Endpoint {
     }
 }
 
-/// What Envoy writes into each answer that comes from it or through it.
+/// A header value that Envoy adds to each answer.
 const BY_ENVOY: &str = "envoy";
 
-/// Addresses for examples (RFC 2544), one a line.
+/// Addresses for examples (RFC 2544), one per connection.
 const NETWORK: u32 = u32::from_be_bytes([198, 18, 0, 0]);
 
-/// In which header Cloudflare tells an edge where a client is. Here nobody is in front of the edge, so clients do.
+/// The header in which Cloudflare passes the client's address to an edge. Here no platform is before the edge, so
+/// clients set it.
 const CLIENT_HEADER: &str = "cf-connecting-ip";
 
-/// A connection to a door that is opened when it is needed.
+/// A connection to an endpoint that opens on demand.
 pub(super) struct Line {
     endpoint: Endpoint,
-    /// Where its people are, if they go to an edge.
+    /// The client address sent to an edge.
     address: String,
     connection: Option<Connection>,
     pub(super) seen: Tally,
 }
 
 impl Line {
-    /// The line of this number.
+    /// Creates the connection with this number.
     pub(super) fn new(number: u32, endpoint: Endpoint) -> Result<Self> {
         Ok(Self {
             endpoint,
@@ -89,8 +90,8 @@ impl Line {
         })
     }
 
-    /// As a person asks: again after a broken connection, and as long as the answer says to come
-    /// back. `None` after ten tries.
+    /// Sends a person's request: retries after a broken connection, and while the answer says to retry. `None` after
+    /// ten tries.
     pub(super) async fn ask(&mut self, ask: &DemoRequest<'_>) -> Option<Response> {
         for _ in 0..TRIES_MAX {
             let wait = match self.ask_once(ask).await {
@@ -104,7 +105,7 @@ impl Line {
         None
     }
 
-    /// As a bot asks; `None` if the connection broke.
+    /// Sends a bot's request; `None` if the connection broke.
     pub(super) async fn ask_once(&mut self, ask: &DemoRequest<'_>) -> Option<Response> {
         self.seen.requests += 1;
         let started = Instant::now();
@@ -147,7 +148,7 @@ impl Line {
     }
 }
 
-/// What a 429 or 503 asks for, within reason.
+/// The wait that a 429 or 503 requests, limited.
 fn retry_after(answer: &Response) -> Duration {
     let seconds = answer
         .header("retry-after")

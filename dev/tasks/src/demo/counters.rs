@@ -1,27 +1,27 @@
-//! What Redis and Envoy counted during the storm.
+//! Counters of Redis and Envoy for the storm.
 
 use anyhow::Result;
 use std::collections::BTreeMap;
 use weir_stack::Stack;
 
-/// Redis' own counts of script calls. Commands inside a script count under their own names,
-/// so these two are the commands that were sent.
+/// Redis' counters of script calls. Commands inside a script count under their own names, so these two are the commands
+/// that clients sent.
 const REDIS_SCRIPT_CALLS: [&str; 2] = ["evalsha", "eval"];
 
-/// Commands that the gate's pump sent: each is a script call. The gateway's alone, without the origin's.
+/// Script calls by the gate's pump, without the origin's.
 const GATEWAY_SCRIPT_CALLS: &str = "wasmcustom.weir_seckill_gate_redis_commands_total";
 
-/// Requests that the gate's pump put into calls.
+/// Requests in batches of the gate's pump.
 const REDIS_REQUESTS: &str = "wasmcustom.weir_seckill_gate_redis_requests_total";
 
-/// Counters that only grow.
+/// Monotonic counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counters {
-    /// Scripts that Redis ran: claims by the gateway, settles by the origin.
+    /// Scripts that Redis ran: claims of the gateway, settles of the origin.
     pub(super) redis_commands: u64,
-    /// Scripts that the gateway sent.
+    /// Scripts that the gateway called.
     pub(super) redis_commands_gateway: u64,
-    /// Requests whose answer needed Redis.
+    /// Requests that needed Redis.
     pub(super) redis_requests: u64,
 }
 
@@ -46,14 +46,14 @@ impl Counters {
         }
     }
 
-    /// How many requests one command of the gateway decides; `None` before there is one.
+    /// The requests per Redis command of the gateway; `None` before the first command.
     pub(super) fn requests_per_command(&self) -> Option<f64> {
         let commands = self.redis_commands_gateway;
         (commands > 0).then(|| self.redis_requests as f64 / commands as f64)
     }
 }
 
-/// A counter that isn't there has not counted yet.
+/// A missing counter has not counted yet.
 fn sum(counts: &BTreeMap<String, u64>, names: &[&str]) -> u64 {
     names.iter().filter_map(|&name| counts.get(name)).sum()
 }

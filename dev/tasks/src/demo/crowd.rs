@@ -1,4 +1,4 @@
-//! Many at once: a crowd shares some connections, each of which serves one after another.
+//! Concurrent people: a crowd shares connections, each of which serves one person at a time.
 
 use super::client::{Endpoint, Line};
 use super::tally::Tally;
@@ -9,28 +9,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::vec::IntoIter;
 use tokio::task::JoinSet;
 
-/// What each of a crowd does.
+/// The action of each person in a crowd.
 pub(super) trait CrowdAction: Send + Sync + 'static {
-    /// Who does it.
+    /// The person.
     type Who: Send + 'static;
-    /// The outcome of them.
+    /// The result of the action.
     type Outcome: Send + 'static;
 
     fn play(&self, line: &mut Line, who: Self::Who) -> impl Future<Output = Self::Outcome> + Send;
 }
 
-/// Where a crowd goes.
+/// A crowd's endpoints and connections.
 #[derive(Debug, Clone)]
 pub(super) struct Crowd {
-    /// Its connections go to these in turn.
+    /// Connections are distributed over these in turn.
     pub(super) endpoints: Arc<[Endpoint]>,
-    /// How many connections are shared.
+    /// The number of shared connections.
     pub(super) connections: u32,
-    /// What the progress bar says; none without.
+    /// The label of the progress bar; `None` hides it.
     pub(super) label: Option<&'static str>,
 }
 
-/// What all connections share.
+/// State shared by all connections.
 struct Stage<A: CrowdAction> {
     act: A,
     waiting: Mutex<IntoIter<A::Who>>,
@@ -38,8 +38,7 @@ struct Stage<A: CrowdAction> {
 }
 
 impl Crowd {
-    /// Lets all of `who` play `act`; returns what became of each, in the order in which they were
-    /// done, and what they saw.
+    /// Runs `act` for each of `who`. Returns the results in order of completion, and what the clients observed.
     pub(super) async fn play<A: CrowdAction>(
         &self,
         act: A,
@@ -67,7 +66,7 @@ impl Crowd {
         Ok((outcomes, seen))
     }
 
-    /// Hidden by itself when standard error is no terminal.
+    /// Hidden automatically if standard error is not a terminal.
     fn bar(&self, length: usize) -> ProgressBar {
         let Some(label) = self.label else {
             return ProgressBar::hidden();
@@ -123,8 +122,7 @@ mod tests {
         }
     }
 
-    /// Answers the first request of each connection with 503, the second with 201, and
-    /// closes at the third.
+    /// Answers the first request of each connection with 503, the second with 201, and closes at the third.
     async fn flaky(mut stream: TcpStream) {
         const ANSWERS: [&str; 2] = [
             "HTTP/1.1 503 x\r\nretry-after: 0\r\nx-weir-verdict: unavailable\r\ncontent-length: 0\r\n\r\n",

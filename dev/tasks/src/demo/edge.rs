@@ -14,7 +14,7 @@ use weir_stack::report::{ProgressReporter, Reporter};
 use weir_stack::tools::Options;
 use weir_stack::{Builder, Stack};
 
-/// Where the edge is asked unless told otherwise.
+/// The default port of the edge.
 const EDGE_PORT: u16 = 10_004;
 
 #[derive(Debug, Clone, clap::Args)]
@@ -72,7 +72,7 @@ impl Arguments {
     }
 }
 
-/// Holds the sale and checks its books.
+/// Runs the sale and checks its stock balance.
 pub(super) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
     let unnamed = match arguments.once {
         true => UnnamedPorts::Free,
@@ -81,7 +81,7 @@ pub(super) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
     let port = super::port(arguments.edge_port, EDGE_PORT, "--edge-port", unnamed)?;
     let builder = up::prepare(&arguments.up, tools, unnamed)?
         .risk_rules(cast::RISK_RULES)
-        // Who forgets to pay comes again.
+        // People who do not pay return.
         .holds_may_expire();
     let builder = match arguments.stock_in_redis {
         true => builder.edges(),
@@ -108,7 +108,7 @@ pub(super) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
     })
 }
 
-/// The edge and its runtime, before anything runs: that can take minutes.
+/// Builds the edge and gets its runtime before anything starts: that can take minutes.
 fn get_edge() -> Result<()> {
     ProgressReporter.line("edge", "workerd, with npm, and the Worker…");
     edge::workerd()?;
@@ -116,7 +116,7 @@ fn get_edge() -> Result<()> {
     Ok(())
 }
 
-/// Starts the stack with its edge, holds the sale, and reads the books.
+/// Starts the stack with its edge, runs the sale, and reads the stock balance.
 async fn hold(wanted: &SaleArguments, builder: Builder, port: u16) -> Result<(Stack, Report)> {
     let mut stack = up::start(builder).await?;
     let gateway = Endpoint::gateway(&stack.gateway_url());

@@ -1,4 +1,4 @@
-//! A short link: made, drawn, clicked by many, and its statistics.
+//! A short link: created, drawn as a QR code, clicked by many, and its statistics.
 
 #![expect(
     clippy::indexing_slicing,
@@ -17,26 +17,26 @@ use tokio::task::JoinSet;
 use weir_stack::Stack;
 use weir_stack::http::{Connection, Method, Request};
 
-/// People who click, each from an address of their own, and how often each does.
+/// The number of people, each with an own address, and the clicks per person.
 const PEOPLE: u32 = 500;
 const CLICKS_EACH: u32 = 20;
 
-/// Clicks in all.
+/// The total number of clicks.
 const CLICKS: u64 = PEOPLE as u64 * CLICKS_EACH as u64;
 
-/// People who click at the same time.
+/// The number of concurrent people.
 const AT_ONCE: usize = 64;
 
-/// How long the statistics may take to have all of it, on a machine that is busy with other things.
+/// The maximum wait for complete statistics, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(200);
 
 const TARGET: &str = "https://example.com/autumn/catalogue?utm_source=poster";
 
-/// The host of the link: this machine, so that who reads the demo can click it, too.
+/// The link's host: this machine, so that the person who runs the demo can open the link.
 const HOST: &str = "localhost";
 
-/// What people click with: agent, language, and the page that the link was on.
+/// Kinds of visitors: user agent, language, and referring page.
 const KINDS: [(&str, &str, &str); 5] = [
     (
         "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.5 Mobile/15E148 Safari/604.1",
@@ -65,24 +65,24 @@ const KINDS: [(&str, &str, &str); 5] = [
     ),
 ];
 
-/// What came of it.
+/// The results.
 #[derive(Debug)]
 pub(super) struct LinkShow {
     url: String,
     /// Answers that redirected to the target.
     redirected: u64,
     took: Duration,
-    /// As the origin answers.
+    /// The statistics from the origin.
     stats: Value,
 }
 
-/// The domains that the origin is to have if links are answered on this port.
+/// The origin's domains configuration for links on this port.
 pub(super) fn domains(port: u16) -> String {
     let domain = json!({ "id": "s", "hosts": [HOST], "scheme": "http", "port": port });
     json!({ "domains": [domain] }).to_string()
 }
 
-/// Shows all of it, step by step, with a gateway for links on `port`.
+/// Runs all steps with a gateway for links on `port`.
 pub(super) async fn play(
     stack: &Mutex<Stack>,
     port: u16,
@@ -124,7 +124,7 @@ async fn make(stack: &Stack) -> Result<Value> {
     Ok(answer)
 }
 
-/// Everybody clicks; tells how many redirects there were, and how long it took.
+/// All people click. Returns the number of redirects and the duration.
 async fn click(gateway: &str, url: &str) -> Result<(u64, Duration)> {
     let (_, rest) = url.split_once("://").context("the link has no scheme")?;
     let (host, path) = rest.split_once('/').context("the link has no path")?;
@@ -151,7 +151,7 @@ async fn click(gateway: &str, url: &str) -> Result<(u64, Duration)> {
     Ok((redirected, started.elapsed()))
 }
 
-/// How people get to the link.
+/// The address of the link.
 struct LinkAddress {
     authority: String,
     host: String,
@@ -159,7 +159,7 @@ struct LinkAddress {
 }
 
 impl LinkAddress {
-    /// One person, on one connection from an address of its own.
+    /// One person's clicks, on one connection from an own address.
     async fn click(&self, person: u32) -> Result<u64> {
         let (agent, language, referrer) = KINDS[person as usize % KINDS.len()];
         let mut connection = Connection::open(&self.authority).await?;
@@ -181,7 +181,7 @@ impl LinkAddress {
     }
 }
 
-/// The statistics once they have all clicks, or as they are after a while.
+/// Returns the statistics once they include all clicks, or after a timeout.
 async fn settled(stack: &Mutex<Stack>, code: &str) -> Result<Value> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -200,7 +200,7 @@ async fn settled(stack: &Mutex<Stack>, code: &str) -> Result<Value> {
 }
 
 impl LinkShow {
-    /// What must be so: whether it is, and in words.
+    /// The required results: whether each holds, and a description.
     pub(super) fn checks(&self) -> [(bool, String); 2] {
         let (redirected, counted) = (self.redirected, &self.stats["clicks"]);
         [
@@ -219,7 +219,7 @@ impl LinkShow {
     pub(super) fn table(&self) -> String {
         let mut out = String::new();
         let stats = &self.stats;
-        // A string takes whatever is written.
+        // Writing to a String cannot fail.
         let _ = writeln!(
             out,
             "{}: {} clicks, about {} visitors from {} addresses",
@@ -241,7 +241,7 @@ impl LinkShow {
     }
 }
 
-/// The values of a part, the largest first.
+/// The values of a breakdown, the largest first.
 fn values(part: &Value) -> String {
     let mut values: Vec<(&String, u64)> = part
         .as_object()
@@ -258,7 +258,7 @@ fn values(part: &Value) -> String {
 
 #[cfg(test)]
 impl LinkShow {
-    /// One for tests, of which so many clicks redirected and so many were counted.
+    /// A result for tests with these numbers of redirects and counted clicks.
     pub(super) fn of(redirected: u64, counted: u64) -> Self {
         Self {
             url: "https://s.example/abc".to_owned(),

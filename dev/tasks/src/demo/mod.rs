@@ -1,8 +1,8 @@
-//! `cargo xtask demo`: a flash sale from its creation to the books being checked.
+//! `cargo xtask demo`: a flash sale from its creation to the final balance check.
 //!
-//! `play` goes from step to step; `cast` says who takes part, `acts` and `bots` what they do, `crowd`
-//! lets many do it at once, and `report` says what came of it. Before, people look around in `views`; at the end `link` plays
-//! with a short link.
+//! `play` runs the steps. `cast` defines the participants, `acts` and `bots` their actions, and `crowd` runs many of
+//! them concurrently. `report` prints the results. First, people browse products in `views`; at the end, `link` shows a
+//! short link.
 
 mod acts;
 mod bots;
@@ -39,19 +39,19 @@ use tokio::sync::Mutex;
 use weir_stack::tools::Options;
 use weir_stack::{Builder, Stack, ports};
 
-/// Any fixed number would do: the same one gives the same order of buyers.
+/// An arbitrary fixed seed, so that the order of buyers is reproducible.
 const SEED: u64 = 20_240_618;
 
-/// Where short links are answered unless told otherwise.
+/// The default port for short links.
 const LINK_PORT: u16 = 10_001;
 
-/// Where events are taken unless told otherwise.
+/// The default port for events.
 const EVENT_PORT: u16 = 10_002;
 
-/// How often the children are looked at.
+/// The interval between checks of the children.
 const WATCH: Duration = Duration::from_millis(100);
 
-/// What `cargo xtask demo` shows.
+/// Other demos.
 #[derive(Debug, Clone, clap::Subcommand)]
 pub enum OtherDemo {
     /// Import a catalogue of parts and vehicles, and query which parts fit
@@ -120,7 +120,7 @@ pub struct Arguments {
     up: up::Arguments,
 }
 
-/// Holds a sale and checks its books.
+/// Runs a sale and checks its stock balance.
 pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
     match &arguments.other {
         Some(OtherDemo::Fitment(arguments)) => return fitment::run(arguments, tools),
@@ -137,7 +137,7 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
     };
     let builder = up::prepare(&arguments.up, tools, unnamed)?
         .risk_rules(cast::RISK_RULES)
-        // Who forgets to pay comes again.
+        // People who do not pay return.
         .holds_may_expire()
         .links(link::domains(ports.links))
         .edit_config(|config| config.room_before_gate(room::CONFIG));
@@ -166,7 +166,7 @@ fn print_report(report: &Report, file: Option<&Path>) -> Result<()> {
     file.map_or(Ok(()), |file| write_report(report, file))
 }
 
-/// Exit code 0 says: every unit was sold and paid, and none twice.
+/// Exit code 0 if every unit was sold and paid, and none twice.
 fn code(report: &Report) -> ExitCode {
     match report.is_good() {
         true => ExitCode::SUCCESS,
@@ -174,7 +174,7 @@ fn code(report: &Report) -> ExitCode {
     }
 }
 
-/// What is sold, and to how many.
+/// The parameters of the sale.
 #[derive(Debug, Clone, Copy)]
 struct SaleArguments {
     users: u32,
@@ -191,7 +191,7 @@ impl SaleArguments {
     }
 }
 
-/// The ports of gateways beside the first.
+/// The ports of additional gateways.
 #[derive(Debug, Clone, Copy)]
 struct GatewayPorts {
     links: u16,
@@ -213,13 +213,13 @@ fn write_report(report: &Report, file: &Path) -> Result<()> {
     std::fs::write(file, text + "\n").with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Starts the stack, holds the sale, and reads the books.
+/// Starts the stack, runs the sale, and reads the stock balance.
 async fn demo(
     arguments: &Arguments,
     builder: Builder,
     ports: GatewayPorts,
 ) -> Result<(Stack, Report)> {
-    // The play asks it things, and the watch looks after its children in between.
+    // Shared between the play, which queries it, and the monitor of its children.
     let stack = Mutex::new(up::start(builder).await?);
     let sale = new_name()?;
     let report = tokio::select! {
@@ -229,7 +229,7 @@ async fn demo(
     Ok((stack.into_inner(), report))
 }
 
-/// A name of its own, so that a kept --data folder takes one demo after another.
+/// A unique name, so that a kept --data folder supports several demos.
 fn new_name() -> Result<String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     Ok(format!("demo-{}", now.as_millis()))
@@ -261,7 +261,7 @@ async fn hold(
     Ok(report)
 }
 
-/// Plays the sale itself, and reads its books.
+/// Runs the sale, and reads its stock balance.
 async fn sell(play: &mut SalePlay<'_>, sale: &str, wanted: &SaleArguments) -> Result<Report> {
     let played = play.run().await?;
     let books = StockBalance::read(&*play.stack.lock().await, sale, wanted.shards).await?;
@@ -285,8 +285,7 @@ async fn sell(play: &mut SalePlay<'_>, sale: &str, wanted: &SaleArguments) -> Re
     })
 }
 
-/// Ends only when a child has ended by itself: a crowd before a dead gateway would go on retrying for
-/// minutes.
+/// Completes only when a child ends unexpectedly: otherwise, a crowd would retry at a dead gateway for minutes.
 async fn first_death(stack: &Mutex<Stack>) -> anyhow::Error {
     loop {
         if let Err(died) = stack.lock().await.check_children() {

@@ -1,4 +1,4 @@
-//! What the operator does at the origin's admin port.
+//! The operator's actions at the origin's admin port.
 
 #![expect(
     clippy::indexing_slicing,
@@ -12,21 +12,21 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use weir_stack::Stack;
 use weir_stack::http::Method;
 
-/// A sale is made with a start that is far away: how long reservations take depends on the machine.
+/// The initial start is this far ahead, because the duration of reservations depends on the machine. [`set_start`] sets
+/// the real one.
 const FAR_AHEAD_MS: u64 = 3_600_000;
 const OPEN_FOR_MS: u64 = 3_600_000;
 
-/// How far ahead the start is once it is set: the scheduled job warms the sale within it, and there is
-/// something left to count down.
+/// The time until the start, once it is set: the scheduled job warms the sale in this time, and there is a countdown.
 const LEAD_MS: u64 = 5_000;
 
-/// The job warms a sale this long before its start.
+/// How long before its start the job warms a sale.
 const WARM_BEFORE_MS: u64 = 60_000;
 
-/// How long an order keeps its units unpaid. Long enough for who pays at once, on a busy machine too.
+/// How long an unpaid order holds its units. Enough for a buyer who pays immediately, even on a busy machine.
 pub(super) const PAY_WITHIN: Duration = Duration::from_secs(3);
 
-/// Makes the sale: with reservations, order tokens and a hold.
+/// Creates the sale with reservations, order tokens and a hold.
 pub(super) async fn make(stack: &Stack, sale: &str, shares: &Shares, plan: Plan) -> Result<()> {
     let now = now_ms()?;
     let starts = now + FAR_AHEAD_MS;
@@ -48,15 +48,15 @@ pub(super) async fn make(stack: &Stack, sale: &str, shares: &Shares, plan: Plan)
     Ok(())
 }
 
-/// What is sold.
+/// The sale's stock and shards.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan {
     pub(super) stock: u32,
     pub(super) shards: u32,
 }
 
-/// Ends the reservations and sets the start, so near that the origin's job warms the sale now; returns the start, in milliseconds
-/// since the Unix epoch.
+/// Ends the reservations and sets the start, near enough that the origin's job warms the sale. Returns the start, in
+/// milliseconds since the Unix epoch.
 pub(super) async fn set_start(stack: &Stack, sale: &str) -> Result<u64> {
     let path = format!("/sales/{sale}");
     let known = stack.admin(Method::GET, &path, "", 200).await?;
@@ -71,7 +71,7 @@ pub(super) async fn set_start(stack: &Stack, sale: &str) -> Result<u64> {
     Ok(starts_at_ms)
 }
 
-/// A sale's books, as the origin gives them: each term in units.
+/// A sale's stock balance from the origin: each term in units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Audit {
     pub(super) stock: i64,
@@ -81,9 +81,9 @@ pub(super) struct Audit {
     pub(super) total: u64,
     /// Whether `stock + transfers + claims + orders = total`.
     pub(super) balanced: bool,
-    /// Whether all terms are of one instant.
+    /// Whether all terms were read at the same instant.
     pub(super) exact: bool,
-    /// The epochs of all shards, summed: one more for each time that units came to one.
+    /// The sum of all shards' epochs, which increase each time units return to a shard.
     pub(super) epoch: i64,
 }
 
@@ -117,7 +117,7 @@ impl Audit {
         })
     }
 
-    /// Whether nothing is under way any more.
+    /// Whether no units are in transit.
     pub(super) fn is_at_rest(&self) -> bool {
         self.exact && self.claims == 0 && self.transfers == 0
     }

@@ -24,24 +24,24 @@ use tokio::time::sleep;
 use weir_sale::verdict::Verdict;
 use weir_stack::Stack;
 
-/// How long something that must happen may take on a machine that is busy with other things.
+/// The maximum wait for an expected event on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(100);
 
-/// Between two looks at the countdown.
+/// The countdown interval.
 const TICK: Duration = Duration::from_secs(1);
 
-/// One connection reaches one worker, and each finds out by itself that units have come back: so many
-/// in a row must say it.
+/// One connection reaches one worker, and each detects returned units separately. This many consecutive requests must
+/// report the sale as running.
 const RUNNING_IN_A_ROW: u32 = 10;
 
-/// So often people come back. Each time most of what is left is paid, so it takes a few.
+/// The maximum number of rounds. Each round pays most of the remaining units, so a few are enough.
 const ROUNDS_MAX: u32 = 20;
 
-/// Bots have connections of their own: one for so many of people's.
+/// Bots have their own connections: one per this many of people's.
 const CONNECTIONS_PER_BOT_LINE: u32 = 8;
 
-/// A sale under way.
+/// A running sale.
 pub(super) struct SalePlay<'a> {
     pub(super) stack: &'a Mutex<Stack>,
     endpoints: Arc<[Endpoint]>,
@@ -52,12 +52,12 @@ pub(super) struct SalePlay<'a> {
     paths: Arc<Paths>,
     connections: u32,
     seed: u64,
-    /// Whether a waiting room is in front of the checkout.
+    /// Whether a waiting room is before the checkout.
     pub(super) has_room: bool,
-    /// Orders that had expired when the sale reopened last.
+    /// Expired orders at the last reopening of the sale.
     expired: u64,
     pub(super) teller: StoryPrinter,
-    /// What everybody saw, all steps together.
+    /// What all clients observed in all steps.
     pub(super) seen: Tallies,
 }
 
@@ -67,22 +67,22 @@ pub(super) struct SaleRush {
     pub(super) seen: Tallies,
     pub(super) counters: Counters,
     pub(super) took: Duration,
-    /// People who came.
+    /// The number of people.
     pub(super) came: usize,
-    /// Orders that were paid.
+    /// Paid orders.
     pub(super) paid: usize,
-    /// Orders that were not.
+    /// Unpaid orders.
     pub(super) unpaid: usize,
 }
 
 impl SaleRush {
-    /// Exchanges in a second.
+    /// Exchanges per second.
     pub(super) fn requests_per_s(&self) -> f64 {
         self.seen.requests() as f64 / self.took.as_secs_f64().max(f64::EPSILON)
     }
 }
 
-/// What a whole sale leaves to report.
+/// The results of a whole sale.
 pub(super) struct PlayResult {
     pub(super) rushes: Vec<SaleRush>,
     pub(super) reserved: SqlCounts,
@@ -118,7 +118,7 @@ impl<'a> SalePlay<'a> {
         })
     }
 
-    /// All of it.
+    /// Runs all steps.
     pub(super) async fn run(&mut self) -> Result<PlayResult> {
         let people = cast::people(&self.shares, self.seed);
         let bots = cast::bots(&self.shares);
@@ -164,7 +164,7 @@ impl<'a> SalePlay<'a> {
         Ok(())
     }
 
-    /// With fewer people than units nothing is sold out, and nothing can be.
+    /// Reports if there are fewer people than units: then the sale cannot sell out.
     fn tell_of_few(&mut self) {
         let (eligible, stock) = (self.shares.eligible(), self.plan.stock);
         if eligible < stock {
@@ -174,7 +174,7 @@ impl<'a> SalePlay<'a> {
         }
     }
 
-    /// People reserve, floods do, and the origin looks at all of them meanwhile.
+    /// People and flood bots reserve, while the origin runs its risk check.
     async fn reserve(&mut self, people: &[Person], bots: &[Bot]) -> Result<SqlCounts> {
         let reserving = people.iter().filter(|who| who.role != Role::Stranger);
         let reserving = reserving.map(|who| who.name.clone()).collect();
@@ -214,7 +214,7 @@ impl<'a> SalePlay<'a> {
         }
     }
 
-    /// The sale gets its start and is warmed; visitors watch the clock, and some cannot wait.
+    /// Sets the start, and waits for warming. Visitors watch the countdown, and some try too early.
     async fn count_down(&mut self, people: &[Person]) -> Result<()> {
         let starts_at_ms = operator::set_start(&*self.stack.lock().await, &self.sale).await?;
         if self.has_room {
@@ -254,7 +254,7 @@ impl<'a> SalePlay<'a> {
         Ok(())
     }
 
-    /// Everybody gets a token and waits until it counts, while bots try without.
+    /// All people get tokens and wait until they are valid, while bots try without.
     async fn check_out(
         &mut self,
         people: Vec<Person>,
@@ -277,7 +277,7 @@ impl<'a> SalePlay<'a> {
         Ok((people, bots))
     }
 
-    /// Likewise, behind the waiting room: people get their tokens as they enter.
+    /// The same behind the waiting room: people get their tokens as they enter.
     async fn wait_and_check_out(
         &mut self,
         people: Vec<Person>,
@@ -291,7 +291,7 @@ impl<'a> SalePlay<'a> {
         Ok((let_in.people, bots, Some(let_in.waited)))
     }
 
-    /// Tells what bots did, and waits until people's tokens count.
+    /// Reports the bots' results, and waits until people's tokens are valid.
     async fn tell_bots(
         &mut self,
         (bots, seen): (Vec<Bot>, Tally),
@@ -310,7 +310,7 @@ impl<'a> SalePlay<'a> {
         Ok(bots)
     }
 
-    /// Rush after rush, until each unit that somebody may buy is paid.
+    /// Repeats rushes until each unit that an eligible person may buy is paid.
     async fn sell(&mut self, mut people: Vec<Person>, mut bots: Vec<Bot>) -> Result<Vec<SaleRush>> {
         let target = self.plan.stock.min(self.shares.eligible());
         let mut rushes = Vec::new();
@@ -328,7 +328,7 @@ impl<'a> SalePlay<'a> {
         Ok(rushes)
     }
 
-    /// All try to buy; those who may come again come back from it.
+    /// All people try to buy. Those who may try again return.
     async fn rush(
         &mut self,
         people: Vec<Person>,
@@ -380,8 +380,8 @@ impl<'a> SalePlay<'a> {
         Ok(())
     }
 
-    /// A worker that nobody has asked for the last unit hears that it is gone from the origin, by way of
-    /// the catalogue, after a second or so. Meanwhile units may come back.
+    /// A worker without a request for the last unit learns from the catalogue, which the origin updates, that it is
+    /// gone. That takes about a second, in which units may return.
     async fn standing_after_rush(&self) -> Result<SaleSnapshot> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -397,7 +397,7 @@ impl<'a> SalePlay<'a> {
     /// Waits until every unpaid order has expired and each worker sells again.
     async fn reopen(&mut self) -> Result<()> {
         let epoch = self.audit().await?.epoch;
-        // On a busy machine some have expired while others still tried to buy: their units are back already.
+        // On a busy machine, some expired during the rush, and their units are already back.
         let before = self.sql().await?.expired;
         let deadline = Instant::now() + PATIENCE;
         let (expired, since) = loop {
@@ -442,7 +442,7 @@ impl<'a> SalePlay<'a> {
         Ok(())
     }
 
-    /// The audit once nothing is under way any more, or as it is after a while.
+    /// The audit once no units are in transit, or after a timeout.
     async fn settled(&mut self) -> Result<Audit> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -475,7 +475,7 @@ impl<'a> SalePlay<'a> {
         SaleSnapshot::ask(&endpoint.url(), &self.sale).await
     }
 
-    /// Edges hear of a sale after gateways do.
+    /// Edges receive a sale later than gateways.
     async fn wait_until_known_at_doors(&self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         for endpoint in self.endpoints.iter() {

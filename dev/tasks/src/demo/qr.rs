@@ -1,23 +1,23 @@
-//! A QR code in a terminal: two modules in each character.
+//! A QR code in a terminal: two modules per character.
 
 use anyhow::{Result, anyhow};
 use qrcodegen::{QrCode, QrCodeEcc};
 
-/// Modules around the code. The standard asks for four; cameras of today do with two on a terminal's ground.
+/// Modules around the code. The standard requires four, but current cameras accept two on a terminal's background.
 const MARGIN: i32 = 2;
 
-/// White on black, whatever the terminal's colours are: a code the other way round is not read by all.
+/// White on black, independent of the terminal's colours, because not all readers accept inverted codes.
 const COLOURS: &str = "\x1b[40;97m";
 const NO_COLOURS: &str = "\x1b[0m";
 
-/// `text` as lines. Without colours it is right for light text on a dark ground.
+/// `text` as lines. Without colours, it assumes light text on a dark background.
 pub(super) fn lines(text: &str, has_colours: bool) -> Result<Vec<String>> {
     let code = QrCode::encode_text(text, QrCodeEcc::Medium)
         .map_err(|error| anyhow!("no QR code of {text}: {error}"))?;
     let end = code.size() + MARGIN;
     let rows = (-MARGIN..end).step_by(2).map(|y| {
         let line = (-MARGIN..end).map(|x| {
-            // The last line may have a lower half that is outside of it all, and stays dark.
+            // The lower half of the last line may be outside the code and stays dark.
             let is_light = |y: i32| y < end && !code.get_module(x, y);
             half_blocks(is_light(y), is_light(y + 1))
         });
@@ -30,7 +30,7 @@ pub(super) fn lines(text: &str, has_colours: bool) -> Result<Vec<String>> {
     Ok(rows.collect())
 }
 
-/// The character that is light in these halves.
+/// The character with these halves light.
 const fn half_blocks(upper: bool, lower: bool) -> char {
     match (upper, lower) {
         (true, true) => '█',

@@ -1,4 +1,4 @@
-//! What the demo says at the end: tables for a person, JSON for a machine.
+//! The demo's final report: tables for people, JSON for programs.
 
 use super::cast::{BotTactic, Shares};
 use super::link::LinkShow;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use std::fmt::{self, Write};
 use weir_sale::verdict::Verdict;
 
-/// Everything that was asked for and found.
+/// All parameters and results.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) stock: u64,
@@ -22,25 +22,25 @@ pub(super) struct Report {
     pub(super) workers: u32,
     pub(super) connections: u32,
     pub(super) seed: u64,
-    /// What was told while it happened.
+    /// The lines printed during the demo.
     pub(super) phases: Value,
     pub(super) reserved: SqlCounts,
     pub(super) rushes: Vec<SaleRush>,
-    /// What everybody saw, from the first reservation on.
+    /// What all clients observed, from the first reservation on.
     pub(super) seen: Tallies,
     pub(super) audit: Audit,
     pub(super) books: StockBalance,
-    /// The waiting room before the checkout, if there was one.
+    /// The waiting room before the checkout, if enabled.
     pub(super) room: Option<RoomResult>,
-    /// What people looked at before, if they did.
+    /// The products that people viewed before, if enabled.
     pub(super) browsing: Option<Browsing>,
-    /// The short link at the end, if there was one.
+    /// The short link at the end, if enabled.
     pub(super) link: Option<LinkShow>,
-    /// Whether people came through an edge, too.
+    /// Whether people also came through an edge.
     pub(super) has_edge: bool,
 }
 
-/// Something that must be so.
+/// A required result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Check {
     holds: bool,
@@ -253,7 +253,7 @@ fn write_rows(to: &mut String, title: &str, rows: &[Row]) -> fmt::Result {
     Ok(())
 }
 
-/// Nothing for none: what was not heard is not to catch the eye.
+/// Empty for zero, so that zeros do not draw attention.
 fn number(count: u64) -> String {
     match count {
         0 => String::new(),
@@ -356,7 +356,7 @@ mod tests {
 
     type Fault = fn(&mut Report);
 
-    /// Ten units, all sold and paid.
+    /// A report of ten units, all sold and paid.
     fn report() -> Report {
         Report {
             stock: 10,

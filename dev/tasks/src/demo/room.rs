@@ -1,4 +1,5 @@
-//! The waiting room in front of the checkout: who comes before the sale's start is drawn, and all enter at a pace.
+//! The waiting room before the checkout: visitors who come before the sale's start are drawn, and all enter at a fixed
+//! pace.
 
 #![expect(
     clippy::indexing_slicing,
@@ -17,7 +18,7 @@ use tokio::time::Instant;
 use weir_stack::Stack;
 use weir_stack::http::{Method, Response};
 
-/// Everybody passes until an operator opens the room. All people of the demo have one address.
+/// All visitors pass until an operator opens the room. All people of the demo share one address.
 pub(super) const CONFIG: &str = r#"{
     "redis": { "key_prefix": "weir" },
     "keys": [{ "secret": { "env": "WEIR_CLAIM_SECRET" } }],
@@ -29,29 +30,29 @@ pub(super) const CONFIG: &str = r#"{
 /// The room's route at the origin.
 const ADMIN: &str = "/rooms/checkout";
 
-/// How long it takes until all are inside, about.
+/// The approximate time until all are inside, in seconds.
 const ENTRIES_S: u64 = 10;
 
-/// Nobody enters before the operator has said when.
+/// A distant start: nobody enters before the operator opens the room.
 const FAR_AHEAD_MS: u64 = 3_600_000;
 
-/// So often a bot asks for a place before the start.
+/// The number of positions that each bot requests before the start.
 const PLACES_TRIED: u32 = 50;
 
-/// How the code of each answer begins that a waiting room gives.
+/// The prefix of the code of each waiting room answer.
 const WORD: &str = "room_";
 
-/// Whether an answer of this word came from a waiting room.
+/// Whether an answer with this code is from a waiting room.
 pub(super) fn is_word(word: &str) -> bool {
     word.starts_with(WORD)
 }
 
-/// How many may enter in a minute if so many come.
+/// The admissions per minute for this number of people.
 pub(super) fn per_minute(people: u32) -> u64 {
     u64::from(people.max(60)) * 60 / ENTRIES_S
 }
 
-/// Opens the room at a time; without one, not yet.
+/// Opens the room at `at_ms`; `None` keeps it closed.
 pub(super) async fn open(
     stack: &Stack,
     per_minute: u64,
@@ -65,24 +66,24 @@ pub(super) async fn open(
     Ok(())
 }
 
-/// Lets everybody pass again.
+/// Lets all visitors pass again.
 pub(super) async fn bypass(stack: &Stack) -> Result<()> {
     let setting = r#"{ "mode": "bypass" }"#;
     stack.admin(Method::PUT, ADMIN, setting, 200).await?;
     Ok(())
 }
 
-/// What the operator sees.
+/// The operator's view of the queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Queue {
-    /// Places that were given.
+    /// Positions issued.
     pub(super) joined: u64,
     /// Visitors who entered.
     pub(super) entered: u64,
 }
 
 impl Queue {
-    /// As it is now. `None`: no gateway has looked at the room yet.
+    /// The current state. `None`: no gateway has read the room yet.
     pub(super) async fn find(stack: &Stack) -> Result<Option<Self>> {
         let told = stack.admin(Method::GET, ADMIN, "", 200).await?;
         let queue = &told["queue"];
@@ -99,7 +100,7 @@ impl Queue {
         }))
     }
 
-    /// What came since `left`.
+    /// The changes since `left`.
     pub(super) async fn since(stack: &Stack, left: Self) -> Result<Self> {
         let now = Self::find(stack).await?;
         let now = now.context("no gateway has the waiting room")?;
@@ -110,21 +111,21 @@ impl Queue {
     }
 }
 
-/// What came of the waiting room.
+/// The results of the waiting room.
 #[derive(Debug, Clone)]
 pub(super) struct RoomResult {
     pub(super) people: u64,
     pub(super) bots: u64,
-    /// Before it opened.
+    /// The counts before it opened.
     pub(super) before: Queue,
-    /// When all people had been inside.
+    /// The counts when all people had been inside.
     pub(super) after: Queue,
-    /// From the opening until the last one had entered.
+    /// The time from the opening until the last person entered.
     pub(super) took: Duration,
 }
 
 impl RoomResult {
-    /// What must be so.
+    /// The required results.
     pub(super) fn checks(&self) -> [(bool, String); 3] {
         let Self {
             people,
@@ -160,7 +161,7 @@ impl RoomResult {
     }
 }
 
-/// A bot that would like to have many places, and comes without those it got.
+/// A bot that requests many positions and discards each.
 pub(super) struct RoomBots(pub(super) Arc<Paths>);
 
 impl CrowdAction for RoomBots {
@@ -175,17 +176,17 @@ impl CrowdAction for RoomBots {
     }
 }
 
-/// What a look at the queue brought.
+/// The result of polling the queue.
 #[derive(Debug)]
 pub(super) enum QueuePoll {
-    /// It is not this person's turn yet.
+    /// The person still waits.
     Waits(Person),
-    /// At the checkout; with a token, from when on it counts.
+    /// The person is at the checkout; with a token, the time from which it is valid.
     Inside(Person, Option<Instant>),
 }
 
 impl QueuePoll {
-    /// Whose it was.
+    /// The person who polled.
     pub(super) fn person(self) -> Person {
         match self {
             Self::Waits(who) | Self::Inside(who, _) => who,
@@ -193,7 +194,7 @@ impl QueuePoll {
     }
 }
 
-/// One try to reach the checkout, with the pass of the last one.
+/// One attempt to reach the checkout, with the pass of the previous one.
 pub(super) struct Enter(pub(super) Arc<Paths>);
 
 impl CrowdAction for Enter {

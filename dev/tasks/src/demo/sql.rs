@@ -1,37 +1,37 @@
-//! What SQL holds of one sale, read from the origin's SQLite file.
+//! SQL's data of one sale, read from the origin's SQLite file.
 
 use anyhow::{Context, Result};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions, Connection};
 use std::path::Path;
 
-/// What SQL holds of one sale. An order that has expired or was cancelled has no unit any more.
+/// SQL's data of one sale. Expired and cancelled orders hold no units.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Sql {
-    /// Orders that are unpaid or paid.
+    /// Unpaid and paid orders.
     pub(super) orders: u64,
-    /// Units in them.
+    /// Units in these orders.
     pub(super) units: u64,
-    /// Orders that are paid.
+    /// Paid orders.
     pub(super) paid: u64,
-    /// Those who have paid orders.
+    /// Users with paid orders.
     pub(super) buyers: u64,
-    /// Orders that were not paid in time.
+    /// Orders not paid in time.
     pub(super) expired: u64,
-    /// Orders, of whatever kind, of bots.
+    /// Orders of bots, in any state.
     pub(super) bots: u64,
-    /// Units that `stock` still has.
+    /// Units left in `stock`.
     pub(super) remaining: u64,
 }
 
-/// What SQL knows of those who have reserved.
+/// SQL's counts of users with reservations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct SqlCounts {
-    /// Those who have reserved.
+    /// Users with reservations.
     pub(super) reserved: u64,
-    /// Those of them whom the risk check has not looked at yet.
+    /// Those whom the risk check has not scored yet.
     pub(super) pending: u64,
-    /// Those whom it has blocked.
+    /// Those whom the risk check has blocked.
     pub(super) blocked: u64,
 }
 
@@ -96,12 +96,12 @@ impl SqlCounts {
     }
 }
 
-/// What SQL holds of events.
+/// SQL's counts of events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct EventBooks {
-    /// Events that are stored.
+    /// Stored events.
     pub(super) events: u64,
-    /// Events that were refused, and kept.
+    /// Rejected events, stored as dead letters.
     pub(super) dead_letters: u64,
 }
 
@@ -123,7 +123,7 @@ impl EventBooks {
         })
     }
 
-    /// What has come since.
+    /// The difference from `before`.
     pub(super) fn since(self, before: Self) -> Self {
         Self {
             events: self.events.saturating_sub(before.events),

@@ -1,4 +1,4 @@
-//! What is true at the end: SQL's orders and Redis' shards, read from both directly.
+//! The final state: SQL's orders and Redis' shards, read directly.
 
 use super::sql::Sql;
 use anyhow::{Context, Result, ensure};
@@ -9,12 +9,12 @@ use weir_sale::redis::audit;
 use weir_sale::redis::keys::ShardKeys;
 use weir_stack::Stack;
 
-/// Both sides of the books of one sale.
+/// Both sides of one sale's stock balance.
 #[derive(Debug, Clone)]
 pub(super) struct StockBalance {
-    /// What SQL holds.
+    /// SQL's data.
     pub(super) sql: Sql,
-    /// What Redis holds, by shard.
+    /// Redis' data by shard.
     pub(super) shards: Vec<Audit>,
 }
 
@@ -36,12 +36,12 @@ impl StockBalance {
         self.shards.iter().map(|shard| shard.held).sum()
     }
 
-    /// Units that Redis knows to be ordered.
+    /// Ordered units, according to Redis.
     pub(super) fn bought(&self) -> u64 {
         self.shards.iter().map(|shard| shard.bought).sum()
     }
 
-    /// Units on their way between shards.
+    /// Units in transfers between shards.
     pub(super) fn moving(&self) -> u64 {
         let shards = (0..).zip(&self.shards);
         shards
@@ -49,18 +49,18 @@ impl StockBalance {
             .sum()
     }
 
-    /// The invariant: whatever is not in stock, moving or held was ordered.
+    /// The invariant: units that are not in stock, in transfers or held were ordered.
     pub(super) fn balanced(&self, total: u64) -> bool {
         let taken = self.moving() + self.held() + self.sql.units;
         self.stock().checked_add_unsigned(taken) == i64::try_from(total).ok()
     }
 
-    /// Units ordered that were never there.
+    /// Ordered units beyond the total.
     pub(super) fn oversold(&self, total: u64) -> u64 {
         self.sql.units.saturating_sub(total)
     }
 
-    /// Units that were there, that someone who may buy came for, and that nobody has paid.
+    /// Unpaid units for which an eligible person came.
     pub(super) fn unsold(&self, total: u64, eligible: u64) -> u64 {
         total.min(eligible).saturating_sub(self.sql.paid)
     }
@@ -90,7 +90,7 @@ async fn read_shards(stack: &Stack, sale: &str, shards: u32) -> Result<Vec<Audit
     Ok(audits)
 }
 
-/// The redis crate's idea of a reply as ours, for the kinds that scripts answer with.
+/// Converts the redis crate's reply types that scripts return.
 fn as_resp(value: redis::Value) -> Result<Value> {
     Ok(match value {
         redis::Value::Nil => Value::Null,
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(books(501, 0, 0).oversold(500), 1);
         assert_eq!(books(500, 0, 0).oversold(500), 0);
         assert_eq!(books(490, 10, 0).unsold(500, 20_000), 10);
-        // Fewer buyers than units: nobody came for the rest.
+        // Fewer buyers than units: the rest had no demand.
         assert_eq!(books(300, 200, 0).unsold(500, 300), 0);
     }
 

@@ -1,4 +1,4 @@
-//! What the clients saw.
+//! What the clients observed.
 
 #![expect(
     clippy::indexing_slicing,
@@ -13,40 +13,40 @@ use std::time::Duration;
 use weir_sale::verdict::Verdict;
 use weir_stack::http::Response;
 
-/// Latencies are kept in microseconds, to three digits, up to the longest exchange.
+/// Latencies are recorded in microseconds, with three digits, up to the longest exchange.
 const LATENCY_MAX_US: u64 = EXCHANGE_LIMIT.as_micros() as u64;
 const LATENCY_DIGITS: u8 = 3;
 
-/// The word for an answer that neither the gate nor the origin has a word for.
+/// The label of an answer without a verdict or problem code.
 const NO_WORD: &str = "none";
 
-/// What one side saw.
+/// What one side observed.
 #[derive(Debug, Clone)]
 pub(super) struct Tally {
-    /// HTTP exchanges that were started.
+    /// Started HTTP exchanges.
     pub(super) requests: u64,
     /// Exchanges with no answer.
     pub(super) broken: u64,
-    /// Those who had no final answer after ten tries.
+    /// Clients without a final answer after ten tries.
     pub(super) gave_up: u64,
-    /// Answers by their word.
+    /// Answers by label.
     pub(super) words: BTreeMap<String, u64>,
     /// Answers by status.
     pub(super) statuses: BTreeMap<u16, u64>,
-    /// What came through edges.
+    /// Answers through edges.
     pub(super) at_edge: AtEdge,
-    /// Of each answered exchange, in microseconds.
+    /// The latency of each answered exchange, in microseconds.
     pub(super) latency_us: Histogram<u64>,
 }
 
 /// Answers that came from edges.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct AtEdge {
-    /// Those that an edge gave by itself.
+    /// Answers of the edge itself.
     pub(super) own: u64,
-    /// Those of a gateway or of the origin, to whom it had sent the request on.
+    /// Forwarded answers of a gateway or the origin.
     pub(super) sent_on: u64,
-    /// Those of the latter with an order.
+    /// Forwarded answers with an order.
     pub(super) granted: u64,
 }
 
@@ -71,7 +71,7 @@ impl AtEdge {
         self.own + self.sent_on
     }
 
-    /// What must be so, if so many were granted in all.
+    /// The required results for `granted` orders in total.
     pub(super) fn checks(self, granted: u64) -> Vec<(bool, String)> {
         let Self { own, sent_on, .. } = self;
         let (here, elsewhere) = (self.granted, granted.saturating_sub(self.granted));
@@ -120,7 +120,7 @@ impl Tally {
         Ok(())
     }
 
-    /// Takes note of an answer; `good` is the word for a good one of the origin's, which has none.
+    /// Counts an answer. `good` is the label of a successful answer of the origin, which has none.
     pub(super) fn count(&mut self, answer: &Response, good: &str, took: Duration) {
         let word = answer_label(answer, good);
         match self.words.get_mut(word.as_str()) {
@@ -137,13 +137,13 @@ impl Tally {
         self.words.get(verdict.label()).copied().unwrap_or(0)
     }
 
-    /// In milliseconds.
+    /// The latency at this quantile, in milliseconds.
     pub(super) fn latency_ms(&self, quantile: f64) -> f64 {
         self.latency_us.value_at_quantile(quantile) as f64 / 1000.0
     }
 }
 
-/// The gate's verdict; else, of an answer of the origin, `good` or the problem's code.
+/// The gate's verdict; for an answer of the origin, `good` or the problem's code.
 fn answer_label(answer: &Response, good: &str) -> String {
     if let Some(verdict) = answer.header(weir_base::headers::VERDICT) {
         return verdict.to_owned();
@@ -155,14 +155,14 @@ fn answer_label(answer: &Response, good: &str) -> String {
     body["error"].as_str().unwrap_or(NO_WORD).to_owned()
 }
 
-/// What people saw, and what bots saw.
+/// What people observed, and what bots observed.
 #[derive(Debug, Clone)]
 pub(super) struct Tallies {
     pub(super) people: Tally,
     pub(super) bots: Tally,
 }
 
-/// One line of the table: a word, and how often people and bots heard it.
+/// One line of the table: a label, and its counts for people and bots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) word: String,
@@ -187,7 +187,7 @@ impl Tallies {
         self.people.requests + self.bots.requests
     }
 
-    /// The gate's verdicts, in the order of its chain.
+    /// The gate's verdicts, in the order of its checks.
     pub(super) fn verdicts(&self) -> Vec<Row> {
         let heard = |word: &&str| {
             self.people.words.contains_key(*word) || self.bots.words.contains_key(*word)
@@ -196,13 +196,13 @@ impl Tallies {
         words.filter(heard).map(|word| self.row(word)).collect()
     }
 
-    /// The origin's answers, by word.
+    /// The origin's answers by label.
     pub(super) fn origin(&self) -> Vec<Row> {
         let is_verdict = |word: &str| Verdict::ALL.iter().any(|verdict| verdict.label() == word);
         self.rows(|word| !is_verdict(word) && !room::is_word(word))
     }
 
-    /// Those of waiting rooms, likewise.
+    /// The waiting room's answers by label.
     pub(super) fn room(&self) -> Vec<Row> {
         self.rows(room::is_word)
     }

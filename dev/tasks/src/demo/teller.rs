@@ -1,10 +1,10 @@
-//! Tells what happens while it does: one line for each thing, with the time.
+//! Prints events as they happen: one line each, with the time.
 
 use serde_json::{Value, json};
 use std::io::IsTerminal;
 use std::time::Instant;
 
-/// Writes to standard output, with bold words in a terminal and nothing but text elsewhere.
+/// Prints to standard output, with bold text only in a terminal.
 #[derive(Debug)]
 pub(super) struct StoryPrinter {
     started: Instant,
@@ -15,7 +15,7 @@ pub(super) struct StoryPrinter {
 /// One line.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct StoryLine {
-    /// Seconds since the curtain rose.
+    /// Seconds since the start of the demo.
     pub(super) at_s: f64,
     pub(super) phase: &'static str,
     pub(super) text: String,
@@ -31,12 +31,12 @@ impl StoryPrinter {
         }
     }
 
-    /// Whether what is written is seen in a terminal that may show colours.
+    /// Whether the output is a terminal that supports colours.
     pub(super) fn has_colours(&self) -> bool {
         self.is_bold
     }
 
-    /// One line of `phase`, which is named where it begins.
+    /// Prints one line of `phase`. The first line of a phase includes its name.
     pub(super) fn tell(&mut self, phase: &'static str, text: impl Into<String>) {
         let told = StoryLine {
             at_s: self.started.elapsed().as_secs_f64(),

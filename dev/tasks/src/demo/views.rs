@@ -1,4 +1,4 @@
-//! People look around before they buy: their views, and what each is shown of them afterwards.
+//! People view products before they buy; then checks each person's history.
 
 #![expect(
     clippy::indexing_slicing,
@@ -19,49 +19,49 @@ use tokio::time::sleep;
 use weir_stack::Stack;
 use weir_stack::http::{self, Connection, Method, Response};
 
-/// Products that there are, and how many each person looks at.
+/// The number of products, and the views per person.
 const PRODUCTS: u64 = 300;
 const VIEWS_EACH: u64 = 4;
 
-/// Of so many events one is of a type that nobody has registered.
+/// One in this many events has an unregistered type.
 const WRONG_EVERY: usize = 1_000;
 
-/// Events of one request, as a shop's server sends them, and requests at the same time.
+/// Events per request, as a shop's server sends them, and concurrent requests.
 const BATCH: usize = 200;
 const AT_ONCE: usize = 16;
 
-/// How long it may take until all is handled, on a machine that is busy with other things.
+/// The maximum wait until all events are handled, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(100);
 const RETRY: Duration = Duration::from_millis(100);
 
-/// What a person has looked at: each product's last view, in milliseconds since the Unix epoch.
+/// The products that a person viewed: each one's last view, in milliseconds since the Unix epoch.
 type ViewedProducts = BTreeMap<String, u64>;
 
-/// What came of it.
+/// The results.
 #[derive(Debug, Default)]
 pub(super) struct Browsing {
-    /// Events that were sent, and what was answered of them.
+    /// Events sent, acknowledged and refused.
     pub(super) sent: u64,
     pub(super) acknowledged: u64,
     pub(super) refused: u64,
-    /// What SQL has: events, and dead letters.
+    /// Events and dead letters in SQL.
     pub(super) books: EventBooks,
-    /// People, and those who are shown what they have looked at, and nothing else.
+    /// People, and those whose history matches their views exactly.
     pub(super) people: u64,
     pub(super) shown: u64,
-    /// Until everything was acknowledged, and until all of it was handled.
+    /// The time until all events were acknowledged, and until all were handled.
     took: Duration,
     handled_after: Duration,
 }
 
-/// How events get to the gateway.
+/// The address of the events gateway.
 struct CollectAddress {
     authority: String,
     key: String,
 }
 
-/// Lets `people` look around, with a gateway for events on `port`, and compares what each is shown with what they did.
+/// Lets `people` view products, with a gateway for events on `port`, and compares each history with the views.
 pub(super) async fn play(
     stack: &Mutex<Stack>,
     port: u16,
@@ -75,7 +75,7 @@ pub(super) async fn play(
         authority: gateway.trim_start_matches("http://").to_owned(),
         key: stack.lock().await.event_key.clone(),
     });
-    // A data folder that was kept has those of an earlier demo.
+    // A kept data folder contains those of an earlier demo.
     let before = EventBooks::read(stack.lock().await.database_path()).await?;
     let began = Instant::now();
     let (acknowledged, refused) = send(&way, &events).await?;
@@ -104,7 +104,7 @@ pub(super) async fn play(
     })
 }
 
-/// Registers the type, also where an earlier demo has done so.
+/// Registers the event type, or accepts that an earlier demo registered it.
 async fn register(stack: &Stack) -> Result<()> {
     let sku = json!({ "type": "integer" });
     let schema = json!({ "type": "object", "required": ["sku"], "properties": { "sku": sku } });
@@ -120,7 +120,7 @@ async fn register(stack: &Stack) -> Result<()> {
     Ok(())
 }
 
-/// The events in the order in which they are sent, and what becomes of them.
+/// The events in sending order, and the expected histories.
 fn script(people: &[Person]) -> Result<(Vec<Value>, BTreeMap<String, ViewedProducts>)> {
     let now_ms = std::time::UNIX_EPOCH.elapsed()?.as_millis();
     let first_ms = u64::try_from(now_ms)? - 3_600_000;
@@ -129,7 +129,7 @@ fn script(people: &[Person]) -> Result<(Vec<Value>, BTreeMap<String, ViewedProdu
     for round in 0..VIEWS_EACH {
         for (number, person) in (0..).zip(people) {
             let at_ms = first_ms + round * 60_000 + number;
-            // Some come back to what they have seen.
+            // Some people return to viewed products.
             let sku = (number * 7 + round * round * 13) % PRODUCTS;
             if events.len() % WRONG_EVERY == WRONG_EVERY - 1 {
                 events.push(json!({ "type": "veiw", "customer": person.name, "at_ms": at_ms }));
@@ -148,7 +148,7 @@ fn script(people: &[Person]) -> Result<(Vec<Value>, BTreeMap<String, ViewedProdu
     Ok((events, model))
 }
 
-/// Sends all of it; how many events were acknowledged, and how many refused.
+/// Sends all events. Returns the numbers of acknowledged and refused events.
 async fn send(way: &Arc<CollectAddress>, events: &[Value]) -> Result<(u64, u64)> {
     let room = Arc::new(Semaphore::new(AT_ONCE));
     let mut sending = JoinSet::new();
@@ -176,7 +176,7 @@ async fn send(way: &Arc<CollectAddress>, events: &[Value]) -> Result<(u64, u64)>
 }
 
 impl CollectAddress {
-    /// As a client must: the same again until there is an answer, which harms nobody.
+    /// Retries like a client: sends the same events until there is an answer, which is idempotent.
     async fn send(&self, body: &str) -> Result<Value> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -206,7 +206,7 @@ impl CollectAddress {
     }
 }
 
-/// What SQL has more than before, once that is so many events and no group is behind, or after a while.
+/// SQL's increase since `before`, once it has all events and no group is behind, or after a timeout.
 async fn handled(stack: &Mutex<Stack>, before: EventBooks, events: u64) -> Result<EventBooks> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -223,8 +223,8 @@ async fn handled(stack: &Mutex<Stack>, before: EventBooks, events: u64) -> Resul
     }
 }
 
-/// How many are shown what they have looked at, the latest first, and nothing else. The operator asks for all: the gateway
-/// would not let one address ask so often.
+/// The number of people whose history matches their views exactly, latest first. The operator's route is used, because
+/// the gateway limits requests per address.
 async fn compare(
     stack: &Mutex<Stack>,
     model: &Arc<BTreeMap<String, ViewedProducts>>,
@@ -235,7 +235,7 @@ async fn compare(
         let authority = url.trim_start_matches("http://").to_owned();
         (authority, format!("Bearer {}", stack.admin_token))
     };
-    // One list after another would take half a minute.
+    // Sequential requests would take half a minute.
     let mut parts = JoinSet::new();
     for first in 0..AT_ONCE {
         let (model, authority, token) = (model.clone(), authority.clone(), token.clone());
@@ -248,7 +248,7 @@ async fn compare(
     Ok(right)
 }
 
-/// The same of every person number `first`, `first + AT_ONCE` and so on, by one connection.
+/// The same for the people `first`, `first + AT_ONCE` and so on, over one connection.
 async fn compare_every(
     model: &BTreeMap<String, ViewedProducts>,
     first: usize,
@@ -284,7 +284,7 @@ fn is_shown(list: &Value, seen: &ViewedProducts) -> bool {
 }
 
 impl Browsing {
-    /// What must be so: whether it is, and in words.
+    /// The required results: whether each holds, and a description.
     pub(super) fn checks(&self) -> [(bool, String); 3] {
         let Self {
             sent,
@@ -333,7 +333,7 @@ impl Browsing {
 
 #[cfg(test)]
 impl Browsing {
-    /// One for tests, in which all is well.
+    /// A successful result for tests.
     pub(super) fn good() -> Self {
         Self {
             sent: 101,

@@ -1,4 +1,4 @@
-//! What anybody can ask the gateway: how the sale stands.
+//! The public state of the sale at the gateway.
 
 #![expect(
     clippy::indexing_slicing,
@@ -12,11 +12,11 @@ use weir_stack::http;
 /// A sale as the gateway shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SaleSnapshot {
-    /// Its state, in a word.
+    /// Its state.
     pub(super) state: String,
-    /// Roughly what is left, in a word.
+    /// An approximate level of the remaining stock.
     pub(super) remaining: String,
-    /// From the gateway's now to the start; zero afterwards. The visitor's clock does not matter.
+    /// The time until the start by the gateway's clock; zero afterwards. Independent of the visitor's clock.
     pub(super) starts_in: Duration,
 }
 
@@ -26,7 +26,7 @@ impl SaleSnapshot {
         self.state == "running" && !matches!(self.remaining.as_str(), "reserved" | "none")
     }
 
-    /// `GET /sales/{id}` at the gateway, over a connection of its own.
+    /// Sends `GET /sales/{id}` to the gateway, over a new connection.
     pub(super) async fn ask(gateway: &str, sale: &str) -> Result<Self> {
         let answer = http::get(&format!("{gateway}/sales/{sale}")).await?;
         ensure!(

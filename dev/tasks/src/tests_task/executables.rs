@@ -1,4 +1,4 @@
-//! The executables that cargo builds of tests, and what is in them.
+//! Test executables built by cargo, and their tests.
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -7,20 +7,20 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use weir_stack::command;
 
-/// It reads nothing and starts nothing.
+/// Listing tests reads and starts nothing.
 const LIST_LIMIT: Duration = Duration::from_secs(60);
 
-/// An executable of tests.
+/// A test executable.
 #[derive(Clone, Debug)]
 pub(super) struct Executable {
-    /// Of its target, like `e2e` or `weir_sale`.
+    /// The name of its target, such as `e2e` or `weir_sale`.
     pub(super) name: String,
     path: PathBuf,
-    /// Where cargo would run it: its package.
+    /// The folder where cargo would run it: its package.
     folder: PathBuf,
 }
 
-/// Builds them by this run of cargo, or says that it could not: cargo has said why.
+/// Builds test executables with this cargo command. `None` if the build fails; cargo has printed why.
 pub(super) fn build(cargo: &mut Command) -> Result<Option<Vec<Executable>>> {
     cargo.args([
         "--tests",
@@ -38,12 +38,12 @@ pub(super) fn build(cargo: &mut Command) -> Result<Option<Vec<Executable>>> {
     let messages = String::from_utf8_lossy(&output.stdout);
     let mut all: Vec<Executable> = messages.lines().filter_map(executable).collect();
     ensure!(!all.is_empty(), "cargo has built no tests");
-    // Cargo tells of them as they are ready: each time in another order.
+    // Cargo's messages come in completion order, which varies.
     all.sort_by(|a, b| (&a.folder, &a.name).cmp(&(&b.folder, &b.name)));
     Ok(Some(all))
 }
 
-/// The executable of tests that one of cargo's messages is about.
+/// The test executable in one of cargo's messages.
 fn executable(message: &str) -> Option<Executable> {
     #[derive(Deserialize)]
     struct Message {
@@ -70,13 +70,13 @@ fn executable(message: &str) -> Option<Executable> {
 }
 
 impl Executable {
-    /// Runs all of it.
+    /// A command that runs all its tests.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         command
             .current_dir(&self.folder)
             .env("CARGO_MANIFEST_DIR", &self.folder)
-            // A test that needs a tool must not ask for it.
+            // Without a terminal, a test that needs a tool cannot request consent.
             .stdin(Stdio::null());
         command
     }

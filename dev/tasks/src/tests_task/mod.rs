@@ -1,4 +1,4 @@
-//! `cargo xtask test`: the first tier of tests, and with `--all` the second one, too.
+//! `cargo xtask test`: the first tier of tests, and the second tier with `--all`.
 
 mod executables;
 mod tiers;
@@ -29,19 +29,19 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Whether whole runs have the second tier, too.
+    /// Whether runs include the second tier.
     pub(crate) fn is_all(&self) -> bool {
         self.all
     }
 }
 
-/// What cargo's `test result:` lines add up to.
+/// The totals of cargo's `test result:` lines.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Totals {
     passed: u64,
     failed: u64,
     skipped: u64,
-    /// Which ones failed.
+    /// The names of failed tests.
     failed_names: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &Arguments, options: &Options) -> Result<ExitCode> 
         Some(on_java) => features(on_java.is_ok()),
         None => String::new(),
     };
-    // Tests cannot ask whether it may be installed.
+    // Requested here, because tests have no terminal for consent.
     let mariadb = arguments
         .all
         .then(|| tools::MariaDb::find_or_get(&mut Console));
@@ -95,15 +95,15 @@ pub(crate) fn run(arguments: &Arguments, options: &Options) -> Result<ExitCode> 
     })
 }
 
-/// What all tests of one run have in common.
+/// Settings common to all tests of one run.
 struct Run<'a> {
     envoy: Option<&'a Path>,
-    /// What is on beside what the demo has.
+    /// Features in addition to those of the demo.
     features: &'a str,
 }
 
 impl Run<'_> {
-    /// `cargo test` as a whole run does it.
+    /// The `cargo test` command of a complete run.
     fn cargo(&self) -> Command {
         let mut cargo = command::cargo();
         cargo
@@ -116,7 +116,7 @@ impl Run<'_> {
         cargo
     }
 
-    /// What tests read from their environment.
+    /// Sets the environment variables for tests.
     fn set(&self, command: &mut Command) {
         command.env(build::FEATURES, self.features);
         if let Some(envoy) = self.envoy {
@@ -124,7 +124,7 @@ impl Run<'_> {
         }
     }
 
-    /// One executable, or those of its tests.
+    /// A command that runs one executable, or the given tests of it.
     fn command(&self, executable: &Executable, tests: Option<&[String]>) -> Command {
         let mut command = executable.command();
         self.set(&mut command);
@@ -197,7 +197,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Runs these tests of an executable, or all of them.
+    /// Runs the given tests of an executable, or all of them.
     fn part(
         &self,
         executable: &Executable,
@@ -220,7 +220,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What runs beside the rest: the tests of these executables in `tier`, each with the command that tries them again.
+    /// The tests of these executables in `tier` that run in parallel with the rest, each with the command for its
+    /// second try.
     fn beside(&self, executables: &[&Executable], tier: Tier) -> Result<Vec<(Command, Command)>> {
         let mut commands = Vec::new();
         for executable in executables {
@@ -236,7 +237,7 @@ impl Run<'_> {
         Ok(commands)
     }
 
-    /// What the person asked for, in one run of cargo.
+    /// Runs the tests that the person selected, in one cargo run.
     fn some(&self, rest: &[String]) -> Result<ExitCode> {
         let is_everywhere = is_everywhere(rest);
         let whole = Self {
@@ -257,7 +258,7 @@ impl Run<'_> {
     }
 }
 
-/// Refuses tables of tiers that name tests which do not exist: a module that is renamed would change its tier unnoticed.
+/// Fails if the tables of tiers name unknown tests: otherwise, renaming a module would silently change its tier.
 fn check_places(executables: &[Executable]) -> Result<()> {
     let mut tests = Vec::new();
     for executable in executables {
@@ -288,15 +289,15 @@ fn is_success(is_good: bool, flaky: &[String], is_strict: bool) -> bool {
     is_good && (!is_strict || flaky.is_empty())
 }
 
-/// The most tests that are tried again: more of them are no accident.
+/// The maximum number of failed tests to retry: more failures are systematic.
 const SECOND_TRIES_MAX: usize = 6;
 
-/// What one run of cargo came to.
+/// The result of one cargo run.
 struct CargoRun {
     is_good: bool,
-    /// Its tests that failed.
+    /// The names of failed tests.
     failed: Vec<String>,
-    /// What runs its tests again, once it is told which.
+    /// A command for the second try, to which the tests are added.
     again: Option<Command>,
 }
 
@@ -326,15 +327,15 @@ impl CargoRun {
     }
 }
 
-/// Runs tests that failed once more, when nothing runs beside them. On a busy machine a real server may miss what a test waits for;
-/// who is wrong fails again. Whether all is good now, and which tests passed only so.
+/// Runs failed tests again, with nothing in parallel. On a busy machine, a server may be too slow for a test; a real
+/// failure repeats. Returns whether all succeeded, and which tests succeeded only now.
 fn second_tries(
     parts: Vec<CargoRun>,
     totals: &mut Totals,
     shown: &mut impl Write,
 ) -> Result<(bool, Vec<String>)> {
     let count: usize = parts.iter().map(|part| part.failed.len()).sum();
-    // A test binary that died has no names to tell.
+    // An aborted test binary reports no names.
     let is_known = totals.failed == count as u64;
     if !is_known || count > SECOND_TRIES_MAX {
         return Ok((parts.iter().all(|part| part.is_good), Vec::new()));
@@ -362,7 +363,7 @@ fn second_tries(
     Ok((is_good, flaky))
 }
 
-/// Shows what a run of cargo prints, and counts; whether all of it was good.
+/// Prints and counts the output of a cargo run. Returns whether it succeeded.
 fn pass(command: &mut Command, totals: &mut Totals, shown: &mut impl Write) -> Result<bool> {
     let mut child = command
         .stdout(Stdio::piped())
@@ -377,7 +378,7 @@ fn pass(command: &mut Command, totals: &mut Totals, shown: &mut impl Write) -> R
         .success())
 }
 
-/// Tests that run while others do; what they print is kept until those have ended.
+/// Tests that run in parallel with others; their output is buffered until those have ended.
 struct BackgroundTests {
     thread: JoinHandle<Result<Vec<(bool, Command)>>>,
     outputs: Vec<PathBuf>,
@@ -396,7 +397,7 @@ impl BackgroundTests {
             outputs.push(output);
             all.push((command, again));
         }
-        // One after the other: each waits for servers of its own.
+        // In sequence: each waits for its own servers.
         let run = || {
             let run = |(mut command, again): (Command, Command)| {
                 let status = command.status().context("cannot start tests")?;
@@ -426,27 +427,27 @@ impl BackgroundTests {
     }
 }
 
-/// Features of the second tier's tests. The first tier has those of the demo, so that nothing is compiled twice.
+/// Features of the second tier's tests. The first tier uses those of the demo, so that nothing is compiled twice.
 const FEATURES: &str = include_str!("../../../test-features.txt");
 
-/// Features whose tests need Java and Maven. Without them each has one test that is skipped and says so.
+/// Features whose tests need Java and Maven. Without them, each has one test that is skipped and reports it.
 const JAVA_FEATURES: &str = include_str!("../../../java-features.txt");
 
-/// What a run of both tiers turns on.
+/// The features of a run of both tiers.
 fn features(on_java: bool) -> String {
     let of_java = on_java.then_some(JAVA_FEATURES.trim());
     let all: Vec<&str> = [FEATURES.trim()].into_iter().chain(of_java).collect();
     all.join(",")
 }
 
-/// Whether servers on Java can be run here.
+/// Checks that Java servers can run here.
 fn on_java() -> Result<()> {
     tools::Kafka::find_or_get(&mut Console)?;
     tools::Cassandra::find_or_get(&mut Console)?;
     Ok(())
 }
 
-/// Whether no package is named.
+/// Whether no package is selected.
 fn is_everywhere(rest: &[String]) -> bool {
     let for_cargo = rest.iter().take_while(|argument| *argument != "--");
     let names_package = |argument: &String| {
@@ -456,7 +457,7 @@ fn is_everywhere(rest: &[String]) -> bool {
     !for_cargo.into_iter().any(names_package)
 }
 
-/// Prints what cargo prints, as it comes, and counts.
+/// Prints and counts cargo's output as it arrives.
 fn pass_on(output: impl std::io::Read, totals: &mut Totals, shown: &mut impl Write) -> Result<()> {
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
@@ -469,7 +470,7 @@ fn pass_on(output: impl std::io::Read, totals: &mut Totals, shown: &mut impl Wri
 }
 
 impl Totals {
-    /// "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; …", and "test a::b ... FAILED".
+    /// Parses "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; …", and "test a::b ... FAILED".
     fn add(&mut self, line: &str) {
         let failed = line.strip_prefix("test ").map(str::trim_end);
         if let Some(name) = failed.and_then(|line| line.strip_suffix(" ... FAILED")) {
@@ -526,7 +527,7 @@ mod tests {
         assert!(!without.contains("kafka"), "{without}");
     }
 
-    /// A part whose tests of these names failed, and whose second run prints so much.
+    /// A run with these failed tests, whose second try prints `second`.
     fn part(failed: &[&str], second: &str, is_good: bool) -> CargoRun {
         let mut again = Command::new("sh");
         let ending = if is_good { "true" } else { "false" };
@@ -558,13 +559,13 @@ mod tests {
         assert_eq!(mended, (true, vec!["a".to_owned()], line(11, 0)));
         let wrong = tried(vec![part(&["a"], none, false), good()], 1);
         assert_eq!(wrong, (false, vec![], line(10, 1)));
-        // Nothing ran, as if the name were another: it is no pass.
+        // Nothing ran, for example because of a wrong name: that is not a pass.
         let lost = "test result: ok. 0 passed; 0 failed; 0 ignored";
         assert_eq!(
             tried(vec![part(&["a"], lost, true)], 1),
             (false, vec![], line(10, 1))
         );
-        // A binary that died, and more than can be chance, stay as they are.
+        // An aborted binary, and too many failures for chance, stay failures.
         assert_eq!(
             tried(vec![part(&["a"], one, true)], 2),
             (false, vec![], line(10, 2))
@@ -582,7 +583,7 @@ mod tests {
         let (is_good, flaky, _) = tried(vec![part(&["a"], one, true)], 1);
         assert!(is_success(is_good, &flaky, false));
         assert!(!is_success(is_good, &flaky, true));
-        // Without a second try a strict run is like any other.
+        // Without a second try, a strict run equals any other.
         assert!(is_success(true, &[], true));
         assert!(!is_success(false, &[], false));
     }

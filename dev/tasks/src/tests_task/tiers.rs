@@ -1,9 +1,9 @@
-//! Which tests are in the second tier: this is the only place that decides.
+//! The only place that defines which tests are in the second tier.
 
 use weir_stack::native;
 
-/// Tests of the second tier: an executable, and modules or tests in it. `m::` is a module of that name at any depth. Everything
-/// else is in the first tier.
+/// Tests of the second tier: an executable, and modules or tests in it. `m::` is a module of that name at any depth.
+/// All other tests are in the first tier.
 const SECOND: [(&str, &[&str]); 11] = [
     // Edges in their runtimes, and the native module.
     (
@@ -19,7 +19,7 @@ const SECOND: [(&str, &[&str]); 11] = [
         ],
     ),
     ("demo_edge", &[""]),
-    // Releases on five Envoys, in containers and by the chart.
+    // Releases on five Envoy versions, in containers and from the chart.
     ("dist", &[""]),
     // Browsers, control planes, and a Redis Cluster.
     (
@@ -41,10 +41,10 @@ const SECOND: [(&str, &[&str]); 11] = [
     (
         "origin",
         &[
-            // Clients that pip gets: a generated one, and schemathesis.
+            // Clients installed by pip: a generated one, and schemathesis.
             "clients::",
             "events::pull_table::",
-            // Programs with some of the domains, compiled for it.
+            // Separately compiled programs with some of the domains.
             "features::",
             "links::numbers::eight_origins_never_get_one_number_twice_on_mysql",
             "mysql::",
@@ -64,10 +64,11 @@ const SECOND: [(&str, &[&str]); 11] = [
     ("weir_tests", &["browser::"]),
 ];
 
-/// Executables whose tests mostly wait for real servers. Their first-tier tests run in parallel with all other tests of that tier.
+/// Executables whose tests mostly wait for real servers. Their first-tier tests run in parallel with all other tests of
+/// that tier.
 pub(super) const WAITING: [&str; 1] = ["e2e"];
 
-/// Tests that wait for servers on Java and for processes that are killed, most of the time: they run beside the rest of the second
+/// Second-tier tests that mostly wait for Java servers and killed processes: they run in parallel with the rest of the
 /// tier.
 const BESIDE: [(&str, &[&str]); 2] = [
     ("log", &["kafka::"]),
@@ -94,23 +95,23 @@ const ON_MARIADB: [(&str, &[&str]); 2] = [
     ("weir_stack", &["mariadb::"]),
 ];
 
-/// Tests that are about the ground of `AGAIN`, and run nowhere else.
+/// Tests that run only in the environment of `AGAIN`.
 const ON_OTHER_GROUND: [(&str, &[&str]); 1] = [("origin", &["origin_on_mysql_and_cluster::"])];
 
-/// Tests that the second tier runs once more, on other ground.
+/// Tests that the second tier repeats in another environment.
 pub(super) struct RepeatedTests {
     pub(super) title: &'static str,
     pub(super) executable: &'static str,
-    /// The variable that chooses the ground.
+    /// The variable that selects the environment.
     pub(super) variable: (&'static str, &'static str),
-    /// Whether the ground has MariaDB.
+    /// Whether the environment needs MariaDB.
     pub(super) needs_mariadb: bool,
-    /// Modules at the root of the executable.
+    /// Top-level modules of the executable.
     pub(super) modules: &'static [&'static str],
 }
 
 pub(super) const AGAIN: [RepeatedTests; 2] = [
-    // What is left out has both databases already, or runs processes, whose stack has SQLite.
+    // The excluded tests already use both databases, or run processes, whose stack uses SQLite.
     RepeatedTests {
         title: "The origin over MySQL's protocol and a Redis Cluster",
         executable: "origin",
@@ -148,9 +149,9 @@ pub(super) const AGAIN: [RepeatedTests; 2] = [
             "warm::",
         ],
     },
-    // Beside the module's own tests and the conformance suite: sales, limits, links, waiting rooms, and what becomes of them when
-    // something fails. The rest is about what is behind the filters, and takes minutes more:
-    // `WEIR_HOST=native cargo xtask test -- --test e2e` runs all of it.
+    // In addition to the module's own tests and the conformance suite: sales, limits, links and waiting rooms,
+    // including failures. The other tests concern parts behind the filters and take minutes longer. `WEIR_HOST=native
+    // cargo xtask test -- --test e2e` runs all of them.
     RepeatedTests {
         title: "End to end on the native module",
         executable: "e2e",
@@ -174,9 +175,9 @@ pub(super) const AGAIN: [RepeatedTests; 2] = [
 pub(super) enum Tier {
     First,
     Second,
-    /// In the second tier, beside the rest of it.
+    /// In the second tier, in parallel with the rest of it.
     Beside,
-    /// In the second tier, on the ground of `AGAIN` alone.
+    /// In the second tier, only in the environment of `AGAIN`.
     OnOtherGround,
 }
 
@@ -198,7 +199,7 @@ pub(super) fn is_on_mariadb(executable: &str, test: &str) -> bool {
     is_in(&ON_MARIADB, executable, test)
 }
 
-/// Whether all of its tests are in the first tier.
+/// Whether all tests of the executable are in the first tier.
 pub(super) fn is_first(executable: &str) -> bool {
     SECOND.iter().all(|(name, _)| *name != executable)
 }
@@ -209,7 +210,7 @@ fn is_in(table: &[(&str, &[&str])], executable: &str, test: &str) -> bool {
     places.any(|place| is_at(place, test))
 }
 
-/// The places in these tables that none of the tests is at: `(executable, test)`.
+/// The entries of these tables that match none of the tests: `(executable, test)`.
 pub(super) fn unmatched(tests: &[(String, String)]) -> Vec<String> {
     let again = AGAIN.iter().map(|again| (again.executable, again.modules));
     let tables = SECOND.into_iter().chain(ON_OTHER_GROUND).chain(again);
@@ -223,7 +224,7 @@ pub(super) fn unmatched(tests: &[(String, String)]) -> Vec<String> {
         .collect()
 }
 
-/// Whether the test is at `place`, or in a module of that name.
+/// Whether `place` is the test, or a module that contains it.
 fn is_at(place: &str, test: &str) -> bool {
     test.starts_with(place) || test.contains(&format!("::{place}"))
 }

@@ -1,4 +1,4 @@
-//! What `up` starts with: all filters on one listener, a sale, a link and types of events, and where to look.
+//! The initial data of `up`: all filters on one listener, a sale, a link and event types, and the printed addresses.
 
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -7,19 +7,19 @@ use weir_stack::http::Method;
 use weir_stack::sale::sale_json;
 use weir_stack::{Builder, Stack};
 
-/// Links' host in `envoy/all.yaml`. Browsers take it for this machine.
+/// The host of links in `envoy/all.yaml`. Browsers resolve it to this machine.
 const LINK_HOST: &str = "link.localhost";
 const CODE: &str = "hello";
 const TARGET: &str = "https://www.envoyproxy.io/";
 const SALE: &str = "demo";
 const UNITS: u64 = 500;
 const SHARDS: u32 = 4;
-/// The types of events in the examples of `docs/events.md` and of the SDK.
+/// The event types in the examples of `docs/events.md` and of the SDK.
 const EVENT_TYPES: [&str; 3] = ["cart", "page", "view"];
-/// Taken already: the data folder is an earlier run's.
+/// Already exists: the data folder is from an earlier run.
 const CONFLICT: u16 = 409;
 
-/// All filters, and an origin that has a part for each. Without Kafka its events are in files.
+/// Enables all filters, and the origin's part for each. Without Kafka, events are stored in files.
 pub fn of(builder: Builder, gateway_port: u16, has_kafka: bool) -> Builder {
     let domain = json!({
         "id": "s",
@@ -41,7 +41,7 @@ pub fn of(builder: Builder, gateway_port: u16, has_kafka: bool) -> Builder {
 /// Creates a sale, a link and event types, and returns the text with all addresses.
 ///
 /// # Errors
-/// When the origin refuses one of them.
+/// The origin refuses one of them.
 pub async fn begin(stack: &Stack) -> Result<String> {
     make(stack, "/sales", &sale_json(SALE, UNITS, SHARDS)?).await?;
     stack.warm_sale(SALE).await?;
@@ -53,7 +53,7 @@ pub async fn begin(stack: &Stack) -> Result<String> {
     Ok(text(stack))
 }
 
-/// Makes what an earlier run on the same data may have made already.
+/// Creates an object, unless an earlier run on the same data created it.
 async fn make(stack: &Stack, path: &str, body: &serde_json::Value) -> Result<()> {
     let text = body.to_string();
     let Err(error) = stack.admin(Method::POST, path, &text, 201).await else {
@@ -79,7 +79,7 @@ fn text(stack: &Stack) -> String {
     let admin = stack.origin_admin_url();
     let (envoy, redis) = (stack.envoy_admin_url(), stack.redis_url());
     let dir = stack.data_dir().display();
-    // The token is read from its file: a secret on the screen ends up in someone's log.
+    // Reads the token from its file, because a secret on the screen may end up in a log.
     format!(
         "\n\
          a sale        {gateway}/sales/{SALE}\n    \

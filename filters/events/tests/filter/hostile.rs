@@ -1,4 +1,4 @@
-//! What no client should send.
+//! Hostile client input.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A gateway for events in a Proxy-Wasm host, with a virtual clock and two workers. The origin is the test.
+//! A gateway for events in a Proxy-Wasm host, with a virtual clock and two workers. The test plays the origin.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use weir_event::event::Event;
 use weir_event::stamps::Stamps;
 use weir_host_test::{Call, FailurePolicy, Host, Reply, RequestBuilder, Stream, Upstream};
 
-/// Where the host's clock starts.
+/// The start time of the host's clock.
 pub const NOW_MS: u64 = 1_700_000_000_000;
 
 pub const SECRET: &str = "0123456789abcdef";
@@ -23,7 +23,7 @@ pub const CONFIG: &str = r#"{ "keys": [
     "observe": { "routes": [{ "path": "/products/{sku}" }], "key": "shop-web",
         "outbox": { "events_max": 100, "batches_max": 4 } } }"#;
 
-/// What the origin was sent, and what it answers in place of a verdict.
+/// The origin's received calls, and an optional response instead of verdicts.
 #[derive(Default)]
 pub struct Origin {
     pub calls: Vec<Call>,
@@ -89,7 +89,7 @@ impl Gate {
         Self { host, origin }
     }
 
-    /// A good request with an event.
+    /// A valid request with an event.
     pub fn post(&self, worker: usize) -> RequestBuilder {
         let request = self.host.request(worker).method("POST").path("/events");
         request
@@ -100,7 +100,7 @@ impl Gate {
             .property(&["source", "address"], "203.0.113.7:4711")
     }
 
-    /// Somebody looks at a product.
+    /// A request for a product page.
     pub fn view(&self, worker: usize, sku: &str) {
         let request = self.host.request(worker).path(format!("/products/{sku}"));
         let stream = request.header("x-user-id", "alice").send();
@@ -109,9 +109,9 @@ impl Gate {
         stream.disconnect();
     }
 
-    /// A counter. Filters tell what they have counted when they tick.
+    /// A counter. Filters publish their counters on ticks.
     pub fn metric(&self, name: &str) -> u64 {
-        // Ticks begin when the first stream's wake-up has come.
+        // Ticks start after the first stream's wake-up.
         self.host.run_until_idle();
         self.host.tick();
         self.host
@@ -120,7 +120,7 @@ impl Gate {
     }
 }
 
-/// The stamps of a request that went on.
+/// The gateway metadata of a request that passed.
 pub fn stamps(stream: &Stream) -> Stamps {
     let request = stream.upstream_request();
     Stamps::read(|name| request.headers.text(name).map(str::as_bytes)).unwrap()

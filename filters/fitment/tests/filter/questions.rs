@@ -1,4 +1,4 @@
-//! Questions in pieces, their answers, and what the filter lets go on.
+//! Queries in pieces, their responses, and requests that the filter passes.
 
 use serde_json::json;
 use weir_fitment::{Cluster, Placement, Spu};

@@ -1,4 +1,4 @@
-//! A gateway for questions of fitment in a Proxy-Wasm host. Redis is a real one.
+//! A gateway for fitment queries in a Proxy-Wasm host, with a real Redis.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -33,7 +33,7 @@ pub struct Gate {
     _dir: tempfile::TempDir,
 }
 
-/// The module as Envoy runs it, without what it reaches.
+/// The module as Envoy runs it, without its upstreams.
 pub fn module() -> Builder {
     Host::builder()
         .module_file(weir_stack::wasm::filter("fitment").unwrap())
@@ -43,7 +43,7 @@ pub fn module() -> Builder {
 }
 
 impl Gate {
-    /// A gateway that knows ten vehicles, from 1000001 on.
+    /// A gateway with ten vehicles, from 1000001.
     pub fn new() -> Self {
         let runtime = Runtime::new().unwrap();
         let dir = tempfile::tempdir().unwrap();
@@ -71,7 +71,7 @@ impl Gate {
         gate
     }
 
-    /// Redis has so many vehicles.
+    /// Sets the number of vehicles in Redis.
     pub fn map(&mut self, count: u32) {
         let vehicles: Vec<_> = (1..=count)
             .map(|offset| VehicleId::from_number(1_000_000 + offset).ok())
@@ -93,7 +93,7 @@ impl Gate {
         ));
     }
 
-    /// A SKU fits the vehicles with these offsets, and no others.
+    /// Stores a SKU that fits exactly the vehicles with these offsets.
     pub fn put(&mut self, name: &str, place: &Placement, fits: &[u32]) {
         let sku = Sku::new(name).unwrap();
         let offsets: Vec<_> = fits.iter().filter_map(|fit| Offset::new(*fit)).collect();
@@ -118,7 +118,7 @@ impl Gate {
         }
     }
 
-    /// Has Redis do what a call asks, past the gateway.
+    /// Runs a call on Redis, without the gateway.
     fn run(&self, call: &Call) {
         let mut command = Vec::new();
         call.encode_eval(&mut command);
@@ -130,14 +130,14 @@ impl Gate {
         assert!(!matches!(reply, Value::Error(_)), "{reply:?}");
     }
 
-    /// Lets the gateway hear of new vehicles.
+    /// Lets the gateway read new vehicles.
     pub fn poll(&self) {
         for _ in 0..5 {
             self.host.advance(Duration::from_millis(1_010));
         }
     }
 
-    /// Asks with the body in these pieces.
+    /// Sends a query with the body in these pieces.
     pub fn ask(&self, pieces: &[&str]) -> Stream {
         let request = self.host.request(0).path("/fitment/check");
         let request = request.method("POST");
@@ -150,7 +150,7 @@ impl Gate {
     }
 }
 
-/// What a client was told by the filter.
+/// The filter's response to a client.
 pub fn told(stream: &Stream) -> (u16, Json) {
     let LocalReply { status, body, .. } = match stream.state() {
         StreamState::Replied(reply) => reply,

@@ -1,4 +1,4 @@
-//! Whatever clients send, memory stays as it was configured, and nobody is refused for others.
+//! Whatever clients send, memory stays within the configured limits, and other clients are not refused.
 
 use weir_limit::table::is_slot_key;
 
@@ -11,7 +11,7 @@ fn million_keys_stay_within_slot_memory_and_refuse_correctly() {
         r#"{{ "name": "r", "key": ["user"], "slots": {SLOTS}, "limit": {{ "rate": 1, "per": "1h" }} }}"#
     );
     let limiter = Limiter::new(&[&rule]);
-    // A million in the end-to-end test; this one looks at every single answer.
+    // The end-to-end test sends a million; this one checks every response.
     for n in 0..20_000 {
         assert!(
             is_passed(&limiter.ask(&format!("user-{n}"))),

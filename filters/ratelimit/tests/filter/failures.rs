@@ -1,4 +1,4 @@
-//! Redis slow, gone, or talking nonsense.
+//! Redis is slow, down, or returns garbage.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn limiter(on_store_error: &str) -> Limiter {
     Limiter::with(&[&rule(on_store_error)], REDIS)
 }
 
-/// Lets the deadline of what waits pass.
+/// Advances past the deadline of waiting requests.
 fn wait(limiter: &Limiter) {
     limiter.host.run_until_idle();
     limiter.host.advance(Duration::from_millis(20));

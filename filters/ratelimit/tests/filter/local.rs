@@ -126,7 +126,7 @@ fn a_header_names_the_cost() {
     assert!(with("1"));
 }
 
-/// One read and one write of shared data a rule, as the issue has it.
+/// One read and one write of shared data per rule.
 #[test]
 fn a_decision_stays_within_its_budget() {
     let limiter = Limiter::new(&[PER_USER]);
@@ -136,14 +136,14 @@ fn a_decision_stays_within_its_budget() {
     assert_eq!(passed.host_calls("proxy_set_shared_data"), 1);
     // Clock, the user, read, write: counters stay in the VM until the next tick.
     assert!(passed.host_calls_total() <= 4, "{passed:?}");
-    // Raised from 5,500: what is refused is told to access logs, too.
+    // Raised from 5,500: refusals are also reported to access logs.
     assert!(passed.fuel <= 5_550, "{passed:?}");
     limiter.ask("alice");
     let refused = limiter.ask("alice").cost();
     assert_eq!(refused.host_calls("proxy_set_shared_data"), 0);
     assert!(refused.fuel <= 21_000, "{refused:?}");
     let without_rules = Limiter::new(&[]);
-    // The first one says in the log that there are none.
+    // The first one logs that there are no rules.
     without_rules.ask("alice");
     let untouched = without_rules.ask("alice").cost();
     assert!(untouched.host_calls_total() <= 1, "{untouched:?}");

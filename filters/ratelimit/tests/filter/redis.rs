@@ -1,4 +1,4 @@
-//! Rules that count in a real Redis, whose clock is the real one.
+//! Rules that count in a real Redis with a real clock.
 
 use tokio::runtime::Runtime;
 use weir_host_test::{Stream, Upstream};
@@ -37,7 +37,7 @@ impl RedisFixture {
         }
     }
 
-    /// Requests of one user on both workers, all under way at once.
+    /// Concurrent requests of one user on both workers.
     fn ask_all(&self, user: &str, count: usize) -> Vec<Stream> {
         let ask = |n| self.limiter.request(n % 2, user).send();
         let streams: Vec<_> = (0..count).map(ask).collect();
@@ -154,12 +154,12 @@ fn who_was_refused_costs_redis_nothing_until_it_may_pass() {
     let heard = flood("alice");
     assert_eq!(heard.iter().filter(|stream| is_passed(stream)).count(), 1);
     assert_eq!(header(&heard[99], "retry-after").unwrap(), "3600");
-    // One for each, and one before them that did not find the script.
+    // One for each, and an earlier one that did not find the script.
     assert_eq!(shared.script_calls(), 3, "one passed, one was refused");
     assert_eq!(shared.limiter.count("limited", "r"), 99);
     assert_eq!(shared.passed("bob", 1), 1);
     assert_eq!(shared.script_calls(), 4);
-    // By the gateway's clock the wait is over, so Redis is asked, by whose clock it is not.
+    // The wait is over by the gateway's clock, but not by Redis' clock, so Redis is called.
     shared
         .limiter
         .host

@@ -1,4 +1,4 @@
-//! Rules that change while requests come.
+//! Rules that change during requests.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::support::Limiter;
 fn limiter() -> Limiter {
     let rule = r#"{ "name": "r", "key": ["user"], "limit": { "rate": 3, "per": "1h" } }"#;
     let limiter = Limiter::with(&[rule], r#""redis": {}, "reload": true"#);
-    // The first request makes the VM one that polls.
+    // The first request starts the VM's polls.
     assert_eq!(limiter.passed("alice", 3), 3);
     limiter
 }

@@ -2,7 +2,7 @@
 
 use weir_host_test::{Builder, Host, RequestBuilder, Stream, StreamState, Upstream};
 
-/// Where the host's clock starts.
+/// The start time of the host's clock.
 pub const NOW_MS: u64 = 1_700_000_000_000;
 
 pub const DEBUG_SECRET: &str = "0123456789abcdef";
@@ -46,7 +46,7 @@ impl Limiter {
         }
     }
 
-    /// The variant that sees responses.
+    /// The variant that receives responses.
     pub fn with_responses(rules: &[&str], fields: &str) -> Self {
         Self {
             host: host_of("ratelimit-headers", &config(rules, fields))
@@ -78,9 +78,9 @@ impl Limiter {
         self.metric(&format!("weir_ratelimit_{what}_total.rule.{rule}"))
     }
 
-    /// A counter. Filters tell what they have counted when they tick.
+    /// A counter. Filters publish their counters on ticks.
     pub fn metric(&self, name: &str) -> u64 {
-        // Ticks begin when the first stream's wake-up has come.
+        // Ticks start after the first stream's wake-up.
         self.host.run_until_idle();
         self.host.tick();
         self.host.metric(name).unwrap_or(0)
@@ -96,7 +96,7 @@ pub fn header(stream: &Stream, name: &str) -> Option<String> {
     reply.header(name).map(ToOwned::to_owned)
 }
 
-/// What the origin's response to a request that passes says when it reaches the client.
+/// A header of the response that reaches the client.
 pub fn told(stream: &Stream, name: &str) -> Option<String> {
     stream.respond(200, [("content-type", "text/plain")], "");
     let StreamState::Responded(response) = stream.state() else {

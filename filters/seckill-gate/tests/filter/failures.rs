@@ -1,4 +1,4 @@
-//! The built filter when something fails: Redis, the origin, the client, the VM.
+//! The built filter when Redis, the origin, the client or the VM fails.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ fn no_healthy_host_is_answered_at_once_and_recovers() {
     gate.host.run_until_idle();
     assert!(buyers.iter().all(|buyer| buyer.status() == Some(503)));
     gate.host.set_cluster("weir_redis", Upstream::held());
-    // So long the breaker stays open.
+    // The breaker stays open this long.
     gate.host.advance(SECOND);
     let buyer = gate.buy("alice");
     gate.answer_claims(|_user| granted(7));
@@ -90,7 +90,7 @@ fn a_call_without_an_answer_ends_at_its_deadline() {
     gate.host.run_until_idle();
     gate.host.advance(Duration::from_millis(249));
     assert!(buyer.is_paused());
-    // A tick sees to it, four times in a deadline.
+    // Ticks check it, four times per deadline.
     gate.host.advance(Duration::from_millis(65));
     assert_eq!(
         buyer.reply().unwrap().header("x-weir-verdict").unwrap(),

@@ -1,4 +1,4 @@
-//! The built filter in a Proxy-Wasm host: what clients, Redis and the origin see of it.
+//! The built filter in a Proxy-Wasm host, as clients, Redis and the origin see it.
 
 use std::time::Duration;
 
@@ -380,7 +380,7 @@ fn a_bad_configuration_is_refused_by_the_fields_path() {
     assert!(!refused("WEIR_CLAIM_SECRET", "NO_SUCH").contains(SECRET));
 }
 
-/// What one request costs is a number, not a time. Raised only with a reason.
+/// The cost of a request is a number, not a time. Raise it only with a reason.
 #[test]
 fn each_kind_of_request_stays_within_its_budget() {
     let gate = Gate::ready();
@@ -400,12 +400,12 @@ fn each_kind_of_request_stays_within_its_budget() {
         .path("/index.html")
         .send()
         .cost();
-    // Headers, none of which only gateways may send.
+    // Headers, none of which are reserved for gateways.
     assert!(passing.host_calls_total() <= 1, "{passing:?}");
     assert!(passing.fuel < 15_000, "{passing:?}");
 }
 
-/// All that is spent in the VM on 64 requests that go to Redis together, answers included.
+/// The total cost in the VM of 64 requests in one batch, responses included.
 #[test]
 fn a_batch_stays_within_its_budget() {
     let gate = Gate::ready();

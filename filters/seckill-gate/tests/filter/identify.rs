@@ -1,4 +1,4 @@
-//! The signed user of requests that buy nothing, and rings of keys.
+//! The signed user of requests that do not buy, and key rings.
 
 use super::support::{CONFIG, Gate, NOW_MS, SECRET, granted};
 use weir_base::key::{KeyRing, SigningKey};

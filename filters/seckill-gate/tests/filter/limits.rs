@@ -1,4 +1,4 @@
-//! How often one user and one address may ask.
+//! Limits per user and per address.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Beyond what Redis and the origin can do, the fast answer.
+//! The quick response when Redis and the origin are overloaded.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn handed_back(gate: &Gate) -> u64 {
     gate.metric(name)
 }
 
-/// Redis takes back what the gate gives back.
+/// Redis accepts the returned claims.
 fn take_back(gate: &Gate) {
     gate.host.run_until_idle();
     for call in gate.host.calls() {
@@ -73,7 +73,7 @@ fn claims_granted_beyond_the_cap_go_back() {
     for buyer in buyers.iter().filter(|buyer| buyer.is_continued()) {
         buyer.respond(201, [("content-length", "0")], "");
     }
-    // The hand-back is late by now, so that others do not wait for it.
+    // The return is late by now, so that other calls do not wait for it.
     gate.host.advance(Duration::from_millis(10));
     assert!(
         grant(&gate, "again").is_continued(),
@@ -111,7 +111,7 @@ fn a_redis_that_fails_is_left_in_peace_and_tried_out_by_few() {
     assert!(gate.buy("c").is_paused());
 }
 
-/// For 0.85 µs each, a status is asked for where it may change something.
+/// Reading a status costs 0.85 µs, so it is read only where it may change the outcome.
 #[test]
 fn of_an_origin_that_is_well_few_outcomes_are_counted() {
     let gate = gate(&format!(r#"{{ "origin_breaker": {FEW} }}"#));
@@ -121,9 +121,9 @@ fn of_an_origin_that_is_well_few_outcomes_are_counted() {
         }
     };
     serve(0..84, 201);
-    // One of eight is looked at, and stands for all eight.
+    // One of eight is sampled, and counts for all eight.
     serve(84..92, 503);
-    // From now on each counts. 84 were well, and of those not looked at all are counted: 84 that fail are half.
+    // From now on each counts. 84 succeeded, and so do all that were not sampled: 84 failures are half.
     serve(92..174, 503);
     assert_eq!(entered(&gate, "origin", "open"), 0);
     serve(174..175, 503);

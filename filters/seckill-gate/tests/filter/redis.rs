@@ -23,7 +23,7 @@ struct Shop {
 }
 
 impl Shop {
-    /// A gate that knows the sale `open`, with two warm shards.
+    /// A gate that has the sale `open`, with two warm shards.
     fn open() -> Self {
         let runtime = Runtime::new().unwrap();
         let dir = tempfile::tempdir().unwrap();
@@ -111,7 +111,7 @@ fn two_workers_never_hand_out_more_than_there_is() {
 fn those_who_leave_give_back_and_those_who_stay_keep() {
     let shop = Shop::open();
     let buyers: Vec<Stream> = (0..60).map(|n| shop.buy_on(0, n)).collect();
-    // The wake-up sends the batch; its replies are on their way.
+    // The wake-up sends the batch; its replies are in flight.
     shop.gate.host.turn();
     buyers.iter().take(20).for_each(Stream::disconnect);
     shop.gate.host.run_until_idle();
@@ -144,7 +144,7 @@ fn a_lost_reply_is_unknown_and_the_retry_gets_the_same_claim() {
             .unwrap()
             .to_vec()
     };
-    // The next call reaches nobody and is answered by nobody.
+    // The next call does not arrive and gets no reply.
     shop.gate
         .host
         .set_cluster("weir_redis", Upstream::scripted(|_call| Reply::Fail));
@@ -160,7 +160,7 @@ fn a_lost_reply_is_unknown_and_the_retry_gets_the_same_claim() {
     assert_eq!(shop.stock(), 2 * UNITS_A_SHARD - 1);
 }
 
-/// How many units of `open` both shards hold.
+/// Sets the units of `open` on a shard.
 fn set_stock(shop: &Shop, shard: u32, units: u64) {
     shop.command(::redis::cmd("SET").arg(keys(shard).stock()).arg(units));
 }
@@ -188,7 +188,7 @@ fn single_buyer_never_sees_sold_out_while_a_unit_remains() {
     let shop = Shop::open();
     set_stock(&shop, 0, 1);
     set_stock(&shop, 1, 0);
-    // At home on the one shard or the other.
+    // Their home shard is either of the two.
     let buyers: Vec<Stream> = (0..12)
         .map(|n| {
             let buyer = shop.buy_on(0, n);
@@ -210,7 +210,7 @@ fn units_that_a_dead_gateway_left_on_their_way_are_not_sold_out() {
     let shop = Shop::open();
     set_stock(&shop, 0, 1);
     set_stock(&shop, 1, 0);
-    // Somebody lent from 0 to 1 and died before the deposit.
+    // A gateway lent from 0 to 1 and crashed before the deposit.
     shop.run(&weir_sale::redis::lend::call(&keys(0), 1, 1));
     let verdicts: Vec<Stream> = (0..12)
         .map(|n| {
@@ -219,7 +219,7 @@ fn units_that_a_dead_gateway_left_on_their_way_are_not_sold_out() {
             buyer
         })
         .collect();
-    // A user at home on 1 finds the transfer again; users at home on 0 before that are told to wait.
+    // A user with home shard 1 finds the transfer; earlier users with home shard 0 must retry.
     let first = verdicts.iter().position(Stream::is_continued).unwrap();
     let verdict = |buyer: &Stream| {
         let reply = buyer.reply().unwrap();

@@ -1,4 +1,4 @@
-//! How a sale stands, as anybody may ask.
+//! The public status of a sale.
 
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ fn an_unknown_sale_and_a_gate_that_knows_nothing_yet_say_so() {
 #[test]
 fn a_status_stays_within_its_budget() {
     let gate = gate();
-    // The first request of all wakes the VM.
+    // The first request wakes the VM.
     ask(&gate, "open");
     let request = gate
         .host

@@ -1,4 +1,4 @@
-//! The streams to the bridge: each has one call at a time, and no reply meets another call.
+//! The streams to the bridge: each has one call at a time, and no reply reaches another call.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use weir_host_test::{Call, Reply, Thread};
 
 use super::support::{CATALOGUE, Gate, granted};
 
-/// The calls of claims under way on worker 0.
+/// The calls of claims in flight on worker 0.
 fn claims(gate: &Gate) -> Vec<Call> {
     gate.host.run_until_idle();
     let calls = gate.host.calls().into_iter();
@@ -19,7 +19,7 @@ fn stream_of(call: &Call) -> u32 {
     call.stream().expect("calls come on streams")
 }
 
-/// Answers the call with a claim, and returns the stream that it came on.
+/// Answers the call with a claim, and returns its stream.
 fn grant(gate: &Gate) -> u32 {
     let call = claims(gate).remove(0);
     gate.answer_claims(|_user| granted(7));
@@ -94,7 +94,7 @@ fn a_poll_that_is_not_answered_is_given_up_and_asked_again() {
     assert!(early.is_paused(), "no sale is known yet");
     let polls = |gate: &Gate| gate.host.calls().len();
     assert!(polls(&gate) > 0);
-    // The polls under way have no answer; those that take their place do.
+    // The polls in flight get no reply; their successors do.
     gate.host.advance(Duration::from_millis(700));
     gate.answer_polls_with(CATALOGUE);
     let buyer = gate.buy("alice");
@@ -155,7 +155,7 @@ fn streams_of_a_burst_are_closed_when_it_is_over() {
     let open = || gate.host.open_grpc_streams(Thread::Worker(0));
     let burst = open();
     assert!(burst >= 4, "{burst}");
-    // A minute and more, and no poll waits for its answer so long that it is given up.
+    // For more than a minute, every poll gets its reply before its timeout.
     for _ in 0..700 {
         gate.host.advance(Duration::from_millis(100));
         gate.answer_polls_with(CATALOGUE);

@@ -1,4 +1,4 @@
-//! A gate in a Proxy-Wasm host, with a Redis that answers what a test says.
+//! A gate in a Proxy-Wasm host, with a Redis scripted by the test.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ pub const CONFIG: &str = r#"{
     "redis": { "deadline_ms": 250 }
 }"#;
 
-/// Where the host's clock starts.
+/// The start time of the host's clock.
 pub const NOW_MS: u64 = 1_700_000_000_000;
 
-/// `open` runs, `later` starts in less than a minute, `over` has ended, `shut` is closed.
-/// By SQL all units of `open` are sold; what is left of `busy` is high.
+/// `open` runs, `later` starts in less than a minute, `over` has ended, `shut` is closed. In SQL all units of `open`
+/// are sold; `busy` has a high stock.
 pub const CATALOGUE: &str = r#"{"sales":[
     {"id":"open","starts_at_ms":1,"ends_at_ms":9999999999999,"shards":2,"user_cap":1,"state":"open","band":"none"},
     {"id":"busy","starts_at_ms":1,"ends_at_ms":9999999999999,"shards":2,"user_cap":1,"state":"open"},
@@ -68,7 +68,7 @@ impl Gate {
         self.answer_polls();
     }
 
-    /// A worker polls from its first stream on.
+    /// A worker polls after its first stream.
     pub fn begin_polls(&self) {
         for worker in 0..2 {
             self.host.malformed_request(worker);
@@ -92,7 +92,7 @@ impl Gate {
         self.buy_from("open", user)
     }
 
-    /// Answers the polls under way with the catalogue, and epoch 5 for each shard asked for.
+    /// Answers the polls in flight with the catalogue, and epoch 5 for each requested shard.
     pub fn answer_polls(&self) {
         self.answer_polls_with(CATALOGUE);
     }
@@ -101,7 +101,7 @@ impl Gate {
         self.answer_polls_by(catalogue, 5);
     }
 
-    /// Lets a poll interval pass, and answers with this epoch for each shard asked for.
+    /// Advances by a poll interval, and answers with this epoch for each requested shard.
     pub fn poll_with_epoch(&self, epoch: i64) {
         self.host.advance(Duration::from_millis(500));
         self.answer_polls_by(CATALOGUE, epoch);
@@ -123,8 +123,8 @@ impl Gate {
         self.host.run_until_idle();
     }
 
-    /// As [`Gate::ready`], and Redis has answered a full batch in a millisecond: a worker sends few requests at once until it
-    /// knows how fast Redis is.
+    /// Like [`Gate::ready`], after Redis has answered a full batch in a millisecond: a worker sends few requests at
+    /// once until it has measured Redis.
     pub fn ready_with_fast_redis() -> Self {
         let gate = Self::ready();
         let buyers: Vec<_> = (0..64).map(|n| gate.buy(&format!("early-{n}"))).collect();
@@ -135,13 +135,13 @@ impl Gate {
         gate
     }
 
-    /// Answers every call of claims under way, and those that follow, with `reply` for each user; and
-    /// looks at shards as if none had a unit, a claim or a transfer.
+    /// Answers every call of claims, current and later, with `reply` for each user. Probes report shards without units,
+    /// claims and transfers.
     pub fn answer_claims(&self, reply: impl Fn(&str) -> String) {
         self.answer_claims_and_looks(reply, NOTHING_LEFT);
     }
 
-    /// As [`Gate::answer_claims`], with this answer for each shard that is looked at.
+    /// Like [`Gate::answer_claims`], with this reply for each probed shard.
     pub fn answer_claims_and_looks(&self, reply: impl Fn(&str) -> String, look: &str) {
         self.host.run_until_idle();
         let answer = |body: &[u8]| {
@@ -169,17 +169,17 @@ impl Gate {
         self.metric(&name)
     }
 
-    /// A counter. Filters tell what they have counted when they tick.
+    /// A counter. Filters publish their counters on ticks.
     pub fn metric(&self, name: &str) -> u64 {
         self.host.tick();
         self.host.metric(name).unwrap_or(0)
     }
 }
 
-/// A shard at epoch 5 without units, open claims and open transfers, as a probe answers.
+/// The probe reply of a shard at epoch 5 without units, open claims and open transfers.
 pub const NOTHING_LEFT: &str = "*4\r\n:0\r\n:5\r\n:0\r\n:0\r\n";
 
-/// How many shards a probe looks at; 0 if it is another call.
+/// The number of shards in a probe; 0 if it is another call.
 pub fn shards_looked_at(body: &[u8]) -> usize {
     let is_probe = |c: &&Vec<Vec<u8>>| {
         c[0].starts_with(b"EVAL") && c.last().is_some_and(|key| key.ends_with(b":transfers"))
@@ -202,12 +202,12 @@ pub fn reply_to(users: &[String], reply: impl Fn(&str) -> String) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
 
-/// How many commands a call holds.
+/// The number of commands in a call.
 pub fn commands(body: &[u8]) -> usize {
     commands_of(body).len()
 }
 
-/// The users that a call of claims asks for, in order; none if it is another call.
+/// The users in a call of claims, in order; empty if it is another call.
 pub fn users(body: &[u8]) -> Vec<String> {
     let commands = commands_of(body);
     let Some(arguments) = commands
@@ -219,8 +219,8 @@ pub fn users(body: &[u8]) -> Vec<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let number = |bytes: &[u8]| text(bytes).parse::<usize>().unwrap_or(0);
     let keys = number(&arguments[2]);
-    // After the script's name come the keys, how many groups there are, and groups of four terms, a byte for the bucket of
-    // each user, the users, and as many tags if the checks ask for attempts.
+    // After the script's name come the keys, the number of groups, and the groups: four terms, one byte for each user's
+    // bucket, the users, and as many tags if the checks ask for attempts.
     let mut rest = &arguments[3 + keys + 1..];
     let mut users = Vec::new();
     while rest.len() > 5 {

@@ -1,4 +1,4 @@
-//! Operators' switches and degrades, as clients and the origin see them.
+//! Operators' switches and degradations, as clients and the origin see them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use weir_host_test::Stream;
 
 const SWITCH: &str = r#"{"switch":"open","sales""#;
 
-/// A gate whose catalogue has been changed since it started.
+/// A gate whose catalogue has changed since its start.
 fn switched(from: &str, to: &str) -> Gate {
     let gate = Gate::ready();
     switch(&gate, from, to);
@@ -35,7 +35,7 @@ fn shadowed(gate: &Gate, verdict: &str) -> u64 {
     gate.metric(&name)
 }
 
-/// The third of the terms that stand before a group's users.
+/// The third of the terms before a group's users.
 fn checks(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body).into_owned();
     let parts: Vec<_> = text.split("\r\n").collect();

@@ -1,4 +1,4 @@
-//! Order tokens: who gets one, and what each wrong one meets.
+//! Order tokens: who gets one, and the response to each invalid one.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn config() -> String {
     CONFIG.replacen('{', fields, 1)
 }
 
-/// `open` wants tokens.
+/// `open` requires tokens.
 fn catalogue() -> String {
     CATALOGUE.replacen(r#""state":"open""#, r#""token":true,"state":"open""#, 1)
 }
@@ -114,7 +114,7 @@ fn each_token_fault_has_its_own_metric_and_one_client_answer() {
             TokenError::BadSignature,
             minted(other_secret, "open", "alice", old).into_bytes(),
         ),
-        // Cut so that what is left is base64 still.
+        // Truncated so that the rest is still base64.
         (
             TokenError::BadSignature,
             good.as_bytes()[..good.len() - 3].to_vec(),

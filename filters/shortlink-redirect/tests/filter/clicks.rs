@@ -1,4 +1,4 @@
-//! Clicks: counted here, sent in batches, none of them twice.
+//! Clicks are counted here and sent in batches, each once.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ fn an_address_may_come_from_the_chain_of_proxies() {
         .map(|row| (row.address.unwrap().to_string(), row.clicks))
         .collect();
     seen.sort();
-    // Where the chain names none, it is the connection's.
+    // Without an entry in the chain, the connection's address is used.
     assert_eq!(seen, [("192.0.2.7".into(), 1), ("192.0.2.9".into(), 2)]);
 }
 
@@ -121,7 +121,7 @@ fn a_batch_that_may_have_arrived_goes_again_by_the_same_name() {
     flush(&gate);
     gate.click("/abc");
     gate.click("/abc");
-    // The batch arrives, and the reply gets lost.
+    // The batch arrives, and the reply is lost.
     let stream_key = String::from_utf8(link_clicks("weir")).unwrap();
     gate.set_redis(false);
     let is_batch = |call: &Call| call.body_text().contains(&stream_key);

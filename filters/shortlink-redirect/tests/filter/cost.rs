@@ -1,13 +1,13 @@
-//! What a redirect from memory costs: few host calls, since each costs as much as all of the filter's own work.
+//! The cost of a redirect from memory: few host calls, because each costs as much as all of the filter's own work.
 
 use super::support::{Gate, link, status};
 
-/// What a redirect may cost in wasm instructions; see the numbers below.
+/// Maximum cost of a redirect in wasm instructions; see the numbers below.
 const FUEL_MAX: u64 = 12_000;
 
 #[test]
 fn a_redirect_from_memory_is_three_host_calls() {
-    // As `envoy/shortlink.yaml` has it.
+    // As in `envoy/shortlink.yaml`.
     let gate = Gate::with(r#"{ "redis": {}, "clicks": { "trusted_hops": 0 } }"#);
     gate.put("s/aZ3k9Qx", &link());
     gate.click("/aZ3k9Qx");

@@ -1,4 +1,4 @@
-//! Redis that is gone, too much at once, and a VM that dies.
+//! Redis outages, overload, and a VM that dies.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn cached_links_resolve_and_others_ask_origin_without_redis() {
     let cold = gate.request(0, "/cold").send();
     gate.host.advance(Duration::from_millis(100));
     assert_eq!(location(&cold), "https://cold.example/");
-    // And without the origin, too.
+    // Also without the origin.
     gate.origin.borrow_mut().reply = Some(Reply::unreachable());
     assert_eq!(gate.location("/hot"), TARGET);
     assert_eq!(gate.location("/cold"), "https://cold.example/");
@@ -94,7 +94,7 @@ fn more_than_may_wait_are_told_at_once() {
             .filter(|stream| stream.status() == Some(wanted))
             .count()
     };
-    // One is under way, ten wait for Redis, and two for the origin.
+    // One is in flight, ten wait for Redis, and two for the origin.
     assert_eq!((answered(503), answered(404)), (7, 0));
     assert_eq!(
         streams.iter().filter(|stream| stream.is_paused()).count(),
@@ -103,7 +103,7 @@ fn more_than_may_wait_are_told_at_once() {
     assert_eq!(location(&gate.request(0, "/hot").send()), TARGET);
     gate.host.advance(Duration::from_secs(3));
     assert_eq!(answered(503) + answered(404), 20);
-    // By then the origin's limit lets two more through.
+    // By then the origin's limit allows two more.
     assert_eq!((answered(404), gate.answered("overloaded")), (4, 16));
 }
 
@@ -137,7 +137,7 @@ fn a_vm_that_dies_loses_at_most_the_clicks_since_its_last_batch() {
     gate.host.trap_next("proxy_send_local_response");
     gate.request(0, "/abc").send();
     assert!(!gate.host.is_alive(0));
-    // The next VM knows nothing, passes what comes until it has polled, and then goes on.
+    // The next VM has no data, passes requests until it has polled, and then continues.
     gate.host.advance(Duration::from_secs(2));
     gate.click("/abc");
     gate.host.advance(Duration::from_secs(2));
@@ -154,7 +154,7 @@ fn a_vm_that_dies_loses_at_most_the_clicks_since_its_last_batch() {
 fn until_domains_are_known_requests_go_on() {
     let gate = Gate::unaware(CONFIG);
     gate.set_redis(false);
-    // For a moment: Redis may answer at once.
+    // It pauses briefly: Redis may answer at once.
     let first = gate.click("/abc");
     assert!(!first.is_continued());
     for _ in 0..5 {

@@ -1,4 +1,4 @@
-//! Whatever clients send, the VM lives, and its memory stays what it was.
+//! Whatever clients send, the VM survives with constant memory.
 
 use std::time::Duration;
 
@@ -80,12 +80,12 @@ fn more_links_than_fit_take_no_more_memory() {
         }
         gate.host.advance(Duration::from_secs(2));
     };
-    // By then the allocator has found its places: it does after seven rounds, and 30 more change nothing.
+    // The allocator settles after seven rounds; 30 more change nothing.
     for _ in 0..10 {
         all(&gate);
     }
     let pages = gate.memory_pages();
-    // What 800 links a round would leave behind is more than a page of 64 KiB.
+    // A leak of 800 links per round would exceed a page of 64 KiB.
     for _ in 0..3 {
         all(&gate);
     }

@@ -1,4 +1,4 @@
-//! What links are answered, and when edits are seen.
+//! Responses for links, and when edits take effect.
 
 use std::time::Duration;
 
@@ -305,7 +305,7 @@ fn an_edit_is_seen_after_the_next_poll_by_all_workers() {
     );
     gate.poll();
     assert_eq!((status(&ask(0)), status(&ask(1))), (410, 410));
-    // Two edits, in two workers. The main thread reads none.
+    // Two edits in two workers. The main thread reads none.
     assert_eq!(gate.metric("changes_total"), 4);
 }
 
@@ -321,7 +321,7 @@ fn what_was_read_before_an_edit_is_not_remembered_after_it() {
     let read = calls
         .find(|call| call.body_text().contains("{s/abc}"))
         .unwrap();
-    // The read is answered with what was there before the edit, but the edit is heard of first.
+    // The read returns the state before the edit, but the edit is reported first.
     gate.set_redis(true);
     gate.edit("s/abc", &Link::to("https://other.example/"));
     gate.host.advance(Duration::from_millis(2_000));
@@ -343,12 +343,12 @@ fn when_changes_were_missed_everything_is_read_again() {
     gate.poll();
     gate.click("/abc");
     gate.click("/abd");
-    // Redis has lost its stream, and with it whatever was told there.
+    // Redis has lost its stream with all changes.
     gate.redis::<i64>(cmd("DEL").arg(weir_link::redis::keys::link_changes("weir")));
     gate.put("s/abc", &Link::to("https://other.example/"));
     gate.poll();
     assert_eq!(gate.location("/abc"), "https://other.example/");
-    // A stale link is still better than nothing.
+    // A stale link is better than none.
     gate.set_redis(false);
     gate.origin.borrow_mut().reply = Some(Reply::unreachable());
     let stale = gate.request(0, "/abd").send();
@@ -376,7 +376,7 @@ fn a_link_is_renewed_once_when_enough_of_its_life_is_gone() {
         gate.click("/abc");
     }
     assert_eq!(calls(&gate), before, "hot links cost Redis nothing");
-    // An hour and more later, by the gateway's clock; Redis' own goes on as it is.
+    // More than an hour later by the gateway's clock; Redis' own clock is unchanged.
     gate.redis::<i64>(cmd("PEXPIRE").arg(&key).arg(LIFE_MS - 3_700_000));
     gate.host.advance(Duration::from_secs(61 * 60));
     for _ in 0..50 {

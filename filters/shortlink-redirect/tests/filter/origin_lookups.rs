@@ -1,4 +1,4 @@
-//! What is not in Redis: the origin is asked, once a link and not too often.
+//! Links that are not in Redis: the origin is called once per link, within a rate limit.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ fn what_is_unknown_is_remembered_for_a_while() {
     gate.host.advance(Duration::from_secs(6));
     gate.click("/abc");
     assert_eq!(gate.lookups(), 2);
-    // One that is made under a name of its own is told of, and there at once.
+    // A link that is created under a custom code is reported, and available at once.
     gate.edit("s/abc", &link());
     gate.poll();
     assert_eq!(gate.location("/abc"), TARGET);

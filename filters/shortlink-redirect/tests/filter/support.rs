@@ -1,4 +1,4 @@
-//! A gateway for links in a Proxy-Wasm host. Redis is a real one; the origin is the test.
+//! A gateway for links in a Proxy-Wasm host, with a real Redis. The test plays the origin.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -30,16 +30,16 @@ pub const DOMAINS: &str = r#"{"version":1,"domains":[
 
 pub const TARGET: &str = "https://target.example/page";
 
-/// Where the host's clock starts.
+/// The start time of the host's clock.
 pub const NOW_MS: u64 = 1_700_000_000_000;
 
-/// What the origin knows, and what it was asked.
+/// The origin's links, and its received calls.
 #[derive(Default)]
 pub struct Origin {
     /// Targets by `<domain>/<code>`.
     pub links: BTreeMap<String, String>,
     pub asked: Vec<Call>,
-    /// In place of an answer.
+    /// A response that replaces the regular one.
     pub reply: Option<Reply>,
 }
 
@@ -91,7 +91,7 @@ impl Gate {
         let gate = Self::unaware(config);
         gate.publish(DOMAINS);
         gate.host.advance(Duration::from_millis(300));
-        // The first request makes a worker one that polls.
+        // The first request starts a worker's polls.
         for worker in 0..2 {
             gate.request(worker, "/").send();
         }
@@ -141,7 +141,7 @@ impl Gate {
             .unwrap()
     }
 
-    /// Redis answers as it should, or not at all.
+    /// Switches Redis on or off.
     pub fn set_redis(&self, is_up: bool) {
         let upstream = match is_up {
             true => redis_of(&self.server),
@@ -154,7 +154,7 @@ impl Gate {
         self.redis::<()>(cmd("SET").arg(keys::link_domains("weir")).arg(domains));
     }
 
-    /// Puts a link into Redis, as the origin does.
+    /// Stores a link in Redis, like the origin.
     pub fn put(&self, link_id: &str, link: &Link) {
         let key = keys::LinkKeys::new("weir", &link_id.parse().unwrap()).record();
         let mut command = cmd("SET");
@@ -165,7 +165,7 @@ impl Gate {
         self.redis::<()>(&command);
     }
 
-    /// Puts an edited link into Redis, and tells of it.
+    /// Stores an edited link in Redis, and reports the change.
     pub fn edit(&self, link_id: &str, link: &Link) {
         self.put(link_id, link);
         self.tell_of(link_id);
@@ -186,24 +186,24 @@ impl Gate {
             .property(&["source", "address"], "192.0.2.1:1")
     }
 
-    /// Clicks on worker 0, and waits for the answer.
+    /// Clicks on worker 0, and waits for the response.
     pub fn click(&self, path: &str) -> Stream {
         let stream = self.request(0, path).send();
         self.host.run_until_idle();
         stream
     }
 
-    /// Where a click leads.
+    /// The redirect target of a click.
     pub fn location(&self, path: &str) -> String {
         location(&self.click(path))
     }
 
-    /// Lets gateways hear of edits.
+    /// Lets gateways read edits.
     pub fn poll(&self) {
         self.host.advance(Duration::from_millis(260));
     }
 
-    /// Has Redis do what a call asks, past the gateway.
+    /// Runs a call on Redis, without the gateway.
     pub fn replay(&self, body: &[u8]) {
         use std::io::{Read, Write};
         let mut connection =
@@ -213,7 +213,7 @@ impl Gate {
         assert!(replied > 0);
     }
 
-    /// How much memory the VM of worker 0 has, in pages of wasm.
+    /// The memory of worker 0's VM, in wasm pages.
     pub fn memory_pages(&self) -> u64 {
         self.host.memory_pages(0)
     }
@@ -222,7 +222,7 @@ impl Gate {
         self.origin.borrow().asked.len()
     }
 
-    /// A counter. Filters tell what they have counted when they tick.
+    /// A counter. Filters publish their counters on ticks.
     pub fn metric(&self, name: &str) -> u64 {
         self.host.tick();
         self.host
@@ -257,7 +257,7 @@ impl Gate {
         entries.iter().map(batch).collect()
     }
 
-    /// How many clicks are in the stream, a batch that is there twice counted once.
+    /// The number of clicks in the stream; a duplicate batch counts once.
     pub fn clicks(&self) -> u64 {
         let batches: BTreeMap<_, _> = self.batches().into_iter().collect();
         let rows = batches.values().flatten();

@@ -1,4 +1,4 @@
-//! A gateway with a waiting room in a Proxy-Wasm host. Redis is a real one.
+//! A gateway with a waiting room in a Proxy-Wasm host, with a real Redis.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub struct Gate {
     _dir: tempfile::TempDir,
 }
 
-/// The module as Envoy runs it, without what it reaches.
+/// The module as Envoy runs it, without its upstreams.
 pub fn module() -> Builder {
     Host::builder()
         .module_file(weir_stack::wasm::filter("waiting-room").unwrap())
@@ -24,7 +24,7 @@ pub fn module() -> Builder {
         .env("KEY", "only for tests, of 32 bytes or more")
 }
 
-/// The configuration of a room with these further fields.
+/// The configuration of a room with these additional fields.
 pub fn config(room: &str) -> String {
     format!(
         r#"{{ "redis": {{ "deadline_ms": 5000 }}, "keys": [{{ "secret": {{ "env": "KEY" }} }}],
@@ -61,13 +61,13 @@ impl Gate {
         gate
     }
 
-    /// Redis' clock is the real one: for two seconds after it first heard of the room it gives no place.
+    /// Redis' clock is real: for two seconds after its first call about a room it assigns no positions.
     fn settle(&self) {
         std::thread::sleep(Duration::from_millis(2_100));
         self.look();
     }
 
-    /// Lets the gateway look at the room.
+    /// Lets the gateway poll the room.
     pub fn look(&self) {
         for _ in 0..3 {
             self.host.advance(Duration::from_millis(1_010));
@@ -85,13 +85,13 @@ impl Gate {
     }
 }
 
-/// The cookie that an answer sets, as a browser sends it.
+/// The cookie of a response, as a browser sends it.
 pub fn cookie(headers: &Headers) -> Option<String> {
     let text = headers.text("set-cookie")?;
     text.split(';').next().map(Into::into)
 }
 
-/// The headers of an answer of the filter's own.
+/// Status, headers and body of the filter's own response.
 pub fn told(stream: &Stream) -> (u16, Headers, String) {
     match stream.state() {
         StreamState::Replied(reply) => (reply.status, reply.headers.clone(), reply.body_text()),

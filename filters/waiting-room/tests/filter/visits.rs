@@ -1,11 +1,11 @@
-//! Who enters, who waits, and what hostile clients get.
+//! Who enters, who waits, and responses to hostile clients.
 
 use serde_json::Value;
 use weir_host_test::StreamState;
 
 use super::support::{Gate, config, cookie, module, told};
 
-/// The pass that comes with the response to a request that has passed.
+/// The queue token in the response to a request that has passed.
 fn entered(stream: &weir_host_test::Stream) -> Option<String> {
     stream.respond(200, [("set-cookie", "of=the-shop")], "hello");
     let StreamState::Responded(response) = stream.state() else {
@@ -112,7 +112,8 @@ fn a_configuration_that_will_not_do_names_its_field() {
     }
 }
 
-/// The hash of each pass is most of it: two for a position, whose pass is signed again, one for a request from inside.
+/// Most of the cost is the hash of each token: two for a position, whose token is signed again, one for an active
+/// session.
 #[test]
 fn what_a_request_costs_stays_within_its_budget() {
     let gate = Gate::new("", 1);

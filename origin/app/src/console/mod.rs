@@ -1,7 +1,7 @@
-//! The console, at `/ui` of the admin port: plain files, part of the program. It needs no key, as nobody has shown one yet;
-//! everything it shows comes from the other routes, within the session that it opens.
+//! The console, at `/ui` of the admin port: static files embedded in the program. The files are public, because the
+//! browser has no key yet. All data comes from the admin routes, with the session that the console opens.
 //!
-//! It knows domains by their routes alone. Its files `session.js` and `dom.js` are for the other pages of the port, too.
+//! The console uses domains only through their routes. Other pages of the port also use its `session.js` and `dom.js`.
 
 use crate::api::Api;
 use crate::http::files::{CSS, HTML, JS, Page, SVG, files, policy};
@@ -39,7 +39,7 @@ static PAGE: Page = Page {
     },
 };
 
-/// The page and the files that it names.
+/// Routes of the page and its files.
 pub fn page() -> Api<()> {
     Api::open_admin().page(&PAGE)
 }

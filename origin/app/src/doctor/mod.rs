@@ -1,6 +1,6 @@
-//! `weir-origin doctor`: finds what is wrong with a set-up before buyers do.
+//! `weir-origin doctor`: checks a setup before it goes live.
 //!
-//! It brings the facts, and [`weir_doctor`] judges them. It changes nothing, and shows no secret.
+//! It collects facts, and [`weir_doctor`] evaluates them. It changes nothing and prints no secret.
 
 mod redis;
 mod settings;
@@ -27,10 +27,10 @@ use crate::variables::IdleVariable;
 
 pub(crate) use settings::read as settings;
 
-/// The most bytes of what an admin port tells. A gateway with thousands of routes has some megabytes.
+/// Maximum bytes of an admin port's configuration dump. A gateway with thousands of routes produces a few megabytes.
 const DUMP_LEN_MAX: usize = 256 << 20;
 
-/// The code to exit with if there are warnings alone, and if there are errors.
+/// Exit codes: only warnings, and errors.
 const WARNINGS: u8 = 1;
 const ERRORS: u8 = 2;
 
@@ -39,7 +39,7 @@ Exit codes: 0 without findings, 1 with warnings only, 2 with errors. Pass the or
 the environment, exactly as for serving. Without --envoy and --envoy-admin, only the origin, Redis and SQL are checked.
 docs/doctor.md describes each check.";
 
-/// What is looked at.
+/// Arguments of `doctor`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct DoctorCommand {
@@ -72,13 +72,13 @@ pub struct DoctorCommand {
     pub json: bool,
 }
 
-/// What is printed as JSON.
+/// The JSON report.
 #[derive(Serialize)]
 struct Report<'a> {
     findings: &'a [Diagnostic],
-    /// Of the origin's claim secrets: two machines that show the same have the same.
+    /// Fingerprints of the origin's claim secrets. Equal fingerprints on two machines mean equal secrets.
     claim_fingerprints: Vec<Fingerprint<'a>>,
-    /// What was looked at.
+    /// What the run examined.
     examined: &'a [String],
     /// What was not examined, and how to include it.
     not_examined: &'a [String],
@@ -90,8 +90,8 @@ struct Fingerprint<'a> {
     fingerprint: &'a str,
 }
 
-/// Looks at everything, prints what it finds, and returns the code to exit with. Something that it is told to read and cannot
-/// counts as an error that it has found.
+/// Runs all checks, prints the findings, and returns the exit code. An input that cannot be read counts as an error
+/// finding.
 pub async fn run(config: &Config, command: &DoctorCommand, variables: Variables<'_>) -> ExitCode {
     let examined = look(config, command, variables).await;
     examined.unwrap_or_else(|error| {
@@ -163,7 +163,7 @@ async fn look(
     Ok(code(&findings))
 }
 
-/// Variables that nothing reads, neither the origin nor a filter.
+/// Reports variables that neither the origin nor a filter reads.
 fn idle_variables(envoy: Option<&Envoy>) -> Vec<Diagnostic> {
     let idle = crate::variables::idle(std::env::vars_os()).into_iter();
     let idle = idle.filter(|variable| envoy.is_none_or(|envoy| !envoy.mentions(&variable.name)));

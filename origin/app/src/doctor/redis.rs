@@ -11,10 +11,10 @@ use crate::redis::policy::info_field;
 use crate::redis::tls::check_certificate;
 use crate::redis::{CallError, Redis, UrlError, address_of};
 
-/// Asks each of the nodes at `urls`, which have commas between them: as the origin, and as gateways with these logins.
+/// Reads facts from each node of the comma-separated `urls`: as the origin, and as gateways with these logins.
 ///
 /// # Errors
-/// When one is not a URL of Redis. That a node does not answer is a fact, and no error.
+/// When an URL is not a Redis URL. A node that does not answer is a fact, not an error.
 pub(super) async fn ask(
     urls: &str,
     prefix: &str,
@@ -22,7 +22,7 @@ pub(super) async fn ask(
 ) -> Result<Vec<RedisFacts>, UrlError> {
     let mut nodes = Vec::new();
     for url in urls.split(',').map(str::trim) {
-        // Without its password.
+        // The address contains no password.
         let address = address_of(url)?;
         let redis = Redis::new(url, prefix)?;
         let said = read_facts(&redis, address.clone()).await;
@@ -63,7 +63,7 @@ pub(super) async fn shake_hands(targets: Vec<TlsTarget>) -> (Vec<TlsFacts>, Vec<
 
 /// Reads all facts, as the origin's user.
 async fn read_facts(redis: &Redis, address: String) -> Result<RedisFacts, CallError> {
-    // The first call connects, which takes time that is not the clock's.
+    // The first call connects. Exclude the connection time from the clock measurement.
     let pinged = redis.ping().await;
     let may = async |address| {
         let all: Vec<&str> = SHARED.into_iter().chain(ORIGIN).collect();
@@ -103,7 +103,7 @@ async fn read_facts(redis: &Redis, address: String) -> Result<RedisFacts, CallEr
         used_memory: field("used_memory").and_then(|bytes| bytes.parse().ok()),
         maxmemory: field("maxmemory").and_then(|bytes| bytes.parse().ok()),
         maxmemory_policy: field("maxmemory_policy"),
-        // Hosted ones refuse to tell.
+        // Some hosted Redis services refuse CONFIG GET.
         zset_max_listpack_entries: setting.ok().and_then(|setting| value_of(&setting)),
         is_cluster: info_field(&cluster, "cluster_enabled").map(|enabled| enabled == "1"),
         clock_ahead_ms: time
@@ -198,7 +198,7 @@ async fn text(redis: &Redis, command: &Cmd) -> Result<String, String> {
     }
 }
 
-/// What `TIME` tells, in milliseconds.
+/// The reply of `TIME`, in milliseconds.
 fn clock_ms(time: &Value) -> Option<i64> {
     let (seconds, micros) = redis::from_redis_value_ref::<(i64, i64)>(time).ok()?;
     Some(seconds.saturating_mul(1_000).saturating_add(micros / 1_000))

@@ -1,4 +1,4 @@
-//! What the origin's settings say, and what is wrong with them by themselves.
+//! Reads facts about the origin's settings, and the problems of the settings on their own.
 
 use redis::IntoConnectionInfo;
 #[cfg(not(feature = "sales"))]
@@ -12,7 +12,7 @@ use crate::http::{AdminToken, PUBLIC_LIMIT};
 use crate::sales::config::{CLAIM_SECRET, PAYMENT_SECRET};
 use crate::secret::{self, SecretError, Variables};
 
-/// What is known of the origin, and what it would refuse to start with.
+/// Returns facts about the origin, and the settings that it would refuse at startup.
 pub(crate) fn read(config: &Config, variables: Variables<'_>) -> (OriginFacts, Vec<Diagnostic>) {
     let mut findings = Vec::new();
     let mut refused = |error: SecretError| findings.push(unfit_setting(&error.to_string()));
@@ -29,7 +29,7 @@ pub(crate) fn read(config: &Config, variables: Variables<'_>) -> (OriginFacts, V
             .ok(),
         false => None,
     };
-    // Nobody examines an origin that is not there: without any secret this is a gateway's machine.
+    // Without any secret this machine runs a gateway, not an origin.
     if claim_keys.is_some() || secret::is_set(variables, ADMIN_TOKEN) {
         let token = secret::read(variables, ADMIN_TOKEN).and_then(|token| {
             let token = AdminToken::new(&token);

@@ -40,7 +40,7 @@ fn is_there(url: &str) -> bool {
 }
 
 async fn read(config: &Config, facts: &mut SqlFacts, has_variables: bool) -> anyhow::Result<()> {
-    // Without migrations: it changes nothing.
+    // Opens without migrations, because the check changes nothing.
     let database = Database::open(&config.database_url, &[]).await?;
     if has_variables {
         facts.variables = variables(&database).await?;
@@ -61,7 +61,7 @@ async fn variables(database: &Database) -> anyhow::Result<BTreeMap<String, Strin
     pairs.collect()
 }
 
-/// The paused sales, each with the lost orders that Redis knows.
+/// The paused sales, each with its lost orders from Redis.
 #[cfg(feature = "sales")]
 async fn paused(
     config: &Config,
@@ -84,7 +84,7 @@ async fn paused(
         let Some(stored) = store.sale(&id).await? else {
             continue;
         };
-        // Without Redis the sale is paused all the same.
+        // The sale is paused even if Redis does not answer.
         let lost = verifier.lost_orders(&stored.sale).await;
         let lost = lost.unwrap_or_default().into_iter().map(|order| order.id);
         paused.push(weir_doctor::facts::PausedSale {

@@ -17,7 +17,7 @@ use crate::http::Component;
 use crate::metrics::Metrics;
 use crate::origin::Origin;
 
-/// Behaviour events, if this origin has any.
+/// Behaviour events, if they are enabled.
 #[derive(Debug)]
 pub(crate) struct EventDomain {
     events: Option<Events>,
@@ -25,7 +25,7 @@ pub(crate) struct EventDomain {
 }
 
 impl Origin {
-    /// The same, with behaviour events.
+    /// Enables behaviour events.
     ///
     /// # Errors
     /// See [`events::OpenError`].
@@ -38,14 +38,14 @@ impl Origin {
         Ok(self.with_opened_events(opened))
     }
 
-    /// The same, with these behaviour events.
+    /// Uses these behaviour events.
     #[must_use]
     pub fn with_opened_events(mut self, events: Events) -> Self {
         self.events.events = Some(events);
         self
     }
 
-    /// Behaviour events, if it has any.
+    /// Behaviour events, if they are enabled.
     pub fn events(&self) -> Option<&Events> {
         self.events.events.as_ref()
     }
@@ -73,7 +73,7 @@ pub(crate) async fn open(origin: Origin, config: &Config, secrets: &mut Secrets)
 }
 
 impl EventDomain {
-    /// Without events.
+    /// Behaviour events, disabled.
     pub(crate) fn disabled(metrics: &Metrics) -> Self {
         Self {
             events: None,

@@ -17,7 +17,7 @@ use crate::origin::{Origin, open_database};
 use crate::redis::Redis;
 use crate::sales;
 
-/// Vehicle fitment, if this origin has it.
+/// Vehicle fitment, if it is enabled.
 #[derive(Debug)]
 pub(crate) struct FitmentDomain {
     fitment: Option<Fitment>,
@@ -25,7 +25,7 @@ pub(crate) struct FitmentDomain {
 }
 
 impl Origin {
-    /// The same, with vehicle fitment.
+    /// Enables vehicle fitment.
     #[must_use]
     pub fn with_fitment(mut self, settings: Settings) -> Self {
         let common = &self.common;
@@ -38,7 +38,7 @@ impl Origin {
         self
     }
 
-    /// Vehicle fitment, if it has any.
+    /// Vehicle fitment, if it is enabled.
     pub fn fitment(&self) -> Option<&Fitment> {
         self.fitment.fitment.as_ref()
     }
@@ -68,7 +68,7 @@ pub(crate) async fn import(config: &Config, command: &ImportCommand) -> Result<(
 }
 
 impl FitmentDomain {
-    /// Without fitment.
+    /// Vehicle fitment, disabled.
     pub(crate) fn disabled(metrics: &Metrics) -> Self {
         Self {
             fitment: None,

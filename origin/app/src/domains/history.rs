@@ -14,7 +14,7 @@ use crate::metrics::Metrics;
 use crate::origin::Origin;
 use crate::sales;
 
-/// Browse history, if this origin has it.
+/// Browse history, if it is enabled.
 #[derive(Debug)]
 pub(crate) struct HistoryDomain {
     history: Option<History>,
@@ -22,7 +22,7 @@ pub(crate) struct HistoryDomain {
 }
 
 impl Origin {
-    /// The same, with browse history.
+    /// Enables browse history.
     #[must_use]
     pub fn with_history(mut self, settings: Settings) -> Self {
         let (database, redis) = (self.common.database.clone(), self.common.redis.clone());
@@ -31,7 +31,7 @@ impl Origin {
         self
     }
 
-    /// Browse history, if it has any.
+    /// Browse history, if it is enabled.
     pub fn history(&self) -> Option<&History> {
         self.history.history.as_ref()
     }
@@ -46,7 +46,7 @@ pub(crate) fn open(origin: Origin, config: &Config) -> Result<Origin> {
 }
 
 impl HistoryDomain {
-    /// Without history.
+    /// Browse history, disabled.
     pub(crate) fn disabled(metrics: &Metrics) -> Self {
         Self {
             history: None,

@@ -1,4 +1,4 @@
-//! Limits in the origin, which has nothing of them but routes.
+//! Rate limits in the origin: admin routes only.
 
 use axum::Router;
 use tokio_util::sync::CancellationToken;

@@ -18,7 +18,7 @@ use crate::metrics::Metrics;
 use crate::origin::Origin;
 use crate::outbox::{OutboxTimes, Sink, SinkName};
 
-/// Short links, if this origin has any.
+/// Short links, if they are enabled.
 #[derive(Debug)]
 pub(crate) struct LinkDomain {
     links: Option<Links>,
@@ -28,7 +28,7 @@ pub(crate) struct LinkDomain {
 }
 
 impl Origin {
-    /// The same, with short links.
+    /// Enables short links.
     ///
     /// # Errors
     /// See [`links::OpenError`].
@@ -41,8 +41,8 @@ impl Origin {
         Ok(self)
     }
 
-    /// The same, in which this receiver is told of changes of links. To be called after [`Origin::with_links`], whose settings must
-    /// name it.
+    /// Sends changes of links to this receiver. Call it after [`Origin::with_links`], whose settings must name the
+    /// receiver.
     #[must_use]
     pub fn with_link_receiver(
         self,
@@ -53,14 +53,14 @@ impl Origin {
         self.map_links(|links| links.with_receiver(name, sink, times))
     }
 
-    /// The same, whose links with a maximum are counted in objects of an edge if `are_so`, behind the proxy of shards.
+    /// If `are_so`, counts links with a click limit in edge objects, behind the shard proxy.
     #[must_use]
     pub fn with_maxima_in_objects(mut self, are_so: bool) -> Self {
         self.links.are_maxima_in_objects = are_so;
         self
     }
 
-    /// Short links, if it has any.
+    /// Short links, if they are enabled.
     pub fn links(&self) -> Option<&Links> {
         self.links.links.as_ref()
     }
@@ -99,7 +99,7 @@ pub(crate) async fn open(
 }
 
 impl LinkDomain {
-    /// Without links.
+    /// Short links, disabled.
     pub(crate) fn disabled(metrics: &Metrics) -> Self {
         Self {
             links: None,

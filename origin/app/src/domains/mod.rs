@@ -1,7 +1,7 @@
-//! The domains of the origin. Each is a Cargo feature; without it, its crate is not compiled and there are no tables, routes,
-//! settings or jobs of it.
+//! The domains of the origin. Each domain is a Cargo feature. Without the feature, its crate is not compiled, and its
+//! tables, routes, settings and jobs do not exist.
 //!
-//! A new domain is a crate, a file here, a feature in `Cargo.toml`, and a line in each list below.
+//! A new domain needs a crate, a file here, a feature in `Cargo.toml`, and a line in each list below.
 
 #[cfg(feature = "events")]
 pub(crate) mod events;
@@ -35,7 +35,7 @@ use crate::redis::Redis;
 use crate::sql::{Database, Migrations};
 use crate::tenants::Counts;
 
-/// The tables of every domain; the shared tables first.
+/// SQL migrations of all domains; the shared tables come first.
 pub const MIGRATIONS: &[Migrations] = &[
     weir_origin_core::MIGRATIONS,
     #[cfg(feature = "sales")]
@@ -52,7 +52,7 @@ pub const MIGRATIONS: &[Migrations] = &[
     crate::fitment::MIGRATIONS,
 ];
 
-/// What tenants have limits for, besides links, which are counted by domain (see `weir_origin_links::quota`).
+/// What tenant limits count. Links are counted separately, by domain (see `weir_origin_links::quota`).
 pub(crate) const COUNTS: Counts = &[
     #[cfg(feature = "sales")]
     crate::sales::store::TENANTS_SALES,
@@ -62,7 +62,7 @@ pub(crate) const COUNTS: Counts = &[
     crate::rooms::store::TENANTS_ROOMS,
 ];
 
-/// The areas that keys may have permissions in.
+/// The permission areas of keys.
 pub(crate) const AREAS: &[Area] = &[
     #[cfg(feature = "sales")]
     Area::Sales,
@@ -81,17 +81,17 @@ pub(crate) const AREAS: &[Area] = &[
     Area::Access,
 ];
 
-/// Routes for operators whose requests may take any time.
+/// Admin routes without a request timeout.
 pub(crate) const UNTIMED: &[&str] = &[
-    // A file of gigabytes.
+    // Uploads a file of gigabytes.
     #[cfg(feature = "fitment")]
     crate::fitment::http::UPLOAD,
-    // Thousands of links, each of them a transaction.
+    // Creates thousands of links, each in its own transaction.
     #[cfg(feature = "link-imports")]
     crate::links::http::IMPORTS,
 ];
 
-/// The parts of the OpenAPI document that domains derive.
+/// The parts of the OpenAPI document that domains generate.
 pub(crate) fn documents() -> Vec<Document> {
     vec![
         #[cfg(feature = "sales")]
@@ -113,7 +113,8 @@ pub(crate) fn documents() -> Vec<Document> {
     ]
 }
 
-/// Files that flags name. They are read before the origin waits for its database, so that a wrong file fails at once.
+/// Files that flags name. The origin reads them before it waits for its database, so that an invalid file fails at
+/// once.
 pub(crate) struct Files {
     #[cfg(feature = "links")]
     geo: crate::links::geo::Geo,
@@ -166,10 +167,10 @@ pub(crate) async fn open(
     Ok(origin)
 }
 
-/// Jobs of a domain, running.
+/// Handles of a domain's running jobs.
 pub(crate) type Jobs = Result<Vec<JoinHandle<()>>>;
 
-/// What the origin needs of a domain.
+/// Parts of a domain that the origin wires together.
 pub(crate) trait Domain {
     /// The routes for gateways.
     fn public(&self, _origin: &Origin) -> Router {
@@ -181,25 +182,25 @@ pub(crate) trait Domain {
         routes
     }
 
-    /// The routes for operators, each behind its guard.
+    /// The admin routes, each behind its authorization.
     fn admin(&self, origin: &Origin, auth: &AuthLayer) -> Router;
 
-    /// The page of the domain on the admin port.
+    /// The domain's page on the admin port.
     fn page(&self) -> Router {
         Router::new()
     }
 
-    /// What `/readyz` reports.
+    /// Components that `/readyz` reports.
     fn parts(&self) -> Vec<Component> {
         Vec::new()
     }
 
-    /// Jobs that must go on for the origin to be ready.
+    /// Loops whose heartbeats `/readyz` requires.
     fn loops(&self) -> Vec<Loop> {
         Vec::new()
     }
 
-    /// Starts its jobs, which run until `stop`.
+    /// Spawns the domain's jobs, which run until `stop`.
     fn spawn(&self, origin: &Origin, stop: &CancellationToken) -> Jobs;
 }
 

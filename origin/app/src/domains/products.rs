@@ -1,4 +1,4 @@
-//! The webhook by which the system that owns the products sends their changes.
+//! The webhook for product changes from the system that owns the products.
 
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
@@ -23,16 +23,16 @@ use crate::origin::Origin;
 use crate::product_changes::{ChangeOutcome, ProductChange, ProductChanges, ProductMetrics};
 use crate::sales::model::callback::{self, CallbackError};
 
-/// The most changes of one request.
+/// Maximum number of changes per request.
 const CHANGES_MAX: usize = 1_000;
 
-/// The longest body.
+/// Maximum length of a request body, in bytes.
 const BODY_LEN_MAX: usize = 4 << 20;
 
-/// When the body was signed, in seconds since the Unix epoch.
+/// Header with the time of the signature, in seconds since the Unix epoch.
 const TIMESTAMP: &str = "x-weir-products-timestamp";
 
-/// `<key id>;<HMAC-SHA256 of "<timestamp>.<body>", in hex>`.
+/// Header with the signature: `<key id>;<HMAC-SHA256 of "<timestamp>.<body>", in hex>`.
 const SIGNATURE: &str = "x-weir-products-signature";
 
 const PRODUCTS_OFF: Refusal = Refusal::new(
@@ -56,7 +56,7 @@ const TOO_OLD: Refusal = Refusal::new(
     "The body was signed too long ago, or in the future",
 );
 
-/// The webhook, if this origin has its secret.
+/// The webhook, if its secret is set.
 #[derive(Clone, Debug)]
 pub(crate) struct ProductDomain {
     pub(crate) keys: Option<KeyRing>,
@@ -64,7 +64,7 @@ pub(crate) struct ProductDomain {
 }
 
 impl Origin {
-    /// The same, which takes changes of products that are signed with one of these keys.
+    /// Accepts product changes signed with one of these keys.
     #[must_use]
     pub fn with_product_keys(mut self, keys: Option<KeyRing>) -> Self {
         self.products.keys = keys;
@@ -73,7 +73,7 @@ impl Origin {
 }
 
 impl ProductDomain {
-    /// Without the webhook.
+    /// The webhook, disabled.
     pub(crate) fn disabled(metrics: &Metrics) -> Self {
         Self {
             keys: None,
@@ -140,7 +140,7 @@ async fn change(
     Ok(Json(ProductChangeOutcomes { outcomes }))
 }
 
-/// Checks the signature. Call it before anything of the body is parsed.
+/// Verifies the signature. Call it before the body is parsed.
 fn verify(keys: &KeyRing, headers: &HeaderMap, body: &[u8]) -> Result<(), Problem> {
     let only = |name| {
         let mut values = headers.get_all(name).iter();
@@ -175,7 +175,7 @@ fn public() -> Api<Webhook> {
     Api::public().route(routes!(change).layer(limit), rules)
 }
 
-/// What the route adds to the OpenAPI document.
+/// The route's part of the OpenAPI document.
 pub(crate) fn document() -> Document {
     public().into_document()
 }

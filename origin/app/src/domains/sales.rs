@@ -28,14 +28,14 @@ use crate::sales::store::{HoldRules, SaleStore};
 use crate::sales::{self, Sales};
 use crate::sql::Database;
 
-/// The heartbeat timeout of the reconciler, which runs once a second. A slow SQL or Redis shows in its own metrics.
+/// The heartbeat timeout of the reconciler, which runs once per second. Its own metrics report a slow SQL or Redis.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// Sales and their settings in this origin.
+/// Sales and their settings.
 #[derive(Debug)]
 pub(crate) struct SaleDomain {
     sales: Sales,
-    /// Whether sales can be created and bought.
+    /// Whether sales are enabled.
     is_on: bool,
     is_stock_in_objects: bool,
     silence_max: Duration,
@@ -43,13 +43,13 @@ pub(crate) struct SaleDomain {
 }
 
 impl Origin {
-    /// An origin with sales, whose claims are signed with one of `keys`.
+    /// Creates an origin with sales. Claims are signed with one of `keys`.
     pub fn new(database: Database, redis: Redis, keys: KeyRing, limits: SqlLimits) -> Self {
         let store = SaleStore::new(database.clone());
         Self::with_store(database, store, redis, keys, limits)
     }
 
-    /// As [`Origin::new`], with this store of sales, in the same database.
+    /// Like [`Origin::new`], with this sale store on the same database.
     pub fn with_store(
         database: Database,
         store: SaleStore,
@@ -70,31 +70,31 @@ impl Origin {
         Self::of(database, redis, metrics, sales)
     }
 
-    /// The same, with a payment provider.
+    /// Accepts callbacks of this payment provider.
     #[must_use]
     pub fn with_payments(self, payments: Payments) -> Self {
         self.map_sales(|sales| sales.with_payments(payments))
     }
 
-    /// The same, with these rules for holds that are not paid.
+    /// Sets the rules for unpaid holds.
     #[must_use]
     pub fn with_holds(self, rules: HoldRules) -> Self {
         self.map_sales(|sales| sales.with_holds(rules))
     }
 
-    /// The same, with these rules for what ended sales leave.
+    /// Sets the rules for the data of ended sales.
     #[must_use]
     pub fn with_archive(self, rules: ArchiveRules) -> Self {
         self.map_sales(|sales| sales.with_archive(rules))
     }
 
-    /// The same, in which this receiver is told of changes of orders. The store must write them.
+    /// Sends order changes to this receiver. The store must record them for it.
     #[must_use]
     pub fn with_receiver(self, name: SinkName, sink: Arc<dyn Sink>, times: OutboxTimes) -> Self {
         self.map_sales(|sales| sales.with_receiver(name, sink, times))
     }
 
-    /// The same, with this heartbeat timeout of the reconciler: after it `/readyz` fails.
+    /// Sets the heartbeat timeout of the reconciler; when it expires, `/readyz` fails.
     #[must_use]
     pub fn with_silence_max(mut self, silence_max: Duration) -> Self {
         self.sales.silence_max = silence_max;
@@ -170,7 +170,7 @@ impl SaleDomain {
         metrics.group(|group| group.add_collector(HeartbeatTimeouts(vec![self.reconciler()])));
     }
 
-    /// The sales, if they are on.
+    /// The sales, if they are enabled.
     fn enabled(&self) -> Option<Sales> {
         self.is_on.then(|| self.sales.clone())
     }

@@ -1,34 +1,34 @@
-//! How often an address may try to sign in.
+//! Rate limit of failed sign-ins per address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
-/// Tries that fail, before an address has to wait.
+/// Failed sign-ins that an address may make before it has to wait.
 const BURST: u64 = 10;
 
-/// How long one failed try counts, in milliseconds: ten a minute.
+/// Time after which one failed sign-in is forgiven, in milliseconds: ten per minute.
 const EACH_MS: u64 = 6_000;
 
-/// The most addresses that are remembered. With more, the one that has waited longest is forgotten.
+/// Maximum number of tracked addresses. Beyond it, the address whose failures expire first is dropped.
 const ADDRESSES_MAX: usize = 4_096;
 
-/// When the failed tries of each address will all have been forgiven, in milliseconds.
+/// For each address, the time at which all its failures are forgiven, in milliseconds.
 #[derive(Debug, Default)]
 pub(super) struct Attempts(Mutex<HashMap<IpAddr, u64>>);
 
 impl Attempts {
-    /// How many milliseconds `address` has to wait; `None`: it may try.
+    /// How long `address` has to wait, in milliseconds; `None`: it may try now.
     pub(super) fn wait_ms(&self, address: IpAddr, now_ms: u64) -> Option<u64> {
         let forgiven = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let debt_ms = forgiven.get(&address)?.saturating_sub(now_ms);
-        // A clock that was set back makes nobody wait for longer than a whole burst.
+        // If the clock is set back, an address waits at most for one full burst.
         let debt_ms = debt_ms.min(BURST * EACH_MS);
         let most_ms = (BURST - 1) * EACH_MS;
         (debt_ms > most_ms).then(|| debt_ms - most_ms)
     }
 
-    /// Notes a try that failed.
+    /// Records a failed sign-in.
     pub(super) fn failed(&self, address: IpAddr, now_ms: u64) {
         let mut forgiven = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if forgiven.len() >= ADDRESSES_MAX && !forgiven.contains_key(&address) {

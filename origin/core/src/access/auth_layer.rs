@@ -1,7 +1,8 @@
-//! The layer that all admin routes are behind. The area of a route's [`Api`] and its method name the permission that it needs, so that
-//! a route without one cannot be written: what reads needs `<area>:read`, everything else `<area>:write`.
+//! The authorization layer around all admin routes. The area of a route's [`Api`] and its method determine the
+//! permission: reads need `<area>:read`, everything else `<area>:write`. A route without a permission cannot be
+//! declared.
 //!
-//! Whatever changes something is noted in the audit trail before it is done, and what became of it after.
+//! Changes are recorded in the audit trail before they run; the outcome is recorded afterwards.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ pub const NOT_NOTED: Refusal = Refusal::unavailable(
     "The audit entry could not be stored, so nothing was done",
 );
 
-/// 429: the tenant's pace.
+/// 429: the tenant exceeds its request rate.
 pub(crate) const TENANT_BUSY: Refusal = Refusal::new(
     StatusCode::TOO_MANY_REQUESTS,
     "tenant_limit",
@@ -45,7 +46,7 @@ pub(crate) const TENANT_BUSY: Refusal = Refusal::new(
     "The tenant would exceed its limits",
 );
 
-/// How the routes of an area are guarded.
+/// The authorization rules of an area's routes.
 #[derive(Clone, Debug)]
 struct AreaRules {
     area: Area,
@@ -53,13 +54,13 @@ struct AreaRules {
 }
 
 impl AreaRules {
-    /// What was declared where the route is mounted.
+    /// The rules declared where the route is mounted.
     fn rules(&self, method: &Method, route: &str) -> RouteRules {
         let mounted = self.mounted.get(&(reading(method), route.to_owned()));
         mounted.copied().unwrap_or(RouteRules::PLATFORM)
     }
 
-    /// Why `caller` may not; `None`: it may.
+    /// Why `caller` is refused; `None`: it is allowed.
     fn refusal(caller: &Caller, need: Scope, rules: &RouteRules) -> Option<Problem> {
         let name = &caller.0.name;
         if !caller.may(need) {
@@ -75,7 +76,7 @@ impl AreaRules {
     }
 }
 
-/// A HEAD is answered by the route of its GET.
+/// The route of GET also answers HEAD.
 fn reading(method: &Method) -> Method {
     match *method {
         Method::HEAD => Method::GET,
@@ -90,7 +91,7 @@ struct CheckState {
 }
 
 impl AuthLayer {
-    /// The routes of `api`, for those who may.
+    /// Mounts the routes of `api` behind authorization.
     pub fn mount<S: Clone + Send + Sync + 'static>(&self, api: Api<S>, state: S) -> Router {
         let (area, routes, rules) = api.into_parts();
         let routes = routes.with_state(state);
@@ -105,14 +106,14 @@ impl AuthLayer {
         routes.route_layer(from_fn_with_state(CheckState { auth, guard }, check))
     }
 
-    /// Who sends this.
+    /// Authenticates the caller of a request.
     pub(super) async fn caller(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
         let caller = match bearer(headers) {
             Some(shown) => {
                 let shown = std::str::from_utf8(shown).map_err(|_| unknown())?;
                 self.opened_by(shown).await?
             }
-            // Something else that is no cookie's business.
+            // With another authorization header, the cookie does not apply.
             None if headers.contains_key(header::AUTHORIZATION) => None,
             None => self.in_session(headers).await?,
         };
@@ -166,7 +167,8 @@ async fn check(
 }
 
 impl AuthLayer {
-    /// Lets a request go on, if it is a tenant's by that tenant's pace. What is refused here is not noted: it could fill the trail.
+    /// Applies the rate limit of the caller's tenant, if it has one. Refused requests are not recorded: they could fill
+    /// the audit trail.
     fn pass(&self, caller: &Caller) -> Result<Option<Pass>, Problem> {
         let Some(tenant) = caller.tenant() else {
             return Ok(None);
@@ -180,7 +182,7 @@ impl AuthLayer {
         })
     }
 
-    /// Does what `run` does, with an entry in the audit trail. What cannot be noted before is not done.
+    /// Runs `run` with an entry in the audit trail. If the entry cannot be written first, `run` does not start.
     pub(super) async fn note(
         &self,
         intent: Intent,
@@ -214,7 +216,8 @@ impl AuthLayer {
     }
 }
 
-/// What a request asks for, as the trail keeps it. The query and the body stay out: they may say what only some may read.
+/// The request in the form that the audit trail stores. Query and body are omitted, because they may contain restricted
+/// data.
 pub(super) struct AuditedRequest {
     method: String,
     route: String,
@@ -264,7 +267,7 @@ fn unknown() -> Problem {
     UNAUTHORIZED.because(detail).challenge("Bearer")
 }
 
-/// 403: the key does not open this.
+/// 403: the key lacks the permission.
 pub(super) fn forbidden(detail: impl Into<Cow<'static, str>>) -> Problem {
     FORBIDDEN.because(detail)
 }

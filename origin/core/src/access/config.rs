@@ -1,13 +1,13 @@
-//! What can be configured of access.
+//! Settings of access.
 
 use std::time::Duration;
 
 use clap::Args;
 
-/// How long a session lives that nobody uses, in minutes.
+/// Default idle timeout of a session, in minutes.
 const SESSION_MINUTES: u32 = 60;
 
-/// How long entries of the audit trail are kept, in days.
+/// Default retention of audit entries, in days.
 const AUDIT_DAYS: u32 = 400;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -24,17 +24,17 @@ pub struct AccessConfig {
     pub audit_days: u32,
 }
 
-/// What counts of access.
+/// Settings derived from the flags.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How long a session lives that nobody uses.
+    /// Idle timeout of a session.
     pub session: Duration,
-    /// How long entries of the audit trail are kept, in milliseconds; `None`: for ever.
+    /// Retention of audit entries, in milliseconds; `None`: unlimited.
     pub audit_ms: Option<u64>,
 }
 
 impl AccessConfig {
-    /// What they say.
+    /// Converts the flags to settings.
     pub fn settings(&self) -> Settings {
         let days = u64::from(self.audit_days);
         Settings {

@@ -1,4 +1,4 @@
-//! Keys and the audit trail as routes.
+//! Routes of keys and the audit trail.
 
 use axum::extract::{Extension, Path, State};
 use axum::http::{HeaderName, StatusCode, header};
@@ -21,17 +21,17 @@ use crate::http::refusal::BODY_TOO_LARGE;
 use crate::http::{Problem, ReadQuery, Refusal, TypedBody, page_len};
 use crate::tenants::TenantName;
 
-/// The longest name of a key, in characters.
+/// Maximum length of a key's name, in characters.
 const NAME_LEN_MAX: usize = 80;
 
-/// The most domains and tags of one key, and the most characters of one.
+/// Maximum number of domains and tags per key, and the maximum characters of each.
 const WORDS_MAX: usize = 20;
 const WORD_LEN_MAX: usize = 64;
 
-/// The last instant a key may name: the end of the year 9999.
+/// The latest expiry of a key: the end of the year 9999.
 const INSTANT_MS_MAX: u64 = 253_402_300_799_999;
 
-/// Entries of the audit trail in a page that does not say, and the most.
+/// Default and maximum number of audit entries per page.
 const PAGE: usize = 50;
 const PAGE_MAX: usize = 200;
 
@@ -76,7 +76,7 @@ pub fn routes(auth: &AuthLayer) -> Router {
     guarded.merge(sign_in::api().into_router(auth.clone()))
 }
 
-/// What they add to the OpenAPI document.
+/// The routes' part of the OpenAPI document.
 pub fn document() -> Document {
     let mut document = admin().into_document();
     document.merge(sign_in::api().into_document());
@@ -106,8 +106,8 @@ struct NewKey {
     tags: Vec<String>,
     /// Milliseconds since the Unix epoch.
     expires_at_ms: Option<u64>,
-    /// The tenant whose it is to be: the caller's own unless set. A tenant's key opens only what is the tenant's, and has only sales,
-    /// rooms, links and access.
+    /// Tenant of the key; default: the caller's tenant. A tenant's key can access only the tenant's own objects, and
+    /// has only permissions for sales, rooms, links and access.
     #[schema(
         nullable = false,
         max_length = 20,
@@ -217,7 +217,7 @@ impl From<StoredKey> for KeyView {
 }
 
 impl NewKey {
-    /// Whose it is: a tenant makes keys of its own alone.
+    /// The tenant of the new key. A tenant can only create its own keys.
     fn holder(&self, caller: &Caller) -> Result<Option<TenantName>, Problem> {
         let own = caller.tenant().map(|tenant| &tenant.name);
         match (&self.tenant, own) {
@@ -229,7 +229,7 @@ impl NewKey {
         }
     }
 
-    /// What it may do: by its role, or by its scopes.
+    /// The permissions of the new key: its role or its scopes.
     fn may(&self) -> Result<(Option<Role>, Scopes), Problem> {
         match (&self.role, &self.scopes) {
             (Some(word), None) => {
@@ -371,7 +371,7 @@ async fn list(
     Ok(Json(Keys { keys }))
 }
 
-/// Whose things are asked for: a tenant's key tells of its own alone.
+/// The requested tenant. A tenant's key can only read its own tenant.
 fn asked_tenant<'a>(
     caller: &'a Caller,
     asked: Option<&'a str>,
@@ -386,7 +386,7 @@ fn asked_tenant<'a>(
     }
 }
 
-/// A key that the caller may know of.
+/// Returns a key that the caller may see.
 async fn found(auth: &AuthLayer, caller: &Caller, id: &str) -> Result<StoredKey, Problem> {
     let found = auth.access.0.store.key(id).await?;
     let own = caller.tenant().map(|tenant| &tenant.name);
@@ -427,10 +427,10 @@ async fn revoke(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<KeyView>, Problem> {
-    // Whose it is never changes.
+    // Check first: the tenant of a key never changes.
     found(&auth, &caller, &id).await?;
     let revoked = auth.access.0.store.revoke(&id, now_ms()).await;
-    // Even if the answer was lost: it may be done.
+    // Also after an error: the key may be revoked although the answer is lost.
     auth.access.forget_known();
     let revoked = revoked?.ok_or_else(unknown_key)?;
     info!(key = id, "key revoked");
@@ -472,7 +472,7 @@ async fn audit(
     let before = query.after.unwrap_or(u64::MAX);
     let actor = query.actor.as_deref().filter(|actor| !actor.is_empty());
     let tenant = asked_tenant(&caller, query.tenant.as_deref())?;
-    // One more tells whether there is another page.
+    // One more entry shows whether there is another page.
     let trail = &auth.access.0.trail;
     let entries = trail.entries_before(before, tenant, actor, limit + 1);
     let mut entries = entries.await?;

@@ -1,4 +1,4 @@
-//! What is forgotten: sessions that have ended, and old entries of the audit trail.
+//! Deletes ended sessions and old entries of the audit trail.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::background::Interval;
 use crate::clock::now_ms;
 use crate::sql::SqlError;
 
-/// Between two rounds.
+/// Interval between two rounds.
 const PERIOD: Duration = Duration::from_secs(10 * 60);
 
 impl Access {
-    /// Starts what runs in the background until `stop`.
+    /// Spawns the background job, which runs until `stop`.
     pub fn spawn(&self, stop: &CancellationToken) -> JoinHandle<()> {
         let (access, stop) = (self.clone(), stop.clone());
         tokio::spawn(async move {
@@ -30,7 +30,7 @@ impl Access {
         })
     }
 
-    /// Forgets what is over at `now_ms`; whether there is more.
+    /// Deletes what has expired at `now_ms`. Returns whether more remains.
     ///
     /// # Errors
     /// When SQL does not answer.

@@ -1,7 +1,7 @@
-//! Keys and sessions: how they are made, written and known again.
+//! Creates, formats and verifies keys and sessions.
 //!
-//! A key is `weir_<id>_<secret>`, a session's cookie `<id>.<secret>`. Secrets are 256 random bits, so a plain hash of one says nothing
-//! of it.
+//! A key is `weir_<id>_<secret>`; a session cookie is `<id>.<secret>`. Secrets are 256 random bits, so a plain hash
+//! does not reveal them.
 
 use ring::digest::{SHA256, digest};
 use ring::hmac;
@@ -12,12 +12,12 @@ const PREFIX: &str = "weir_";
 const ID_LEN: usize = 8;
 const SECRET_LEN: usize = 32;
 
-/// No random numbers from the operating system.
+/// The operating system provides no random numbers.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("no random numbers from the operating system")]
 pub struct NoRandom;
 
-/// A new name: 16 hexadecimal digits.
+/// A new id: 16 hexadecimal digits.
 pub(super) fn new_id() -> Result<String, NoRandom> {
     Ok(hex::encode(random::<ID_LEN>()?))
 }
@@ -28,13 +28,13 @@ fn random<const N: usize>() -> Result<[u8; N], NoRandom> {
     Ok(bytes)
 }
 
-/// A key as it is shown, once.
+/// A new key in the form that is shown once.
 pub(super) fn new_key(id: &str) -> Result<String, NoRandom> {
     let secret = hex::encode(random::<SECRET_LEN>()?);
     Ok(format!("{PREFIX}{id}_{secret}"))
 }
 
-/// The id that a shown key names, if it has a key's form.
+/// The id in a presented key; `None` if it is malformed.
 pub(super) fn id_of(shown: &str) -> Option<&str> {
     let (id, secret) = shown.strip_prefix(PREFIX)?.split_once('_')?;
     let is_hex = |text: &str, bytes: usize| {
@@ -43,28 +43,28 @@ pub(super) fn id_of(shown: &str) -> Option<&str> {
     (is_hex(id, ID_LEN) && is_hex(secret, SECRET_LEN)).then_some(id)
 }
 
-/// What is kept of a key.
+/// The hash of a key, which SQL stores.
 pub(super) fn hash(shown: &str) -> Vec<u8> {
     digest(&SHA256, shown.as_bytes()).as_ref().to_vec()
 }
 
-/// Whether `shown` is the key that `kept` is the hash of.
+/// Whether `shown` is the key with the hash `kept`. Runs in constant time.
 pub(super) fn is_key(shown: &str, kept: &[u8]) -> bool {
     hash(shown).ct_eq(kept).into()
 }
 
-/// A session's secret, as its cookie has it.
+/// A new session secret, as in the cookie.
 pub(super) fn new_secret() -> Result<String, NoRandom> {
     Ok(hex::encode(random::<SECRET_LEN>()?))
 }
 
-/// What is kept of a session: of its secret, under `of_key`, which is what is known of the key that opened it.
+/// The stored proof of a session: its secret authenticated with `of_key`, the hash or secret of the key that opened it.
 pub(super) fn proof(secret: &str, of_key: &[u8]) -> Vec<u8> {
     let key = hmac::Key::new(hmac::HMAC_SHA256, of_key);
     hmac::sign(&key, secret.as_bytes()).as_ref().to_vec()
 }
 
-/// Whether `secret` is the one that `kept` is the proof of.
+/// Whether `secret` matches the proof `kept`.
 pub(super) fn is_proof(secret: &str, of_key: &[u8], kept: &[u8]) -> bool {
     proof(secret, of_key).ct_eq(kept).into()
 }

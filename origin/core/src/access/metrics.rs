@@ -1,4 +1,4 @@
-//! What is counted of access. `docs/metrics.md` lists every name.
+//! Metrics of access. `docs/metrics.md` lists every name.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -6,10 +6,10 @@ use prometheus_client::metrics::family::Family;
 
 use crate::metrics::Metrics;
 
-/// What came of attempts to sign in.
+/// Outcomes of sign-ins.
 const SIGN_INS: [&str; 3] = ["done", "refused", "too_many"];
 
-/// The numbers of access. Cloning it is cheap: clones share them.
+/// The metrics of access. Cloning it is cheap: clones share them.
 #[derive(Clone, Debug)]
 pub struct AccessMetrics {
     /// Audit entries that SQL did not store; should be 0.
@@ -23,7 +23,7 @@ struct OutcomeLabel {
 }
 
 impl AccessMetrics {
-    /// Registers all of them.
+    /// Registers the metrics.
     pub fn register(metrics: &Metrics) -> Self {
         let metrics = metrics.group(|group| Self {
             audit_lost: group.add(
@@ -38,7 +38,7 @@ impl AccessMetrics {
         metrics
     }
 
-    /// Counts an attempt to sign in.
+    /// Counts a sign-in.
     pub(super) fn sign_in(&self, outcome: &'static str) {
         self.sign_ins.get_or_create(&OutcomeLabel { outcome }).inc();
     }

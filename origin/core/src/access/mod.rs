@@ -1,20 +1,21 @@
-//! Who may use the admin routes, and who has changed what.
+//! Access to the admin routes, and the audit trail of changes.
 //!
-//! | module | does |
+//! | module | contents |
 //! |---|---|
-//! | [`scope`] | areas, what may be done in them, roles |
-//! | [`auth_layer`] | the layer that all admin routes are behind: who asks, whether they may, the entry in the audit trail |
-//! | [`http`] | keys, sessions and the trail as routes |
-//! | `key` | how keys and sessions are made and known again |
-//! | `session` | from a key to a cookie, and back |
-//! | `attempts` | how often an address may try to sign in |
-//! | [`tenancy`], `pace` | what tenants' keys open, and how often they may ask |
-//! | [`tenants`] | tenants as routes |
-//! | `trail`, `behind` | the audit trail: before an answer, or behind it |
+//! | [`scope`] | areas, permissions, roles |
+//! | [`auth_layer`] | the layer around all admin routes: authentication, authorization, audit entries |
+//! | [`http`] | routes of keys, sessions and the audit trail |
+//! | `key` | creation and verification of keys and sessions |
+//! | `session` | exchanges a key for a cookie, and a cookie for the caller |
+//! | `attempts` | rate limit of failed sign-ins per address |
+//! | [`tenancy`], `pace` | what tenants' keys may access, and their request rates |
+//! | [`tenants`] | routes of tenants |
+//! | `trail`, `behind` | the audit trail, written before or after the answer |
 //! | `store` | keys and sessions in SQL |
-//! | [`jobs`], [`config`], [`metrics`] | what is forgotten, what can be configured, what is counted |
+//! | [`jobs`], [`config`], [`metrics`] | deletion of expired data, settings, metrics |
 //!
-//! The token of the environment opens everything, without SQL. It is there to make the first keys, and for when SQL is away.
+//! The admin token from the environment has all permissions and works without SQL. Use it to create the first keys, and
+//! while SQL does not answer.
 
 mod attempts;
 pub mod auth_layer;
@@ -53,13 +54,14 @@ use trail_writer::TrailWriter;
 
 pub use config::Settings;
 
-/// The id that the token of the environment has in the audit trail.
+/// Id of the admin token in the audit trail.
 pub const ADMIN_TOKEN_ID: &str = "admin-token";
 
-/// How long a key is known without asking SQL, in milliseconds: for so long another origin takes one that was revoked here.
+/// How long a caller is cached without a query to SQL, in milliseconds. Another origin may accept a revoked key for
+/// this long.
 const KNOWN_MS: u64 = 5_000;
 
-/// The most keys that are known without asking SQL.
+/// Maximum number of cached callers.
 const KNOWN_MAX: usize = 1_024;
 
 /// Keys, sessions and the audit trail. Cloning it is cheap.
@@ -74,21 +76,21 @@ struct Parts {
     trail: Trail,
     behind: TrailWriter,
     attempts: Attempts,
-    /// Callers by the hash of the key that they show, and until when they are known.
+    /// Cached callers by the hash of their key, with their expiry.
     known: Mutex<HashMap<Vec<u8>, (Caller, u64)>>,
     metrics: AccessMetrics,
     settings: Settings,
     areas: &'static [Area],
 }
 
-/// The access of one admin port, which also takes a token.
+/// Access of one admin port, which also accepts the admin token.
 #[derive(Clone, Debug)]
 pub struct AuthLayer {
     access: Access,
     token: AdminToken,
 }
 
-/// Who asks. Handlers find it in a request's extensions.
+/// The caller of a request. Handlers find it in the request's extensions.
 #[derive(Clone, Debug)]
 pub struct Caller(Arc<CallerIdentity>);
 
@@ -101,14 +103,15 @@ struct CallerIdentity {
     domains: Vec<String>,
     tags: Vec<String>,
     expires_at_ms: Option<u64>,
-    /// Whose key it is; `None`: the platform's.
+    /// The key's tenant; `None`: the platform.
     tenant: Option<Arc<Tenant>>,
-    /// The id of the session, if somebody has signed in.
+    /// Id of the session, if the caller signed in to the console.
     session: Option<String>,
 }
 
 impl Access {
-    /// Access kept in this database, in which so much may be a tenant's. No key has permissions outside of `areas`.
+    /// Creates access on this database. `counts` lists what tenant limits count. No key has permissions outside
+    /// `areas`.
     pub fn new(
         database: Database,
         metrics: AccessMetrics,
@@ -131,7 +134,7 @@ impl Access {
         }))
     }
 
-    /// The same for an admin port, with the token of the environment.
+    /// The authorization layer of an admin port, with the admin token.
     pub fn with_token(&self, token: AdminToken) -> AuthLayer {
         let access = self.clone();
         AuthLayer { access, token }
@@ -146,7 +149,7 @@ impl Access {
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who shows this key, if it is one.
+    /// Returns the caller with this key; `None` if the key is invalid.
     async fn holder(&self, shown: &str) -> Result<Option<Caller>, SqlError> {
         let Some(id) = key::id_of(shown) else {
             return Ok(None);
@@ -171,7 +174,7 @@ impl Access {
         Ok(caller)
     }
 
-    /// Who may do what with this key. Without its tenant it opens nothing.
+    /// Returns the caller of this key with its current permissions; `None` if its tenant does not exist.
     async fn caller_of(&self, stored: &StoredKey) -> Result<Option<Caller>, SqlError> {
         let Some(name) = &stored.tenant else {
             return Ok(Some(Caller::from_stored(stored, self.0.areas, None)));
@@ -189,14 +192,14 @@ impl Access {
         known.insert(hash, (caller, ends_ms.min(now_ms + KNOWN_MS)));
     }
 
-    /// Asks SQL for every key again.
+    /// Clears the cache of callers.
     fn forget_known(&self) {
         self.known_keys().clear();
     }
 }
 
 impl AuthLayer {
-    /// Who shows this, if it is the token or a key.
+    /// Returns the caller with this token or key; `None` if it is neither.
     async fn opened_by(&self, shown: &str) -> Result<Option<Caller>, SqlError> {
         match self.token.is(shown.as_bytes()) {
             true => Ok(Some(self.bootstrap())),
@@ -204,7 +207,7 @@ impl AuthLayer {
         }
     }
 
-    /// Who shows the token of the environment.
+    /// The caller with the admin token.
     fn bootstrap(&self) -> Caller {
         Caller(Arc::new(CallerIdentity {
             id: ADMIN_TOKEN_ID.to_owned(),
@@ -247,26 +250,26 @@ impl Caller {
         self.0.scopes.has(scope)
     }
 
-    /// Whose key it is; `None`: the platform's.
+    /// The key's tenant; `None`: the platform.
     pub fn tenant(&self) -> Option<&Tenant> {
         self.0.tenant.as_deref()
     }
 
-    /// The names that it may know: all, or those that are its tenant's.
+    /// The names that the caller may access: all, or those of its tenant.
     pub fn names(&self) -> NameRange {
         self.tenant()
             .map_or_else(NameRange::default, |tenant| (&tenant.name).into())
     }
 
-    /// Whether something of this name may be its business.
+    /// Whether the caller may access an object with this name.
     pub fn may_name(&self, name: &str) -> bool {
         self.tenant().is_none_or(|tenant| tenant.name.owns(name))
     }
 
-    /// Whether it may make something of this name.
+    /// Checks whether the caller may create an object with this name.
     ///
     /// # Errors
-    /// 403, with what the name must begin with.
+    /// 403, with the required prefix.
     pub fn check_new_name(&self, field: &str, name: &str) -> Result<(), Problem> {
         match self.tenant().filter(|_| !self.may_name(name)) {
             Some(tenant) => {
@@ -279,17 +282,17 @@ impl Caller {
         }
     }
 
-    /// Whether it was given only some domains or tags.
+    /// Whether the key is restricted to some domains or tags.
     fn has_filter(&self) -> bool {
         !(self.0.domains.is_empty() && self.0.tags.is_empty())
     }
 
-    /// Whether it is only about some links.
+    /// Whether the caller may access only some links.
     pub fn is_narrow(&self) -> bool {
         self.has_filter() || self.0.tenant.is_some()
     }
 
-    /// The domains that it is about; `None`: all.
+    /// The domains that the caller may access; `None`: all.
     pub fn domains(&self) -> Option<Vec<&str>> {
         let all = match (self.tenant(), self.0.domains.is_empty()) {
             (None, true) => return None,
@@ -300,14 +303,14 @@ impl Caller {
         Some(all.iter().map(String::as_str).filter(may).collect())
     }
 
-    /// Whether it may touch what is in this domain.
+    /// Whether the caller may access objects in this domain.
     pub fn may_domain(&self, domain: &str) -> bool {
         let has = |domains: &[String]| domains.iter().any(|one| one == domain);
         let is_tenants = self.tenant().is_none_or(|tenant| has(&tenant.domains));
         is_tenants && (self.0.domains.is_empty() || has(&self.0.domains))
     }
 
-    /// Whether it may touch what has these tags: one of its own must be among them.
+    /// Whether the caller may access an object with these tags. A restricted key needs at least one matching tag.
     pub fn may_tags<T: AsRef<str>>(&self, tags: &[T]) -> bool {
         let is_own = |tag: &T| self.0.tags.iter().any(|one| one == tag.as_ref());
         self.0.tags.is_empty() || tags.iter().any(is_own)
@@ -317,21 +320,21 @@ impl Caller {
 impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Problem;
 
-    /// A request that came by no key is nobody's.
+    /// A request without a key has no caller.
     async fn from_request_parts(parts: &mut RequestParts, _: &S) -> Result<Self, Problem> {
         let caller = parts.extensions.get::<Self>().cloned();
         caller.ok_or_else(|| auth_layer::forbidden("the caller is unknown"))
     }
 }
 
-/// 409: the tenant has as many as it may have.
+/// 409: the tenant has reached a limit.
 pub const TENANT_LIMIT: Refusal = Refusal::conflict(
     "tenant_limit",
     "Too many",
     "The tenant would exceed its limits",
 );
 
-/// 409: a tenant would have more than it may.
+/// 409: the tenant would exceed a limit.
 pub fn over_limit(over: crate::tenants::LimitExceeded) -> Problem {
     TENANT_LIMIT.because(over.to_string())
 }

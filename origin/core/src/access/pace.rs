@@ -1,7 +1,7 @@
-//! How many requests each tenant may send to the admin port: a second, and at once. So one that asks without end, or for what takes
-//! long, takes nothing from the others.
+//! Request rate limits of tenants on the admin port: requests per second, and concurrent requests. One tenant's load
+//! does not slow down the others.
 //!
-//! Each origin counts for itself, in memory.
+//! Each origin counts on its own, in memory.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -16,12 +16,12 @@ use hyper::body::{Frame, SizeHint};
 
 use crate::tenants::{Limits, TENANTS_MAX, TenantName};
 
-/// The most tenants that are remembered: all that there may be, and as many that were deleted since.
+/// Maximum number of tracked tenants: all possible tenants, and as many deleted ones.
 const REMEMBERED_MAX: usize = 2 * TENANTS_MAX as usize;
 
 const SECOND_MICROS: u64 = 1_000_000;
 
-/// What each tenant has asked for.
+/// The request rates of all tenants.
 #[derive(Debug)]
 pub(super) struct Paces {
     begin: Instant,
@@ -30,12 +30,12 @@ pub(super) struct Paces {
 
 #[derive(Debug, Default)]
 struct Pace {
-    /// When a whole second's requests may come at once again, in microseconds since the beginning.
+    /// When a full second's burst is available again, in microseconds since `begin`.
     free_at_micros: u64,
     under_way: Arc<AtomicU64>,
 }
 
-/// A request that may go on; it counts as under way until this is dropped.
+/// An accepted request. It counts as in progress until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Pass(Arc<AtomicU64>);
 
@@ -53,10 +53,10 @@ impl Default for Paces {
 }
 
 impl Paces {
-    /// Lets a request of a tenant go on.
+    /// Accepts a request of a tenant.
     ///
     /// # Errors
-    /// After how many milliseconds it may be tried again.
+    /// The time after which to retry, in milliseconds.
     pub(super) fn take(&self, tenant: &TenantName, limits: &Limits) -> Result<Pass, u64> {
         let now = self.begin.elapsed().as_micros();
         self.take_at(tenant, limits, u64::try_from(now).unwrap_or(u64::MAX))
@@ -72,13 +72,13 @@ impl Paces {
 }
 
 impl Pace {
-    /// Whether it is as one that nobody knows.
+    /// Whether the tenant has no recent and no running requests, so that it need not be tracked.
     fn is_idle(&self, now: u64) -> bool {
         self.free_at_micros <= now && self.under_way.load(Ordering::Acquire) == 0
     }
 
     fn take(&mut self, limits: &Limits, now: u64) -> Result<Pass, u64> {
-        // Only this adds to it, and it is behind a lock.
+        // The count cannot grow concurrently, because this runs under a lock.
         if self.under_way.load(Ordering::Acquire) >= limits.requests_at_once {
             return Err(SECOND_MICROS / 1_000);
         }
@@ -95,7 +95,7 @@ impl Pace {
 }
 
 impl Pass {
-    /// The same answer, whose request is under way until its body has been sent, or nobody wants it any more.
+    /// Keeps the request in progress until its answer's body is sent or dropped.
     pub(super) fn until_sent(self, response: Response) -> Response {
         response.map(|body| Body::new(CountedBody { body, _pass: self }))
     }
@@ -150,7 +150,7 @@ mod tests {
             assert!(paces.take_at(&a, &four, 7).is_ok());
         }
         assert_eq!(paces.take_at(&a, &four, 7).unwrap_err(), 250);
-        // Another's pace is its own.
+        // The limits of one tenant do not affect another.
         assert!(paces.take_at(&b, &four, 7).is_ok());
         assert!(paces.take_at(&a, &four, 250_007).is_ok());
         assert!(paces.take_at(&a, &four, 250_007).is_err());

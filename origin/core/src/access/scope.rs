@@ -1,4 +1,4 @@
-//! What a key may do: areas to read and to write, and roles, which are the usual sets of them.
+//! Permissions of keys: areas to read and write, and roles as predefined sets of permissions.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -38,7 +38,7 @@ impl Area {
         Self::Access,
     ];
 
-    /// Its word in scopes.
+    /// The label in scopes.
     pub fn label(self) -> &'static str {
         match self {
             Self::Sales => "sales",
@@ -53,17 +53,17 @@ impl Area {
     }
 }
 
-/// What may be done in an area. Neither includes the other: a program that makes links need not be able to list them.
+/// An access level. Write does not include read: a program that creates links does not need to list them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// To look.
+    /// Read access.
     Read,
-    /// To change.
+    /// Write access.
     Write,
 }
 
 impl Level {
-    /// Its word in scopes.
+    /// The label in scopes.
     pub fn label(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -75,9 +75,9 @@ impl Level {
 /// A permission, written as `sales:read`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Scope {
-    /// Where.
+    /// The area.
     pub area: Area,
-    /// What.
+    /// The access level.
     pub level: Level,
 }
 
@@ -87,7 +87,7 @@ impl fmt::Display for Scope {
     }
 }
 
-/// The text is no scope.
+/// Error of an invalid scope.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} must be one of sales, rooms, limits, links, events, history, fitment and access, with :read or :write"
@@ -118,15 +118,15 @@ pub enum Role {
     Viewer,
     /// Reads everything, and changes everything except keys.
     Operator,
-    /// Everything.
+    /// Reads and changes everything.
     Admin,
 }
 
 impl Role {
-    /// All of them.
+    /// All roles.
     pub const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Admin];
 
-    /// Its label.
+    /// The label of the role.
     pub fn label(self) -> &'static str {
         match self {
             Self::Viewer => "viewer",
@@ -135,12 +135,12 @@ impl Role {
         }
     }
 
-    /// The role of this word.
+    /// The role with this label.
     pub fn from_label(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.label() == word)
     }
 
-    /// What it may do.
+    /// The permissions of the role.
     pub fn scopes(self) -> Scopes {
         let may = |scope: &Scope| match self {
             Self::Viewer => scope.level == Level::Read && scope.area != Area::Access,
@@ -156,28 +156,28 @@ impl Role {
 pub struct Scopes(BTreeSet<Scope>);
 
 impl Scopes {
-    /// Whether `scope` is in it.
+    /// Whether the set contains `scope`.
     pub fn has(&self, scope: Scope) -> bool {
         self.0.contains(&scope)
     }
 
-    /// The first permission that `other` has and this has not.
+    /// Returns the first permission of `other` that this set lacks.
     pub fn lacks(&self, other: &Self) -> Option<Scope> {
         other.0.difference(&self.0).next().copied()
     }
 
-    /// Those that are of one of these areas.
+    /// Returns the permissions in these areas.
     pub fn of_areas(&self, areas: &[Area]) -> Self {
         let is_of = |scope: &&Scope| areas.contains(&scope.area);
         Self(self.0.iter().filter(is_of).copied().collect())
     }
 
-    /// Whether nothing is in it.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Their words.
+    /// The permissions as labels.
     pub fn words(&self) -> Vec<String> {
         self.0.iter().map(ToString::to_string).collect()
     }

@@ -1,4 +1,4 @@
-//! Sessions of the console: a key becomes a cookie, and the cookie is known again.
+//! Console sessions: exchange a key for a cookie, and authenticate the cookie.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
@@ -9,14 +9,14 @@ use crate::sql::SqlError;
 
 const COOKIE: &str = "weir_session";
 
-/// What a page of ours sends with every change. Pages of others cannot: a browser asks before it sends a header of one's own to
-/// another origin, and no route of ours says yes.
+/// Header that our pages send with each change. Other sites' pages cannot send it: a custom header needs a CORS
+/// preflight, which the admin port never allows.
 pub(super) const FROM_PAGE: HeaderName = HeaderName::from_static("x-weir-console");
 
-/// The longest life of a session, however much it is used, in milliseconds.
+/// Maximum life of a session in milliseconds, regardless of activity.
 const LIFE_MAX_MS: u64 = 12 * 60 * 60 * 1000;
 
-/// What a sign-in came to.
+/// Why a sign-in failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SignInError {
     #[error(transparent)]
@@ -26,14 +26,15 @@ pub(super) enum SignInError {
 }
 
 impl AuthLayer {
-    /// A new session of `caller`, who has shown a key: the session's secret name, as its cookie has it.
+    /// Starts a session for `caller`, who has presented a key. Returns the cookie's value, which contains the session's
+    /// secret.
     pub(super) async fn begin_session(
         &self,
         caller: &Caller,
     ) -> Result<(String, Caller), SignInError> {
         let (id, secret) = (key::new_id()?, key::new_secret()?);
         let now_ms = now_ms();
-        // Of a key that was revoked just now nothing is known, and its session opens nothing.
+        // If the key was revoked a moment ago, the proof uses an empty key, and the session never authenticates.
         let holder = self.holder_now(&caller.0.id).await?;
         let known = holder.map(|(_, known)| known).unwrap_or_default();
         let session = StoredSession {
@@ -53,7 +54,7 @@ impl AuthLayer {
         u64::try_from(length.as_millis()).unwrap_or(LIFE_MAX_MS)
     }
 
-    /// Who may do what with the key of this id now, and what is known of the key.
+    /// Returns the caller with this key id at present, and the hash or secret that the session's proof uses.
     async fn holder_now(&self, key_id: &str) -> Result<Option<(Caller, Vec<u8>)>, SqlError> {
         if key_id == ADMIN_TOKEN_ID {
             let known = self.token.secret().to_vec();
@@ -67,7 +68,7 @@ impl AuthLayer {
         Ok(caller.map(|caller| (caller, stored.hash)))
     }
 
-    /// Whose session the cookie of a request names. One that is used lives on.
+    /// Returns the caller of the session in the request's cookie. Activity extends the session.
     pub(super) async fn in_session(&self, headers: &HeaderMap) -> Result<Option<Caller>, SqlError> {
         let Some((id, secret)) = cookie(headers) else {
             return Ok(None);
@@ -89,7 +90,8 @@ impl AuthLayer {
         Ok(Some(caller.in_session(session.id, ends_ms)))
     }
 
-    /// When a session ends that is used at `now_ms`. SQL is told twice in its length, not with every request.
+    /// Returns when a session ends after activity at `now_ms`. It writes to SQL at most twice per session length, not
+    /// on each request.
     async fn extended(&self, session: &StoredSession, now_ms: u64) -> Result<u64, SqlError> {
         let length_ms = self.session_ms();
         let last_ms = session.created_at_ms.saturating_add(LIFE_MAX_MS);
@@ -104,7 +106,7 @@ impl AuthLayer {
     }
 }
 
-/// The id and the secret in a request's cookie.
+/// The session's id and secret from the request's cookie.
 fn cookie(headers: &HeaderMap) -> Option<(&str, &str)> {
     let lines = headers.get_all(header::COOKIE).iter();
     let mut cookies = lines
@@ -116,7 +118,7 @@ fn cookie(headers: &HeaderMap) -> Option<(&str, &str)> {
     })
 }
 
-/// The header that sets the cookie, or takes it away. It ends with the browser, and with its row in SQL.
+/// The header that sets or deletes the cookie. The cookie ends with the browser or with the session's row in SQL.
 pub(super) fn set_cookie(value: Option<&str>, headers: &HeaderMap) -> Option<HeaderValue> {
     let secure = if is_secure(headers) { "; Secure" } else { "" };
     let ends = if value.is_none() { "; Max-Age=0" } else { "" };
@@ -125,7 +127,7 @@ pub(super) fn set_cookie(value: Option<&str>, headers: &HeaderMap) -> Option<Hea
     HeaderValue::from_str(&text).ok()
 }
 
-/// Whether the browser came by TLS: it says so itself with every POST, and proxies do.
+/// Whether the browser uses TLS: its `origin` header of each POST shows it, or the proxy's `x-forwarded-proto`.
 fn is_secure(headers: &HeaderMap) -> bool {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let origin = text(header::ORIGIN).unwrap_or_default();
@@ -133,7 +135,7 @@ fn is_secure(headers: &HeaderMap) -> bool {
     origin.starts_with("https://") || proxy.eq_ignore_ascii_case("https")
 }
 
-/// Whether a page of ours has sent it, or a program.
+/// Whether the request has the header that our pages send.
 pub(super) fn is_from_page(headers: &HeaderMap) -> bool {
     headers.contains_key(FROM_PAGE)
 }

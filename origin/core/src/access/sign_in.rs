@@ -1,4 +1,4 @@
-//! Sessions of the console as routes.
+//! Routes of console sessions.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -35,7 +35,7 @@ const WRONG_KEY: Refusal = Refusal::new(
     "The key is unknown or has expired",
 );
 
-/// The routes of sessions, for everybody: the handlers look who asks.
+/// The routes of sessions. They need no permission; the handlers identify the caller.
 pub(super) fn api() -> Api<AuthLayer> {
     let rules = RouteRules::OPEN.refuses(&[SQL_UNAVAILABLE, OVERLOADED, TIMEOUT]);
     Api::open_admin()
@@ -169,7 +169,7 @@ async fn sign_in(
 }
 
 impl AuthLayer {
-    /// Who shows this key at sign-in. An address that shows too many wrong ones has to wait.
+    /// Authenticates a sign-in. An address with too many failures has to wait.
     async fn let_in(&self, shown: &str, address: IpAddr) -> Result<Caller, Problem> {
         let attempts = &self.access.0.attempts;
         if let Some(wait_ms) = attempts.wait_ms(address, now_ms()) {

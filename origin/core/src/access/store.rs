@@ -7,10 +7,11 @@ use super::tenancy::of_tenants;
 use crate::sql::{Database, Row, SqlError, Tx, damaged, retried, sql};
 use crate::tenants::{LimitExceeded, TenantName, store as tenants};
 
-/// The most keys of the platform, revoked ones included.
+/// Maximum number of the platform's keys, including revoked ones.
 pub(super) const KEYS_MAX: u64 = 1_000;
 
-/// The most keys of a tenant that are kept although they open nothing any more: it makes new ones as it likes.
+/// Maximum number of a tenant's expired and revoked keys that are retained; tenants can create keys without limit over
+/// time.
 const ENDED_MAX: u64 = 100;
 
 const INSERT_KEY: &str = "
@@ -41,13 +42,13 @@ const EXTEND_SESSION: &str = "UPDATE access_sessions SET expires_at_ms = ? WHERE
 const DELETE_SESSION: &str = "DELETE FROM access_sessions WHERE id = ?";
 const DELETE_ENDED_SESSIONS: &str = "DELETE FROM access_sessions WHERE expires_at_ms <= ?";
 
-/// A key, without what it is.
+/// Metadata and hash of a key.
 #[derive(Clone, Debug)]
 pub(super) struct StoredKey {
     pub id: String,
     pub name: String,
     pub hash: Vec<u8>,
-    /// `None`: `scopes` says what it may do.
+    /// `None`: `scopes` lists the permissions.
     pub role: Option<Role>,
     pub scopes: Scopes,
     pub domains: Vec<String>,
@@ -56,29 +57,29 @@ pub(super) struct StoredKey {
     pub created_by: String,
     pub expires_at_ms: Option<u64>,
     pub revoked_at_ms: Option<u64>,
-    /// Whose it is; `None`: the platform's.
+    /// The key's tenant; `None`: the platform.
     pub tenant: Option<TenantName>,
 }
 
-/// The answer to a new key.
+/// The outcome of adding a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AddKeyOutcome {
     Made,
-    /// There are as many as there may be.
+    /// The platform has too many keys.
     TooMany,
-    /// The tenant has as many as it may have.
+    /// The tenant has reached its key limit.
     Over(LimitExceeded),
-    /// There is no such tenant.
+    /// The tenant does not exist.
     NoTenant,
 }
 
 impl StoredKey {
-    /// Whether it opens anything at `now_ms`.
+    /// Whether the key is valid at `now_ms`.
     pub(super) fn is_good(&self, now_ms: u64) -> bool {
         self.revoked_at_ms.is_none() && self.expires_at_ms.is_none_or(|at_ms| now_ms < at_ms)
     }
 
-    /// What it may do.
+    /// The permissions of the key.
     pub(super) fn may(&self) -> Scopes {
         let scopes = self.role.map_or_else(|| self.scopes.clone(), Role::scopes);
         match self.tenant {
@@ -88,7 +89,7 @@ impl StoredKey {
     }
 }
 
-/// Who signed in, and until when that counts.
+/// A session in SQL: its key, its proof and its expiry.
 #[derive(Clone, Debug)]
 pub(super) struct StoredSession {
     pub id: String,
@@ -98,7 +99,7 @@ pub(super) struct StoredSession {
     pub expires_at_ms: u64,
 }
 
-/// Keys and sessions. A call fails only when SQL does not answer or answers with an error.
+/// Keys and sessions in SQL. Methods fail only when SQL does not answer or returns an error.
 #[derive(Clone, Debug)]
 pub(super) struct AccessStore {
     db: Database,
@@ -109,7 +110,7 @@ impl AccessStore {
         Self { db }
     }
 
-    /// Keeps a new key. Two of the platform's at the same moment may both be the last one; of a tenant's only one is.
+    /// Adds a key. Concurrent requests may exceed the platform's limit, but not a tenant's.
     pub(super) async fn add_key(&self, key: &StoredKey) -> Result<AddKeyOutcome, SqlError> {
         let add = async || {
             let mut tx = self.db.begin().await?;
@@ -132,7 +133,7 @@ impl AccessStore {
         Ok(retried(add).await?)
     }
 
-    /// All keys of a tenant, or of the platform, the newest first.
+    /// Returns all keys of a tenant or of the platform, newest first.
     pub(super) async fn keys(&self, tenant: Option<&str>) -> Result<Vec<StoredKey>, SqlError> {
         let select = match tenant {
             Some(tenant) => sql(SELECT_KEYS_OF).text(tenant),
@@ -142,7 +143,7 @@ impl AccessStore {
         Ok(rows.iter().map(key).collect::<Result<_, _>>()?)
     }
 
-    /// How many keys of a tenant open something.
+    /// Number of valid keys of a tenant.
     pub(super) async fn good_keys(&self, tenant: &str, now_ms: u64) -> Result<u64, SqlError> {
         let count = sql(COUNT_GOOD_OF).text(tenant).number(now_ms);
         let row = self.db.one(count).await?;
@@ -154,7 +155,7 @@ impl AccessStore {
         Ok(row.as_ref().map(key).transpose()?)
     }
 
-    /// Revokes a key; again changes nothing. What it is then.
+    /// Revokes a key and returns it. Repeating it changes nothing.
     pub(super) async fn revoke(
         &self,
         id: &str,
@@ -191,14 +192,14 @@ impl AccessStore {
         Ok(())
     }
 
-    /// Forgets the sessions that have ended.
+    /// Deletes ended sessions and returns their number.
     pub(super) async fn forget_ended(&self, now_ms: u64) -> Result<u64, SqlError> {
         let delete = sql(DELETE_ENDED_SESSIONS).number(now_ms);
         Ok(self.db.execute(delete).await?)
     }
 }
 
-/// Why a tenant may have no more keys. Of those that open nothing any more only so many stay.
+/// Checks whether a tenant may add a key. Also deletes the oldest of its expired and revoked keys beyond the limit.
 async fn tenants_refusal(
     tx: &mut Tx,
     tenant: &TenantName,
@@ -248,7 +249,7 @@ fn words(row: &Row, column: &str) -> Result<Vec<String>, Error> {
 fn key(row: &Row) -> Result<StoredKey, Error> {
     let role = row.maybe_text("role")?;
     let role = role.map(|word| Role::from_label(&word).ok_or_else(|| damaged("role", "is none")));
-    // A scope of a later version does nothing here.
+    // Scopes of newer versions have no effect here.
     let tenant = row.maybe_text("tenant")?;
     let tenant =
         tenant.map(|name| TenantName::new(&name).ok_or_else(|| damaged("tenant", "is none")));

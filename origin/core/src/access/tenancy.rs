@@ -1,4 +1,4 @@
-//! What a tenant's key opens: each admin route is mounted with a rule.
+//! Tenant rules of admin routes: what a tenant's key may access.
 
 use axum::RequestExt;
 use axum::extract::{RawPathParams, Request};
@@ -29,35 +29,35 @@ pub const UNKNOWN_ROOM: Refusal = Refusal::not_found(
     "The room has no settings and no gateway has it, or it belongs to another tenant",
 );
 
-/// Areas of which a tenant's key may have permissions. What else an origin has is one for all.
+/// Areas in which a tenant's key may have permissions. All other areas belong to the platform.
 pub(super) const AREAS: [Area; 4] = [Area::Sales, Area::Rooms, Area::Links, Area::Access];
 
-/// What a route is to a tenant's key.
+/// Access of tenants' keys to a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TenantRule {
-    /// Its first path parameter names something that must be called after the tenant. To a tenant nothing else is there.
+    /// The name in the first path parameter must belong to the tenant. Other names give 404.
     Own(ResourceKind),
-    /// Its handler asks [`Caller`] what the tenant's is.
+    /// The handler filters by the tenant of [`Caller`].
     Heeds,
-    /// It is about all, or about what tenants share.
+    /// Only for the platform: the route covers all tenants or shared objects.
     Platform,
 }
 
-/// What a path names.
+/// The kind of object that a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResourceKind {
     /// A sale.
     Sale,
-    /// An order: its name begins with its sale's.
+    /// An order; its name starts with its sale's.
     Order,
-    /// A payment: its name begins with its order's.
+    /// A payment; its name starts with its order's.
     Payment,
     /// A waiting room.
     Room,
 }
 
 impl ResourceKind {
-    /// There is none.
+    /// The 404 for an object that does not exist or belongs to another tenant.
     fn unknown(self) -> Problem {
         self.refusal().because(match self {
             Self::Sale => "there is no such sale",
@@ -69,7 +69,7 @@ impl ResourceKind {
         })
     }
 
-    /// Why a route refuses that is about none of the tenant's.
+    /// The refusal for an object that does not exist or belongs to another tenant.
     pub const fn refusal(self) -> Refusal {
         match self {
             Self::Sale => UNKNOWN_SALE,
@@ -80,7 +80,7 @@ impl ResourceKind {
     }
 }
 
-/// Why the tenant of `caller` may not; `None`: it may, or the caller is not a tenant name.
+/// Why the tenant of `caller` is refused; `None`: it is allowed, or the caller has no tenant.
 pub(super) async fn refusal(
     rule: TenantRule,
     caller: &Caller,
@@ -105,7 +105,7 @@ pub(super) async fn refusal(
     }
 }
 
-/// Of some permissions those that a tenant's key may have.
+/// Returns the permissions that a tenant's key may have.
 pub(super) fn of_tenants(scopes: &Scopes) -> Scopes {
     scopes.of_areas(&AREAS)
 }

@@ -1,4 +1,4 @@
-//! Tenants as routes, for the platform's operators.
+//! Routes of tenants, for the platform's operators.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +20,10 @@ use crate::http::{Problem, Refusal, TypedBody, ValidationError};
 use crate::tenants::store::PutTenantOutcome;
 use crate::tenants::{DOMAINS_MAX, Limits, TENANTS_MAX, Tenant, TenantName};
 
-/// The longest title, in characters.
+/// Maximum length of a title, in characters.
 const TITLE_LEN_MAX: usize = 80;
 
-/// The longest name of a domain of links, in bytes.
+/// Maximum length of a link domain's name, in bytes.
 const DOMAIN_LEN_MAX: usize = 16;
 
 const INVALID_TENANT: Refusal =
@@ -220,7 +220,7 @@ async fn put(
     let takes_over = new.takes_over;
     let tenant = new.checked(&name, now_ms())?;
     let put = auth.access.0.tenants.put(&tenant, takes_over).await;
-    // Even if the answer was lost: it may be done.
+    // Also after an error: the change may be stored although the answer is lost.
     auth.access.forget_known();
     let status = match put? {
         PutTenantOutcome::Made => StatusCode::CREATED,
@@ -298,7 +298,7 @@ impl NewTenant {
     }
 }
 
-/// Whether a domain of links may be called so. Whether there is one is no matter: it may come later.
+/// Whether the name of a link domain is valid. The domain need not exist yet.
 fn is_domain(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=DOMAIN_LEN_MAX).contains(&name.len()) && name.bytes().all(allowed)

@@ -1,4 +1,5 @@
-//! The audit trail in SQL: what is about to be done, and what became of it. Rows are only added, and deleted when they are old.
+//! The audit trail in SQL: intended changes and their outcomes. Rows are only added, and deleted after the retention
+//! period.
 
 use serde::Serialize;
 use tracing::error;
@@ -10,13 +11,13 @@ use crate::sql::{Database, Row, SqlError, Tx, retried, sql};
 /// Random bits of an entry's id, below its time.
 const RANDOM_BITS: u32 = 20;
 
-/// How often another id is tried. Two entries of one millisecond meet once in a million.
+/// Maximum number of tries for an unused id. Two entries of the same millisecond collide once in a million.
 const IDS_MAX: u32 = 4;
 
-/// The most characters of a path that are kept.
+/// Maximum characters of a stored path.
 const PATH_LEN_MAX: usize = 512;
 
-/// The most entries that one statement deletes, so that no one waits long for the writer.
+/// Maximum number of entries per DELETE, so that other writers do not wait long.
 const DELETED_AT_ONCE: u32 = 1_000;
 
 const INSERT: &str = "
@@ -46,13 +47,13 @@ const OLDEST: &str = "SELECT id FROM audit_trail WHERE id < ? ORDER BY id LIMIT 
 const DELETE: &str = "DELETE FROM audit_trail WHERE id < ?";
 const DELETE_VERDICTS: &str = "DELETE FROM audit_verdicts WHERE id < ?";
 
-/// A change that is about to be made.
+/// A change that is about to run.
 #[derive(Clone, Debug)]
 pub(super) struct Intent {
     pub at_ms: u64,
     pub actor: String,
     pub actor_name: String,
-    /// Whose key it was; `None`: the platform's.
+    /// The key's tenant; `None`: the platform.
     pub tenant: Option<String>,
     pub is_session: bool,
     pub method: String,
@@ -61,12 +62,12 @@ pub(super) struct Intent {
     pub source: String,
 }
 
-/// Its outcome.
+/// The outcome of a change.
 #[derive(Clone, Debug)]
 pub(super) struct Verdict {
     pub at_ms: u64,
     pub status: u16,
-    /// The path of what was made; empty: nothing.
+    /// Path of the created object; empty: none.
     pub made: String,
 }
 
@@ -112,7 +113,7 @@ impl EntryView {
     }
 }
 
-/// An entry is not in the trail.
+/// An entry was not written to the audit trail.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TrailError {
     #[error(transparent)]
@@ -134,7 +135,7 @@ impl Trail {
         Self { db }
     }
 
-    /// Notes what is about to be done, before it is done. Its id.
+    /// Records a change before it runs. Returns the id of the entry.
     pub(super) async fn begin(&self, intent: &Intent) -> Result<u64, TrailError> {
         for _ in 0..IDS_MAX {
             let id = new_id(intent.at_ms)?;
@@ -146,14 +147,14 @@ impl Trail {
         Err(TrailError::NoId)
     }
 
-    /// Notes what became of it. If that fails the entry says that it is not known.
+    /// Records the outcome of a change. If that fails, the entry's outcome stays unknown.
     pub(super) async fn end(&self, id: u64, verdict: &Verdict) {
         if let Err(error) = self.db.insert(insert_verdict(id, verdict)).await {
             error!(%error, id, status = verdict.status, "cannot store the outcome in the audit trail");
         }
     }
 
-    /// Notes what was done, all in one transaction.
+    /// Records changes with their outcomes in one transaction.
     pub(super) async fn add_all(&self, done: &[(Intent, Verdict)]) -> Result<(), TrailError> {
         let mut entries = Vec::with_capacity(done.len());
         for (intent, verdict) in done {
@@ -170,7 +171,7 @@ impl Trail {
         Ok(())
     }
 
-    /// Entries before the one of this id, the last first; those of a tenant's keys alone, and of `actor` alone, if one is named.
+    /// Returns the entries before this id, newest first. `tenant` and `actor` filter them.
     pub(super) async fn entries_before(
         &self,
         id: u64,
@@ -191,21 +192,21 @@ impl Trail {
         Ok(rows.iter().map(view).collect::<Result<_, _>>()?)
     }
 
-    /// Deletes some of the entries of before `at_ms`; whether there are more.
+    /// Deletes some of the entries before `at_ms`. Returns whether more remain.
     pub(super) async fn forget_before(&self, at_ms: u64) -> Result<bool, SqlError> {
         let end = first_id(at_ms);
         let more = sql(OLDEST).number(end).number(DELETED_AT_ONCE);
         let more = self.db.one(more).await?;
         let up_to: Option<u64> = more.map(|row| row.number("id")).transpose()?;
         let end = up_to.unwrap_or(end);
-        // Entries last: a verdict without one would stay for ever.
+        // Delete verdicts first: a verdict without its entry would never be deleted.
         self.db.execute(sql(DELETE_VERDICTS).number(end)).await?;
         self.db.execute(sql(DELETE).number(end)).await?;
         Ok(up_to.is_some())
     }
 }
 
-/// The smallest id of an entry of this time.
+/// The smallest possible id of an entry at this time.
 fn first_id(at_ms: u64) -> u64 {
     at_ms.saturating_mul(1 << RANDOM_BITS).min(i64::MAX as u64)
 }
@@ -220,7 +221,7 @@ async fn add_one(
     intent: &Intent,
     verdict: &Verdict,
 ) -> Result<(), sqlx::Error> {
-    // Of two entries with one id, and of the same one a second time, the first one stays.
+    // Ignore a duplicate id: it is a collision, or a retry of the same entry.
     if tx.insert(insert(id, intent)).await? {
         tx.insert(insert_verdict(id, verdict)).await?;
     }
@@ -241,7 +242,7 @@ fn insert_verdict(id: u64, verdict: &Verdict) -> crate::sql::Statement<'_> {
     insert.number(verdict.status).text(cut(&verdict.made))
 }
 
-/// Its beginning. A path is ASCII; anything else is cut where a character ends.
+/// Truncates a path. Paths are ASCII; other text is truncated at a character boundary.
 fn cut(text: &str) -> &str {
     let end = text.char_indices().nth(PATH_LEN_MAX).map(|(at, _)| at);
     text.get(..end.unwrap_or(text.len())).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! Entries of the audit trail that are written behind the answer, many in one transaction: for routes that must be as fast as they
-//! are, and go on while SQL is away.
+//! Writes audit entries after the answer, in batches. Routes use it that must be fast and must work while SQL does not
+//! answer.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,20 +10,20 @@ use tracing::warn;
 
 use super::trail::{Intent, Trail, Verdict};
 
-/// The most entries that wait. What is beyond is counted, and lost.
+/// Maximum number of queued entries. Further entries are lost, and counted as lost.
 const WAITING_MAX: usize = 8_192;
 
-/// The most entries of one transaction.
+/// Maximum number of entries per transaction.
 const BATCH_MAX: usize = 256;
 
 type Done = (Intent, Verdict);
 
-/// Writes entries behind answers.
+/// Queues and writes audit entries in the background.
 #[derive(Debug)]
 pub(super) struct TrailWriter {
     trail: Trail,
     lost: Counter,
-    /// Begins with the first entry: an origin without such routes has no writer.
+    /// Starts with the first entry, so an origin without such routes has no writer task.
     writer: Mutex<Option<(mpsc::Sender<Done>, JoinHandle<()>)>>,
 }
 
@@ -37,7 +37,7 @@ impl TrailWriter {
         }
     }
 
-    /// Has an entry written soon.
+    /// Queues an entry.
     pub(super) fn add(&self, intent: Intent, verdict: Verdict) {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let (sender, _) = writer.get_or_insert_with(|| self.begin());
@@ -52,7 +52,7 @@ impl TrailWriter {
         (sender, tokio::spawn(write))
     }
 
-    /// Waits until all are written.
+    /// Waits until all queued entries are written.
     pub(super) async fn finish(&self) {
         let writer = self
             .writer
@@ -61,7 +61,7 @@ impl TrailWriter {
             .take();
         if let Some((sender, task)) = writer {
             drop(sender);
-            // One that has panicked has ended, too.
+            // A panicked task has ended, too.
             let _ = task.await;
         }
     }

@@ -1,4 +1,4 @@
-//! The OpenAPI document, put together from what each area derives.
+//! Builds the OpenAPI document from the parts that each area generates.
 
 #![expect(
     clippy::indexing_slicing,
@@ -18,12 +18,12 @@ use crate::access::tenancy::TenantRule;
 use crate::http::refusal::{NO_METHOD, NO_ROUTE};
 use crate::http::{ProblemBody, Refusal};
 
-/// An operation by its path and its method, both as the document spells them.
+/// An operation's path and method, as written in the document.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OperationKey {
-    /// As it is mounted.
+    /// The path as mounted.
     pub path: String,
-    /// In small letters.
+    /// The method in lower case.
     pub method: String,
 }
 
@@ -38,16 +38,16 @@ pub struct Document {
 /// An operation of one port, or of both.
 #[derive(Clone, Debug)]
 struct Operation {
-    /// As the handler describes it, without refusals.
+    /// The handler's description, without refusals.
     described: Map<String, Value>,
     ports: Vec<Port>,
-    /// The ways in which callers may identify themselves.
+    /// The accepted authentication schemes.
     security: Vec<Value>,
     refusals: Vec<Refusal>,
 }
 
 impl Document {
-    /// What any port may answer: problems.
+    /// The responses that every port may give: problems.
     pub fn of_every_port() -> Self {
         let mut document = Self::default();
         let mut schemas = vec![(ProblemBody::name().into_owned(), ProblemBody::schema())];
@@ -63,7 +63,7 @@ impl Document {
         }
     }
 
-    /// Adds an operation of a port, which may refuse for these reasons.
+    /// Adds an operation of a port with its possible refusals.
     pub(super) fn add(
         &mut self,
         port: Port,
@@ -81,7 +81,7 @@ impl Document {
             .and_then(Value::as_array_mut);
         for parameter in parameters.into_iter().flatten() {
             merge_default(&mut parameter["schema"]);
-            // A schema by `schema_with` keeps its description for itself.
+            // A schema by `schema_with` contains its own description.
             if parameter["description"].is_null()
                 && let Some(schema) = parameter["schema"].as_object_mut()
                 && let Some(description) = schema.remove("description")
@@ -115,7 +115,7 @@ impl Document {
         self.rules.insert(key, rules.tenants);
     }
 
-    /// Adds another part. An operation of both ports is described by the part that comes first.
+    /// Merges another part. If both contain an operation, the first description is used.
     pub fn merge(&mut self, other: Self) {
         for (key, operation) in other.operations {
             match self.operations.get_mut(&key) {
@@ -127,12 +127,12 @@ impl Document {
         self.rules.extend(other.rules);
     }
 
-    /// What each operation is to tenants' keys.
+    /// The tenant rule of each operation.
     pub fn tenant_rules(&self) -> &BTreeMap<OperationKey, TenantRule> {
         &self.rules
     }
 
-    /// The whole document, of an origin of this version.
+    /// The complete document, for an origin of this version.
     pub fn to_value(&self, version: &str) -> Value {
         let mut whole = without_operations(version);
         for (key, operation) in &self.operations {
@@ -165,7 +165,7 @@ impl Document {
         }
         let used = schemas::reachable([&whole["paths"]], &whole["components"]["schemas"]);
         if let Some(all) = whole["components"]["schemas"].as_object_mut() {
-            // Flattened structs are part of others now.
+            // After flattening, some structs are no longer referenced.
             all.retain(|name, _| used.contains(name) || !self.schemas.contains_key(name));
         }
         let refusals = self.operations.values();
@@ -177,7 +177,7 @@ impl Document {
     }
 }
 
-/// A body that may be left out is derived as one of null and its type. Generators of clients want the type's name alone.
+/// utoipa describes an optional body as null or its type. Client generators need the type's name alone.
 fn name_optional_body(body: &mut Value) {
     let Some(schema) = body.pointer_mut("/content/application~1json/schema") else {
         return;
@@ -215,7 +215,7 @@ fn without_operations(version: &str) -> Value {
 }
 
 impl Operation {
-    /// Adds what another port has of this operation.
+    /// Merges another port's description of this operation.
     fn merge(&mut self, other: Self) {
         self.ports.extend(other.ports);
         self.security.extend(other.security);
@@ -258,7 +258,7 @@ impl Operation {
     }
 }
 
-/// An inline type with a default is derived as `allOf` of both.
+/// utoipa describes an inline type with a default as `allOf` of both.
 fn merge_default(schema: &mut Value) {
     let parts = schema.get("allOf").and_then(Value::as_array);
     if let Some([inline, default]) = parts.map(Vec::as_slice)
@@ -270,7 +270,7 @@ fn merge_default(schema: &mut Value) {
     }
 }
 
-/// Refusals of each status, each code once.
+/// Groups refusals by status, each code once.
 fn by_status(refusals: &[Refusal]) -> BTreeMap<u16, Vec<Refusal>> {
     let mut all: BTreeMap<u16, Vec<Refusal>> = BTreeMap::new();
     for refusal in refusals {
@@ -282,7 +282,7 @@ fn by_status(refusals: &[Refusal]) -> BTreeMap<u16, Vec<Refusal>> {
     all
 }
 
-/// The response with these refusals, in addition to what the handler says of its status.
+/// The response with these refusals, in addition to the handler's description of its status.
 fn response(described: Value, refusals: &[Refusal]) -> Value {
     let mut whole = match described {
         Value::Null => json!({}),

@@ -1,4 +1,4 @@
-//! Routes that describe themselves: one declaration mounts a handler, says who may call it and why it refuses, and documents it.
+//! Self-describing routes: one declaration mounts a handler, sets its access rules and refusals, and documents it.
 //!
 //! ```text
 //! Api::admin(Area::Rooms)
@@ -6,8 +6,9 @@
 //!     .route(routes!(set), RouteRules::for_resource(ResourceKind::Room).refuses(&[INVALID_ROOM]))
 //! ```
 //!
-//! `#[utoipa::path]` on the handler gives its path, its parameters and its bodies; the doc comment gives summary and description. Here
-//! are added: the port, the security, and the refusals that layers give. A route of the public port names its security itself.
+//! `#[utoipa::path]` on the handler gives path, parameters and bodies; the doc comment gives summary and description.
+//! This module adds the port, the security and the refusals of layers. A route of the public port declares its own
+//! security.
 
 #![expect(
     clippy::indexing_slicing,
@@ -36,7 +37,7 @@ use crate::http::{Problem, Refusal};
 
 pub use document::{Document, OperationKey};
 
-/// The schema of a member that is one of some words, for types of crates that do not know the document.
+/// Schema of a string enum, for types of crates without utoipa.
 pub fn words(description: &str, words: impl IntoIterator<Item = &'static str>) -> Object {
     ObjectBuilder::new()
         .schema_type(Type::String)
@@ -48,11 +49,11 @@ pub fn words(description: &str, words: impl IntoIterator<Item = &'static str>) -
 /// When a change is written to the audit trail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditTiming {
-    /// Not at all.
+    /// Never.
     Never,
-    /// Before it is made.
+    /// Before the change runs.
     Before,
-    /// Behind the answer.
+    /// After the answer is sent.
     Behind,
 }
 
@@ -61,7 +62,7 @@ pub enum AuditTiming {
 pub(crate) enum Port {
     /// On the admin port, behind the keys of an area.
     Admin(Area),
-    /// On the admin port, for everybody.
+    /// On the admin port, without authentication.
     OpenAdmin,
     /// On the public port.
     Public,
@@ -76,37 +77,37 @@ impl Port {
     }
 }
 
-/// Who may call a route of the admin port, and how it may refuse.
+/// Access rules and refusals of a route on the admin port.
 #[derive(Clone, Copy, Debug)]
 pub struct RouteRules {
-    /// What it is to a tenant's key.
+    /// Access of tenants' keys.
     pub tenants: TenantRule,
     /// Whether its POST changes nothing, so that `read` suffices.
     pub is_question: bool,
-    /// When a POST is written to the audit trail.
+    /// When a POST is recorded in the audit trail.
     pub noting: AuditTiming,
-    /// Whether a key of some domains or tags opens it.
+    /// Whether keys restricted to some domains or tags may use it.
     pub is_narrow: bool,
     /// Refusals of the handler itself, in up to four lists.
     pub refusals: [&'static [Refusal]; 4],
 }
 
 impl RouteRules {
-    /// The handler looks up what belongs to the tenant.
+    /// The handler filters by the caller's tenant.
     pub const HEEDS: Self = Self::with_tenant_rule(TenantRule::Heeds);
 
-    /// No tenant's key opens it.
+    /// Tenants' keys are refused.
     pub const PLATFORM: Self = Self::with_tenant_rule(TenantRule::Platform);
 
-    /// No key is asked for.
+    /// No key is needed.
     pub const OPEN: Self = Self::PLATFORM;
 
-    /// The first path parameter names something of the tenant.
+    /// The first path parameter must name an object of the tenant.
     pub const fn for_resource(thing: ResourceKind) -> Self {
         Self::with_tenant_rule(TenantRule::Own(thing))
     }
 
-    /// The usual rules, with this one for tenants.
+    /// Default rules with this tenant rule.
     pub const fn with_tenant_rule(tenants: TenantRule) -> Self {
         Self {
             tenants,
@@ -117,7 +118,7 @@ impl RouteRules {
         }
     }
 
-    /// The same, whose handler may refuse for these reasons, too.
+    /// Adds refusals of the handler.
     #[must_use]
     pub const fn refuses(mut self, refusals: &'static [Refusal]) -> Self {
         let [a, b, c, d] = self.refusals;
@@ -126,28 +127,28 @@ impl RouteRules {
         self
     }
 
-    /// The same; its POST changes nothing.
+    /// Declares that the route's POST changes nothing.
     #[must_use]
     pub const fn question(mut self) -> Self {
         self.is_question = true;
         self
     }
 
-    /// The same; its POST is noted at this time.
+    /// Sets when the route's POST is recorded in the audit trail.
     #[must_use]
     pub const fn audited_at(mut self, noting: AuditTiming) -> Self {
         self.noting = noting;
         self
     }
 
-    /// The same, and a key of some domains or tags opens it.
+    /// Allows keys restricted to some domains or tags.
     #[must_use]
     pub const fn narrow(mut self) -> Self {
         self.is_narrow = true;
         self
     }
 
-    /// What a caller needs in the route's area.
+    /// The access level that a request needs in the route's area.
     pub(crate) fn level(&self, method: &Method) -> Level {
         let is_question = *method == Method::POST && self.is_question;
         match is_question || [Method::GET, Method::HEAD].contains(method) {
@@ -156,7 +157,7 @@ impl RouteRules {
         }
     }
 
-    /// When a request is written to the audit trail.
+    /// When a request is recorded in the audit trail.
     pub(crate) fn audit_timing(&self, method: &Method) -> AuditTiming {
         match self.level(method) {
             Level::Read => AuditTiming::Never,
@@ -179,17 +180,17 @@ pub struct Api<S> {
 }
 
 impl<S: Clone + Send + Sync + 'static> Api<S> {
-    /// For routes of the admin port that keys of this area open.
+    /// Routes of the admin port in this permission area.
     pub fn admin(area: Area) -> Self {
         Self::on(Port::Admin(area))
     }
 
-    /// For routes of the admin port that need no key.
+    /// Routes of the admin port without authentication.
     pub fn open_admin() -> Self {
         Self::on(Port::OpenAdmin)
     }
 
-    /// For routes of the public port.
+    /// Routes of the public port.
     pub fn public() -> Self {
         Self::on(Port::Public)
     }
@@ -203,7 +204,7 @@ impl<S: Clone + Send + Sync + 'static> Api<S> {
         }
     }
 
-    /// The same with the handlers of one path, as `utoipa_axum::routes!` gives them.
+    /// Adds the handlers of one path, from `utoipa_axum::routes!`.
     #[must_use]
     pub fn route(mut self, routes: UtoipaMethodRouter<S>, rules: RouteRules) -> Self {
         let (schemas, paths, handler) = routes;
@@ -217,7 +218,7 @@ impl<S: Clone + Send + Sync + 'static> Api<S> {
                     continue;
                 };
                 let key = OperationKey {
-                    // OpenAPI has no parameter that spans segments.
+                    // OpenAPI has no parameters that span segments.
                     path: path.replace("{*", "{"),
                     method: word,
                 };
@@ -231,7 +232,7 @@ impl<S: Clone + Send + Sync + 'static> Api<S> {
         self
     }
 
-    /// The same with a page and its files.
+    /// Adds a page and its files.
     #[must_use]
     pub fn page(mut self, page: &'static Page) -> Self {
         for (path, described, refusals) in page.described() {
@@ -262,17 +263,17 @@ impl<S: Clone + Send + Sync + 'static> Api<S> {
         self.document.add(self.port, key, described, refusals);
     }
 
-    /// What it adds to the OpenAPI document.
+    /// The routes' part of the OpenAPI document.
     pub fn into_document(self) -> Document {
         self.document
     }
 
-    /// Its routes, for everybody.
+    /// The routes, without authorization.
     pub fn into_router(self, state: S) -> Router {
         self.router.with_state(state)
     }
 
-    /// Its area if keys open it, its routes and their rules.
+    /// The permission area, if any, the routes and their rules.
     pub(crate) fn into_parts(self) -> (Option<Area>, Router<S>, MountedRules) {
         let area = match self.port {
             Port::Admin(area) => Some(area),

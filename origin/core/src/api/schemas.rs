@@ -1,11 +1,12 @@
-//! Schemas that are derived, in the form that the document has: flattened structs are part of theirs, and descriptions are where
-//! tools read them.
+//! Converts generated schemas to the document's form: merges flattened structs, and moves descriptions to where tools
+//! read them.
 //!
-//! A struct may be part of requests and of answers. It is described as a request has it:
+//! A struct may be used in requests and in answers. The document describes its form in requests:
 //!
-//! - A member with a default is required in an answer. The default `null` says only this, and is in no document.
+//! - A member with a default is required in answers. The default `null` only marks this; the document omits it.
 //! - A member with the extension `x-name-in-requests` has that name in requests.
-//! - A struct that refuses unknown members refuses those of the request that it is flattened into. Answers may have more.
+//! - A struct that refuses unknown members also refuses those of the request that it is flattened into. Answers may
+//!   contain more.
 
 #![expect(
     clippy::indexing_slicing,
@@ -16,27 +17,27 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-/// Where a reference to a schema begins.
+/// Prefix of a reference to a schema.
 const COMPONENTS: &str = "#/components/schemas/";
 
-/// The name that a member has in requests, if answers call it otherwise.
+/// Extension with the name of a member in requests, if it differs from answers.
 const NAME_IN_REQUESTS: &str = "x-name-in-requests";
 
 /// Schemas by name.
 pub(crate) type Schemas = BTreeMap<String, Value>;
 
-/// What a schema is for.
+/// Where a schema is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Answers alone.
+    /// Only in answers.
     Answer,
-    /// Requests, or both.
+    /// In requests, or in both.
     Request,
-    /// A request that changes the members that it names: none is required.
+    /// In a request that changes only the given members: no member is required.
     Patch,
 }
 
-/// Brings each schema into the document's form.
+/// Converts each schema to the document's form.
 pub(crate) fn normalize_all(schemas: &mut Schemas, usage: impl Fn(&str) -> Use) {
     let parts = schemas.clone();
     for (name, schema) in schemas {
@@ -44,7 +45,7 @@ pub(crate) fn normalize_all(schemas: &mut Schemas, usage: impl Fn(&str) -> Use) 
     }
 }
 
-/// The same with one schema, which refers to `parts`.
+/// Converts one schema, which refers to `parts`.
 pub(crate) fn normalize(schema: &mut Value, parts: &Schemas, usage: Use) {
     flatten(schema, parts, usage);
     match usage {
@@ -92,7 +93,7 @@ fn flatten(schema: &mut Value, parts: &Schemas, usage: Use) {
     }
 }
 
-/// A derived `Option<Struct>` has the description of its member on the reference; here it is on the member.
+/// utoipa puts the description of an `Option<Struct>` member on the reference; this moves it to the member.
 fn lift_description(members: &mut Map<String, Value>) {
     if members.contains_key("description") {
         return;
@@ -106,8 +107,7 @@ fn lift_description(members: &mut Map<String, Value>) {
     members.extend(described.map(|text| ("description".to_owned(), text)));
 }
 
-/// The struct with the members of those that are flattened into it. With `allOf`, each part would refuse the members of the others
-/// if it takes no unknown ones.
+/// Merges the members of flattened structs. With `allOf`, parts that refuse unknown members would refuse each other's.
 fn merge_all_of(
     members: &Map<String, Value>,
     parts: &Schemas,
@@ -140,7 +140,7 @@ fn merge_all_of(
     Some(merged)
 }
 
-/// Requires members with a default: a request may leave them out, an answer never does.
+/// Requires members with a default: a request may omit them, an answer never does.
 fn require_defaults(schema: &mut Value) {
     let mut names: BTreeSet<String> = BTreeSet::new();
     let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
@@ -171,12 +171,12 @@ fn rename_members(schema: &mut Value) {
         .collect();
 }
 
-/// The name of the schema of a JSON body.
+/// Name of the schema of a JSON body.
 pub(super) fn body_name(body: &Value) -> Option<String> {
     name_of(&body["content"]["application/json"]["schema"]).map(str::to_owned)
 }
 
-/// The names of all schemas that `roots` refer to, and those refer to.
+/// Names of all schemas that `roots` refer to, directly or indirectly.
 pub(super) fn reachable<'a>(
     roots: impl IntoIterator<Item = &'a Value>,
     schemas: &'a Value,

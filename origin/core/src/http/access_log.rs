@@ -1,4 +1,4 @@
-//! Which requests get a line in the log.
+//! Selects the requests that appear in the access log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ pub struct AccessLogConfig {
     pub access_log_share: f64,
 }
 
-/// Chooses the requests that get a line. Cloning it is cheap: clones choose together.
+/// Selects requests for the access log. Cloning it is cheap: clones share the count.
 #[derive(Clone, Debug)]
 pub struct AccessLog {
     share: f64,
@@ -23,7 +23,7 @@ pub struct AccessLog {
 }
 
 impl AccessLog {
-    /// With a share from 0 to 1: 0.25 is every fourth request.
+    /// Logs this ratio of requests, from 0 to 1: 0.25 is every fourth request.
     pub fn new(share: f64) -> Self {
         Self {
             share,
@@ -31,13 +31,13 @@ impl AccessLog {
         }
     }
 
-    /// Counts a request, and says whether it gets a line.
+    /// Counts a request. Returns whether it is logged.
     pub(super) fn includes(&self, status: u16) -> bool {
         let before = self.answered.fetch_add(1, Ordering::Relaxed);
         status >= 500 || self.lines(before + 1) > self.lines(before)
     }
 
-    /// How many of the first `requests` requests get a line.
+    /// How many of the first `requests` requests are logged.
     fn lines(&self, requests: u64) -> f64 {
         #[expect(
             clippy::cast_precision_loss,
@@ -48,7 +48,7 @@ impl AccessLog {
     }
 }
 
-/// Every request.
+/// Logs every request.
 impl Default for AccessLog {
     fn default() -> Self {
         Self::new(1.0)

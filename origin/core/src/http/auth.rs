@@ -1,4 +1,4 @@
-//! The admin's bearer token.
+//! The admin token, a bearer token.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, header};
 use subtle::ConstantTimeEq;
 
-/// The least bytes of the admin's token: 32 hexadecimal digits are 128 bits.
+/// Minimum length of the admin token in bytes: 32 hexadecimal digits are 128 bits.
 pub const ADMIN_TOKEN_LEN_MIN: usize = 32;
 
 /// The bearer token of the admin routes.
 #[derive(Clone)]
 pub struct AdminToken(Arc<[u8]>);
 
-/// The token stays out of logs.
+/// Omits the token, which must not appear in logs.
 impl fmt::Debug for AdminToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("AdminToken(…)")
@@ -21,10 +21,10 @@ impl fmt::Debug for AdminToken {
 }
 
 impl AdminToken {
-    /// Takes `token`.
+    /// Creates a token.
     ///
     /// # Errors
-    /// When it has fewer than [`ADMIN_TOKEN_LEN_MIN`] bytes.
+    /// When `token` has fewer than [`ADMIN_TOKEN_LEN_MIN`] bytes.
     pub fn new(token: &str) -> Result<Self, TokenTooShort> {
         if token.len() < ADMIN_TOKEN_LEN_MIN {
             return Err(TokenTooShort(token.len()));
@@ -32,24 +32,23 @@ impl AdminToken {
         Ok(Self(token.as_bytes().into()))
     }
 
-    /// Whether `shown` is the token. Takes the same time wherever they differ; only that the
-    /// lengths do shows.
+    /// Whether `shown` is the token. Runs in constant time, except that it reveals a difference in length.
     pub fn is(&self, shown: &[u8]) -> bool {
         self.0.ct_eq(shown).into()
     }
 
-    /// The token itself, to derive what ends with it.
+    /// The token itself, as a secret for proofs that expire with it.
     pub fn secret(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// The token is too short to be safe; it has so many bytes.
+/// The token is too short to be secure. The value is its length in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("has {0} bytes, needs at least {ADMIN_TOKEN_LEN_MIN}")]
 pub struct TokenTooShort(usize);
 
-/// The token or key that a request shows: `authorization: Bearer <token>`.
+/// The bearer token or key of a request: `authorization: Bearer <token>`.
 pub fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     const SCHEME: &[u8] = b"bearer ";
     let value = headers.get(header::AUTHORIZATION)?.as_bytes();

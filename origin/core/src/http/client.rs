@@ -1,12 +1,12 @@
 //! HTTP and HTTPS requests to services that the origin calls, on pooled connections.
 //!
-//! **A request is sent at most once.** A service may close a pooled connection while a request is on its way to it.
-//! Nobody knows then whether the service has acted on it, so [`HttpClient::send`] returns an error, for every method.
-//! Only if no byte was written, the pool takes another connection. Retries are the caller's decision: a webhook comes
-//! again with the same `webhook-id`, a command to a shard has an id in its path, a risk check is counted as a try.
+//! **A request is sent at most once.** A service may close a pooled connection while a request is on its way. It is
+//! then unknown whether the service has handled it, so [`HttpClient::send`] returns an error, for every method. Only if
+//! no byte was written, the pool uses another connection. Callers decide about retries: a webhook repeats its
+//! `webhook-id`, a command to a shard has an id in its path, a failed risk check counts as a try.
 //!
-//! Such errors are rare: the pool notices closed connections while they are idle, and drops idle ones after
-//! [`IDLE_MAX`], before most servers close them (Node.js and uvicorn: 5 s).
+//! Such errors are rare. The pool detects closed idle connections, and drops idle connections after [`IDLE_MAX`],
+//! before most servers close them (Node.js and uvicorn: 5 s).
 //!
 //! The client follows no redirects and uses no proxy.
 
@@ -25,19 +25,19 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 
-/// How long a connection is kept without a request.
+/// How long an idle connection stays in the pool.
 pub const IDLE_MAX: Duration = Duration::from_secs(4);
 
-/// How many connections without a request are kept.
+/// Maximum number of idle connections.
 const IDLE_CONNECTIONS_MAX: usize = 32;
 
-/// Why a service cannot be asked.
+/// Why a client cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The URL is not of the right form.
+    /// The URL is malformed.
     #[error("must be https://<host>[:<port>]/… or http://…")]
     Url,
-    /// The authorities cannot be read.
+    /// The CA certificates cannot be read.
     #[error("cannot read the CA certificates: {0}")]
     Authorities(String),
     /// TLS cannot be set up.
@@ -45,12 +45,12 @@ pub enum ClientError {
     Tls(#[from] rustls::Error),
 }
 
-/// The connection failed, or the answer was too long. The other side may have done what it was asked.
+/// The connection failed, or the answer was too long. The other side may have handled the request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ExchangeError(pub String);
 
-/// A service that is asked.
+/// Client of one service.
 #[derive(Debug)]
 pub struct HttpClient {
     url: Uri,
@@ -58,10 +58,10 @@ pub struct HttpClient {
     pool: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
 }
 
-/// Trusts the authorities in this file, or the system's.
+/// TLS configuration that trusts the CAs in this file, or the system's.
 ///
 /// # Errors
-/// When they cannot be read, or there are none.
+/// When the CAs cannot be read, or there are none.
 pub fn trusting(ca: Option<&Path>) -> Result<ClientConfig, ClientError> {
     let unread = |error: &dyn std::fmt::Display| ClientError::Authorities(error.to_string());
     let certificates = match ca {
@@ -80,7 +80,7 @@ pub fn trusting(ca: Option<&Path>) -> Result<ClientConfig, ClientError> {
         .with_no_client_auth())
 }
 
-/// For URLs of `http`, which need no authorities.
+/// TLS configuration without CAs, for `http` URLs.
 fn trusting_nobody() -> Result<ClientConfig, ClientError> {
     let none = RootCertStore::empty();
     Ok(builder()?
@@ -94,16 +94,16 @@ fn builder() -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier
 }
 
 impl HttpClient {
-    /// Asks the service at `url`. If that is of `https`, the authorities in the file `ca` count, or else the system's.
+    /// Creates a client of the service at `url`. For `https`, it trusts the CAs in the file `ca`, or the system's.
     ///
     /// # Errors
-    /// When the URL is of another form, or the authorities cannot be read.
+    /// When the URL is malformed, or the CAs cannot be read.
     pub fn new(url: &str, ca: Option<&Path>) -> Result<Self, ClientError> {
         let url: Uri = url.parse().map_err(|_| ClientError::Url)?;
         let host = url.host().ok_or(ClientError::Url)?;
         let (tls, port) = match url.scheme_str() {
             Some("https") => {
-                // An IPv6 address stands in brackets in a URL, and without them in a certificate.
+                // IPv6 addresses have brackets in URLs, but not in certificates.
                 let name = host.trim_start_matches('[').trim_end_matches(']');
                 ServerName::try_from(name).map_err(|_| ClientError::Url)?;
                 (trusting(ca)?, 443)
@@ -132,12 +132,12 @@ impl HttpClient {
         })
     }
 
-    /// The path and the query of its URL.
+    /// The path and query of the service's URL.
     pub fn path(&self) -> &str {
         self.url.path_and_query().map_or("/", |path| path.as_str())
     }
 
-    /// Sends a request with these headers and reads the answer, which may have so many bytes.
+    /// Sends a request with these headers, and reads the answer's body of at most `answer_len_max` bytes.
     ///
     /// # Errors
     /// See [`ExchangeError`].
@@ -154,13 +154,13 @@ impl HttpClient {
         let body = Limited::new(&mut answer.body, answer_len_max).collect();
         match body.await {
             Ok(body) => Ok((status, body.to_bytes())),
-            // Whatever it says: it is a refusal.
+            // The status is enough: the service refused the request.
             Err(_) if !status.is_success() => Ok((status, Bytes::new())),
             Err(error) => Err(ExchangeError(error.to_string())),
         }
     }
 
-    /// Sends a request with these headers; the answer, whose body is still to be read.
+    /// Sends a request with these headers. Returns the answer with an unread body.
     ///
     /// # Errors
     /// See [`ExchangeError`].
@@ -188,19 +188,19 @@ impl HttpClient {
     }
 }
 
-/// An answer whose body is still to be read. Its connection ends with it, unless the body was read whole.
+/// An answer with an unread body. Dropping it closes the connection unless the whole body was read.
 #[derive(Debug)]
 pub struct OpenAnswer {
-    /// Its status.
+    /// HTTP status.
     pub status: StatusCode,
     body: Incoming,
 }
 
 impl OpenAnswer {
-    /// The next part of the body; `None`: that was all of it.
+    /// Reads the next part of the body; `None` at its end.
     ///
     /// # Errors
-    /// When the body broke off.
+    /// When the connection fails before the end of the body.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, ExchangeError> {
         while let Some(frame) = self.body.frame().await {
             if let Ok(data) = frame.map_err(broken)?.into_data() {
@@ -211,7 +211,7 @@ impl OpenAnswer {
     }
 }
 
-/// With its causes: the outermost error only says at which step it failed.
+/// Includes the causes: the outermost error only names the failed step.
 fn broken(error: impl std::error::Error) -> ExchangeError {
     let mut text = error.to_string();
     let mut cause = error.source();

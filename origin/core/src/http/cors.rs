@@ -1,4 +1,4 @@
-//! Pages of other sites may read answers of the public port, if operators say so (the Fetch standard, section 3.2).
+//! CORS: lets pages of other sites read answers of the public port (Fetch standard, section 3.2).
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-/// What buyers' pages may ask with.
+/// Methods that buyers' pages may use.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, DELETE");
 
-/// What they may read beside the body.
+/// Headers that pages may read, in addition to the body.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "retry-after, content-language, location, x-weir-verdict, ratelimit, ratelimit-policy",
 );
 
-/// For how long a browser need not ask again, in seconds.
+/// How long browsers may cache a preflight, in seconds.
 const MAX_AGE_S: HeaderValue = HeaderValue::from_static("600");
 
-/// The longest list of headers of a preflight that is allowed as it is.
+/// Maximum length of the header list in a preflight.
 const HEADERS_LEN_MAX: usize = 1_024;
 
-/// A site whose pages may read answers: `https://shop.example`, or `*`, any.
+/// A site whose pages may read answers: `https://shop.example`, or `*` for any site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowedOrigin(String);
 
@@ -43,7 +43,7 @@ impl FromStr for AllowedOrigin {
         let uri: Uri = text.parse().map_err(|_| WRONG)?;
         let (scheme, host) = uri.scheme_str().zip(uri.authority()).ok_or(WRONG)?;
         let is_one = format!("{scheme}://{host}") == text && !host.as_str().contains('@');
-        // Browsers send both in lower case.
+        // Browsers send scheme and host in lower case.
         let is_lower = !text.bytes().any(|byte| byte.is_ascii_uppercase());
         let is_web = scheme == "https" || scheme == "http";
         match is_one && is_lower && is_web {
@@ -53,7 +53,7 @@ impl FromStr for AllowedOrigin {
     }
 }
 
-/// Whose pages may read answers. Nobody's, unless it is said.
+/// The sites whose pages may read answers; by default none.
 #[derive(Clone, Debug, Default)]
 pub struct Cors {
     origins: Arc<[AllowedOrigin]>,
@@ -61,7 +61,7 @@ pub struct Cors {
 }
 
 impl Cors {
-    /// Pages of these sites may; with `credentials` also with cookies.
+    /// Allows pages of these sites; with `credentials` also with cookies.
     pub fn new(origins: Vec<AllowedOrigin>, credentials: bool) -> Self {
         Self {
             origins: origins.into(),
@@ -69,7 +69,7 @@ impl Cors {
         }
     }
 
-    /// Whether anybody's may.
+    /// Whether any site is allowed.
     pub fn is_on(&self) -> bool {
         !self.origins.is_empty()
     }
@@ -93,7 +93,7 @@ impl Cors {
         self.write(origin, headers);
         headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
         headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE_S);
-        // Which a request may carry is for the routes to say, not for the browser.
+        // Allow all requested headers: the routes validate headers themselves.
         if let Some(wanted) = wanted.filter(|wanted| wanted.len() <= HEADERS_LEN_MAX) {
             headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
         }
@@ -101,8 +101,8 @@ impl Cors {
     }
 }
 
-/// Answers browsers' preflights, and lets their pages read the answers of the routes. Of other sites' requests nothing is
-/// said, so browsers keep the answers from their pages.
+/// Answers preflights, and allows pages of these sites to read answers. For other sites, answers have no CORS headers,
+/// so browsers withhold them from the pages.
 pub(super) async fn share(State(cors): State<Cors>, request: Request, next: Next) -> Response {
     let headers = request.headers();
     let origin = headers.get(ORIGIN).filter(|origin| cors.allows(origin));
@@ -117,7 +117,7 @@ pub(super) async fn share(State(cors): State<Cors>, request: Request, next: Next
         _ => next.run(request).await,
     };
     let headers = response.headers_mut();
-    // A cache must not give one site's answer to another.
+    // A cache must not return one site's answer to another.
     headers.append(VARY, HeaderValue::from_static("origin"));
     if let Some(origin) = origin {
         cors.write(origin, headers);

@@ -1,18 +1,18 @@
-//! Tables for other programs: RFC 4180, and nothing that a spreadsheet would take for a formula.
+//! CSV tables (RFC 4180) without cells that a spreadsheet would run as formulas.
 
-/// A table that is being written, or a part of one, without column names.
+/// A table, or a part of one without column names.
 #[derive(Default)]
 pub struct Csv(String);
 
 impl Csv {
-    /// One with these column names.
+    /// Creates a table with these column names.
     pub fn new(columns: &[&str]) -> Self {
         let mut csv = Self(String::new());
         csv.line(columns);
         csv
     }
 
-    /// Adds a line.
+    /// Adds a row.
     pub fn line(&mut self, cells: &[&str]) {
         for (index, cell) in cells.iter().enumerate() {
             if index > 0 {
@@ -23,8 +23,8 @@ impl Csv {
         self.0.push_str("\r\n");
     }
 
-    /// A cell that begins as formulas do gets a `'` in front, by which spreadsheets take it for text:
-    /// referrers and names of users are whatever somebody has sent.
+    /// Prefixes a cell that starts like a formula with `'`, which marks it as text in spreadsheets. Referrers and user
+    /// names are untrusted.
     fn cell(&mut self, text: &str) {
         let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']);
         let is_quoted = text.contains(['"', ',', '\r', '\n']);
@@ -40,7 +40,7 @@ impl Csv {
         }
     }
 
-    /// All of it.
+    /// Returns the table as text.
     pub fn finish(self) -> String {
         self.0
     }

@@ -1,4 +1,4 @@
-//! Feeds for edges: who may read them, and how they are sent.
+//! Feeds for edges: authentication and signing.
 
 use axum::Router;
 use axum::body::Body;
@@ -17,10 +17,10 @@ use super::Problem;
 use super::refusal::{Refusal, UNAUTHORIZED};
 use crate::clock::now_ms;
 
-/// Documents of one second are the same, byte for byte, so that caches between the origin and edges have one of them.
+/// Documents of the same second are identical byte for byte, so that caches between origin and edges share them.
 const GRAIN_MS: u64 = 1_000;
 
-/// The keys that the origin shares with edges; without them it publishes no feeds.
+/// The keys shared with edges; without them the origin serves no feeds.
 #[derive(Clone, Debug, Default)]
 pub struct Edges(Option<KeyRing>);
 
@@ -30,7 +30,7 @@ impl From<Option<KeyRing>> for Edges {
     }
 }
 
-/// This origin has no edges.
+/// Refusal of an origin without edges.
 const EDGES_OFF: Refusal = Refusal::not_found(
     "edges_off",
     "No edges",
@@ -40,7 +40,7 @@ const EDGES_OFF: Refusal = Refusal::not_found(
 const FEED_UNAVAILABLE: Refusal =
     Refusal::unavailable("feed_unavailable", "The feed cannot be written");
 
-/// Refusals that every feed may give.
+/// Refusals of every feed.
 pub const EDGE_REFUSALS: &[Refusal] = &[UNAUTHORIZED, EDGES_OFF, FEED_UNAVAILABLE];
 
 /// Headers of each request from an edge.
@@ -57,7 +57,7 @@ pub struct EdgeHeaders {
     signature: String,
 }
 
-/// Routes for edges, which stamp what they ask.
+/// Requires an edge assertion on these routes.
 pub fn with_stamp(routes: Router, edges: Edges) -> Router {
     routes.route_layer(from_fn_with_state(edges, require_stamp))
 }
@@ -91,7 +91,7 @@ impl Edges {
         }
     }
 
-    /// `body`, true at `at_ms`, signed. A reader who has this version already is told so.
+    /// Signs and returns `body`, which is valid at `at_ms`. Returns 304 if the client already has this version.
     pub fn publish<T: Content>(
         &self,
         body: &T,
@@ -117,7 +117,7 @@ impl Edges {
             response
         };
         let headers = response.headers_mut();
-        // A version is of letters that may stand there.
+        // Versions contain only characters that are valid in an ETag.
         if let Ok(etag) = HeaderValue::from_str(&etag) {
             headers.insert(header::ETAG, etag);
         }
@@ -127,7 +127,7 @@ impl Edges {
     }
 }
 
-/// The time that a document carries which is read from now on: no later than now.
+/// Timestamp for a document that is read now, rounded down to a full second.
 pub fn document_ms() -> u64 {
     now_ms() / GRAIN_MS * GRAIN_MS
 }

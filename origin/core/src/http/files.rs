@@ -1,4 +1,4 @@
-//! Plain files that are part of the program: the pages of the domains.
+//! Static files of the domains' pages, embedded in the program.
 
 use axum::Router;
 use axum::extract::Path;
@@ -33,7 +33,7 @@ pub struct File {
     pub body: &'static str,
 }
 
-/// Files by name and kind, from the folder `page` beside the source.
+/// Lists files by name and content type, from the folder `page` next to the source.
 #[macro_export]
 macro_rules! files {
     ($($name:literal: $kind:expr,)*) => {
@@ -46,13 +46,13 @@ macro_rules! files {
 }
 pub use crate::files;
 
-/// A page: what it may do, itself, and the files that it names.
+/// A page: its security policy, its HTML and its files.
 pub struct Page {
-    /// Where it is. Its files are below.
+    /// Path of the page; its files are below it.
     pub path: &'static str,
     /// Its name in the OpenAPI document, such as `LinksPage`.
     pub id: &'static str,
-    /// What it is, such as `The page of links`.
+    /// Its title, such as `The page of links`.
     pub title: &'static str,
     /// Its content security policy.
     pub policy: &'static str,
@@ -62,8 +62,8 @@ pub struct Page {
     pub files: &'static [File],
 }
 
-/// What a page may do: only what the origin itself serves, nothing inline, in nobody's frame. Nothing may become HTML but by
-/// way of the DOM. Pictures come from where the literal says.
+/// Content security policy of a page: only resources from the origin, nothing inline, no framing. Trusted Types forbid
+/// HTML from strings. The literal names the allowed image sources.
 #[macro_export]
 macro_rules! policy {
     ($pictures:literal) => {
@@ -78,7 +78,7 @@ macro_rules! policy {
 pub use crate::policy;
 
 impl Page {
-    /// The operations of its routes: path, description, refusals.
+    /// The OpenAPI operations of its routes: path, description, refusals.
     pub(crate) fn described(&self) -> [(String, Map<String, Value>, &'static [Refusal]); 2] {
         let Self {
             path, id, title, ..
@@ -108,7 +108,7 @@ impl Page {
         ]
     }
 
-    /// `GET` of the page, and of its files.
+    /// GET routes of the page and its files.
     pub(crate) fn routes<S: Clone + Send + Sync + 'static>(&'static self) -> Router<S> {
         let [index] = self.index;
         let index = move || async move { index.answer(self.policy) };
@@ -125,14 +125,14 @@ impl Page {
 }
 
 impl File {
-    /// The file, which may do only what `policy` says.
+    /// The file as a response with this content security policy.
     fn answer(&self, policy: &'static str) -> Response {
         let headers: [(HeaderName, &str); 5] = [
             (CONTENT_TYPE, self.kind),
             (CONTENT_SECURITY_POLICY, policy),
             (X_CONTENT_TYPE_OPTIONS, "nosniff"),
             (REFERRER_POLICY, "no-referrer"),
-            // A new origin has new files.
+            // Files change with the origin's version.
             (CACHE_CONTROL, "no-cache"),
         ];
         (headers, self.body).into_response()

@@ -1,4 +1,4 @@
-//! Probes, metrics, and the description of all routes.
+//! Health probes, metrics, and the OpenAPI document.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,19 +30,19 @@ use crate::redis::refusals::Refusal as RedisRefusal;
 use crate::redis::{CallError, Redis};
 use crate::sql::{Database, SqlError};
 
-/// The media type of OpenMetrics, without and with its version.
+/// Media type of OpenMetrics, without and with a version.
 const OPEN_METRICS: &str = "application/openmetrics-text";
 const OPEN_METRICS_1_0: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// How long SQL and Redis have for their answers to a probe.
+/// Timeout of SQL and Redis in a probe.
 const PING_LIMIT: Duration = Duration::from_secs(3);
 
-/// A part whose state is told, whatever it is: the rest of the origin does not need it.
+/// A component whose state `/readyz` reports. Its state does not affect readiness.
 #[derive(Clone)]
 pub struct Component {
     /// Its name.
     pub name: &'static str,
-    /// Its state, in a word.
+    /// Returns the label of its state.
     pub state: Arc<dyn Fn() -> &'static str + Send + Sync>,
 }
 
@@ -52,37 +52,37 @@ impl fmt::Debug for Component {
     }
 }
 
-/// A loop without whose work the origin does harm.
+/// A loop without which the origin is not ready.
 #[derive(Clone, Debug)]
 pub struct Loop {
     /// Its name.
     pub name: &'static str,
-    /// Its heartbeat. One that was never begun is not missed.
+    /// Its heartbeat. A loop without a first heartbeat is not monitored.
     pub heartbeat: Heartbeat,
-    /// For how long it may be silent.
+    /// Its heartbeat timeout.
     pub silence_max: Duration,
 }
 
-/// What the probes ask.
+/// State of the probe handlers.
 #[derive(Clone, Debug)]
 pub struct Health {
-    /// Must answer for the origin to be ready.
+    /// Must answer.
     pub database: Database,
-    /// Must take writes, too.
+    /// Must accept writes.
     pub redis: Redis,
-    /// What Prometheus scrapes.
+    /// The metrics to scrape.
     pub metrics: Metrics,
-    /// What else is told.
+    /// Further components to report.
     pub parts: Vec<Component>,
-    /// Where the origin writes.
+    /// Disks that the origin writes to.
     pub disks: Disks,
-    /// What must go on.
+    /// Loops that must keep running.
     pub loops: Vec<Loop>,
     /// The OpenAPI document.
     pub document: &'static str,
 }
 
-/// The origin cannot do its work.
+/// Refusal of `/readyz` while the origin is not ready.
 const NOT_READY: Refusal = Refusal::unavailable(
     "not_ready",
     "SQL or Redis does not answer, Redis refuses writes, the database disk is full, or the reconciler is stuck",
@@ -107,7 +107,7 @@ struct HealthView {
 #[schema(as = Document)]
 struct DocumentView(#[expect(dead_code, reason = "describes a body")] serde_json::Value);
 
-/// `GET /healthz`, which asks for nothing.
+/// `GET /healthz`, which depends on nothing else.
 pub fn alive() -> Api<()> {
     Api::open_admin().route(routes!(is_alive), RouteRules::OPEN)
 }
@@ -180,7 +180,7 @@ async fn ready(State(health): State<Health>) -> Result<Json<HealthView>, Problem
     Err(NOT_READY.because(detail))
 }
 
-/// Why SQL or Redis has failed a probe.
+/// Why SQL or Redis fails the probe.
 struct ProbeFailure {
     error: String,
     refusal: Option<RedisRefusal>,
@@ -204,7 +204,7 @@ impl From<CallError> for ProbeFailure {
     }
 }
 
-/// The answer of a part, or that there is none in time: a probe that waits tells nothing.
+/// Runs a check with a timeout.
 async fn in_time<E: Into<ProbeFailure>>(
     asked: impl Future<Output = Result<(), E>>,
 ) -> Result<(), ProbeFailure> {
@@ -218,7 +218,7 @@ async fn in_time<E: Into<ProbeFailure>>(
 }
 
 impl Health {
-    /// Why the origin is not ready though SQL and Redis answer, if it is not.
+    /// Why the origin is not ready although SQL and Redis answer; `None` if it is ready.
     fn unready_reason(&self) -> Option<String> {
         let disks = self.disks.all();
         let mut vital = disks.iter().filter(|disk| disk.is_vital);
@@ -240,7 +240,7 @@ impl Health {
     fn view(&self) -> HealthView {
         let parts = self.parts.iter();
         let states = parts.map(|part| (part.name.to_owned(), (part.state)()));
-        // Of disks only what is wrong: the rest of the origin works on without them.
+        // Report only disks with a problem; most of them do not affect readiness.
         let disks = self.disks.all();
         let disks = disks.iter().filter_map(|disk| {
             let trouble = disk.problem()?;
@@ -257,7 +257,7 @@ impl Health {
     }
 }
 
-/// How long loops have been silent, asked for with each scrape.
+/// Collector of the time since each loop's last heartbeat, read at each scrape.
 #[derive(Debug)]
 pub struct HeartbeatTimeouts(pub Vec<Loop>);
 
@@ -267,7 +267,7 @@ impl Collector for HeartbeatTimeouts {
         let mut metric =
             encoder.encode_descriptor("silent_seconds", help, None, MetricType::Gauge)?;
         for watched in &self.0 {
-            // One that was not begun is silent for no time.
+            // Report 0 for a loop without a first heartbeat.
             let silence = watched.heartbeat.silence().unwrap_or_default();
             let labels = [("loop", watched.name)];
             ConstGauge::new(silence.as_secs_f64()).encode(metric.encode_family(&labels)?)?;

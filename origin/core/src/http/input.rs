@@ -1,4 +1,4 @@
-//! What requests carry, read into types, with a problem for what cannot be.
+//! Extractors that parse requests into types, and report invalid input as problems.
 
 use std::fmt::Display;
 
@@ -16,8 +16,8 @@ use super::refusal::BODY_TOO_LARGE;
 use super::{Problem, ValidationError, shape};
 use crate::api::schemas::Use;
 
-/// A JSON body, whose mistakes are found by the schema of its type. The content type is not asked for: there is only one thing it
-/// could be.
+/// A JSON body, validated by the schema of its type. The content type is ignored, because each route accepts only one
+/// format.
 pub struct TypedBody<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned + ToSchema> FromRequest<S> for TypedBody<T> {
@@ -34,24 +34,24 @@ impl<S: Send + Sync, T: DeserializeOwned + ToSchema> FromRequest<S> for TypedBod
     }
 }
 
-/// The whole body as JSON. All mistakes are found by the schema of the type.
+/// Parses a JSON body. Reports all errors that the type's schema finds.
 ///
 /// # Errors
-/// When it cannot be read as such.
+/// When the body is invalid.
 pub fn read_typed<T: DeserializeOwned + ToSchema>(body: &[u8]) -> Result<T, Problem> {
     read_json(body, |body| shape::errors_in::<T>(body, Use::Request))
 }
 
-/// The same of what is JSON already.
+/// Like [`read_typed`], for parsed JSON.
 ///
 /// # Errors
-/// When it cannot be read as such.
+/// When the value is invalid.
 pub fn read_typed_value<T: DeserializeOwned + ToSchema>(value: &Value) -> Result<T, Problem> {
     let read = serde_path_to_error::deserialize(value);
     read.map_err(|error| invalid_body(&error, shape::errors_in::<T>(value, Use::Request)))
 }
 
-/// What a query string says.
+/// The query string as a type.
 pub struct ReadQuery<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for ReadQuery<T> {
@@ -65,7 +65,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for ReadQuery<T> {
     }
 }
 
-/// How many a page may have, if the query says so.
+/// Validates the page size of a query, if it has one.
 ///
 /// # Errors
 /// When it is not 1 to `max`.
@@ -81,11 +81,11 @@ where
     }
 }
 
-/// Members that a body shares with other types: `#[serde(flatten, deserialize_with = "shared_members")]`. A plain `flatten` forgets
-/// which member a mistake is about. The type refuses unknown members in place of the body.
+/// Members that a body shares with other types: `#[serde(flatten, deserialize_with = "shared_members")]`. A plain
+/// `flatten` loses the name of the invalid member. The type, not the body, refuses unknown members.
 ///
 /// # Errors
-/// When they cannot be read: with the path of the member at fault.
+/// When a member is invalid; the error contains its path.
 pub fn shared_members<'de, D, T>(members: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -102,7 +102,7 @@ fn read_json<T: DeserializeOwned>(
 ) -> Result<T, Problem> {
     let mut json = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        // What is no JSON at all has no members.
+        // A body that is not JSON has no members to report.
         let body = serde_json::from_slice::<Value>(body);
         invalid_body(
             &error,
@@ -114,7 +114,7 @@ fn read_json<T: DeserializeOwned>(
     Ok(value)
 }
 
-/// The first mistake in the sentence, for people; all of them by themselves, if there are more.
+/// The first error as the detail; all of them in `errors` if there are more.
 fn invalid_body(
     error: &serde_path_to_error::Error<serde_json::Error>,
     validation_errors: Vec<ValidationError>,
@@ -127,16 +127,16 @@ fn invalid_body(
     Problem::invalid_body(detail).with_validation_errors(validation_errors)
 }
 
-/// The error, after the path of the field that it is about.
+/// The error, prefixed with the path of its field.
 fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
     match error.path().to_string().as_str() {
-        // The body as a whole, or what broke off before a member had a name.
+        // The error concerns the whole body, or the body ended before a member's name.
         "." | "?" => error.inner().to_string(),
         path => format!("{path}: {}", error.inner()),
     }
 }
 
-/// A body that is too large, or broke off.
+/// The body is too large or incomplete.
 fn unread_body(rejection: &BytesRejection) -> Problem {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
         let limit = super::BODY_LEN_MAX;

@@ -1,4 +1,4 @@
-//! What happens around every request: a log line, a time limit.
+//! Layers around each request: metrics, access log, trace span, timeout.
 
 use std::time::Instant;
 
@@ -14,10 +14,10 @@ use super::{AccessLog, TimeLimit};
 use crate::metrics::RequestMetrics;
 use crate::traces::{self, SpanRequest};
 
-/// Counts each request with its status and its time, logs those that the access log includes, and gives a span to what it does.
+/// Counts and times each request, logs it if the access log selects it, and runs it in a trace span.
 ///
-/// Of headers only the ids of the trace and of the request are logged: others hold claims, signatures and tokens. No query
-/// either.
+/// Logs only the ids of trace and request from the headers, because others contain claims, signatures and tokens. Omits
+/// the query too.
 pub(super) async fn log(
     State((metrics, log)): State<(RequestMetrics, AccessLog)>,
     route: Option<MatchedPath>,
@@ -64,7 +64,7 @@ fn status(response: &Response) -> u16 {
     response.status().as_u16()
 }
 
-/// Answers after `limit` if the route has not. What the route had started in tasks goes on.
+/// Answers with a timeout after `limit`. Tasks that the route has spawned continue.
 pub(super) async fn limit_time(
     State(limit): State<TimeLimit>,
     route: Option<MatchedPath>,

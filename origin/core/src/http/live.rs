@@ -1,4 +1,5 @@
-//! Server-sent events: an answer that goes on, with a message a second. Clients that do not ask for events get one JSON document.
+//! Server-sent events: a stream with one message per second. Clients that do not accept event streams get one JSON
+//! document.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -18,35 +19,35 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Problem, Refusal};
 
-/// 503: as many streams are open as may be.
+/// 503: the limit of open streams is reached.
 pub const TOO_MANY_STREAMS: Refusal =
     Refusal::unavailable("too_many_streams", "Too many live viewers; try again");
 
-/// Between two messages.
+/// Interval between two messages.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The most messages of one answer. Then the browser asks again by itself, and shows its session anew: one that was ended, or
-/// whose key was revoked, sees nothing more.
+/// Maximum number of messages per stream. The browser then reconnects and authenticates again, so a revoked key or an
+/// ended session gets no further messages.
 const MESSAGES_MAX: u32 = 60;
 
-/// The most such answers at once: each reads SQL and Redis every second.
+/// Maximum number of open streams: each reads SQL and Redis every second.
 const ANSWERS_MAX: usize = 32;
 
-/// The most of them that one tenant may have: the others see something, too.
+/// Maximum number of open streams per tenant, so that others get some.
 const TENANTS_ANSWERS_MAX: usize = 8;
 
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// What answers that go on have in common: how many there are, and when all of them end.
+/// Shared state of all streams: their number and their shutdown.
 #[derive(Clone, Debug)]
 pub struct LiveAnswers {
     stop: CancellationToken,
     free: Arc<Semaphore>,
-    /// How many each tenant has.
+    /// Number of open streams per tenant.
     taken: Arc<Mutex<HashMap<String, usize>>>,
 }
 
-/// A tenant's answer that goes on.
+/// A tenant's open stream. Dropping it frees its slot.
 struct LiveSlot {
     of: String,
     taken: Arc<Mutex<HashMap<String, usize>>>,
@@ -74,13 +75,13 @@ impl Default for LiveAnswers {
 }
 
 impl LiveAnswers {
-    /// Ends all of them with `stop`. A connection that is being answered would keep the origin from stopping.
+    /// Ends all streams at `stop`. An open stream would otherwise delay the shutdown.
     pub async fn end_with(self, stop: CancellationToken) {
         stop.cancelled().await;
         self.stop.cancel();
     }
 
-    /// One more answer for the tenant `of`; `None`: it has as many as it may have.
+    /// Reserves a stream for the tenant `of`; `None`: the tenant has reached its limit.
     fn take(&self, of: &str) -> Option<LiveSlot> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let count = taken.entry(of.to_owned()).or_default();
@@ -94,11 +95,11 @@ impl LiveAnswers {
         })
     }
 
-    /// Answers with the result of `read`: every second if the client accepts events, else once, as JSON. A stream counts against
-    /// the tenant `of`, if the key belongs to one.
+    /// Answers with the result of `read`: every second if the client accepts events, otherwise once, as JSON. A stream
+    /// counts against the limit of the tenant `of`, if the key belongs to one.
     ///
     /// # Errors
-    /// When too many streams are open, and for JSON when `read` fails.
+    /// When too many streams are open, or, for JSON, when `read` fails.
     pub async fn answer<T, F>(
         &self,
         of: Option<&str>,
@@ -131,7 +132,7 @@ impl LiveAnswers {
     }
 }
 
-/// Sends a message a second, until the client has gone or has had its fill.
+/// Sends one message per second until the client disconnects or the maximum is reached.
 async fn send_all<T, F>(first: Bytes, sender: mpsc::Sender<Bytes>, read: impl Fn() -> F)
 where
     T: Serialize,
@@ -150,9 +151,9 @@ where
     }
 }
 
-/// A message: what was read, or else the event `problem`.
+/// A message with the result, or the event `problem`.
 fn message<T: Serialize>(read: &Result<T, Problem>) -> Bytes {
-    // JSON has no line breaks.
+    // Serialized JSON contains no line breaks.
     let text = match read {
         Ok(value) => serde_json::to_string(value).map(|json| format!("data: {json}\n\n")),
         Err(problem) => Ok(format!(
@@ -178,7 +179,7 @@ fn answer(messages: mpsc::Receiver<Bytes>) -> Response {
     response
 }
 
-/// Messages as they come.
+/// The messages as a response body.
 struct Messages(mpsc::Receiver<Bytes>);
 
 impl hyper::body::Body for Messages {

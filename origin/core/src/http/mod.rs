@@ -1,4 +1,4 @@
-//! HTTP, as far as it is the same for every domain: limits, logs, problem details, the admin's token, probes.
+//! HTTP parts that all domains share: limits, logs, problem details, the admin token, probes.
 //!
 //! Each domain has its own router and its own state; start-up merges them and calls [`finish`].
 
@@ -45,30 +45,30 @@ pub use problem::{Problem, ProblemBody, RETRY_AFTER_S, Remedy, ValidationError};
 pub use refusal::Refusal;
 use refusal::{NO_METHOD, NO_ROUTE};
 
-/// Reads from a request's headers whom the gateway has signed in. Start-up gives it to domains that do not know gateways'
-/// keys.
+/// Reads the user that a gateway has authenticated from a request's headers. Start-up passes it to domains that do not
+/// have the gateways' keys.
 pub type UserReader = Arc<dyn Fn(&HeaderMap) -> Result<UserId, Problem> + Send + Sync>;
 
-/// The largest body, in bytes, unless a route says otherwise. Orders have none that counts, a sale's is under 1 KiB.
+/// Default maximum length of a body, in bytes. Orders have no relevant body; a sale's is under 1 KiB.
 pub const BODY_LEN_MAX: usize = 16 * 1024;
 
-/// How long a public request may take: below the 5 s after which `envoy/weir.yaml` gives up, so that the answer is
-/// ours.
+/// Timeout of public requests. It is below the 5 s timeout in `envoy/weir.yaml`, so that the answer comes from the
+/// origin.
 pub const PUBLIC_LIMIT: Duration = Duration::from_millis(4_500);
 
-/// How long an admin request may take: audits of large sales read many records.
+/// Timeout of admin requests. Audits of large sales read many records.
 pub const ADMIN_LIMIT: Duration = Duration::from_secs(30);
 
-/// The address at the other end of a request's connection, which may be a proxy's. It is among a request's extensions.
+/// The peer address of a request's connection, which may be a proxy's. Stored in the request's extensions.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerAddress(pub std::net::IpAddr);
 
-/// How long requests may take.
+/// Timeouts of requests.
 #[derive(Clone, Copy, Debug)]
 pub struct TimeLimit {
-    /// All but those below.
+    /// Timeout of all other routes.
     pub usual: Duration,
-    /// Routes, as they are written, whose POST takes as long as its body does.
+    /// Path patterns of routes whose POST has no timeout, because the upload takes long.
     pub none_for: &'static [&'static str],
 }
 
@@ -81,7 +81,7 @@ impl From<Duration> for TimeLimit {
     }
 }
 
-/// What every port has: limits, logs, and problem details for paths without a route.
+/// Adds the layers of every port: limits, logs, and problem details for unknown paths.
 pub fn finish(routes: Router, limit: TimeLimit, metrics: RequestMetrics, log: AccessLog) -> Router {
     routes
         .fallback(no_route)
@@ -91,7 +91,7 @@ pub fn finish(routes: Router, limit: TimeLimit, metrics: RequestMetrics, log: Ac
         .layer(from_fn_with_state((metrics, log), layers::log))
 }
 
-/// The same routes, whose answers pages of other sites may read, if `cors` says so of any.
+/// Adds CORS to the routes if `cors` allows any site.
 pub fn shared(routes: Router, cors: &Cors) -> Router {
     match cors.is_on() {
         true => routes.layer(from_fn_with_state(cors.clone(), cors::share)),
@@ -99,7 +99,7 @@ pub fn shared(routes: Router, cors: &Cors) -> Router {
     }
 }
 
-/// Answers a path that no route has: 404 `no_route`.
+/// The answer to an unknown path: 404 `no_route`.
 pub async fn no_route() -> Problem {
     NO_ROUTE.because("there is no such path")
 }

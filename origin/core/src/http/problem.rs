@@ -1,5 +1,4 @@
-//! Refusals as clients see them: problem details (RFC 9457), with the members that gateways' own answers have
-//! ([`weir_base::problem`]), and a title.
+//! Problem details (RFC 9457), with the members of gateways' own answers ([`weir_base::problem`]) and a title.
 
 use std::borrow::Cow;
 
@@ -16,24 +15,23 @@ use crate::redis::CallError;
 use crate::sql::SqlError;
 use crate::unavailable::Unavailable;
 
-/// How long a client waits before it asks again, in seconds. Within it a broken connection to SQL
-/// or Redis is usually back.
+/// Default `retry-after`, in seconds. A broken connection to SQL or Redis usually recovers within it.
 pub const RETRY_AFTER_S: u64 = 1;
 
-/// A refusal: its status, a code for programs and a sentence for people.
+/// A refusal: status, machine-readable code and detail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The HTTP status.
     pub status: StatusCode,
-    /// One word, for programs: the member `error`, and the end of `type`.
+    /// Machine-readable code: the member `error`, and the end of `type`.
     pub code: &'static str,
-    /// The kind of problem in a few words, the same for every occurrence.
+    /// Short title, the same for every occurrence.
     pub title: &'static str,
-    /// What is wrong this time.
+    /// Description of this occurrence.
     pub detail: Cow<'static, str>,
-    /// What the client may do about it.
+    /// What the client may do next.
     pub remedy: Remedy,
-    /// Each mistake in what was sent, if there is more to tell than the sentence does: the member `errors`.
+    /// All errors in the request, if the detail does not contain them: the member `errors`.
     pub validation_errors: Vec<ValidationError>,
 }
 
@@ -68,19 +66,19 @@ pub struct ProblemBody {
     errors: Vec<ValidationError>,
 }
 
-/// What a refused client may do.
+/// What the client may do after a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// Nothing, or what the sentence says.
+    /// Nothing, or what the detail describes.
     None,
-    /// Ask again after so many seconds: `retry-after`.
+    /// Retry after this many seconds: `retry-after`.
     Retry(u64),
-    /// Show credentials of this scheme: `www-authenticate`.
+    /// Authenticate with this scheme: `www-authenticate`.
     Authenticate(&'static str),
 }
 
 impl Problem {
-    /// A refusal.
+    /// Creates a problem without a remedy.
     pub fn new(
         status: StatusCode,
         code: &'static str,
@@ -97,55 +95,55 @@ impl Problem {
         }
     }
 
-    /// The same, with each mistake in what was sent.
+    /// Adds all errors in the request.
     #[must_use]
     pub fn with_validation_errors(mut self, validation_errors: Vec<ValidationError>) -> Self {
         self.validation_errors = validation_errors;
         self
     }
 
-    /// The same, and the client may ask again after a second.
+    /// Allows a retry after one second.
     #[must_use]
     pub fn retry(self) -> Self {
         self.retry_after(RETRY_AFTER_S)
     }
 
-    /// The same, and the client may ask again after so many seconds.
+    /// Allows a retry after `seconds`.
     #[must_use]
     pub fn retry_after(mut self, seconds: u64) -> Self {
         self.remedy = Remedy::Retry(seconds);
         self
     }
 
-    /// The same, naming the credentials that are asked for.
+    /// Names the authentication scheme to use.
     #[must_use]
     pub fn challenge(mut self, scheme: &'static str) -> Self {
         self.remedy = Remedy::Authenticate(scheme);
         self
     }
 
-    /// 503: nothing is known, or the outcome is unknown. Safe to ask again.
+    /// 503: the service is unavailable, or the outcome is unknown. A retry is safe.
     pub fn unavailable(code: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
         let title = "Temporarily unavailable";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, code, title, detail).retry()
     }
 
-    /// 503: SQL did not answer. The reason is in the log, not in the answer.
+    /// 503: SQL did not answer. The cause is logged, not sent.
     pub fn sql() -> Self {
         SQL_UNAVAILABLE.because("the database did not answer; please try again")
     }
 
-    /// 503: too much waits for SQL already. Nothing was done.
+    /// 503: too many calls are waiting for SQL. Nothing was done.
     pub fn overloaded() -> Self {
         OVERLOADED.because("too many requests; please try again")
     }
 
-    /// 503: Redis did not answer. The reason is in the log, not in the answer.
+    /// 503: Redis did not answer. The cause is logged, not sent.
     pub fn redis() -> Self {
         REDIS_UNAVAILABLE.because("Redis did not answer; please try again")
     }
 
-    /// 409: the request contradicts how things stand.
+    /// 409: the request conflicts with the current state.
     pub fn conflict(
         code: &'static str,
         title: &'static str,
@@ -154,7 +152,7 @@ impl Problem {
         Self::new(StatusCode::CONFLICT, code, title, detail)
     }
 
-    /// 404: there is nothing of this name.
+    /// 404: the object does not exist.
     pub fn not_found(
         code: &'static str,
         title: &'static str,
@@ -163,7 +161,7 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, code, title, detail)
     }
 
-    /// 422: the request can be read, but may not be.
+    /// 422: the request is well-formed but invalid.
     pub fn unprocessable(
         code: &'static str,
         title: &'static str,
@@ -172,7 +170,7 @@ impl Problem {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, title, detail)
     }
 
-    /// 400: the body cannot be read.
+    /// 400: the body cannot be parsed.
     pub fn invalid_body(detail: impl Into<Cow<'static, str>>) -> Self {
         INVALID_BODY.because(detail)
     }
@@ -183,7 +181,7 @@ impl Problem {
     }
 }
 
-/// The reason goes to the log, not to the client.
+/// Logs the cause instead of sending it.
 impl From<SqlError> for Problem {
     fn from(error: SqlError) -> Self {
         error!(%error, "no answer from SQL");
@@ -203,7 +201,7 @@ impl From<Unavailable> for Problem {
     }
 }
 
-/// The reason goes to the log, not to the client.
+/// Logs the cause instead of sending it.
 impl From<CallError> for Problem {
     fn from(error: CallError) -> Self {
         error!(%error, "no answer from Redis");
@@ -233,7 +231,7 @@ impl IntoResponse for Problem {
         let json = HeaderValue::from_static(problem::MEDIA_TYPE);
         headers.insert(header::CONTENT_TYPE, json);
         self.remedy.write(headers);
-        // For layers that say it in another way.
+        // Layers read the problem from the response's extensions.
         response.extensions_mut().insert(self);
         response
     }

@@ -1,4 +1,4 @@
-//! Why routes refuse: one value for the answer and for the OpenAPI document.
+//! Refusals of routes, as answers and as entries of the OpenAPI document.
 
 use std::borrow::Cow;
 
@@ -6,16 +6,16 @@ use axum::http::StatusCode;
 
 use super::Problem;
 
-/// A kind of refusal. Handlers answer with [`Refusal::because`]; the route's declaration names it for the document.
+/// A kind of refusal. Handlers answer with [`Refusal::because`]; the route's declaration adds it to the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The HTTP status.
     pub status: StatusCode,
-    /// One word, for programs.
+    /// Machine-readable code.
     pub code: &'static str,
-    /// The kind of problem in a few words.
+    /// Short title.
     pub title: &'static str,
-    /// What the code means, in the document.
+    /// Description of the code in the document.
     pub meaning: &'static str,
 }
 
@@ -30,7 +30,7 @@ pub const NO_METHOD: Refusal = Refusal::new(
     "This path does not support this method",
 );
 
-/// 401: no key, or one that is not known.
+/// 401: the key is missing or unknown.
 pub const UNAUTHORIZED: Refusal = Refusal::new(
     StatusCode::UNAUTHORIZED,
     "unauthorized",
@@ -38,7 +38,7 @@ pub const UNAUTHORIZED: Refusal = Refusal::new(
     "The key, or the edge assertion, is missing or invalid",
 );
 
-/// 403: the key does not open this.
+/// 403: the key lacks the permission.
 pub const FORBIDDEN: Refusal = Refusal::new(
     StatusCode::FORBIDDEN,
     "forbidden",
@@ -50,7 +50,7 @@ pub const FORBIDDEN: Refusal = Refusal::new(
 pub const SQL_UNAVAILABLE: Refusal =
     Refusal::unavailable("sql_unavailable", "The database did not answer");
 
-/// 503: too much waits for SQL already.
+/// 503: too many calls are waiting for SQL.
 pub const OVERLOADED: Refusal = Refusal::unavailable(
     "overloaded",
     "Too many requests are waiting; nothing was done",
@@ -63,7 +63,7 @@ pub const TIMEOUT: Refusal = Refusal::unavailable("timeout", "Timeout; the outco
 pub const REDIS_UNAVAILABLE: Refusal =
     Refusal::unavailable("redis_unavailable", "Redis did not answer");
 
-/// 400: the body cannot be read.
+/// 400: the body cannot be parsed.
 pub const INVALID_BODY: Refusal = Refusal::new(
     StatusCode::BAD_REQUEST,
     "invalid_body",
@@ -71,7 +71,7 @@ pub const INVALID_BODY: Refusal = Refusal::new(
     "The body cannot be read; `errors` lists all mistakes",
 );
 
-/// 400: the query string cannot be read.
+/// 400: the query string cannot be parsed.
 pub const INVALID_QUERY: Refusal = Refusal::new(
     StatusCode::BAD_REQUEST,
     "invalid_query",
@@ -79,7 +79,7 @@ pub const INVALID_QUERY: Refusal = Refusal::new(
     "The query cannot be read, or a value in it is out of range",
 );
 
-/// 413: the body is larger than the route takes.
+/// 413: the body exceeds the route's limit.
 pub const BODY_TOO_LARGE: Refusal = Refusal::new(
     StatusCode::PAYLOAD_TOO_LARGE,
     "body_too_large",
@@ -87,7 +87,7 @@ pub const BODY_TOO_LARGE: Refusal = Refusal::new(
     "The body is larger than this route accepts",
 );
 
-/// 403: no gateway of this origin has signed this user in.
+/// 403: no gateway of this origin has authenticated this user.
 pub const USER_INVALID: Refusal = Refusal::new(
     StatusCode::FORBIDDEN,
     "user_invalid",
@@ -95,7 +95,7 @@ pub const USER_INVALID: Refusal = Refusal::new(
     "The user is not signed by a known gateway",
 );
 
-/// 401: no user is signed in.
+/// 401: no user is authenticated.
 pub const USER_MISSING: Refusal = Refusal::new(
     StatusCode::UNAUTHORIZED,
     "user_missing",
@@ -104,7 +104,7 @@ pub const USER_MISSING: Refusal = Refusal::new(
 );
 
 impl Refusal {
-    /// Any refusal.
+    /// Creates a refusal.
     pub const fn new(
         status: StatusCode,
         code: &'static str,
@@ -119,28 +119,28 @@ impl Refusal {
         }
     }
 
-    /// 404.
+    /// Creates a 404.
     pub const fn not_found(code: &'static str, title: &'static str, meaning: &'static str) -> Self {
         Self::new(StatusCode::NOT_FOUND, code, title, meaning)
     }
 
-    /// 409.
+    /// Creates a 409.
     pub const fn conflict(code: &'static str, title: &'static str, meaning: &'static str) -> Self {
         Self::new(StatusCode::CONFLICT, code, title, meaning)
     }
 
-    /// 422.
+    /// Creates a 422.
     pub const fn invalid(code: &'static str, title: &'static str, meaning: &'static str) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, title, meaning)
     }
 
-    /// 503, which the client may repeat after a second.
+    /// Creates a 503 that the client may retry after one second.
     pub const fn unavailable(code: &'static str, meaning: &'static str) -> Self {
         let title = "Temporarily unavailable";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, code, title, meaning)
     }
 
-    /// The answer, with what is wrong this time.
+    /// Returns the problem with the detail of this occurrence.
     pub fn because(&self, detail: impl Into<Cow<'static, str>>) -> Problem {
         let problem = Problem::new(self.status, self.code, self.title, detail);
         match self.status {

@@ -1,4 +1,4 @@
-//! Serves connections: how many, for how long, and how they end.
+//! Serves HTTP connections: connection limit, timeouts, shutdown.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -20,29 +20,29 @@ use tracing::{debug, warn};
 
 use super::PeerAddress;
 
-/// The most connections to one port. Gateways keep few and use them again; beyond it a new one takes the place of one that is
-/// idle, or waits for one that ends.
+/// Maximum number of connections per port. Gateways reuse a few connections. Beyond the limit, a new connection
+/// replaces an idle one, or waits until one ends.
 const CONNECTIONS_MAX: usize = 1024;
 
-/// How long a connection may wait for a whole request head, idle time before it included.
+/// Timeout for a complete request head, including idle time before it.
 ///
-/// A gateway must give up an idle connection earlier than we do (`idle_timeout` of its cluster),
-/// or an order may meet a connection that is just being closed.
+/// A gateway must close idle connections earlier (`idle_timeout` of its cluster), or an order may meet a connection
+/// that the origin is closing.
 const HEAD_LIMIT: Duration = Duration::from_secs(75);
 
-/// The most headers of a request: more than a gateway lets pass (100) and the ten that it adds. A request that was refused
-/// here would hold a unit that nobody can order.
+/// Maximum number of request headers: more than a gateway forwards (100) plus the ten that it adds. If the origin
+/// refused such an order here, its unit would stay reserved but could not be ordered.
 const HEADERS_MAX: usize = 256;
 
 /// The largest request head, in bytes.
 const HEAD_LEN_MAX: usize = 64 * 1024;
 
-/// The pause after cannot accept a connection: mostly for want of file handles, which come
-/// back when others close.
+/// Pause after a failed `accept`. The usual cause is a lack of file handles, which recovers when other connections
+/// close.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves `router` on `listener` until `stop`; then accepts no more, and returns when every
-/// request that had begun is answered.
+/// Serves `router` on `listener` until `stop`. Then stops accepting, and returns when all running requests are
+/// answered.
 pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
     let connections = GracefulShutdown::new();
     let peers = Arc::new(Peers::default());
@@ -70,7 +70,7 @@ pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToke
     connections.shutdown().await;
 }
 
-/// What comes first: `None` for `stop`.
+/// Waits for `event`; `None` if `stop` comes first.
 async fn until_stopped<T>(stop: &CancellationToken, event: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         () = stop.cancelled() => None,
@@ -86,7 +86,7 @@ fn start(
     peer: PeerHandle,
     slot: Option<OwnedSemaphorePermit>,
 ) {
-    // Answers are small: waiting to fill a packet would only delay them.
+    // Answers are small; Nagle's algorithm would only delay them.
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%error, "no TCP_NODELAY");
     }
@@ -117,8 +117,8 @@ fn start(
     });
 }
 
-/// The open connections of one port. When there are as many as there may be, a new one takes the place of the one that does
-/// least: connections that never ask anything must not keep probes out.
+/// The open connections of one port. At the limit, a new connection replaces the least active one, so that idle
+/// connections cannot block health probes.
 #[derive(Debug, Default)]
 struct Peers {
     open: Mutex<HashMap<u64, Arc<Peer>>>,
@@ -128,22 +128,22 @@ struct Peers {
 /// One connection.
 #[derive(Debug)]
 struct Peer {
-    /// How many of its requests are being answered.
+    /// Number of its running requests.
     busy: AtomicUsize,
-    /// Whether it has ever sent a whole request head.
+    /// Whether it has ever sent a complete request head.
     has_asked: AtomicBool,
     idle_since: Mutex<Instant>,
     ended: CancellationToken,
 }
 
-/// Forgets its connection when that has gone.
+/// Removes its connection from the list when dropped.
 struct PeerHandle {
     number: u64,
     peer: Arc<Peer>,
     peers: Arc<Peers>,
 }
 
-/// A request that is being answered.
+/// A running request.
 struct Busy(Arc<Peer>);
 
 impl Peers {
@@ -163,8 +163,8 @@ impl Peers {
         }
     }
 
-    /// Ends the connection that has been idle for longest, of those that never asked anything if there are any. One with a
-    /// request under way is left alone.
+    /// Closes the connection that has been idle longest, preferring connections that never sent a request. Connections
+    /// with a running request stay.
     fn end_idlest(&self) {
         let open = locked(&self.open);
         let idle = open
@@ -201,7 +201,7 @@ impl Drop for Busy {
     }
 }
 
-/// What a thread that panicked has left is whole: each change is one step.
+/// Ignores poisoning: each change is one step, so a panic leaves a consistent value.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,4 @@
-//! All that is wrong with a body, by what the OpenAPI document says of it. A deserializer stops at the first mistake; whoever
-//! writes a request wants to hear of all of them.
+//! Validates a body by its OpenAPI schema, and reports all errors. A deserializer stops at the first one.
 
 #![expect(
     clippy::indexing_slicing,
@@ -14,10 +13,10 @@ use utoipa::ToSchema;
 use super::problem::ValidationError;
 use crate::api::schemas::{self, Schemas, Use};
 
-/// The most mistakes that are told: a body of nothing but mistakes must not make an answer that is larger than itself.
+/// Maximum number of reported errors, so that an invalid body does not produce a larger answer.
 const ERRORS_MAX: usize = 32;
 
-/// What is wrong with `body` as the schema of this type has it.
+/// Validates `body` by the schema of this type.
 pub(super) fn errors_in<T: ToSchema>(body: &Value, usage: Use) -> Vec<ValidationError> {
     let mut parts = Vec::new();
     T::schemas(&mut parts);
@@ -41,7 +40,7 @@ fn errors_with(validator: &Validator, body: &Value) -> Vec<ValidationError> {
         .collect()
 }
 
-/// One for each member that is missing, or that should not be there.
+/// One error per missing or unknown member.
 fn validation_errors(error: &jsonschema::ValidationError<'_>) -> Vec<ValidationError> {
     let at = error.instance_path().to_string();
     let member = |name: &str, detail: &str| ValidationError {
@@ -56,7 +55,7 @@ fn validation_errors(error: &jsonschema::ValidationError<'_>) -> Vec<ValidationE
             .iter()
             .map(|name| member(name, "is not known"))
             .collect(),
-        // Without the value: the client knows it, and it may be long.
+        // Omit the value: the client knows it, and it may be long.
         _ => vec![ValidationError {
             pointer: at,
             detail: error.masked_with("this").to_string(),

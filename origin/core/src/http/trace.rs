@@ -1,22 +1,22 @@
-//! The ids by which a request is found in the logs of others: that of its trace in `traceparent` (W3C Trace Context), and the
-//! gateway's own in `x-request-id`.
+//! Request ids for correlating logs: the trace id from `traceparent` (W3C Trace Context), and the gateway's id from
+//! `x-request-id`.
 
 use axum::http::HeaderMap;
 
-/// The name of the header.
 const TRACEPARENT: &str = "traceparent";
 
-/// The header in which Envoy passes on a request's id, with or without traces. Its access log has the same.
+/// Envoy's request id, sent with or without tracing. Envoy's access log contains it too.
 const REQUEST_ID: &str = "x-request-id";
 
-/// The longest id that is logged. Envoy's have 36 bytes.
+/// Maximum length of a logged id. Envoy's ids have 36 bytes.
 const REQUEST_ID_LEN_MAX: usize = 64;
 
-/// Where the parts of version 00 end: `00-<32 digits>-<16 digits>-<2 digits>`. Later versions may only add to it.
+/// Position of the trace id in version 00: `00-<32 digits>-<16 digits>-<2 digits>`. Later versions may only append
+/// fields.
 const TRACE_ID: std::ops::Range<usize> = 3..35;
 const LEN: usize = 55;
 
-/// The trace's id, in 32 hexadecimal digits. `None` without the header, or if it is not a sound one: a client may send anything.
+/// The trace id, 32 hexadecimal digits. `None` if the header is missing or invalid; clients may send any value.
 pub(super) fn trace_id(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(TRACEPARENT).iter();
     let value = values.next()?.to_str().ok()?;
@@ -37,8 +37,7 @@ pub(super) fn trace_id(headers: &HeaderMap) -> Option<&str> {
         .filter(|_| is_only && is_whole && is_sound)
 }
 
-/// The request's id. `None` without the header, or if it could be anything but an id: a client may send what it likes where no
-/// gateway is.
+/// The request id. `None` if the header is missing or invalid. Without a gateway, clients may send any value.
 pub(super) fn request_id(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(REQUEST_ID).iter();
     let id = values.next()?.to_str().ok()?;

@@ -1,4 +1,4 @@
-//! Requests that tell somebody else what has happened, signed as [Standard Webhooks](https://www.standardwebhooks.com) has it.
+//! Webhooks, signed as [Standard Webhooks](https://www.standardwebhooks.com) specifies.
 //!
 //! ```text
 //! webhook-id: <the message's id>
@@ -6,7 +6,7 @@
 //! webhook-signature: v1,<HMAC-SHA256 of "<id>.<timestamp>.<body>", in Base64>
 //! ```
 //!
-//! A receiver that answers 2xx has it; the id tells it from one that comes again.
+//! A 2xx answer acknowledges a message. Receivers deduplicate repeated messages by id.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use ring::hmac;
 
 use super::client::{ClientError, HttpClient};
 
-/// The least bytes of the secret: as many as the hash puts out (RFC 2104, section 3).
+/// Minimum length of the secret in bytes: the hash's output length (RFC 2104, section 3).
 pub const SECRET_LEN_MIN: usize = 32;
 
-/// How long one request may take.
+/// Timeout of one request.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest answer that is read, in bytes: only its status counts.
+/// Maximum length of an answer that is read, in bytes; only its status matters.
 const ANSWER_LEN_MAX: usize = 64 << 10;
 
-/// Reads the clock: milliseconds since the Unix epoch.
+/// Clock in milliseconds since the Unix epoch.
 pub type ReadClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Sends signed messages to a URL.
@@ -39,38 +39,37 @@ pub struct WebhookSender {
     clock: ReadClock,
 }
 
-/// The secret stays out of logs.
+/// Omits the secret, which must not appear in logs.
 impl std::fmt::Debug for WebhookSender {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("WebhookSender").field(&self.client).finish()
     }
 }
 
-/// Why nothing can be sent.
+/// Why a sender cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookError {
-    /// The URL or the authorities will not do.
+    /// The URL or the CA certificates are invalid.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The secret is too short; it has so many bytes.
+    /// The secret is too short. The value is its length in bytes.
     #[error("the secret has {0} bytes, needs at least {SECRET_LEN_MIN}")]
     Secret(usize),
 }
 
-/// Why a message may not have come.
+/// Why a message may not have been delivered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// The id cannot be a header's value. Nothing was sent.
+    /// The id is not a valid header value. Nothing was sent.
     #[error("its id is not a valid header value")]
     Id,
-    /// Nobody knows whether it came.
+    /// It is unknown whether the message was delivered.
     #[error("{0}")]
     Unknown(String),
 }
 
 impl WebhookSender {
-    /// Sends to `url`, signed with `secret`. If that is of `https`, the authorities in the file `ca` count, or else the
-    /// system's.
+    /// Sends to `url`, signed with `secret`. For `https`, it trusts the CAs in the file `ca`, or the system's.
     ///
     /// # Errors
     /// See [`WebhookError`].
@@ -90,7 +89,7 @@ impl WebhookSender {
         })
     }
 
-    /// Sends a message, once; the status of its answer.
+    /// Sends a message once. Returns the status of the answer.
     ///
     /// # Errors
     /// See [`SendError`].
@@ -133,7 +132,7 @@ fn headers(id: &str, at_s: &str, signature: &str) -> Option<Vec<(HeaderName, Hea
 mod tests {
     use super::*;
 
-    /// As OpenSSL has it: `printf 'e1.1700000000.{}' | openssl dgst -sha256 -hmac 0123…ef -binary | base64`.
+    /// Expected value from OpenSSL: `printf 'e1.1700000000.{}' | openssl dgst -sha256 -hmac 0123…ef -binary | base64`.
     #[test]
     fn the_signature_is_that_of_standard_webhooks() {
         let key = hmac::Key::new(hmac::HMAC_SHA256, b"0123456789abcdef0123456789abcdef");

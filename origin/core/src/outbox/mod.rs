@@ -1,20 +1,20 @@
-//! The outbox: each change of an order or a link is told to others, at least once.
+//! The outbox: delivers each change of an order or a link to receivers at least once.
 //!
-//! A change is written in the transaction that makes it, so none is lost and none is told that did not happen. From there it is
-//! sent by whichever origin leases its subject.
+//! A change is stored in the transaction that makes it. So no change is lost, and no change is sent that did not
+//! happen. The origin that leases the subject sends its changes.
 //!
-//! | module | does |
+//! | module | contents |
 //! |---|---|
-//! | [`queue`] | changes in SQL, and who has which of them |
-//! | [`runner`] | leases subjects, sends their changes, notes what became of them |
+//! | [`queue`] | changes and deliveries in SQL, with leases |
+//! | [`runner`] | leases subjects, sends their changes, stores the outcomes |
 //! | [`webhook`] | the receiver that is a URL |
 //!
-//! **Of one subject, a change comes after those before it**, to each receiver by itself: while one cannot be sent, those behind
-//! it wait, and other subjects do not. If an origin dies, the next one may send one change of a subject again. Only an origin
-//! that pauses for longer than its lease during a request may send a change again after a later one; its `sequence` shows that.
+//! **The changes of one subject are sent in order**, to each receiver independently. While a change cannot be sent,
+//! later changes of its subject wait; other subjects continue. If an origin crashes, the next one may repeat one change
+//! per subject. Only an origin that pauses for longer than its lease during a request may repeat a change after a later
+//! one; the `sequence` shows it.
 //!
-//! What is absent: which receivers there are, and how one may be the log of events: start-up says so. What a change says: that is
-//! its domain's.
+//! Start-up configures the receivers, such as the event log. The domains define the content of changes.
 
 pub mod queue;
 pub mod runner;
@@ -36,15 +36,15 @@ pub use webhook::ChangeWebhook;
 pub enum SinkName {
     /// A URL.
     Webhook,
-    /// The log of events.
+    /// The event log.
     Events,
 }
 
 impl SinkName {
-    /// Every receiver.
+    /// All receivers.
     pub const ALL: [Self; 2] = [Self::Webhook, Self::Events];
 
-    /// The word in SQL, JSON and metrics.
+    /// The label in SQL, JSON and metrics.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Webhook => "webhook",
@@ -53,17 +53,17 @@ impl SinkName {
     }
 }
 
-/// Which receivers changes are written for. Without any, none are written.
+/// The enabled receivers. Without any, no changes are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sinks {
-    /// A URL.
+    /// Whether the webhook is enabled.
     pub webhook: bool,
-    /// The log of events.
+    /// Whether the event log is enabled.
     pub events: bool,
 }
 
 impl Sinks {
-    /// The sinks that are on.
+    /// The enabled receivers.
     pub fn names(self) -> impl Iterator<Item = SinkName> {
         SinkName::ALL.into_iter().filter(move |name| match name {
             SinkName::Webhook => self.webhook,
@@ -71,86 +71,87 @@ impl Sinks {
         })
     }
 
-    /// Whether any sink is on.
+    /// Whether any receiver is enabled.
     pub fn has_any(self) -> bool {
         self.webhook || self.events
     }
 }
 
-/// A change, as it is written.
+/// A change to store.
 #[derive(Clone, Copy)]
 pub struct NewChange<'a> {
-    /// What has changed, by its name.
+    /// Name of the changed object.
     pub subject: &'a str,
-    /// What that belongs to.
+    /// The order's sale, or the link's domain.
     pub belongs_to: &'a str,
-    /// What has happened, in a word.
+    /// Kind of the change, such as `order.paid`.
     pub kind: &'static str,
-    /// When, in milliseconds since the Unix epoch.
+    /// Time of the change, in milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// The JSON that receivers get, by the change's number.
+    /// Returns the JSON for receivers, given the change's sequence number.
     pub body: &'a (dyn Fn(u64) -> String + Sync),
 }
 
-/// A change of a subject.
+/// A stored change of a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The subject: an order, or a link.
     pub subject: String,
-    /// 1, 2, 3 … of each subject.
+    /// Sequence number within the subject: 1, 2, 3 …
     pub seq: u64,
     /// The order's sale, or the link's domain.
     pub belongs_to: String,
-    /// What has happened, in a word such as `order.paid`.
+    /// Kind of the change, such as `order.paid`.
     pub kind: String,
-    /// The JSON that receivers get: the same at every try.
+    /// The JSON for receivers, the same at each try.
     pub body: String,
-    /// When it was made, in milliseconds since the Unix epoch.
+    /// Time of the change, in milliseconds since the Unix epoch.
     pub at_ms: u64,
 }
 
 impl Change {
-    /// Its name, by which a receiver knows one that comes again.
+    /// Id by which receivers deduplicate repeated changes.
     pub fn id(&self) -> String {
         change_id(&self.subject, self.seq)
     }
 }
 
-/// The ID of a change: its subject and its number in the subject's sequence.
+/// Id of a change: its subject and its sequence number.
 pub fn change_id(subject: &str, seq: u64) -> String {
     format!("{subject}.{seq}")
 }
 
-/// Whether a receiver has a change; if not, why.
+/// Completes when the receiver has accepted a change, or with the cause of the failure.
 pub type DeliveryFuture<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 
-/// Takes changes.
+/// A receiver of changes.
 ///
-/// Each comes at least once, and after a crash again. A call that is broken off may have told it.
+/// Each change is delivered at least once, and may be repeated after a crash. A cancelled call may have delivered the
+/// change.
 pub trait Sink: fmt::Debug + Send + Sync {
-    /// Takes a change; returns once it is the receiver's.
+    /// Delivers a change; completes when the receiver has accepted it.
     fn deliver<'a>(&'a self, change: &'a Change) -> DeliveryFuture<'a>;
 }
 
-/// Counts what is told.
+/// Counts deliveries.
 pub trait Meter: fmt::Debug + Send + Sync {
-    /// Counts a change that a receiver has taken (`sent`), or not (`failed`).
+    /// Counts a change that a receiver accepted (`sent`) or not (`failed`).
     fn count_delivery(&self, receiver: SinkName, outcome: &'static str);
 
-    /// Notes what waits for a receiver.
+    /// Records the backlog of a receiver.
     fn backlog(&self, receiver: SinkName, backlog: Backlog, now_ms: u64);
 }
 
-/// How patient the outbox is.
+/// Intervals and timeouts of the outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutboxTimes {
-    /// How often it looks for changes.
+    /// Interval between two polls for changes.
     pub period: Duration,
-    /// For how long a subject is an origin's. If that dies, others wait as long.
+    /// Duration of a lease on a subject. After a crash, other origins wait this long.
     pub lease: Duration,
-    /// How long a subject waits whose change has failed.
+    /// Pauses of a subject after a failed change.
     pub backoff: Backoff,
-    /// For how long changes stay that every receiver has.
+    /// How long changes are retained after all receivers have accepted them.
     pub retention: Duration,
 }
 

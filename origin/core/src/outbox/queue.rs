@@ -1,8 +1,8 @@
-//! Changes, to be told to others: each is written in the transaction that makes it, with a number of its subject's own, and is
-//! there until every receiver has it.
+//! The outbox in SQL. A change is stored in the transaction that makes it, with a sequence number within its subject,
+//! until every receiver has accepted it.
 //!
-//! For each receiver a subject has one row while something of it waits: so its changes are sent one after another, by whoever
-//! has leased that row.
+//! For each receiver, a subject with pending changes has one delivery row. The origin that leases the row sends the
+//! changes one after another.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +13,16 @@ use super::{Change, NewChange, SinkName, Sinks};
 use crate::sql::{Database, Row, SqlError, Statement, Tx, damaged, retried, sql};
 use crate::tenants::NameRange;
 
-/// The changes that are pruned in one transaction: whoever makes changes waits no longer than for them.
+/// Maximum number of changes pruned in one transaction, which other writers may have to wait for.
 const PRUNE_TOGETHER: usize = 100;
 
-/// How often a number is looked for while others take them, in one transaction.
+/// Maximum number of tries for the next sequence number in one transaction, under concurrent changes.
 const NUMBER_TRIES_MAX: u32 = 8;
 
-/// The most waiting subjects of one receiver in [`Queue::backlogs`].
+/// Maximum number of pending subjects per receiver in [`Queue::backlogs`].
 const WAITING_MAX: usize = 200;
 
-/// The longest text of an error that is kept, in bytes.
+/// Maximum length of a stored error, in bytes.
 const ERROR_LEN_MAX: usize = 200;
 
 const INSERT_CHANGE: &str = "INSERT INTO outbox_changes (source, subject, seq, belongs_to, kind, body, at_ms, kept_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
@@ -50,7 +50,7 @@ const SELECT_FROM: &str = "SELECT subject, seq, belongs_to, kind, body, at_ms FR
 
 const ADVANCE: &str = "UPDATE outbox_deliveries SET next_seq = ?, tries = 0 WHERE source = ? AND subject = ? AND sink = ? AND holder = ? AND next_seq = ?";
 
-/// The time since which the next change waits is set by [`SET_SINCE`], in the same transaction.
+/// [`SET_SINCE`] sets the waiting time of the next change in the same transaction.
 const MOVE_ON: &str = "UPDATE outbox_deliveries SET next_seq = ?, holder = 0, tries = ?, due_at_ms = ?, last_error = ? WHERE source = ? AND subject = ? AND sink = ? AND holder = ? AND next_seq = ?";
 
 const SET_SINCE: &str = "UPDATE outbox_deliveries SET since_ms = COALESCE((SELECT at_ms FROM outbox_changes AS c WHERE c.source = outbox_deliveries.source AND c.subject = outbox_deliveries.subject AND c.seq = outbox_deliveries.next_seq), since_ms) WHERE source = ? AND subject = ? AND sink = ?";
@@ -69,7 +69,7 @@ const SELECT_PRUNABLE: &str = "SELECT subject, seq FROM outbox_changes WHERE sou
 
 const PRUNE: &str = "UPDATE outbox_changes SET body = '', kept_ms = NULL WHERE source = ? AND subject = ? AND seq = ?";
 
-/// The kind of subject whose changes these are.
+/// The kind of subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Orders; they belong to sales.
@@ -79,7 +79,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The word in SQL.
+    /// The label in SQL.
     const fn label(self) -> &'static str {
         match self {
             Self::Order => "order",
@@ -87,33 +87,33 @@ impl Source {
         }
     }
 
-    /// A statement whose first value is this source.
+    /// A statement whose first parameter is this source.
     fn sql<'a>(self, statement: &'static str) -> Statement<'a> {
         sql(statement).text(self.label())
     }
 }
 
-/// A subject that is this origin's to tell of, for a while.
+/// A subject that this origin leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeasedSubject {
     /// The subject: an order, or a link.
     pub subject: String,
-    /// The first change that the receiver does not have.
+    /// The first change that the receiver has not accepted.
     pub next_seq: u64,
-    /// How often that has failed.
+    /// Number of failed attempts to send that change.
     pub tries: u32,
 }
 
-/// The outcome of a leased subject.
+/// The outcome of sending a leased subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendOutcome {
-    /// As it was leased.
+    /// The subject as leased.
     pub leased: LeasedSubject,
-    /// The first change that the receiver does not have now.
+    /// The first change that the receiver has still not accepted.
     pub next_seq: u64,
-    /// Why that one failed; `None`: it was not tried.
+    /// Why that change failed; `None`: it was not tried.
     pub error: Option<String>,
-    /// When the subject's turn comes again, in milliseconds since the Unix epoch.
+    /// Time of the next attempt, in milliseconds since the Unix epoch.
     pub due_at_ms: u64,
 }
 
@@ -141,24 +141,24 @@ pub struct PendingSubject {
     pub last_error: Option<String>,
 }
 
-/// How much waits for a receiver.
+/// Number and age of the changes that wait for a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Subjects.
+    /// Number of subjects.
     pub subjects: u64,
-    /// Since when the oldest change waits, in milliseconds since the Unix epoch; `None`: nothing does.
+    /// Time of the oldest pending change, in milliseconds since the Unix epoch; `None`: no change is pending.
     pub oldest_ms: Option<u64>,
 }
 
 impl Backlog {
-    /// For how long the oldest change has waited.
+    /// Age of the oldest pending change, in milliseconds.
     pub fn age_ms(self, now_ms: u64) -> u64 {
         self.oldest_ms
             .map_or(0, |at_ms| now_ms.saturating_sub(at_ms))
     }
 }
 
-/// Changes of one kind of subject, in SQL. Cloning it is cheap.
+/// Changes of one kind of subject in SQL. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct Queue {
     db: Database,
@@ -166,12 +166,12 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// The changes of one kind of subject.
+    /// Creates the queue of one kind of subject.
     pub fn new(db: Database, source: Source) -> Self {
         Self { db, source }
     }
 
-    /// At most `limit` subjects whose turn has come, which are `holder`'s until `until_ms`.
+    /// Leases up to `limit` due subjects for `holder`, until `until_ms`.
     pub async fn lease(
         &self,
         sink: SinkName,
@@ -209,7 +209,7 @@ impl Queue {
         Ok(retried(once).await?)
     }
 
-    /// At most `limit` changes of a subject, from this one on, in their order.
+    /// Returns up to `limit` changes of a subject, starting at `from_seq`, in order.
     pub async fn changes(
         &self,
         subject: &str,
@@ -221,7 +221,8 @@ impl Queue {
         Ok(rows.iter().map(change).collect::<Result<_, _>>()?)
     }
 
-    /// Notes that the receiver has the changes of a leased subject before `next_seq`. False if `holder` has lost the lease.
+    /// Records that the receiver has accepted the changes before `next_seq`. Returns false if `holder` has lost the
+    /// lease.
     pub async fn advance(
         &self,
         sink: SinkName,
@@ -248,7 +249,7 @@ impl Queue {
         Ok(retried(once).await?)
     }
 
-    /// Notes what became of subjects that `holder` has leased. What it holds no longer stays as it is.
+    /// Records the outcomes of subjects that `holder` leases. Subjects with a lost lease stay unchanged.
     pub async fn settle(
         &self,
         sink: SinkName,
@@ -265,7 +266,7 @@ impl Queue {
         Ok(retried(once).await?)
     }
 
-    /// Gives back all that `holder` has leased: others may send it at once.
+    /// Ends all leases of `holder`, so that other origins can send at once.
     pub async fn release(&self, sink: SinkName, holder: u32, now_ms: u64) -> Result<(), SqlError> {
         let release = || {
             sql(RELEASE)
@@ -278,7 +279,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Makes it everybody's turn who waits for another try; tells how many.
+    /// Makes all subjects due that wait for a retry. Returns their number.
     pub async fn retry(
         &self,
         sink: SinkName,
@@ -295,7 +296,7 @@ impl Queue {
         Ok(retried(|| self.db.execute(retry())).await?)
     }
 
-    /// How much of these names waits for a receiver.
+    /// Returns the backlog of a receiver for subjects in this range of names.
     pub async fn backlog(&self, sink: SinkName, names: &NameRange) -> Result<Backlog, SqlError> {
         let measure = of_names(self.source.sql(MEASURE).text(sink.label()), names);
         let row = self.db.one(measure).await?;
@@ -308,7 +309,7 @@ impl Queue {
         })
     }
 
-    /// The backlog of each receiver, with the subjects that have waited longest, as `view` shows them.
+    /// Returns the backlog of each receiver with the longest waiting subjects, converted by `view`.
     pub async fn backlogs<T>(
         &self,
         names: &NameRange,
@@ -323,7 +324,7 @@ impl Queue {
         Ok(receivers)
     }
 
-    /// As [`Queue::retry`], for every receiver.
+    /// Like [`Queue::retry`], for all receivers.
     pub async fn retry_all(&self, names: &NameRange, now_ms: u64) -> Result<u64, SqlError> {
         let mut retried = 0;
         for sink in SinkName::ALL {
@@ -332,7 +333,7 @@ impl Queue {
         Ok(retried)
     }
 
-    /// At most `limit` subjects of these names that wait for a receiver, those that have waited longest first.
+    /// Returns up to `limit` subjects in this range of names that wait for a receiver, longest waiting first.
     pub async fn waiting(
         &self,
         sink: SinkName,
@@ -344,7 +345,8 @@ impl Queue {
         Ok(rows.iter().map(waiting).collect::<Result<_, _>>()?)
     }
 
-    /// Forgets some of what every receiver has and was made at `before_ms` or earlier. False if nothing was left.
+    /// Deletes some changes that all receivers have accepted and that were made at `before_ms` or earlier. Returns
+    /// whether more may remain.
     pub async fn prune(&self, before_ms: u64) -> Result<bool, SqlError> {
         let select = self.source.sql(SELECT_PRUNABLE);
         let rows = self.db.all(select.number(before_ms).number(PRUNE_TOGETHER));
@@ -412,7 +414,7 @@ fn of_names<'a>(statement: Statement<'a>, names: &'a NameRange) -> Statement<'a>
     statement.text(from).text(from).text(to)
 }
 
-/// Writes the first change of a subject that is made in this transaction.
+/// Stores the first change of a new subject in the transaction that makes it.
 pub async fn note_first(
     tx: &mut Tx,
     source: Source,
@@ -420,7 +422,7 @@ pub async fn note_first(
     change: NewChange<'_>,
 ) -> Result<(), Error> {
     if !insert(tx, source, change, 1).await? {
-        // A subject of this name was there, and is no more: receivers know its numbers.
+        // A deleted subject had the same name. Continue its sequence, which receivers know.
         return note(tx, source, sinks, change).await;
     }
     for sink in sinks.names() {
@@ -429,7 +431,7 @@ pub async fn note_first(
     Ok(())
 }
 
-/// Writes a change in the transaction that makes it.
+/// Stores a change in the transaction that makes it.
 pub async fn note(
     tx: &mut Tx,
     source: Source,
@@ -441,8 +443,8 @@ pub async fn note(
     for sink in sinks.names() {
         let extend = sql(EXTEND_DELIVERY).number(seq).text(source.label());
         let extend = extend.text(change.subject).text(sink.label());
-        // What waits already is waited for: its row is locked until this transaction ends, so nobody who has just sent
-        // the change before takes the subject for done.
+        // If a delivery is pending, extend it. Its row stays locked until this transaction ends, so no origin can
+        // complete the delivery without this change.
         if tx.execute(extend).await? == 0 {
             insert_delivery(tx, source, sink, change, seq).await?;
         }
@@ -450,7 +452,7 @@ pub async fn note(
     Ok(())
 }
 
-/// Removes all changes of a subject: there never was one of this name.
+/// Deletes all changes of a subject, as if it had never existed.
 pub async fn forget(tx: &mut Tx, source: Source, subject: &str) -> Result<(), Error> {
     for delete in [DELETE_DELIVERIES, DELETE_CHANGES] {
         tx.execute(source.sql(delete).text(subject)).await?;
@@ -458,7 +460,7 @@ pub async fn forget(tx: &mut Tx, source: Source, subject: &str) -> Result<(), Er
     Ok(())
 }
 
-/// Two transactions may change one subject at once: then one waits for the other's number and takes the next.
+/// If two transactions change one subject concurrently, one waits for the other's number and takes the next.
 async fn insert_next(tx: &mut Tx, source: Source, change: NewChange<'_>) -> Result<u64, Error> {
     for _ in 0..NUMBER_TRIES_MAX {
         let seq = last_seq(tx, source, change.subject).await? + 1;
@@ -511,7 +513,7 @@ async fn insert_delivery(
     tx.execute(insert).await.map(drop)
 }
 
-/// Numbers stay as long as their subject has no later one.
+/// Keeps the highest sequence number of a subject, so that numbers are not reused.
 async fn delete_pruned(
     tx: &mut Tx,
     source: Source,

@@ -1,4 +1,4 @@
-//! Sends what waits for one receiver: leases subjects, sends their changes in turn, notes what became of them.
+//! Sends changes to one receiver: leases subjects, sends their changes in order, stores the outcomes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,19 +14,19 @@ use crate::clock::now_ms;
 use crate::sql::SqlError;
 use crate::tenants::NameRange;
 
-/// Subjects that are told of at the same time. While a receiver is away, one is enough to notice that it is back.
+/// Maximum number of subjects sent concurrently. While a receiver is down, one is enough to detect its recovery.
 const AT_ONCE: usize = 16;
 
-/// The pause between two tries while a receiver is away, in periods.
+/// Pause between two tries while a receiver is down, in periods.
 const OUTAGE_PERIODS: u32 = 4;
 
-/// The most changes of one subject that are read at once.
+/// Maximum number of changes of one subject read at once.
 const CHANGES_MAX: usize = 100;
 
-/// How often is counted what waits, and pruned what was sent.
+/// Interval between two measurements of the backlog, each followed by pruning.
 const MEASURE_PERIOD: Duration = Duration::from_secs(5);
 
-/// How often is pruned then, at most: what is to be sent waits meanwhile.
+/// Maximum number of prune transactions per measurement, because changes to send wait meanwhile.
 const PRUNED_MAX: usize = 50;
 
 /// Sends changes to one receiver.
@@ -39,26 +39,26 @@ pub struct Outbox {
     times: OutboxTimes,
 }
 
-/// What is under way.
+/// Subjects in progress and their outcomes.
 struct Work {
-    /// Who leases: another number for each start, so that what an earlier one left is not taken for this one's.
+    /// Lease holder: a new number per start, so that leases of an earlier start are not mistaken for this one's.
     holder: u32,
     tasks: JoinSet<SendOutcome>,
-    /// What has ended and is not noted.
+    /// Outcomes that are not stored yet.
     ended: Vec<SendOutcome>,
-    /// Subjects that have failed since one was sent.
+    /// Number of failed subjects since the last sent change.
     failures: usize,
 }
 
 impl Work {
-    /// Whether so many have failed in a row that the receiver is away, rather than a change bad.
+    /// Whether so many subjects failed in a row that the receiver is down, rather than one change invalid.
     fn is_outage(&self) -> bool {
         self.failures >= AT_ONCE
     }
 }
 
 impl Outbox {
-    /// Sends what waits in `queue` for the receiver of this name.
+    /// Sends the changes in `queue` to this receiver.
     pub fn new(
         name: SinkName,
         sink: Arc<dyn Sink>,
@@ -75,7 +75,8 @@ impl Outbox {
         }
     }
 
-    /// Works until `stop`. What is under way then is broken off, and given to other origins at once.
+    /// Runs until `stop`. Then cancels running deliveries, and ends their leases so that other origins can continue at
+    /// once.
     pub async fn run(self, stop: CancellationToken) {
         let mut work = Work {
             holder: holder(),
@@ -110,7 +111,7 @@ impl Outbox {
         release.await
     }
 
-    /// Waits until something is to be done: a task has ended, or a round is due. False once the origin stops.
+    /// Waits until a delivery has ended or a round is due. Returns false once the origin stops.
     async fn next(&self, interval: &mut Interval, work: &mut Work) -> bool {
         if work.tasks.is_empty() || interval.is_failing() {
             return interval.next().await;
@@ -118,7 +119,7 @@ impl Outbox {
         let Work { tasks, ended, .. } = work;
         let first = async {
             tokio::select! {
-                // One that panicked is not noted: its lease runs out.
+                // A panicked delivery has no outcome; its lease expires.
                 one = tasks.join_next() => ended.extend(one.and_then(Result::ok)),
                 () = tokio::time::sleep(self.times.period) => {}
             }
@@ -126,11 +127,11 @@ impl Outbox {
         interval.wait(first).await
     }
 
-    /// Notes what has ended, and begins as much anew.
+    /// Stores outcomes, and starts as many new deliveries as allowed.
     async fn round(&self, work: &mut Work) -> Result<(), SqlError> {
         let settled = self.settle(work).await?;
         let room_max = match work.is_outage() {
-            // After a pause.
+            // Pause first.
             true if settled > 0 => 0,
             true => 1,
             false => AT_ONCE,
@@ -141,7 +142,7 @@ impl Outbox {
         }
     }
 
-    /// Notes what has ended; how many subjects that were.
+    /// Stores outcomes. Returns the number of subjects.
     async fn settle(&self, work: &mut Work) -> Result<usize, SqlError> {
         let mut sent = std::mem::take(&mut work.ended);
         while let Some(ended) = work.tasks.try_join_next() {
@@ -165,7 +166,7 @@ impl Outbox {
             .queue
             .lease(self.name, work.holder, now_ms, until_ms, room);
         let leased = leased.await?;
-        // Half of it: a request that begins in time has ended before others may begin.
+        // Half the lease: a request that starts in time ends before another origin can lease the subject.
         let until = Instant::now() + self.times.lease / 2;
         for one in leased {
             let (outbox, holder) = (self.clone(), work.holder);
@@ -175,7 +176,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Sends a subject's changes in turn, up to the first that fails.
+    /// Sends a subject's changes in order, up to the first that fails.
     async fn send(self, mut leased: LeasedSubject, holder: u32, until: Instant) -> SendOutcome {
         let (first_seq, mut next_seq) = (leased.next_seq, leased.next_seq);
         let sent = self.send_from(&mut leased, &mut next_seq, holder, until);
@@ -196,8 +197,8 @@ impl Outbox {
         }
     }
 
-    /// Notes each delivered change before it sends the next one: if the origin dies, at most one is sent again, and none after a
-    /// later one.
+    /// Stores each delivered change before it sends the next one. If the origin crashes, at most one change is
+    /// repeated, and none after a later one.
     async fn send_from(
         &self,
         leased: &mut LeasedSubject,
@@ -214,7 +215,7 @@ impl Outbox {
             if *next_seq > leased.next_seq {
                 let noted = self.queue.advance(self.name, holder, leased, *next_seq);
                 if !noted.await.map_err(|error| error.to_string())? {
-                    // Another origin has it.
+                    // Another origin has leased the subject.
                     return Ok(());
                 }
                 (leased.next_seq, leased.tries) = (*next_seq, 0);
@@ -264,12 +265,12 @@ fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A number that no other origin has, as good as surely; never 0, which is nobody's.
+/// A random number that is unique among origins with high probability; never 0, which means no holder.
 fn holder() -> u32 {
     let mut bytes = [0; 4];
     match SystemRandom::new().fill(&mut bytes) {
         Ok(()) => u32::from_ne_bytes(bytes).max(1),
-        // Without random numbers, the process' own. Origins of one machine still differ.
+        // Without random numbers use the process id, which is unique on one machine.
         Err(_) => std::process::id().max(1),
     }
 }

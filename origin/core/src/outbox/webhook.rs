@@ -1,4 +1,4 @@
-//! The receiver that is a URL: each change by `POST`, [signed](crate::http::webhook).
+//! The webhook receiver: sends each change by `POST`, [signed](crate::http::webhook).
 
 use super::{Change, DeliveryFuture, Sink};
 use crate::http::webhook::WebhookSender;
@@ -8,14 +8,14 @@ use crate::http::webhook::WebhookSender;
 pub struct ChangeWebhook(WebhookSender);
 
 impl ChangeWebhook {
-    /// Sends with `sender`.
+    /// Creates a receiver that uses `sender`.
     pub fn new(sender: WebhookSender) -> Self {
         Self(sender)
     }
 }
 
 impl Sink for ChangeWebhook {
-    /// Only 2xx means that it has come: whatever else is answered may be a mistake that somebody mends.
+    /// Only 2xx acknowledges a change. Other answers may be errors that an operator will fix.
     fn deliver<'a>(&'a self, change: &'a Change) -> DeliveryFuture<'a> {
         Box::pin(async move {
             let sent = self.0.send(&change.id(), change.body.clone()).await;

@@ -11,24 +11,24 @@ use redis::{Client, Cmd, RedisError, Value};
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
-/// How long one try may take: half a call.
+/// Timeout of one try: half a call's.
 const RESPONSE_LIMIT: Duration = Duration::from_millis(500);
 
-/// The longest pause between two tries to connect. A Redis that is back is found within it.
+/// Maximum pause between two connection attempts, and so the delay until a recovered Redis is noticed.
 const RECONNECT_PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// Further tries to connect on behalf of one call; the next call tries again.
+/// Further connection attempts on behalf of one call; the next call tries again.
 const RECONNECTS: usize = 1;
 
-/// Tries that a cluster gets for one command: a shard that moved needs a second one.
+/// Tries of a cluster per command: a moved slot needs a second one.
 const CLUSTER_RETRIES: u32 = 2;
 
-/// A connection that reconnects by itself. Cloning it is cheap: clones share it.
+/// A connection that reconnects automatically. Cloning it is cheap: clones share it.
 ///
-/// One that was closed, its library opens again. One that has fallen silent it would wait for as long as the system does,
-/// some fifteen minutes: so whoever gets no answer in time has the connection replaced, once another answers. Until then it
-/// stays in use. Of a cluster it may be one node that is silent: over the old connection the others answer, while a new
-/// one, which has yet to reach that node, may keep all waiting for it.
+/// The library reopens closed connections. A connection that stops responding without closing would block for about
+/// fifteen minutes, until the system closes it. So a call without an answer in time opens a new connection, and
+/// replaces the old one when the new one responds. Until then the old one stays in use: in a cluster, only one node may
+/// be silent. The other nodes still answer on the old connection, while a new one may wait for the silent node.
 #[derive(Clone)]
 pub(super) struct Connection {
     source: Source,
@@ -36,17 +36,17 @@ pub(super) struct Connection {
     is_replacing: Arc<AtomicBool>,
 }
 
-/// What connections are made of.
+/// Client that opens connections.
 #[derive(Clone)]
 enum Source {
     Single(Box<Client>),
     Cluster(Box<ClusterClient>),
 }
 
-/// The connection that calls take now.
+/// The connection in use.
 #[derive(Clone)]
 struct LiveConnection {
-    /// How many were replaced before it.
+    /// Number of connections that it has replaced.
     number: u64,
     link: Link,
 }
@@ -60,10 +60,10 @@ enum Link {
 }
 
 impl Connection {
-    /// A connection to the server at `urls`, or to the cluster if there are several, with commas between
-    /// them. `rediss://` means TLS, by the system's authorities or those in `SSL_CERT_FILE`.
+    /// Connects to the server at `urls`, or to the cluster at several comma-separated URLs. `rediss://` uses TLS with
+    /// the system's CAs, or those in `SSL_CERT_FILE`.
     ///
-    /// Connects when it is first used, so Redis may be down now. Needs a tokio runtime.
+    /// Connects at first use, so Redis may be down now. Needs a tokio runtime.
     pub(super) fn open(urls: &str) -> Result<Self, RedisError> {
         let source = Source::from_urls(urls)?;
         let link = source.link()?;
@@ -83,7 +83,7 @@ impl Connection {
         reply
     }
 
-    /// Sends `commands` at once, again if the connection turned out to be broken, and waits for all replies.
+    /// Sends `commands` together and waits for all replies. Repeats them once if the connection was broken.
     pub(super) async fn query_all(&self, commands: Vec<Cmd>) -> Result<Vec<Value>, RedisError> {
         let live = self.live();
         let replies = live.link.query_all(commands).await;
@@ -100,8 +100,8 @@ impl Connection {
         live.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Has connection `number` replaced if it has not answered in time, unless another call has done so. A Redis that is
-    /// merely slow gets at most one new connection in [`RESPONSE_LIMIT`], and still hears what was sent on the old one.
+    /// Replaces connection `number` after a timeout, unless another call has replaced it. A slow Redis gets at most one
+    /// new connection per [`RESPONSE_LIMIT`], and still processes commands sent on the old one.
     fn note<T>(&self, reply: &Result<T, RedisError>, number: u64) {
         if !reply.as_ref().is_err_and(RedisError::is_timeout) {
             return;
@@ -141,14 +141,15 @@ impl Source {
         }
         let client = ClusterClient::builder(std::iter::once(first).chain(nodes))
             .retries(CLUSTER_RETRIES)
-            // For all tries of a command together, too: a call that gives up sooner would never hear of the silence.
+            // Also limits all tries of a command together: otherwise the call would time out first and not detect the
+            // silence.
             .response_timeout(RESPONSE_LIMIT)
             .max_retry_wait(RECONNECT_PAUSE_MAX.as_millis() as u64)
             .build()?;
         Ok(Self::Cluster(client.into()))
     }
 
-    /// A link that connects when it is first used.
+    /// Opens a link that connects at first use.
     fn link(&self) -> Result<Link, RedisError> {
         Ok(match self {
             Self::Single(client) => {
@@ -163,7 +164,7 @@ impl Source {
         })
     }
 
-    /// A link over which Redis answers: of a cluster, each node.
+    /// Opens a link and checks that Redis responds; in a cluster, each node.
     async fn answering(&self) -> Result<Link, RedisError> {
         let link = match self {
             Self::Single(client) => {
@@ -207,7 +208,7 @@ impl Link {
     }
 }
 
-/// Each to the node that holds its key, all at the same time.
+/// Sends each command to the node of its key, concurrently.
 async fn query_nodes(
     connection: &ClusterConnection,
     commands: Vec<Cmd>,

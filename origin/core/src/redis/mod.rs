@@ -1,9 +1,9 @@
-//! Redis: commands and scripts, sent with a time limit and once more if the connection broke.
+//! Redis: sends commands and scripts with a timeout, and repeats them once after a broken connection.
 //!
-//! Every call here may be made twice with the effect of once, so a call whose connection turns out to be broken
-//! is repeated once. If that fails, too, the outcome is unknown.
+//! All calls are idempotent, so a call on a broken connection is repeated once. If it fails again, the outcome is
+//! unknown.
 //!
-//! What the keys mean is the domains' business.
+//! The domains define the keys.
 
 mod connection;
 pub mod policy;
@@ -24,11 +24,10 @@ use refusals::{Refusal, Refusals};
 
 use crate::traces::traced_call;
 
-/// How long one call may take, retry included. An order's answer waits for it, so it stays far below a request's
-/// time limit.
+/// Timeout of one call, including the retry. Answers to orders wait for it, so it is far below the request timeout.
 const CALL_LIMIT: Duration = Duration::from_secs(1);
 
-/// What spans of traces call it.
+/// System name in trace spans.
 const REDIS: &str = "redis";
 
 /// A handle to Redis. Cloning it is cheap: clones share one connection.
@@ -36,24 +35,24 @@ const REDIS: &str = "redis";
 pub struct Redis {
     connection: Connection,
     prefix: Arc<str>,
-    /// Where it is, without a password.
+    /// Address without a password.
     address: Arc<str>,
     refusals: Refusals,
 }
 
 impl std::fmt::Debug for Redis {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not the connection: its URL may hold a password.
+        // Omit the connection: its URL may contain a password.
         f.debug_struct("Redis")
             .field("prefix", &self.prefix)
             .finish_non_exhaustive()
     }
 }
 
-/// Why a URL of Redis cannot be used. The URL may hold a password, so the messages leave it out.
+/// Why a Redis URL cannot be used. Messages omit the URL, which may contain a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
-    /// It is not a URL of Redis.
+    /// It is not a Redis URL.
     #[error(
         "invalid Redis URL: write redis://[USER:PASSWORD@]HOST[:PORT], or rediss://… for TLS; separate the nodes of a Redis Cluster by commas; Sentinel is not supported"
     )]
@@ -63,30 +62,30 @@ pub enum UrlError {
         "cannot use Redis database {number}: gateways use database 0; remove \"/{number}\" from the URL"
     )]
     Database {
-        /// Its number.
+        /// The database number.
         number: i64,
     },
 }
 
-/// A call gave no usable answer. Whether Redis ran it is unknown; for refusals see [`Refusal::is_definite`].
+/// A call without a usable reply. It is unknown whether Redis ran it; for refusals see [`Refusal::is_definite`].
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// The connection or the command failed.
     #[error("Redis: {0}")]
     Redis(#[from] RedisError),
-    /// The reply is not one of the script's.
+    /// The script does not give such a reply.
     #[error("Redis: {0}")]
     Reply(#[from] ReplyError),
-    /// A task that made the call ended early.
+    /// A task of the call ended early.
     #[error("Redis: {0}")]
     Task(#[from] JoinError),
-    /// No answer in time.
+    /// Timeout.
     #[error("Redis: no answer within {CALL_LIMIT:?}")]
     Timeout,
 }
 
 impl CallError {
-    /// The first word of Redis' own error, such as `NOGROUP`.
+    /// The first word of Redis' error, such as `NOGROUP`.
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::Redis(error) => error.code(),
@@ -94,7 +93,7 @@ impl CallError {
         }
     }
 
-    /// Why Redis refused, if that is the cause.
+    /// The refusal, if Redis refused the call.
     pub fn refusal(&self) -> Option<Refusal> {
         let Self::Redis(error) = self else {
             return None;
@@ -109,18 +108,18 @@ impl CallError {
         })
     }
 
-    /// A reply that its command never gives.
+    /// An error for a reply that the command does not give.
     pub fn unexpected(what: &'static str, detail: String) -> Self {
         RedisError::from((ErrorKind::UnexpectedReturnType, what, detail)).into()
     }
 }
 
 impl Redis {
-    /// A handle to the Redis at `url`, or to the cluster at several URLs with commas between them. All keys start
-    /// with `prefix`. It connects when it is first used, so Redis may be down now. Needs a tokio runtime.
+    /// Creates a client of the Redis at `url`, or of the cluster at several comma-separated URLs. All keys start with
+    /// `prefix`. It connects at first use, so Redis may be down now. Needs a tokio runtime.
     ///
     /// # Errors
-    /// When `url` is not a URL of Redis, or names a database.
+    /// When `url` is not a Redis URL, or names a database.
     pub fn new(url: &str, prefix: &str) -> Result<Self, UrlError> {
         let addresses = url.split(',').map(address_of);
         let addresses = addresses.collect::<Result<Vec<_>, UrlError>>()?;
@@ -132,24 +131,24 @@ impl Redis {
         })
     }
 
-    /// The same, with its refusals counted among these.
+    /// Counts refusals in `refusals`.
     #[must_use]
     pub fn with_refusals(mut self, refusals: Refusals) -> Self {
         self.refusals = refusals;
         self
     }
 
-    /// What it has refused.
+    /// Refusals of this Redis.
     pub fn refusals(&self) -> &Refusals {
         &self.refusals
     }
 
-    /// What every key starts with.
+    /// Prefix of all keys.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// Whether it is a cluster, each of whose nodes may lose data by itself.
+    /// Whether it is a cluster. Each node of a cluster may lose its data independently.
     pub fn is_cluster(&self) -> bool {
         self.connection.is_cluster()
     }
@@ -162,7 +161,7 @@ impl Redis {
         self.send(&::redis::cmd("PING")).await.map(drop)
     }
 
-    /// Checks that Redis takes a write: of a cluster, one node.
+    /// Checks that Redis accepts a write; in a cluster, one node.
     ///
     /// # Errors
     /// When it does not.
@@ -170,7 +169,7 @@ impl Redis {
         self.run(&write_check::call(&self.prefix)).await.map(drop)
     }
 
-    /// Runs a script, by its digest unless Redis does not know it.
+    /// Runs a script by its digest; sends the source if Redis has not cached it.
     pub async fn run(&self, call: &Call) -> Result<Value, CallError> {
         let by_digest = command("EVALSHA", &call.script.sha1_hex(), call);
         let by_source = || command("EVAL", call.script.source, call);
@@ -184,15 +183,15 @@ impl Redis {
         Ok(resp_value(self.record_refusal(call.script.name, value)?))
     }
 
-    /// Runs a script by its source, whether Redis knows it or not.
+    /// Runs a script by its source.
     pub async fn run_source(&self, call: &Call) -> Result<Value, CallError> {
         let command = command("EVAL", call.script.source, call);
         let value = in_time(self.attempt(&command)).await;
         Ok(resp_value(self.record_refusal(call.script.name, value)?))
     }
 
-    /// Runs many scripts at once, as [`Redis::send_all`] sends commands. Scripts that some node does not know are
-    /// all run again, from their source: that changes nothing more, as nothing here does.
+    /// Runs several scripts together, like [`Redis::send_all`]. If a node has not cached a script, all scripts run
+    /// again by their source. This is safe, because they are idempotent.
     pub async fn run_all(&self, calls: &[Call]) -> Result<Vec<Value>, CallError> {
         let by_digest = |call: &Call| command("EVALSHA", &call.script.sha1_hex(), call);
         let by_source = |call: &Call| command("EVAL", call.script.source, call);
@@ -209,14 +208,14 @@ impl Redis {
         Ok(values.into_iter().map(resp_value).collect())
     }
 
-    /// Sends a command, again if its connection was broken.
+    /// Sends a command. Repeats it once if the connection was broken.
     pub async fn send(&self, command: &Cmd) -> Result<::redis::Value, CallError> {
         let reply = in_time(self.attempt(command)).await;
         self.record_refusal(&name_of(command), reply)
     }
 
-    /// Sends many commands at once: as a pipeline, or on a cluster side by side. Replies come in the order of the
-    /// commands; if one fails, all count as failed.
+    /// Sends several commands together: as a pipeline, or concurrently on a cluster. Replies are in the order of the
+    /// commands. If one fails, the call fails.
     pub async fn send_all(&self, commands: Vec<Cmd>) -> Result<Vec<::redis::Value>, CallError> {
         let name = commands.first().map(name_of).unwrap_or_default();
         let replies = self.query_all(commands).await;
@@ -242,8 +241,8 @@ impl Redis {
         reply
     }
 
-    /// Sends a command, and once more if its connection turned out to be broken: otherwise the first call after
-    /// Redis was away would fail.
+    /// Sends a command, and repeats it once if the connection was broken. Otherwise the first call after an outage
+    /// would fail.
     async fn attempt(&self, command: &Cmd) -> Result<::redis::Value, RedisError> {
         match self.connection.query(command).await {
             Err(error) if error.is_unrecoverable_error() => self.connection.query(command).await,
@@ -252,10 +251,10 @@ impl Redis {
     }
 }
 
-/// The address that a URL names, without user and password.
+/// The address in a URL, without user and password.
 ///
 /// # Errors
-/// When it is not a URL of Redis, or names a database.
+/// When it is not a Redis URL, or names a database.
 pub fn address_of(url: &str) -> Result<String, UrlError> {
     let info = url.trim().into_connection_info();
     let info = info.map_err(|_| UrlError::Form)?;
@@ -294,8 +293,8 @@ fn is_unknown_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
-/// The same value in the type that the scripts' readers take. What RESP2 cannot say is no reply of
-/// a script, and becomes a null, which no reader takes.
+/// Converts a reply to the type that the scripts' parsers take. Types that RESP2 lacks become null, which no parser
+/// accepts.
 fn resp_value(value: ::redis::Value) -> Value {
     match value {
         ::redis::Value::Int(number) => Value::Integer(number),

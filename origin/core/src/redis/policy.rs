@@ -1,8 +1,8 @@
-//! Whether Redis is set up as Weir needs it, looked at when the origin starts and once a minute.
+//! Checks Redis' configuration at startup and once per minute.
 //!
-//! Stock, claims and links in Redis are state, not a cache: with any `maxmemory-policy` but `noeviction` a Redis that runs
-//! full drops some of it, and what is left makes no sense. SQL repairs much of that, but a Redis that refuses to write is
-//! better.
+//! Stock, claims and links in Redis are state, not a cache. With any `maxmemory-policy` except `noeviction`, a full
+//! Redis deletes some keys, which makes the rest inconsistent. SQL repairs much of that, but a Redis that refuses
+//! writes is better.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use tracing::{error, warn};
 use super::Redis;
 use crate::background::Interval;
 
-/// How often it is looked at: settings change while Redis runs.
+/// Interval between two checks; settings may change while Redis runs.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// The share of `maxmemory` from which on a Redis counts as nearly full.
+/// Memory usage, in percent of `maxmemory`, from which Redis counts as nearly full.
 const FULL_PERCENT: u64 = 90;
 
-/// Logs what is wrong with Redis, every minute until it is corrected. Ends with `stop`.
+/// Logs problems of Redis every minute until they are fixed. Ends at `stop`.
 pub async fn watch(redis: Redis, stop: CancellationToken) {
     let mut interval = Interval::every(PERIOD, "checking the settings of Redis", stop);
     while interval.next().await {
@@ -54,7 +54,7 @@ fn log_policy(info: &str, takes_writes: bool) {
     }
 }
 
-/// The answer of each node.
+/// The reply of each node.
 fn nodes(info: &::redis::Value) -> Vec<String> {
     match info {
         ::redis::Value::BulkString(text) => vec![String::from_utf8_lossy(text).into_owned()],
@@ -66,7 +66,7 @@ fn nodes(info: &::redis::Value) -> Vec<String> {
     }
 }
 
-/// The field `name` of what `INFO` says.
+/// The field `name` in a reply of `INFO`.
 pub fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = info.lines();
     let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -77,7 +77,7 @@ fn number(info: &str, name: &str) -> Option<u64> {
     info_field(info, name)?.parse().ok()
 }
 
-/// The policy by which a server evicts, if it may.
+/// The eviction policy of a server; `None` if it never evicts.
 fn evicting(info: &str) -> Option<&str> {
     let policy = info_field(info, "maxmemory_policy")?;
     let is_bounded = number(info, "maxmemory")? > 0;
@@ -88,7 +88,7 @@ fn is_replica(info: &str) -> bool {
     info_field(info, "role") == Some("slave")
 }
 
-/// How much of its memory is in use, if that is bounded.
+/// Memory usage in percent; `None` if memory is not limited.
 fn full_percent(info: &str) -> Option<u64> {
     let max = number(info, "maxmemory")?;
     let used = number(info, "used_memory")?;

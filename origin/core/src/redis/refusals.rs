@@ -1,4 +1,4 @@
-//! What Redis has refused: counted by kind, and the first of a kind in a minute logged.
+//! Refusals by Redis: counts them by kind, and logs at most one per kind and minute.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use weir_scripts::RefusalKind;
 
 use crate::metrics::Metrics;
 
-/// The least time between two log lines of one kind, and how long `/readyz` shows a refusal.
+/// Minimum time between two log lines of one kind, and how long `/readyz` shows a refusal.
 const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Why Redis refused a call.
@@ -25,20 +25,20 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// The refusal that `error` is, if it is one.
+    /// Parses a Redis error; `None` if it is not a refusal.
     pub(super) fn from_error(error: String) -> Option<Self> {
         let kind = RefusalKind::from_error(&error)?;
         Some(Self { kind, error })
     }
 
-    /// Whether it proves that the refused attempt has run nothing; otherwise that is unknown. An attempt before it whose connection
-    /// broke may have run: see [`Redis::send`](super::Redis::send).
+    /// Whether it is certain that the refused attempt ran nothing. An earlier attempt on a broken connection may have
+    /// run: see [`Redis::send`](super::Redis::send).
     pub fn is_definite(&self) -> bool {
         self.kind.is_definite(&self.error)
     }
 }
 
-/// What failed, and what to do.
+/// What failed and what to do.
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "\"{}\": {}", self.error, self.kind.remedy())
@@ -67,7 +67,7 @@ impl Default for Refusals {
     fn default() -> Self {
         let counts = Family::default();
         for kind in RefusalKind::ALL {
-            // Each is there from the start, so that its first increase is seen.
+            // Create all series at startup, so that the first increase is visible.
             let reason = kind.label();
             drop(counts.get_or_create(&ReasonLabel { reason }));
         }
@@ -85,7 +85,7 @@ impl Refusals {
         metrics.group(|group| group.add_this("redis_refused", help, self.counts.clone()));
     }
 
-    /// The kinds of the last minute, the most recent first.
+    /// The kinds of the last minute, most recent first.
     pub fn recent(&self) -> Vec<RefusalKind> {
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         let mut kinds: Vec<_> = recent
@@ -97,7 +97,7 @@ impl Refusals {
         kinds.into_iter().map(|(_, kind)| kind).collect()
     }
 
-    /// Notes that the Redis at `address` refused `command`.
+    /// Records that the Redis at `address` refused `command`.
     pub(super) fn note(&self, refusal: &Refusal, command: &str, address: &str) {
         let kind = refusal.kind;
         let reason = kind.label();
@@ -113,7 +113,7 @@ impl Refusals {
         }
     }
 
-    /// Notes a refusal at `now`, and says whether to log it: one of each kind in a minute.
+    /// Records a refusal at `now`. Returns whether to log it: one per kind and minute.
     fn is_due(&self, kind: RefusalKind, now: Instant) -> bool {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(times) = recent.get_mut(&kind) else {

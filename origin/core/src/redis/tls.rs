@@ -1,4 +1,4 @@
-//! Checks whether a server shows the certificate that a gateway expects.
+//! Checks whether a Redis server presents the certificate that a gateway expects.
 
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -11,14 +11,13 @@ use rustls::pki_types::ServerName;
 
 use crate::http::client::trusting;
 
-/// How long each step of a handshake may take.
+/// Timeout of each step of a handshake.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Makes a handshake with the server at `address`, which must have a certificate of this name from an authority in the file
-/// `ca`.
+/// Connects to the server at `address` by TLS. It must present a certificate for `name` from a CA in the file `ca`.
 ///
 /// # Errors
-/// When there is no connection, or the certificate is not valid for this name.
+/// When the connection fails, or the certificate is not valid for this name.
 pub async fn check_certificate(address: String, name: String, ca: PathBuf) -> Result<(), String> {
     let task = tokio::task::spawn_blocking(move || handshake(&address, &name, &ca));
     match task.await {

@@ -1,5 +1,5 @@
-//! The columns of a table, written once: a list of fields and their columns makes the `INSERT`, the `UPDATE`, the values of
-//! both, and the reader of a row.
+//! Column lists: one list of fields and columns generates the `INSERT`, the `UPDATE`, their parameters, and the row
+//! reader.
 //!
 //! ```
 //! use weir_origin_core::sql::{Columns, Plain, insert_into};
@@ -43,13 +43,13 @@ pub trait Columns: Sized {
 
 /// How a field is stored in its columns.
 pub trait Codec<T> {
-    /// Binds as many values as the field has columns.
+    /// Binds one value per column of the field.
     fn bind<'a>(value: &'a T, statement: Statement<'a>) -> Statement<'a>;
 
     /// Reads the field from these columns.
     ///
     /// # Errors
-    /// As [`Columns::read`].
+    /// As for [`Columns::read`].
     fn read(row: &Row, names: &[&str]) -> Result<T, Error>;
 }
 
@@ -77,24 +77,24 @@ macro_rules! columns {
     };
 }
 
-/// `INSERT INTO <table> (…) VALUES (…)` of these columns, and of `others` behind them.
+/// `INSERT INTO <table> (…) VALUES (…)` with these columns, followed by `others`.
 pub fn insert_into<C: Columns>(table: &str, others: &[&str]) -> String {
     let names = [C::NAMES, others].concat();
     let (columns, values) = (names.join(", "), vec!["?"; names.len()].join(", "));
     format!("INSERT INTO {table} ({columns}) VALUES ({values})")
 }
 
-/// `UPDATE <table> SET …` of these columns, and of `others` behind them, without a condition.
+/// `UPDATE <table> SET …` with these columns, followed by `others`, without a condition.
 pub fn update<C: Columns>(table: &str, others: &[&str]) -> String {
     let names = [C::NAMES, others].concat();
     format!("UPDATE {table} SET {} = ?", names.join(" = ?, "))
 }
 
-/// A value in one column of its own type: text, a number, a flag; what is optional may be NULL.
+/// Codec for one column of the field's own type: text, number or flag. Optional values may be NULL.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain;
 
-/// An optional value in one column, as JSON text; `None` is NULL.
+/// Codec for one column with JSON text; `None` is NULL.
 #[derive(Clone, Copy, Debug)]
 pub struct Json;
 
@@ -124,7 +124,7 @@ plain! {
 impl<T: Serialize + DeserializeOwned> Codec<Option<T>> for Json {
     fn bind<'a>(value: &'a Option<T>, statement: Statement<'a>) -> Statement<'a> {
         let text = value.as_ref().map(serde_json::to_string);
-        // A value that JSON cannot hold does not come from a request, so the column stays NULL.
+        // Values from requests always serialize; otherwise store NULL.
         statement.maybe_owned_text(text.and_then(Result::ok))
     }
 

@@ -1,5 +1,5 @@
-//! Limits the public's work on SQL: so many calls run, so many wait, and the rest are refused at once, so that
-//! accepted requests finish in time.
+//! Limits the public's concurrent work on SQL. A bounded number of calls runs, a bounded number waits, and further
+//! calls are refused at once, so that accepted requests finish in time.
 
 use std::future::Future;
 
@@ -7,17 +7,17 @@ use tokio::sync::Semaphore;
 
 use super::SqlError;
 
-/// A limit in front of a store.
+/// A concurrency limit in front of a store.
 #[derive(Debug)]
 pub struct ConcurrencyLimit {
-    /// One permit a call that waits or works.
+    /// One permit per waiting or running call.
     taken: Semaphore,
-    /// One permit a call that works. It hands them out in the order of asking.
+    /// One permit per running call, in FIFO order.
     working: Semaphore,
 }
 
 impl ConcurrencyLimit {
-    /// Lets at most `working_max` calls work and `waiting_max` wait. `working_max` of 0 counts as 1.
+    /// Allows `working_max` running and `waiting_max` waiting calls. A `working_max` of 0 counts as 1.
     pub fn new(working_max: usize, waiting_max: usize) -> Self {
         let most = Semaphore::MAX_PERMITS;
         let working_max = working_max.clamp(1, most);
@@ -27,10 +27,10 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Makes a call on SQL when its turn comes.
+    /// Runs a call on SQL when it gets a permit.
     ///
     /// # Errors
-    /// [`SqlError::Overloaded`], at once, when too many wait already; else those of the call.
+    /// [`SqlError::Overloaded`] at once if too many calls wait, otherwise the errors of the call.
     pub async fn run<T>(
         &self,
         call: impl Future<Output = Result<T, SqlError>>,
@@ -44,7 +44,7 @@ impl ConcurrencyLimit {
         call.await
     }
 
-    /// How many more calls would be taken now.
+    /// Number of calls that would be accepted now.
     pub fn room(&self) -> usize {
         self.taken.available_permits()
     }
@@ -68,7 +68,7 @@ mod tests {
             Ok(1)
         };
         let works = tokio::spawn(async move { first.run(work).await });
-        // It has the permit before the next one asks for it.
+        // Wait until the first call has its permit.
         while shed.room() > 1 {
             yield_now().await;
         }

@@ -1,7 +1,7 @@
-//! SQLite and the MySQL protocol behind one interface.
+//! SQLite and MySQL behind one interface.
 //!
-//! Statements are written once, in the SQL that both understand. What differs is here: how a transaction begins, which errors
-//! mean "try again"; and, in [`super::open`], how a database is opened.
+//! Statements use SQL that both databases accept. This module contains the differences: how a transaction begins, and
+//! which errors mean "try again". [`super::open`] opens a database.
 
 use std::future::Future;
 use std::os::unix::fs::MetadataExt;
@@ -17,24 +17,24 @@ use super::SqlError;
 use super::open::{Migrations, OpenError, open_mysql, open_sqlite};
 use crate::traces::traced_call;
 
-/// What spans of traces call either database.
+/// System name in trace spans.
 const SQL: &str = "sql";
 
-/// How often a transaction is run that MySQL keeps ending in favour of another one.
+/// Maximum number of attempts for a transaction that MySQL aborts because of a deadlock.
 const ATTEMPTS_MAX: u32 = 5;
 
-/// The pause after the first such end; doubled with each further one.
+/// Pause after the first deadlock; it doubles with each further one.
 const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
-/// MySQL's "deadlock found": it has rolled the transaction back at once. "Lock wait timeout exceeded" is
-/// not tried again: that has taken 2 s, and a second wait would be longer than a request may take.
+/// MySQL's error "deadlock found": the transaction was rolled back at once. "Lock wait timeout exceeded" is not
+/// retried: it has already taken 2 s, and a second wait would exceed the request timeout.
 const MYSQL_DEADLOCK: u16 = 1213;
 
 /// An open database. Cloning it is cheap: clones share its connections.
 #[derive(Clone, Debug)]
 pub struct Database(Pools);
 
-/// The connections of either database.
+/// The connection pools of either database.
 #[derive(Clone, Debug)]
 pub(super) enum Pools {
     Sqlite {
@@ -45,11 +45,11 @@ pub(super) enum Pools {
     MySql(MySqlPool),
 }
 
-/// The file of a SQLite database, as it was when it was opened.
+/// The file of a SQLite database, as it was when opened.
 #[derive(Clone, Debug)]
 pub(super) struct File {
     path: PathBuf,
-    /// Its device and its number there.
+    /// Its device and inode number.
     identity: (u64, u64),
 }
 
@@ -61,8 +61,8 @@ impl File {
         })
     }
 
-    /// That the path still leads to it. If not, connections work on in a file that nobody finds any more, and the next process
-    /// begins with another one.
+    /// Checks that the path still names the same file. Otherwise open connections write to an orphaned file, and the
+    /// next process starts with a new one.
     fn check(&self) -> Result<(), Error> {
         match identity(&self.path) {
             Ok(identity) if identity == self.identity => Ok(()),
@@ -85,7 +85,7 @@ pub struct Statement<'a> {
     values: Vec<Bound<'a>>,
 }
 
-/// A value of a statement.
+/// A bound value.
 enum Bound<'a> {
     Text(Option<&'a str>),
     Owned(String),
@@ -109,7 +109,7 @@ pub enum Tx {
     MySql(Transaction<'static, MySql>),
 }
 
-/// A statement without values yet; its `?` are filled in order.
+/// Creates a statement; bind a value for each `?`, in order.
 pub fn sql<'a>(sql: &'static str) -> Statement<'a> {
     let values = Vec::new();
     Statement { sql, values }
@@ -121,12 +121,12 @@ impl<'a> Statement<'a> {
         self.with(Bound::Text(Some(text)))
     }
 
-    /// A text, or NULL.
+    /// Binds text or NULL.
     pub fn maybe_text(self, text: Option<&'a str>) -> Self {
         self.with(Bound::Text(text))
     }
 
-    /// A text of the statement's own, or NULL.
+    /// Binds owned text or NULL.
     pub(super) fn maybe_owned_text(self, text: Option<String>) -> Self {
         match text {
             Some(text) => self.with(Bound::Owned(text)),
@@ -144,8 +144,8 @@ impl<'a> Statement<'a> {
         self.with(Bound::Bytes(bytes))
     }
 
-    /// What does not fit into SQL's numbers is beyond every limit that was checked before, and
-    /// fails the statement's own CHECK or comparison.
+    /// Binds a number. Values beyond SQL's range exceed all limits checked before, and fail the statement's own CHECK
+    /// or comparison.
     pub fn number(self, number: impl TryInto<i64>) -> Self {
         self.signed(number.try_into().unwrap_or(i64::MAX))
     }
@@ -210,7 +210,7 @@ impl Row {
         Ok(self.signed(column)? != 0)
     }
 
-    /// A column that holds no negative number, by its CHECK or by what is written there.
+    /// Reads a column without negative numbers, as its CHECK or its writers ensure.
     pub fn number<N: TryFrom<i64>>(&self, column: &str) -> Result<N, Error> {
         let number = self.signed(column)?;
         N::try_from(number).map_err(|_| damaged(column, "is out of range"))
@@ -226,7 +226,7 @@ impl Row {
         number.map(unsigned).transpose()
     }
 
-    /// A text that may be NULL.
+    /// Reads a column of text or NULL.
     pub fn maybe_text(&self, column: &str) -> Result<Option<String>, Error> {
         match self {
             Self::Sqlite(row) => row.try_get(column),
@@ -234,7 +234,7 @@ impl Row {
         }
     }
 
-    /// A column that may hold negative numbers.
+    /// Reads a column that may contain negative numbers.
     pub fn signed(&self, column: &str) -> Result<i64, Error> {
         match self {
             Self::Sqlite(row) => row.try_get(column),
@@ -243,7 +243,7 @@ impl Row {
     }
 }
 
-/// A row that no Weir has written.
+/// An error for a row that Weir cannot have written.
 pub fn damaged(column: &str, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::ColumnDecode {
         index: column.to_owned(),
@@ -252,13 +252,13 @@ pub fn damaged(column: &str, error: impl Into<Box<dyn std::error::Error + Send +
 }
 
 impl Database {
-    /// Opens the database that `url` names, `sqlite://<path>` or `mysql://<user>@<host>/<database>`, and brings
-    /// the tables of these domains up to date.
+    /// Opens the database at `url`, `sqlite://<path>` or `mysql://<user>@<host>/<database>`, and applies the migrations
+    /// of these domains.
     ///
     /// # Errors
-    /// Says what is wrong, without the URL: it may hold a password.
+    /// Describes the problem without the URL, which may contain a password.
     pub async fn open(url: &str, migrations: &[Migrations]) -> Result<Self, OpenError> {
-        // SQLite's parser would take any other URL for the name of a file.
+        // SQLite's parser would treat any other URL as a file name.
         if url.starts_with("sqlite:") {
             return open_sqlite(url, migrations).await.map(Self);
         }
@@ -280,7 +280,7 @@ impl Database {
         Ok(())
     }
 
-    /// The file that it is in, if it is in one.
+    /// Path of the SQLite file; `None` for MySQL.
     pub fn file(&self) -> Option<&Path> {
         match &self.0 {
             Pools::Sqlite { file, .. } => Some(&file.path),
@@ -288,16 +288,15 @@ impl Database {
         }
     }
 
-    /// A transaction that will write.
+    /// Begins a transaction that writes.
     pub async fn begin(&self) -> Result<Tx, Error> {
-        // That is where writers wait for one another.
+        // Trace it: writers wait for each other here.
         traced_call(SQL, "BEGIN", self.begin_now()).await
     }
 
     async fn begin_now(&self) -> Result<Tx, Error> {
         match &self.0 {
-            // IMMEDIATE: a transaction that first reads and then writes could find the file locked
-            // half way.
+            // IMMEDIATE: a transaction that reads before it writes could otherwise fail on a locked file.
             Pools::Sqlite { writer, .. } => {
                 Ok(Tx::Sqlite(writer.begin_with("BEGIN IMMEDIATE").await?))
             }
@@ -305,7 +304,7 @@ impl Database {
         }
     }
 
-    /// A transaction that sees one instant of the database, and only reads.
+    /// Begins a read-only transaction on a consistent snapshot.
     pub async fn snapshot(&self) -> Result<Tx, Error> {
         match &self.0 {
             Pools::Sqlite { readers, .. } => Ok(Tx::Sqlite(readers.begin().await?)),
@@ -316,7 +315,7 @@ impl Database {
         }
     }
 
-    /// Changes rows without a transaction; tells how many the statement matched.
+    /// Changes rows without a transaction. Returns the number of matched rows.
     pub async fn execute(&self, statement: Statement<'_>) -> Result<u64, Error> {
         traced_call(SQL, statement.sql, self.execute_now(statement)).await
     }
@@ -334,7 +333,7 @@ impl Database {
         }
     }
 
-    /// Inserts a row without a transaction; false if there is one of its key.
+    /// Inserts a row without a transaction. Returns false if its key exists.
     pub async fn insert(&self, statement: Statement<'_>) -> Result<bool, Error> {
         unless_there(self.execute(statement).await)
     }
@@ -362,14 +361,14 @@ impl Database {
         Ok(self.all(statement).await?.into_iter().next())
     }
 
-    /// Closes all connections once their work is done.
+    /// Closes all connections after their running work.
     pub async fn close(&self) {
         match &self.0 {
             Pools::Sqlite {
                 writer, readers, ..
             } => {
                 readers.close().await;
-                // Last: the last connection to close moves the WAL into the file.
+                // Close the writer last: the last connection moves the WAL into the file.
                 writer.close().await;
             }
             Pools::MySql(pool) => pool.close().await,
@@ -378,7 +377,7 @@ impl Database {
 }
 
 impl Tx {
-    /// Changes rows; tells how many the statement matched.
+    /// Changes rows. Returns the number of matched rows.
     pub async fn execute(&mut self, statement: Statement<'_>) -> Result<u64, Error> {
         traced_call(SQL, statement.sql, self.execute_now(statement)).await
     }
@@ -396,7 +395,7 @@ impl Tx {
         }
     }
 
-    /// Inserts a row; false if there is one of its key. The transaction goes on either way.
+    /// Inserts a row. Returns false if its key exists. The transaction stays usable either way.
     pub async fn insert(&mut self, statement: Statement<'_>) -> Result<bool, Error> {
         unless_there(self.execute(statement).await)
     }
@@ -452,7 +451,7 @@ fn unless_there(inserted: Result<u64, Error>) -> Result<bool, Error> {
     }
 }
 
-/// Runs a whole transaction, again if MySQL has ended it in favour of another one.
+/// Runs a whole transaction, and repeats it after a MySQL deadlock.
 pub async fn retried<T, F>(transaction: impl Fn() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,

@@ -1,4 +1,4 @@
-//! Somebody else's database, SQLite or the MySQL protocol: read only, by one query that an operator has written.
+//! An external database, SQLite or MySQL: read-only access by one query from an operator.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use sqlx::{AssertSqlSafe, Error, Row, query};
 use super::OpenError;
 use super::database::damaged;
 
-/// How long a call waits for a connection.
+/// Timeout for a connection from the pool.
 const ACQUIRE_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long SQLite waits for a file that another process has locked.
+/// How long SQLite waits for a file locked by another process.
 const BUSY_LIMIT: Duration = Duration::from_secs(2);
 
-/// A query that changes something is refused. What others have not committed is not seen.
+/// Refuses writes, and hides uncommitted changes of others.
 const MYSQL_SETUP: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY";
 
-/// A database that is not the origin's own. Cloning it is cheap.
+/// An external database. Cloning it is cheap.
 #[derive(Clone)]
 pub struct ForeignDatabase(Pool);
 
@@ -29,7 +29,7 @@ enum Pool {
     MySql(MySqlPool),
 }
 
-/// Its URL may hold a password.
+/// Omits the URL, which may contain a password.
 impl std::fmt::Debug for ForeignDatabase {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match &self.0 {
@@ -39,7 +39,7 @@ impl std::fmt::Debug for ForeignDatabase {
     }
 }
 
-/// A row of a table of events.
+/// A row of an event table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacedRow {
     /// The column `position`.
@@ -49,11 +49,11 @@ pub struct PlacedRow {
 }
 
 impl ForeignDatabase {
-    /// The database at `url`, as [`Database::open`](super::Database::open) takes it. It connects when it is first asked, and
-    /// makes nothing. Needs a tokio runtime.
+    /// Creates a client of the database at `url`, in the form of [`Database::open`](super::Database::open). It connects
+    /// at first use and creates nothing. Needs a tokio runtime.
     ///
     /// # Errors
-    /// When it is no such URL.
+    /// When the URL is invalid.
     pub fn new(url: &str) -> Result<Self, OpenError> {
         if url.starts_with("sqlite:") {
             return sqlite(url).map(Pool::Sqlite).map(Self);
@@ -64,10 +64,10 @@ impl ForeignDatabase {
         Err(OpenError::Unknown)
     }
 
-    /// The rows of a query with these numbers in the place of its `?`.
+    /// Runs a query with `numbers` bound to its `?`.
     ///
     /// # Errors
-    /// When the database does not answer, refuses the query, or answers with other columns.
+    /// When the database does not answer, refuses the query, or returns other columns.
     pub async fn rows(&self, text: &str, numbers: &[i64]) -> Result<Vec<PlacedRow>, Error> {
         let text = AssertSqlSafe(text.to_owned());
         match &self.0 {
@@ -115,13 +115,13 @@ fn placed_row(position: i64, event: Option<Vec<u8>>) -> Result<PlacedRow, Error>
 }
 
 fn of_sqlite(row: &SqliteRow) -> Result<PlacedRow, Error> {
-    // Of whatever type the query makes it.
+    // Accept any column type of the query.
     placed_row(row.try_get("position")?, row.try_get_unchecked("event")?)
 }
 
 fn of_mysql(row: &MySqlRow) -> Result<PlacedRow, Error> {
     let position = row.try_get::<i64, _>("position").or_else(|error| {
-        // An unsigned column.
+        // The column may be unsigned.
         let unsigned = row.try_get::<u64, _>("position").map_err(|_| error)?;
         i64::try_from(unsigned).map_err(|error| damaged("position", error))
     });

@@ -1,14 +1,14 @@
-//! SQL: SQLite or the MySQL protocol, whichever the URL names.
+//! SQL: SQLite or MySQL, depending on the URL.
 //!
-//! | module | does |
+//! | module | contents |
 //! |---|---|
-//! | [`columns`] | makes statements and readers of rows from one list of columns |
+//! | [`columns`] | generates statements and row readers from one list of columns |
 //! | [`database`] | pools, transactions, statements and rows of either database; retries |
-//! | [`open`] | opens either, and brings its tables up to date |
-//! | [`concurrency_limit`] | limits how many calls work at once and how many wait |
-//! | [`foreign`] | somebody else's database, to be read |
+//! | [`open`] | opens either database and applies migrations |
+//! | [`concurrency_limit`] | limits running and waiting calls |
+//! | [`foreign`] | read-only access to external databases |
 //!
-//! The tables belong to the domains: their statements are in `sales::store`, `links::store`, `history::store` and
+//! Tables belong to the domains: their statements are in `sales::store`, `links::store`, `history::store` and
 //! `fitment::store`.
 
 pub mod columns;
@@ -25,10 +25,10 @@ pub use database::{Row, Statement, Tx, damaged, retried, sql};
 pub use open::{Migrations, OpenError};
 pub use sqlx::Error as RowError;
 
-/// Values of one statement by [`in_many`].
+/// Number of values in a statement by [`in_many`].
 pub const MANY: usize = 50;
 
-/// A statement that ends with a list of [`MANY`] values: `… IN (?, …)`.
+/// A statement that ends with a list of [`MANY`] parameters: `… IN (?, …)`.
 #[macro_export]
 macro_rules! in_many {
     ($($before:expr),+ $(,)?) => {
@@ -41,7 +41,7 @@ macro_rules! in_many {
 }
 pub use crate::in_many;
 
-/// The same, with something behind the list.
+/// Like [`in_many`], with text after the list.
 #[macro_export]
 macro_rules! in_many_then {
     ($before:expr, $after:expr) => {
@@ -55,17 +55,16 @@ macro_rules! in_many_then {
 }
 pub use crate::in_many_then;
 
-/// Some values for it, at most [`MANY`]: the last one fills the places that are left.
+/// Pads up to [`MANY`] values to [`MANY`] by repeating the last one.
 pub fn filled<T: Copy>(values: &[T]) -> impl Iterator<Item = T> {
     let last = values.last().into_iter().cycle();
     values.iter().chain(last).take(MANY).copied()
 }
 
-/// A call on SQL failed, or its outcome is unknown. Calling again is safe: every call of a store that changes
-/// something changes it once.
+/// A call on SQL failed, or its outcome is unknown. A retry is safe: all writing calls of stores are idempotent.
 #[derive(Debug, thiserror::Error)]
 pub enum SqlError {
-    /// SQL did not answer, or answered with an error.
+    /// SQL did not answer or returned an error.
     #[error("SQL: {0}")]
     Sql(#[from] sqlx::Error),
     /// Too many calls are waiting for SQL. Nothing was done.

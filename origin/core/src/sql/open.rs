@@ -1,4 +1,4 @@
-//! How a database is opened, and its tables are brought up to date.
+//! Opens databases and applies migrations.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -12,43 +12,38 @@ use sqlx::{ConnectOptions, Error, SqlSafeStr, query};
 
 use super::database::{File, Pools};
 
-/// SQLite has one writer at a time: a second connection would only wait inside SQLite, where no
-/// queue is fair.
+/// SQLite has one writer at a time. A second connection would only wait inside SQLite, without a fair queue.
 const SQLITE_WRITERS: u32 = 1;
 
 /// Readers do not wait for the writer (WAL).
 const SQLITE_READERS: u32 = 2;
 
-/// MySQL's threads and its group commit want several transactions at once; more would only wait for the same rows.
+/// Several concurrent transactions benefit MySQL's threads and group commit; more would only wait for the same rows.
 const MYSQL_CONNECTIONS: u32 = 32;
 
-/// How long a call waits for a connection before it gives up. Below the time limit of a request,
-/// so that the answer says why.
+/// Timeout for a connection from the pool. It is below the request timeout, so that the answer contains the cause.
 const ACQUIRE_LIMIT: Duration = Duration::from_secs(3);
 
-/// How long SQLite waits for another process that holds the file's lock: an operator's shell, a
-/// backup, the origin before this one.
+/// How long SQLite waits for another process that locks the file: an operator's shell, a backup, the previous origin.
 const BUSY_LIMIT: Duration = Duration::from_secs(2);
 
-/// What each connection to MySQL is told. READ COMMITTED: no gap locks, which orders of different
-/// users would meet at. Strict: what does not fit is refused, not cut. A lock is waited for as long
-/// as SQLite's.
+/// Settings of each MySQL connection. READ COMMITTED avoids gap locks, on which orders of different users would
+/// collide. Strict mode refuses values that do not fit instead of truncating them. The lock timeout equals SQLite's.
 const MYSQL_SETUP: [&str; 3] = [
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
     "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
     "SET SESSION innodb_lock_wait_timeout = 2",
 ];
 
-/// How often tables of SQLite are brought up to date while another origin does the same, and the pause between. One round
-/// may fail for each migration.
+/// Maximum number of tries to migrate SQLite while another origin does the same, and the pause between them. Each
+/// migration may cost one failed try.
 const MIGRATION_ATTEMPTS_MAX: usize = 50;
 const MIGRATION_PAUSE: Duration = Duration::from_millis(100);
 
 /// A migration: its version, its name, its statements.
 type NamedMigration = (i64, &'static str, &'static str);
 
-/// The history of one domain's tables, in each database's own SQL. What was applied is noted in a table of the domain's own,
-/// `schema_<domain>`.
+/// The migrations of one domain, for each database. The table `schema_<domain>` records the applied ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Migrations {
     /// The domain's name.
@@ -66,7 +61,7 @@ impl Migrations {
             Migration::new(version, name.into(), MigrationType::Simple, sql, false)
         };
         let mut migrator = Migrator::with_migrations(migrations.iter().map(migration).collect());
-        // Names of tables are quoted nowhere in what sqlx asks: the name is a constant of ours.
+        // sqlx does not quote table names, but this name is a constant.
         migrator.dangerous_set_table_name(format!("schema_{}", self.domain));
         migrator
     }
@@ -77,8 +72,8 @@ impl Migrations {
     }
 }
 
-/// The migrations of a crate: version, name and file of each, in order, the files in `migrations/sqlite` and
-/// `migrations/mysql` of the crate. A file never changes once it is released.
+/// Migrations of a crate: version, name and file of each, in order. The files are in `migrations/sqlite` and
+/// `migrations/mysql` of the crate. A released file never changes.
 #[macro_export]
 macro_rules! migrations {
     ($domain:literal, $(($version:literal, $name:literal, $file:literal)),+ $(,)?) => {
@@ -106,37 +101,37 @@ macro_rules! migration {
     };
 }
 
-/// Why a database could not be opened.
+/// Why a database cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The URL is of another database. It is not shown: it may hold a password.
+    /// The URL's scheme is not supported. The URL is omitted, because it may contain a password.
     #[error("not a URL of SQLite or MySQL, such as sqlite://weir.db or mysql://weir@host/weir")]
     Unknown,
-    /// The URL has a parameter that the database does not know, or is otherwise broken. For
-    /// MySQL the reason is left out: it may quote the password.
+    /// The URL is malformed or has an unknown parameter. For MySQL the cause is omitted, because it may quote the
+    /// password.
     #[error("invalid {0} URL")]
     Url(&'static str),
-    /// Each connection to an in-memory database would have a database of its own.
+    /// In-memory databases are not supported: each connection would have its own.
     #[error("in-memory databases are not supported")]
     InMemory,
     /// The URL of MySQL names no database.
     #[error("the URL has no database name: write mysql://<user>@<host>/<database>")]
     NoDatabase,
-    /// It could not be opened, or not be read.
+    /// The database could not be opened or read.
     #[error("cannot open the database: {0}")]
     Connect(#[source] Error),
-    /// Its tables could not be brought up to date.
+    /// A migration failed.
     #[error("cannot migrate the tables of {domain}: {source}")]
     Migrate {
-        /// Whose tables.
+        /// The domain of the migrations.
         domain: &'static str,
-        /// Why.
+        /// Cause.
         source: MigrateError,
     },
 }
 
 impl OpenError {
-    /// Whether the database is merely away, or busy: it may be there in a moment.
+    /// Whether the database is only unavailable or busy, so that a retry may succeed.
     pub fn is_away(&self) -> bool {
         let error = match self {
             Self::Connect(error) => error,
@@ -154,15 +149,15 @@ impl OpenError {
     }
 }
 
-/// Whether this is what SQLite says of a file that another process holds, `SQLITE_BUSY` with whatever details in its upper
-/// bits, or a SQLSTATE of MySQL for a connection that it does not serve (class 08).
+/// Whether the code is SQLite's `SQLITE_BUSY` (with any extended code), or a MySQL SQLSTATE of a failed connection
+/// (class 08).
 fn is_away_code(code: &str) -> bool {
     const SQLITE_BUSY: u32 = 5;
     let sqlite = code.parse().map(|code: u32| code & 0xff);
     code.starts_with("08") || sqlite == Ok(SQLITE_BUSY)
 }
 
-/// Opens a SQLite file, made if it is not there.
+/// Opens a SQLite file, and creates it if it does not exist.
 pub(super) async fn open_sqlite(url: &str, migrations: &[Migrations]) -> Result<Pools, OpenError> {
     let options = SqliteConnectOptions::from_str(url).map_err(|_| OpenError::Url("SQLite"))?;
     if url.contains(":memory:") || url.contains("mode=memory") {
@@ -171,11 +166,11 @@ pub(super) async fn open_sqlite(url: &str, migrations: &[Migrations]) -> Result<
     let options = options
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
-        // With NORMAL a power cut could take back orders that were answered with 201.
+        // With NORMAL, a power failure could lose orders that were answered with 201.
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
         .busy_timeout(BUSY_LIMIT);
-    // The writer first: a reader can neither make the file nor its WAL.
+    // Open the writer first: a reader can create neither the file nor its WAL.
     let writer = connect_sqlite(SQLITE_WRITERS, options.clone()).await?;
     for domain in migrations {
         let migrated = migrate_sqlite(&writer, domain).await;
@@ -191,8 +186,8 @@ pub(super) async fn open_sqlite(url: &str, migrations: &[Migrations]) -> Result<
     })
 }
 
-/// Two origins may begin with one new file at the same moment. Nothing but SQLite's own lock keeps them apart, so what one has
-/// made meanwhile, the other fails to make; it then finds it made.
+/// Migrates while other origins may do the same on a new file. Only SQLite's lock separates them. A migration that
+/// another origin has just applied fails here, and is found applied at the next try.
 async fn migrate_sqlite(writer: &SqlitePool, domain: &Migrations) -> Result<(), MigrateError> {
     let migrator = domain.migrator(domain.sqlite);
     for _ in 1..MIGRATION_ATTEMPTS_MAX {
@@ -213,7 +208,7 @@ async fn connect_sqlite(
     SqlitePoolOptions::new()
         .max_connections(count)
         .acquire_timeout(ACQUIRE_LIMIT)
-        // A file does not drop connections, so none needs to be made anew.
+        // File connections do not drop, so idle ones need not be reopened.
         .idle_timeout(None)
         .max_lifetime(None)
         .connect_with(options)
@@ -221,13 +216,13 @@ async fn connect_sqlite(
         .map_err(OpenError::Connect)
 }
 
-/// Opens a database of MySQL's protocol.
+/// Opens a MySQL database.
 pub(super) async fn open_mysql(url: &str, migrations: &[Migrations]) -> Result<Pools, OpenError> {
     let options = MySqlConnectOptions::from_str(url).map_err(|_| OpenError::Url("MySQL"))?;
     if options.get_database().is_none_or(str::is_empty) {
         return Err(OpenError::NoDatabase);
     }
-    // `MYSQL_SETUP` sets the mode, all of it.
+    // `MYSQL_SETUP` sets the complete SQL mode.
     let options = options.pipes_as_concat(false).no_engine_substitution(false);
     let pool = MySqlPoolOptions::new()
         .max_connections(MYSQL_CONNECTIONS)
@@ -242,7 +237,7 @@ pub(super) async fn open_mysql(url: &str, migrations: &[Migrations]) -> Result<P
         })
         .connect_with(options.clone());
     let pool = match pool.await {
-        // A pool does not say why it has no connection.
+        // The pool does not report why it has no connection.
         Err(Error::PoolTimedOut) => return Err(OpenError::Connect(why_away(&options).await)),
         opened => opened.map_err(OpenError::Connect)?,
     };
@@ -253,7 +248,7 @@ pub(super) async fn open_mysql(url: &str, migrations: &[Migrations]) -> Result<P
     Ok(Pools::MySql(pool))
 }
 
-/// Why there is no connection, by one more try.
+/// Connects once more to find out why there is no connection.
 async fn why_away(options: &MySqlConnectOptions) -> Error {
     match tokio::time::timeout(ACQUIRE_LIMIT, options.connect()).await {
         Ok(Err(error)) => error,
@@ -302,7 +297,7 @@ mod tests {
         for away in ["5", "261", "517", "08004", "08S01"] {
             assert!(is_away_code(away), "{away}");
         }
-        // A file that cannot be opened, one that is none, a wrong password, an unknown database.
+        // A file that cannot be opened, a file that is not a database, a wrong password, an unknown database.
         for wrong in ["14", "26", "28000", "42000", "HY000", ""] {
             assert!(!is_away_code(wrong), "{wrong}");
         }

@@ -1,5 +1,4 @@
-//! How SQLite goes about a statement, for tests: a table that grows with a sale must not be walked through by what is asked
-//! again and again.
+//! SQLite query plans for tests: frequent queries must not scan tables that grow with a sale.
 
 #![allow(clippy::unwrap_used)] // only tests call it
 
@@ -8,7 +7,7 @@ use sqlx::{AssertSqlSafe, Connection as _, Row as _, query, raw_sql};
 
 use super::Migrations;
 
-/// The plan's steps, with the tables of these domains there and empty, as SQLite sees them: it keeps no statistics.
+/// The steps of a statement's plan, on empty tables of these domains. SQLite plans without statistics.
 pub async fn plan(domains: &[Migrations], statement: &str) -> Vec<String> {
     let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
     for (_, _, statements) in domains.iter().flat_map(|domain| domain.sqlite) {

@@ -1,11 +1,11 @@
-//! How much a tenant may have.
+//! Limits of tenants.
 
 use serde::{Deserialize, Serialize};
 
-/// The largest number that a limit may be: what SQL counts fits well below.
+/// Maximum value of a limit; well below SQL's number range.
 pub const LIMIT_MAX: u64 = 1_000_000_000_000;
 
-/// The most requests that any tenant may send to the admin port, a second and at once.
+/// Maximum request rate and concurrency of any tenant on the admin port.
 pub const REQUESTS_MAX: u64 = 10_000;
 
 /// Limits of a tenant. Lowering a limit below the usage removes nothing; only additions are refused.
@@ -51,7 +51,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The fields that are none a tenant may have, each with what it must be.
+    /// Invalid fields, each with the valid range.
     pub fn invalid_fields(&self) -> Vec<(&'static str, String)> {
         let counts = [
             ("sales", self.sales),
@@ -73,18 +73,18 @@ impl Limits {
     }
 }
 
-/// A tenant would have more of something than it may.
+/// A tenant would exceed a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the tenant's limit is {max} {what}")]
 pub struct LimitExceeded {
-    /// Of what.
+    /// What is limited.
     pub what: &'static str,
-    /// How many there may be.
+    /// The limit.
     pub max: u64,
 }
 
 impl LimitExceeded {
-    /// Whether `count` of `what` are too many.
+    /// Returns an error if `count` exceeds `max`.
     pub fn check(what: &'static str, count: u64, max: u64) -> Option<Self> {
         (count > max).then_some(Self { what, max })
     }

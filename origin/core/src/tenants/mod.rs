@@ -1,14 +1,14 @@
-//! Tenants: those who share one origin, each with keys and limits of its own.
+//! Tenants: organizations that share one origin, each with its own keys and limits.
 //!
-//! | module | does |
+//! | module | contents |
 //! |---|---|
-//! | [`limits`] | how much a tenant may have |
-//! | [`name`] | what a tenant is called, and what is its own by being called after it |
+//! | [`limits`] | the limits of a tenant |
+//! | [`name`] | names of tenants, and of the objects that belong to them |
 //! | [`store`] | tenants in SQL |
 //!
-//! A sale and a waiting room are a tenant's if their names begin with its own, `acme--`; a link is if its domain is. So nothing
-//! needs a column to tell whose it is, and Redis, metrics, logs and messages to others tell it, too. No domain of the origin knows
-//! tenants but by this: which names a caller may use, and how much there may be of what.
+//! A sale or waiting room belongs to a tenant if its name starts with the tenant's name and `--`, such as `acme--`. A
+//! link belongs to the tenant of its domain. So tables need no tenant column, and Redis keys, metrics, logs and
+//! webhooks show the tenant too. Domains use tenants only through the names that a caller may use and the limits.
 
 pub mod limits;
 pub mod name;
@@ -19,25 +19,25 @@ pub use name::{NameRange, TenantName};
 pub use store::held_by;
 pub use store::{Count, Counts, TenantStore};
 
-/// The most tenants of one origin: each may have connections, keys and memory.
+/// Maximum number of tenants per origin: each may use connections, keys and memory.
 pub const TENANTS_MAX: u64 = 1_000;
 
-/// The most domains of one tenant.
+/// Maximum number of link domains per tenant.
 pub const DOMAINS_MAX: usize = 20;
 
-/// Somebody who shares the origin.
+/// A tenant of the origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tenant {
     /// Its name.
     pub name: TenantName,
-    /// What people call it.
+    /// Display name.
     pub title: String,
-    /// The domains of its links, sorted.
+    /// Its link domains, sorted.
     pub domains: Vec<String>,
-    /// How much it may have.
+    /// Its limits.
     pub limits: Limits,
-    /// When it was made, in milliseconds since the Unix epoch.
+    /// Creation time, in milliseconds since the Unix epoch.
     pub created_at_ms: u64,
-    /// When it was last changed.
+    /// Time of the last change, in milliseconds since the Unix epoch.
     pub changed_at_ms: u64,
 }

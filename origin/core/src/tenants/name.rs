@@ -1,11 +1,11 @@
-//! What a tenant is called, and what is its own by being called after it.
+//! Names of tenants, and of the objects that belong to them.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// Between a tenant's name and the rest. A tenant's name has none of these, and does not end with half of one: so the first one in
-/// a name ends the tenant's.
+/// Separates a tenant's name from the rest. Tenant names neither contain it nor end with a hyphen, so the first
+/// separator ends the tenant's name.
 const SEPARATOR: &str = "--";
 
 /// A tenant's name: 1 to [`TenantName::LEN_MAX`] of `a-z`, `0-9` and single hyphens inside.
@@ -14,10 +14,10 @@ const SEPARATOR: &str = "--";
 pub struct TenantName(String);
 
 impl TenantName {
-    /// The most bytes of a name. With the separator it leaves a sale 42 and a room 26 of its own.
+    /// Maximum bytes of a name. With the separator it leaves 42 bytes for a sale's own name and 26 for a room's.
     pub const LEN_MAX: usize = 20;
 
-    /// The name, if it is one.
+    /// Parses a name; `None` if it is invalid.
     pub fn new(text: &str) -> Option<Self> {
         let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         let is_name = (1..=Self::LEN_MAX).contains(&text.len())
@@ -28,23 +28,23 @@ impl TenantName {
         is_name.then(|| Self(text.to_owned()))
     }
 
-    /// Whose something of this name is, if there is such a tenant.
+    /// The tenant name in an object's name. The tenant need not exist.
     pub fn owner_of(name: &str) -> Option<Self> {
         let (tenant, rest) = name.split_once(SEPARATOR)?;
         Self::new(tenant).filter(|_| !rest.is_empty())
     }
 
-    /// As text.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// How the names of all that is its own begin.
+    /// Prefix of the names of all its objects.
     pub fn prefix(&self) -> String {
         format!("{}{SEPARATOR}", self.0)
     }
 
-    /// Whether something of this name is its own.
+    /// Whether an object with this name belongs to the tenant.
     pub fn owns(&self, name: &str) -> bool {
         let rest = name.strip_prefix(self.0.as_str());
         let rest = rest.and_then(|rest| rest.strip_prefix(SEPARATOR));
@@ -58,7 +58,7 @@ impl fmt::Display for TenantName {
     }
 }
 
-/// Names in the order of their bytes, as SQL compares them: all, or those that are one tenant's.
+/// A range of names in byte order, as SQL compares them: all names, or those of one tenant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NameRange {
     from: String,
@@ -66,17 +66,17 @@ pub struct NameRange {
 }
 
 impl NameRange {
-    /// The first name; empty: all are meant.
+    /// The first name; empty: all names.
     pub fn first(&self) -> &str {
         &self.from
     }
 
-    /// Behind the last one.
+    /// The exclusive end.
     pub fn end(&self) -> &str {
         &self.to
     }
 
-    /// Whether `name` is among them.
+    /// Whether the range contains `name`.
     pub fn has(&self, name: &str) -> bool {
         self.from.is_empty() || (self.from.as_str()..self.to.as_str()).contains(&name)
     }
@@ -86,7 +86,7 @@ impl From<&TenantName> for NameRange {
     fn from(name: &TenantName) -> Self {
         Self {
             from: name.prefix(),
-            // `.` follows `-`.
+            // `.` follows `-` in byte order.
             to: format!("{name}-."),
         }
     }
@@ -142,7 +142,7 @@ mod tests {
             for one in &tenants {
                 let is_own = owner == Some(one.as_str());
                 assert_eq!(one.owns(name), is_own, "{one} {name}");
-                // Nothing is called as the first name of a range.
+                // No object has the first name of a range, which is only the prefix.
                 let is_in = NameRange::from(one).has(name) && name != one.prefix();
                 assert_eq!(is_in, is_own, "{one} {name}");
             }

@@ -17,7 +17,7 @@ const UPDATE: &str = "
         requests_per_second = ?, requests_at_once = ?, changed_at_ms = ?
     WHERE name = ?";
 
-// Takes the row's lock, so that what is counted of a tenant stays so until it is added to.
+// Locks the row, so that counts of the tenant stay valid until the transaction adds to them.
 const LOCK: &str = "UPDATE tenants SET changed_at_ms = changed_at_ms WHERE name = ?";
 
 const SELECT: &str = "SELECT * FROM tenants ORDER BY name";
@@ -40,36 +40,36 @@ const DELETE_DOMAINS: &str = "DELETE FROM tenant_domains WHERE tenant = ?";
 const REVOKE_KEYS: &str =
     "UPDATE access_keys SET revoked_at_ms = ? WHERE tenant = ? AND revoked_at_ms IS NULL";
 
-/// What an origin has that may be a tenant's, by its name. The tables are other modules', and so are the statements.
+/// Statements that count one kind of object by name. Other modules own the tables and statements.
 #[derive(Clone, Copy, Debug)]
 pub struct Count {
-    /// Of what.
+    /// The kind of object.
     pub what: &'static str,
-    /// Counts those that stand against a limit; its parameters are the first name and the one behind the last.
+    /// Counts objects that count against the limit. Parameters: first name and exclusive end.
     pub used: &'static str,
-    /// The same of all that bear such a name.
+    /// Counts all objects with such names, with the same parameters.
     pub named: &'static str,
 }
 
-/// All of these.
+/// All kinds of objects.
 pub type Counts = &'static [Count];
 
-/// The answer to a tenant that is to be as given.
+/// The outcome of a PUT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PutTenantOutcome {
-    /// It is new.
+    /// The tenant was created.
     Made,
-    /// It was there, and is so now.
+    /// The tenant was changed.
     Changed,
-    /// There are as many as there may be.
+    /// The limit of tenants is reached.
     TooMany,
-    /// So much has such names already.
+    /// Objects with the tenant's prefix already exist: their kinds and numbers.
     NamesTaken(Vec<(&'static str, u64)>),
-    /// Another one has this domain.
+    /// Another tenant owns this domain.
     DomainTaken(String),
 }
 
-/// Tenants in SQL. Cloning it is cheap. A call fails only when SQL does not answer or answers with an error.
+/// Tenants in SQL. Cloning it is cheap. Methods fail only when SQL does not answer or returns an error.
 #[derive(Clone, Debug)]
 pub struct TenantStore {
     db: Database,
@@ -77,12 +77,12 @@ pub struct TenantStore {
 }
 
 impl TenantStore {
-    /// The store in this database, in which so much may be a tenant's.
+    /// Creates a store on this database. `counts` lists the objects that limits count.
     pub fn new(db: Database, counts: Counts) -> Self {
         Self { db, counts }
     }
 
-    /// All tenants, by their names.
+    /// Returns all tenants, sorted by name.
     ///
     /// # Errors
     /// When SQL does not answer.
@@ -100,7 +100,7 @@ impl TenantStore {
         Ok(tenants)
     }
 
-    /// The tenant of this name.
+    /// Returns the tenant with this name.
     ///
     /// # Errors
     /// When SQL does not answer.
@@ -115,7 +115,7 @@ impl TenantStore {
         Ok(Some(tenant))
     }
 
-    /// What stands against a tenant's limits now.
+    /// Returns the current usage of each limit.
     ///
     /// # Errors
     /// When SQL does not answer.
@@ -130,7 +130,8 @@ impl TenantStore {
         Ok(used)
     }
 
-    /// Makes or changes a tenant. A new one takes what bears its name over if `takes_over`; else nothing may.
+    /// Creates or changes a tenant. A new tenant takes over objects with its prefix if `takes_over`; otherwise such
+    /// objects must not exist.
     ///
     /// # Errors
     /// When SQL does not answer.
@@ -143,8 +144,8 @@ impl TenantStore {
         Ok(retried(put).await?)
     }
 
-    /// Takes a tenant away, with its domains and its keys. What bears its name is the platform's from then on. False if there is
-    /// none.
+    /// Deletes a tenant with its domains and revokes its keys. Objects with its prefix then belong to the platform.
+    /// Returns false if the tenant does not exist.
     ///
     /// # Errors
     /// When SQL does not answer.
@@ -162,8 +163,8 @@ impl TenantStore {
     }
 }
 
-/// Whose something of this name is, with what may be counted of it. No other transaction adds to it before this one has ended:
-/// to be asked before anything else is locked. `None`: it is nobody's.
+/// Returns the range of names and the limits of the tenant that owns `name`; `None`: no tenant owns it. Locks the
+/// tenant's row, so that no other transaction adds objects before this one ends. Call it before other locks.
 pub async fn held_by(tx: &mut Tx, name: &str) -> Result<Option<(NameRange, Limits)>, Error> {
     let Some(tenant) = TenantName::owner_of(name) else {
         return Ok(None);
@@ -172,7 +173,7 @@ pub async fn held_by(tx: &mut Tx, name: &str) -> Result<Option<(NameRange, Limit
     Ok(limits.map(|limits| (NameRange::from(&tenant), limits)))
 }
 
-/// The limits of the tenant of this name, of which the same holds.
+/// Locks the row of the tenant with this name, and returns its limits.
 pub async fn locked(tx: &mut Tx, tenant: &str) -> Result<Option<Limits>, Error> {
     if tx.execute(sql(LOCK).text(tenant)).await? == 0 {
         return Ok(None);
@@ -197,7 +198,7 @@ async fn put_once(
     let is_new = tx.execute(update).await? == 0;
     if is_new {
         let insert = with_fields(sql(INSERT), tenant).text(name);
-        // Who makes the same one at the same time changes it then.
+        // If another transaction creates the same tenant concurrently, update it.
         if !tx.insert(insert.number(tenant.created_at_ms)).await? {
             let update = with_fields(sql(UPDATE), tenant).text(name);
             tx.execute(update).await?;
@@ -225,7 +226,7 @@ async fn put_once(
     })
 }
 
-/// Why a new tenant, which is in its table already, may not be.
+/// Why a new tenant, whose row is already inserted, is refused.
 async fn refusal(
     tx: &mut Tx,
     counts: Counts,
@@ -249,7 +250,7 @@ async fn refusal(
     Ok((!taken.is_empty()).then_some(PutTenantOutcome::NamesTaken(taken)))
 }
 
-/// The fields that change, in the order of the statements above.
+/// Binds the changeable fields, in the order of the statements above.
 fn with_fields<'a>(statement: Statement<'a>, tenant: &'a Tenant) -> Statement<'a> {
     let limits = &tenant.limits;
     statement

@@ -1,4 +1,4 @@
-//! Where files go: a folder of this machine, or a bucket of S3.
+//! The target of archive files: a local folder or an S3 bucket.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,37 +10,37 @@ use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload, RetryConfig};
 
-/// What begins the name of a bucket.
+/// URL prefix of an S3 bucket.
 const S3: &str = "s3://";
 
-/// For how long S3's client tries.
+/// Maximum duration of the S3 client's own retries.
 const RETRY_LIMIT: Duration = Duration::from_secs(30);
 
-/// What S3's client tries again by itself; what it gives up, the group tries again.
+/// Number of retries by the S3 client. The consumer group retries after that.
 const RETRIES: usize = 2;
 
-/// A file could not be written, or there is no such place.
+/// Why a file was not written, or the target cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
-    /// The bucket has no name.
+    /// The bucket name is missing.
     #[error("not s3://BUCKET or s3://BUCKET/PREFIX")]
     Bucket,
-    /// The folder cannot be made.
+    /// The folder cannot be created.
     #[error("cannot create the folder: {0}")]
     Folder(#[from] std::io::Error),
-    /// The store refuses, or does not answer.
+    /// The object store failed or did not respond.
     #[error("archive: {0}")]
     Store(#[from] object_store::Error),
-    /// The file could not be made.
+    /// The Parquet file cannot be encoded.
     #[error("archive file: {0}")]
     File(#[from] parquet::errors::ParquetError),
 }
 
-/// Where files go. Cloning it is cheap.
+/// The target of archive files. Cloning is cheap.
 #[derive(Clone)]
 pub struct Folder(Arc<dyn ObjectStore>);
 
-/// Without credentials.
+/// Omits the credentials.
 impl fmt::Debug for Folder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Folder({})", self.0)
@@ -48,37 +48,38 @@ impl fmt::Debug for Folder {
 }
 
 impl Folder {
-    /// The folder at this path, which is made if it is not there, or `s3://BUCKET/PREFIX`. What else S3 needs is in the
-    /// environment: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_ALLOW_HTTP`.
+    /// Opens the folder at this path and creates it if it is missing, or opens `s3://BUCKET/PREFIX`. S3 reads its other
+    /// settings from the environment: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`,
+    /// `AWS_ALLOW_HTTP`.
     ///
     /// # Errors
-    /// When the folder cannot be made, or there is no such bucket's name. S3 itself is not asked.
+    /// If the folder cannot be created or the bucket name is missing. It sends no request to S3.
     pub fn open(place: &str) -> Result<Self, ArchiveError> {
         match place.strip_prefix(S3) {
             Some(bucket) => in_s3(bucket),
             None => {
                 std::fs::create_dir_all(place)?;
-                // The log forgets what is here, so it must be on the disk.
+                // The log deletes archived events, so the files must be synced to disk.
                 let folder = LocalFileSystem::new_with_prefix(place)?.with_fsync(true);
                 Ok(Self(Arc::new(folder)))
             }
         }
     }
 
-    /// Writes a file, in the place of one that is there. A reader sees all of it or nothing.
+    /// Writes a file and replaces an existing one. The write is atomic for readers.
     ///
     /// # Errors
-    /// When it is not known to be there: write it again.
+    /// If the file may be missing: write it again.
     pub async fn put(&self, path: &str, bytes: Vec<u8>) -> Result<(), ArchiveError> {
         let path = Path::parse(path).map_err(object_store::Error::from)?;
         self.0.put(&path, PutPayload::from(bytes)).await?;
         Ok(())
     }
 
-    /// The files in this folder and in the folders in it, in the order of their names; none if there is no such folder.
+    /// Lists the files under this folder, recursively and sorted by name. A missing folder has no files.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// If the store fails or does not respond.
     pub(super) async fn list(&self, folder: &str) -> Result<Vec<Path>, ArchiveError> {
         let mut folders = vec![Path::parse(folder).map_err(object_store::Error::from)?];
         let mut files = Vec::new();
@@ -104,7 +105,7 @@ fn in_s3(bucket: &str) -> Result<Folder, ArchiveError> {
     if bucket.is_empty() {
         return Err(ArchiveError::Bucket);
     }
-    // Its TLS takes the process' cryptography. Somebody may have said before which that is.
+    // The S3 client's TLS uses the process-wide crypto provider, which may already be installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let retries = RetryConfig {
         max_retries: RETRIES,

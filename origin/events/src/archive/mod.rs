@@ -1,16 +1,16 @@
-//! The group `archive`: events as Parquet files in Hive-style folders, `type=view/day=2026-11-23/hour=14/…`, for those who ask
-//! questions about months.
+//! The group `archive`: writes events as Parquet files in Hive-style folders, such as
+//! `type=view/day=2026-11-23/hour=14/…`, for queries over months.
 //!
 //! | module | does |
 //! |---|---|
-//! | `work` | gathers events, and says which of them are one step |
-//! | `table` | makes a file of events |
-//! | `folder` | where files go: a folder or S3 |
+//! | `work` | collects events, and divides the log into steps |
+//! | `table` | encodes a file of events |
+//! | `folder` | the target of files: a folder or S3 |
 //! | `read` | reads events from files |
 //!
-//! A step is a range of the log. It is noted in SQL before its first file is written, and a file's name follows from it: after a
-//! crash the same files are written once more, in the place of those that were there. Ranges never overlap, whatever was sought,
-//! so a reader finds each record of the log in one file.
+//! A step is a range of the log. SQL stores the step before its first file is written, and file names derive from it.
+//! After a crash the group therefore rewrites the same files. Ranges never overlap, even after a seek, so each record
+//! of the log is in exactly one file.
 
 mod folder;
 mod read;
@@ -26,13 +26,13 @@ pub(crate) use work::ArchiveWork;
 /// The group's name.
 pub const ARCHIVE_GROUP: &str = "archive";
 
-/// How events are archived.
+/// Archive settings.
 #[derive(Clone, Debug)]
 pub struct Archive {
-    /// Where files go.
+    /// Target of the files.
     pub folder: Folder,
-    /// With so many bytes of events files are written.
+    /// Files are written after this many bytes of events.
     pub bytes_max: usize,
-    /// So long after an event was read at the latest its file is written.
+    /// An event's file is written at most this long after the event was read.
     pub every: Duration,
 }

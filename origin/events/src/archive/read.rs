@@ -10,7 +10,7 @@ use parquet::schema::parser::parse_message_type;
 use super::folder::{ArchiveError, Folder};
 use super::work::day_folder;
 
-/// The columns that are read.
+/// The columns to read.
 const COLUMNS: &str = "
     message event {
         required int64 at_ms (TIMESTAMP(MILLIS, true));
@@ -19,32 +19,32 @@ const COLUMNS: &str = "
         required binary attributes (STRING);
     }";
 
-/// An event of the archive, as far as it is read.
+/// An archived event with the columns that are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArchivedEvent {
-    /// When it happened, in milliseconds since the Unix epoch.
+    /// Event time, in milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// Who did it.
+    /// The customer.
     pub customer: Option<String>,
-    /// Which browser or app.
+    /// The visitor id of the browser or app.
     pub visitor: Option<String>,
-    /// Whatever else it says, as JSON.
+    /// All other attributes, as JSON.
     pub attributes: String,
 }
 
 impl Folder {
-    /// The files of events of this type that were received on a day, counted from the Unix epoch in UTC.
+    /// Lists the files of this event type received on a day (UTC, counted from the Unix epoch).
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// If the store fails or does not respond.
     pub async fn files(&self, event_type: &str, day: u64) -> Result<Vec<Path>, ArchiveError> {
         self.list(&day_folder(event_type, day)).await
     }
 
-    /// The events of a file.
+    /// Reads the events of a file.
     ///
     /// # Errors
-    /// When the store does not answer, or the file is not one of an archive.
+    /// If the store fails, or the file is not an archive file.
     pub async fn events(&self, file: &Path) -> Result<Vec<ArchivedEvent>, ArchiveError> {
         let bytes = self.get(file).await?;
         let read = tokio::task::spawn_blocking(move || events(bytes)).await;

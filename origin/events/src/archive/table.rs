@@ -1,4 +1,4 @@
-//! A file of events: Parquet, compressed by Snappy.
+//! Encodes a file of events: Parquet, compressed with Snappy.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::parser::parse_message_type;
 use weir_event::envelope::Envelope;
 
-/// The columns. What stands in the path (type, day and hour) is in no column.
+/// The columns. Type, day and hour are in the path and have no column.
 const SCHEMA: &str = "
     message event {
         required binary id (STRING);
@@ -26,7 +26,7 @@ const SCHEMA: &str = "
         required int64 position;
     }";
 
-/// An event, and where it is in its log.
+/// An event and its position in the log.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Archived {
     pub(super) position: u64,
@@ -36,12 +36,12 @@ pub(super) struct Archived {
 /// The values of a column.
 enum Column {
     Texts(Vec<ByteArray>),
-    /// With a 0 for each that is not there.
+    /// Definition level 0 marks a null.
     MaybeTexts(Vec<ByteArray>, Vec<i16>),
     Numbers(Vec<i64>),
 }
 
-/// The bytes of a file. The same events make the same file.
+/// Encodes a file. The same events give the same bytes.
 pub(super) fn file(source: &str, events: &[Archived]) -> Result<Vec<u8>, ParquetError> {
     let schema = Arc::new(parse_message_type(SCHEMA)?);
     let properties = WriterProperties::builder()

@@ -1,4 +1,4 @@
-//! Gathers events until they are worth a file, and writes them.
+//! Collects events until a file is due, then writes the files.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -27,30 +27,30 @@ pub(crate) struct ArchiveWork {
     held: BTreeMap<Source, PendingFile>,
 }
 
-/// What was read of a source, and is in no file yet.
+/// Events that were read from a source but not written yet.
 struct PendingFile {
-    /// Where the group is, by SQL.
+    /// The group's position in SQL.
     from: Position,
-    /// Behind what was read.
+    /// The position after the last event that was read.
     next: Position,
-    /// Where a step must end, if SQL says so.
+    /// Where SQL requires the step to end.
     cut: Option<ArchiveCut>,
     events: Vec<Archived>,
-    /// About so many bytes.
+    /// Approximate size of the events, in bytes.
     len: usize,
-    /// Since when.
+    /// When the first pending event was added.
     since: Instant,
 }
 
 impl PendingFile {
-    /// Takes what of a batch is not here yet: a batch comes again after a failure.
+    /// Adds the new events of a batch. A batch comes again after a failure.
     fn add(&mut self, batch: &Batch) {
         if self.events.is_empty() {
             self.since = Instant::now();
         }
         let source = &batch.source;
         let events = letter::events_of(&batch.records, |record, other| {
-            // The group `store` keeps it as a dead letter.
+            // The group `store` stores it as a dead letter.
             if let Err(problem) = other {
                 error!(%problem, %source, position = record.position, "record is not an event");
             }
@@ -69,7 +69,7 @@ impl PendingFile {
     fn end(&self, is_full: bool, every: Duration) -> Option<Position> {
         match self.cut {
             Some(cut) if cut.at <= self.next => return Some(cut.at),
-            // It is written as it was noted, when all of it was read.
+            // A stored step is written exactly as stored, once all of it was read.
             Some(cut) if cut.is_noted => return None,
             Some(_) | None => {}
         }
@@ -77,7 +77,7 @@ impl PendingFile {
         (is_due && self.next > self.from).then_some(self.next)
     }
 
-    /// Forgets what lies before.
+    /// Drops events before `to`.
     fn leave(&mut self, to: Position) {
         self.events.retain(|event| event.position >= to);
         self.from = to;
@@ -108,7 +108,7 @@ impl ArchiveWork {
         len >= self.archive.bytes_max
     }
 
-    /// Writes what is due of a source; tells where the group is then.
+    /// Writes the due files of a source and returns the group's new position.
     async fn write_due(&mut self, source: &Source) -> Result<StepResult, WorkError> {
         loop {
             let is_full = self.is_full();
@@ -124,7 +124,7 @@ impl ArchiveWork {
         }
     }
 
-    /// Writes the files of a step, and moves the group behind it.
+    /// Writes the files of a step, then moves the group past it.
     async fn write_step(&mut self, source: &Source, end: Position) -> Result<Step, WorkError> {
         let now_ms = (self.clock)();
         let Some(held) = self.held.get_mut(source) else {
@@ -136,7 +136,7 @@ impl ArchiveWork {
             .note_archive(source, held.from, end, now_ms)
             .await?;
         if noted != end {
-            // Another process has begun this step, and may have written of it.
+            // Another process has begun this step and may have written some of its files.
             held.cut = Some(ArchiveCut {
                 at: noted,
                 is_noted: true,
@@ -180,11 +180,11 @@ pub(super) fn day_folder(event_type: &str, day: u64) -> String {
     format!("type={event_type}/day={year:04}-{month:02}-{day:02}")
 }
 
-/// The files of a step by their paths: of each type and hour one. An event that was sent twice is there once.
+/// The files of a step by path, one for each type and hour. An event that was sent twice is included once.
 fn files(source: &str, held: &PendingFile, end: Position) -> BTreeMap<String, Vec<Archived>> {
     let mut files: BTreeMap<String, Vec<Archived>> = BTreeMap::new();
     let mut known = HashSet::new();
-    // Names of sources have slashes on Kafka.
+    // Kafka source names contain slashes.
     let source = source.replace('/', ".");
     for event in held.events.iter().filter(|event| event.position < end) {
         let envelope = &event.envelope;
@@ -208,7 +208,7 @@ impl Work for ArchiveWork {
         self.held.retain(|source, _| sources.contains(source));
     }
 
-    /// A step is written as a whole, so one that was sought into begins anew.
+    /// A step is always written whole. A seek into a step therefore resumes at the step's start.
     async fn place(&mut self, source: &Source, position: Position) -> Result<Position, WorkError> {
         let first = self
             .store

@@ -1,4 +1,5 @@
-//! Calls a handler so that whatever it does, its group goes on: it may take its time, panic, or forget events.
+//! Calls a handler with a time limit and isolates its failures: the group continues if the handler hangs, panics or
+//! omits events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,8 @@ use weir_event::envelope::Envelope;
 
 use super::{Delivery, Handler, Outcome, Unit};
 
-/// One outcome for each event. If the handler panics over several, each is handled by itself: only one may be the cause.
+/// Returns one outcome per event. If the handler panics on several events, each is handled alone, because one of them
+/// may be the cause.
 pub(super) async fn call(
     handler: &Arc<dyn Handler>,
     events: Vec<Delivery>,
@@ -58,7 +60,7 @@ async fn try_call(
     }
 }
 
-/// What went wrong, if anything.
+/// Returns the error message, if the call failed.
 pub(super) async fn recompute(
     handler: &Arc<dyn Handler>,
     unit: Unit,
@@ -78,7 +80,7 @@ pub(super) async fn recompute(
     }
 }
 
-/// In a task of its own, which ends with the limit, and with whoever waits for it.
+/// Runs the future in its own task. The task ends at the time limit, or when the caller stops waiting.
 async fn within<T: Send + 'static>(
     limit: Duration,
     work: impl Future<Output = T> + Send + 'static,

@@ -1,23 +1,23 @@
-//! Tells an outage from a poisoned event.
+//! Distinguishes an outage from a poison event.
 
 use std::collections::VecDeque;
 
-/// Fewer outcomes than these tell nothing: one event of one is more than half, and may still be poisoned.
+/// Minimum number of outcomes for a decision: a single failure is more than half of one, and may be a poison event.
 const OUTCOMES_MIN: usize = 5;
 
-/// How many outcomes are remembered.
+/// Number of outcomes to remember.
 const REMEMBERED: usize = 20;
 
-/// How the latest events fared, each at its first try.
+/// Outcomes of recent first attempts.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
-    /// Whether each was handled, the latest last.
+    /// Whether each event was handled, oldest first.
     latest: VecDeque<bool>,
 }
 
 impl Health {
-    /// Whether these outcomes mean that what handles events is away: more than half of them are failures. If they are few,
-    /// those before them count, too.
+    /// Whether these outcomes indicate an outage of the handler's target: more than half of them failed. Earlier
+    /// outcomes are included if there are too few.
     pub fn is_outage(&self, outcomes: &[bool]) -> bool {
         let is_failure = |ok: &&bool| !**ok;
         let before = OUTCOMES_MIN.saturating_sub(outcomes.len());
@@ -28,7 +28,7 @@ impl Health {
         outcomes.contains(&false) && count >= OUTCOMES_MIN && 2 * failures > count
     }
 
-    /// Remembers outcomes.
+    /// Records outcomes.
     pub fn note(&mut self, outcomes: &[bool]) {
         self.latest.extend(outcomes);
         let over = self.latest.len().saturating_sub(REMEMBERED);
@@ -70,7 +70,7 @@ mod tests {
         check("++-", "-", false);
         check("++--", "-", true);
         check("----", "+", false);
-        // Long ago counts no more.
+        // Old outcomes no longer count.
         check("-------++++", "-", false);
     }
 

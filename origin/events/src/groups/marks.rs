@@ -1,5 +1,5 @@
-//! Marks: how far a group's effects are, noted where they are. What loses effects loses the mark with them, and the group goes
-//! back by itself.
+//! Checkpoints: the position of a group's effects, stored with those effects. If the effects are lost, the checkpoint
+//! is lost too, and the group replays the log.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,24 +15,24 @@ use super::runner::WorkError;
 use crate::log::{EventLog, Position, Source, Target};
 use crate::metrics::EventMetrics;
 
-/// How often it is looked whether a mark is still there while nothing comes.
+/// How often an idle group checks that its checkpoint still exists.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// What a mark does not answer at once; or why it does not.
+/// Future of a checkpoint call; the error is a message.
 pub type MarkFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send + 'a>>;
 
-/// A mark for each source, kept where a group's effects are.
+/// Stores one checkpoint per source, next to a group's effects.
 pub trait Marks: fmt::Debug + Send + Sync {
-    /// Moves the mark, if it is at `from` or behind it; false: it is before, or gone. Twice does the same as once.
+    /// Moves the checkpoint to `to` if it is at or after `from`. Returns false if it is earlier or missing. Idempotent.
     fn advance<'a>(&'a self, source: &'a str, from: u64, to: u64) -> MarkFuture<'a, bool>;
 
-    /// Where the mark is.
+    /// Reads the checkpoint.
     fn read<'a>(&'a self, source: &'a str) -> MarkFuture<'a, Option<u64>>;
 
-    /// Puts the mark there, wherever it was.
+    /// Sets the checkpoint unconditionally.
     fn write<'a>(&'a self, source: &'a str, to: u64) -> MarkFuture<'a, ()>;
 
-    /// Where a group that is at `at` must go on after all of its effects were lost.
+    /// Where a group at position `at` must resume after all of its effects were lost.
     fn rebuild<'a>(&'a self, source: &'a str, at: u64) -> MarkFuture<'a, Target>;
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Watch {
     seen: BTreeMap<Source, CheckedMark>,
 }
 
-/// What is known of a mark.
+/// The checkpoint as last read or written.
 #[derive(Clone, Copy)]
 struct CheckedMark {
     at: Position,
@@ -68,7 +68,7 @@ impl Watch {
         }
     }
 
-    /// Others move the marks of other sources.
+    /// Forgets all other sources: other readers move their checkpoints.
     pub(super) fn keep(&mut self, sources: &[Source]) {
         self.seen.retain(|source, _| sources.contains(source));
     }
@@ -78,7 +78,7 @@ impl Watch {
         self.seen.insert(source.clone(), CheckedMark { at, looked });
     }
 
-    /// Where to go on with a source that is at `position`.
+    /// Where to resume a source at `position`.
     pub(super) async fn place(
         &mut self,
         source: &Source,
@@ -88,14 +88,14 @@ impl Watch {
         let seen = self.seen.get(source).map(|seen| seen.at);
         match mark {
             Some(mark) if mark >= position => self.saw(source, mark),
-            // It is where we have left it, so an operator has skipped what lies between.
+            // The checkpoint is where this reader left it, so an operator skipped the events in between.
             Some(_) if mark == seen => self.put(source, position).await?,
             _ => return self.go_back(source, position, mark).await,
         }
         Ok(position)
     }
 
-    /// A source begins: at its start if it never had a place, or behind what the log has no more.
+    /// Begins a source: at its start if it had no position, or after records that the log has deleted.
     pub(super) async fn begin(&mut self, source: &Source, at: Position) -> Result<(), WorkError> {
         match self.seen.get(source) {
             Some(seen) if seen.at >= at => Ok(()),
@@ -110,7 +110,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Moves the mark with a step of the group. Tells where the group must go on instead if effects were lost.
+    /// Moves the checkpoint with a step of the group. If effects were lost, returns the position to resume from.
     pub(super) async fn advance(
         &mut self,
         source: &Source,
@@ -124,14 +124,15 @@ impl Watch {
             if back < from {
                 return Ok(Some(back));
             }
-            // There was nothing to lose.
+            // No effects existed that could be lost.
             self.put(source, to).await?;
         }
         self.saw(source, to);
         Ok(None)
     }
 
-    /// Looks now and then. Tells where the group, which is at `at`, must go on if effects were lost.
+    /// Checks the checkpoint at intervals. If effects of a group at `at` were lost, returns the position to resume
+    /// from.
     pub(super) async fn look(
         &mut self,
         source: &Source,
@@ -150,7 +151,7 @@ impl Watch {
         Ok((back < at).then_some(back))
     }
 
-    /// Finds where to go on, says so, and leaves the mark there.
+    /// Finds the position to resume from, logs it, and sets the checkpoint to it.
     async fn go_back(
         &mut self,
         source: &Source,

@@ -1,25 +1,25 @@
-//! Groups: each reads the log at its own pace and handles every event at least once.
+//! Consumer groups: each reads the log at its own pace and handles every event at least once.
 //!
 //! | module | does |
 //! |---|---|
-//! | [`runner`] | reads for one group: where it goes on, whether it runs |
-//! | `store` | the group `store`: events and dead letters into SQL |
-//! | `work` | every other group: handles events, tries again, gives up |
-//! | [`marks`] | notices that what a group has done is lost |
-//! | `health` | tells an outage from a poisoned event |
-//! | [`webhook`] | the group `webhook`: events to a URL |
-//! | `status` | what is told of a group |
+//! | [`runner`] | reads for one group: position, pauses, retries after an outage |
+//! | `store` | the group `store`: writes events and dead letters to SQL |
+//! | `work` | all other groups: handle events, retry, give up |
+//! | [`marks`] | checkpoints that detect lost effects of a group |
+//! | `health` | distinguishes an outage from a poison event |
+//! | [`webhook`] | the group `webhook`: sends events to a URL |
+//! | `status` | the status of a group |
 //!
-//! **Once it is written that a group has handled an event, it has, or the event is in the group's retries, or in the dead
-//! letters.** What a crash interrupts is handled again, so a [`Handler`] must bear that.
+//! **Every event before a group's position is handled, in retry, or a dead letter.** Events interrupted by a crash are
+//! handled again, so a [`Handler`] must be idempotent.
 //!
-//! **A customer's events are handled in their order.** If one of them fails, those behind it wait, however long it is tried
-//! again. A handler whose order does not count says so, and nothing waits.
+//! **A customer's events are handled in order.** If one fails, the customer's later events wait until its retries end.
+//! A handler that does not need order turns this off, and then no event waits.
 //!
-//! **An outage is no poison.** If more than half of what is handled together fails, nothing is written: the group tries the
-//! same again until it works. So a receiver that is away costs no event its tries.
+//! **An outage does not create dead letters.** If more than half of a batch fails, nothing is written. The group then
+//! retries the same batch until it succeeds. An unavailable receiver therefore uses up no retries.
 //!
-//! One's own group is a [`Handler`], given to [`Settings`](super::Settings):
+//! To add a group, implement [`Handler`] and pass it in [`Settings`](super::Settings):
 //!
 //! ```
 //! use weir_origin_events::groups::{Delivery, HandleFuture, Handler, Outcome};
@@ -60,19 +60,19 @@ use weir_event::envelope::Envelope;
 
 use weir_origin_core::background::Backoff;
 
-/// How patient groups are.
+/// Timeouts and retry intervals of groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupTimes {
-    /// How long a handler may take for what it is given at once.
+    /// Time limit of one handler call.
     pub handle_max: Duration,
-    /// After how long a failed event is tried again, in milliseconds: after the first try, the second, and so on. After
-    /// the last one it is given up.
+    /// Delay before each retry of a failed event, in milliseconds. After the last one the event becomes a dead letter.
     pub retries_after_ms: [u64; 5],
-    /// How long after that its customer is computed anew, in milliseconds: the store should have the rest by then.
+    /// Delay between a dead letter and the recomputation of its customer, in milliseconds. The store should have the
+    /// customer's other events by then.
     pub recompute_after_ms: u64,
-    /// The pauses of an outage.
+    /// Backoff during an outage.
     pub outage: Backoff,
-    /// How often a group looks whether it was paused or moved by another origin.
+    /// How often a group checks whether another origin paused or moved it.
     pub look: Duration,
 }
 
@@ -92,50 +92,50 @@ impl Default for GroupTimes {
     }
 }
 
-/// An event, handed to a group.
+/// An event delivered to a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delivery {
-    /// What happened.
+    /// The event.
     pub envelope: Envelope,
-    /// Its place in its log.
+    /// Its position in the log.
     pub position: u64,
-    /// How often it was tried before.
+    /// Number of previous attempts.
     pub tries: u32,
 }
 
-/// The outcome of one event.
+/// Outcome of one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was handled.
+    /// The event was handled.
     Done,
-    /// Not yet: it is tried again later.
+    /// The event failed; it is retried later.
     Failed(String),
-    /// It never will be: it is a dead letter at once.
+    /// The event can never be handled: it becomes a dead letter immediately.
     Refused(String),
 }
 
-/// One outcome for each event, in their order.
+/// One outcome per event, in the same order.
 pub type HandleFuture<'a> = Pin<Box<dyn Future<Output = Vec<Outcome>> + Send + 'a>>;
 
-/// A unit, computed anew or not.
+/// Result of a recomputation; the error is a message.
 pub type RecomputeFuture<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 
-/// Handles events for a group.
+/// Handles events of a group.
 ///
-/// Each event comes at least once: twice after a crash, after a seek, or if a client has sent it twice. What handles it
-/// must do the same thing once, by the event's id or by its own nature.
+/// Each event is delivered at least once: again after a crash, after a seek, or if a client sent it twice. The handler
+/// must be idempotent, by the event's id or by the nature of its effect.
 pub trait Handler: fmt::Debug + Send + Sync {
-    /// Handles events. If order counts, no two of them are of one customer, and a customer's next event comes when this
-    /// one is done.
+    /// Handles events. If order matters, no two of them belong to the same customer, and a customer's next event is
+    /// delivered after this one is done.
     fn handle<'a>(&'a self, events: &'a [Delivery]) -> HandleFuture<'a>;
 
-    /// Whether the order of a customer's events counts.
+    /// Whether a customer's events must be handled in order.
     fn keeps_order(&self) -> bool {
         true
     }
 
-    /// How what it knows of a customer is computed anew, if it can be: `events` are all that the store has of them, the
-    /// oldest first. It is called some time after an event of theirs was given up.
+    /// Recomputes a customer's state in the group from `events`: all of the customer's stored events, oldest first. It
+    /// runs some time after one of these events became a dead letter.
     fn recompute<'a>(
         &'a self,
         _unit: &'a Unit,
@@ -144,27 +144,27 @@ pub trait Handler: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether [`Handler::recompute`] does anything.
+    /// Whether [`Handler::recompute`] is implemented.
     fn can_recompute(&self) -> bool {
         false
     }
 }
 
-/// A group that is to run.
+/// A group to run.
 #[derive(Clone, Debug)]
 pub struct NewGroup {
-    /// Its name: 1 to 64 of `a-z`, `0-9`, `-` and `_`, and not `store`.
+    /// Its name: 1 to 64 characters of `a-z`, `0-9`, `-` and `_`, except `store`.
     pub name: String,
-    /// What it does.
+    /// Handles its events.
     pub handler: Arc<dyn Handler>,
-    /// Of which topics; none: of all.
+    /// Topics that it handles; `None`: all.
     pub topics: Option<BTreeSet<String>>,
-    /// What notices that its effects are lost, if they may be.
+    /// Checkpoints that detect lost effects, if effects can be lost.
     pub marks: Option<Arc<dyn marks::Marks>>,
 }
 
 impl NewGroup {
-    /// A group of all topics.
+    /// A group that handles all topics.
     pub fn new(name: impl Into<String>, handler: Arc<dyn Handler>) -> Self {
         Self {
             name: name.into(),
@@ -175,19 +175,19 @@ impl NewGroup {
     }
 }
 
-/// Whose events stay in their order.
+/// Ordering key of an event: events of one unit are handled in order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unit {
-    /// A customer's.
+    /// A signed-in customer.
     Customer(String),
-    /// Those of a visitor whom nobody knows.
+    /// An anonymous visitor.
     Visitor(String),
-    /// Nobody's: it has no order.
+    /// Neither: the event has no order.
     Nobody,
 }
 
 impl Unit {
-    /// Whose an event is.
+    /// The unit of an event.
     pub fn from_envelope(envelope: &Envelope) -> Self {
         match (&envelope.customer, &envelope.visitor) {
             (Some(customer), _) => Self::Customer(customer.as_str().to_owned()),
@@ -196,7 +196,7 @@ impl Unit {
         }
     }
 
-    /// As SQL has it.
+    /// Encodes the unit as stored in SQL.
     pub fn to_text(&self) -> String {
         match self {
             Self::Customer(id) => format!("c:{id}"),
@@ -205,7 +205,7 @@ impl Unit {
         }
     }
 
-    /// As SQL has it, read.
+    /// Decodes the unit as stored in SQL.
     pub fn from_text(text: &str) -> Self {
         match text.split_once(':') {
             Some(("c", id)) => Self::Customer(id.to_owned()),

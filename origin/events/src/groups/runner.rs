@@ -1,7 +1,8 @@
-//! Reads for one group, and knows where it goes on.
+//! Reads the log for one group and tracks its position.
 //!
-//! The position is in SQL, and moves in one transaction with what was written of the batch, only from where this runner
-//! believes it to be. Whoever moves it by hand makes the next step fail; then the runner reads again from where it is now.
+//! SQL stores the position. One transaction writes the effects of a batch and moves the position, only if the stored
+//! position is the one that this runner expects. If an operator moves the group, the next step fails, and the runner
+//! resumes at the new position.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -19,13 +20,13 @@ use crate::log::{Batch, EventLog, GroupReader, LogError, ReadOutcome, Source};
 use crate::store::{EventStore, Step};
 use weir_origin_core::sql::SqlError;
 
-/// What was to be done was not.
+/// Why a step failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkError {
-    /// SQL does not answer.
+    /// A SQL call failed.
     #[error(transparent)]
     Sql(#[from] SqlError),
-    /// What handles events is away.
+    /// The handler's target is unavailable.
     #[error("{0}")]
     Outage(String),
     /// The log cannot be read.
@@ -33,30 +34,30 @@ pub enum WorkError {
     Log(#[from] LogError),
 }
 
-/// Where a group is after a step.
+/// A group's position after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepResult {
-    /// SQL says that it is here. Where it was, if its work has more to gather first.
+    /// The position in SQL. It is unchanged while the work still collects events.
     To(u64),
-    /// It was elsewhere: somebody has moved it. Nothing was noted.
+    /// The stored position differs: an operator moved the group. Nothing was written.
     Moved,
 }
 
-/// What is due beside the log.
+/// Result of the due work that does not come from the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DueRetries {
-    /// When something is due next, in milliseconds since the Unix epoch.
+    /// When the next work is due, in milliseconds since the Unix epoch.
     pub(crate) at_ms: Option<u64>,
-    /// Where the group is now, if that was part of it.
+    /// The group's position, if this work moved it.
     pub(crate) step: Option<StepResult>,
 }
 
-/// What a group does with a batch.
+/// What a group does with batches.
 pub(crate) trait Work: Send {
-    /// These sources are the group's, and no other ones.
+    /// The group reads exactly these sources from now on.
     fn keep(&mut self, _sources: &[Source]) {}
 
-    /// Where to go on with a source that is at `position`: there, or before.
+    /// Where to resume a source at `position`: there or earlier.
     fn place(
         &mut self,
         _source: &Source,
@@ -65,22 +66,22 @@ pub(crate) trait Work: Send {
         std::future::ready(Ok(position))
     }
 
-    /// This source is the group's from now on, from `position`.
+    /// The group reads this source from now on, starting at `position`.
     fn begin(
         &mut self,
         source: &Source,
         position: u64,
     ) -> impl Future<Output = Result<(), WorkError>> + Send;
 
-    /// Handles a batch, and moves the group on from `from`. After an error the same batch comes again, unless the group
-    /// was moved.
+    /// Handles a batch and moves the group on from `from`. After an error the same batch is passed again, unless the
+    /// group was moved.
     fn take(
         &mut self,
         batch: &Batch,
         from: u64,
     ) -> impl Future<Output = Result<StepResult, WorkError>> + Send;
 
-    /// Does what is due beside the log, a part of it at once. The group is at `at`.
+    /// Does some of the due work that does not come from the log. The group is at `at`.
     fn do_due(
         &mut self,
         source: &Source,
@@ -88,14 +89,13 @@ pub(crate) trait Work: Send {
     ) -> impl Future<Output = Result<DueRetries, WorkError>> + Send;
 }
 
-/// What a runner needs beside its work.
+/// Dependencies of a runner.
 pub(crate) struct RunnerDeps {
-    /// The group's name.
     pub(crate) group: String,
     pub(crate) log: Arc<dyn EventLog>,
     pub(crate) store: EventStore,
     pub(crate) status: Arc<Status>,
-    /// Somebody has paused or moved the group.
+    /// Signals that an operator paused or moved the group, or requested retries.
     pub(crate) changed: Arc<Notify>,
     pub(crate) times: GroupTimes,
     pub(crate) clock: crate::Clock,
@@ -106,27 +106,27 @@ pub(crate) struct Runner<W> {
     deps: RunnerDeps,
     work: W,
     reader: Box<dyn GroupReader>,
-    /// Where the group is in each source that this runner has.
+    /// The group's position in each source of this runner.
     positions: BTreeMap<Source, u64>,
-    /// Sources of which it is not known yet where to go on.
+    /// Sources whose start position is not determined yet.
     unplaced: Vec<Source>,
-    /// What was read and not handled yet.
+    /// The batch that was read but not handled yet.
     batch: Option<Batch>,
     failures: u32,
-    /// When to look next whether the group was paused or moved.
+    /// When to check next whether the group was paused or moved.
     look_at: Instant,
-    /// When something is due beside the log.
+    /// When due work is checked next.
     due_at: Option<Instant>,
 }
 
-/// What a runner does next.
+/// The next action of a runner.
 enum RunnerStep {
     Go,
     Wait(Duration),
 }
 
 impl StepResult {
-    /// After a step to `to`.
+    /// The report after a step to `to`.
     pub(crate) fn after_step(step: Step, to: u64) -> Self {
         match step {
             Step::Taken => Self::To(to),
@@ -136,10 +136,10 @@ impl StepResult {
 }
 
 impl<W: Work> Runner<W> {
-    /// The group's runner. From now on the log keeps what the group has not handled.
+    /// Creates the group's runner. From now on the log keeps records that the group has not handled.
     ///
     /// # Errors
-    /// When the log cannot be read.
+    /// If the log cannot be read.
     pub(crate) fn new(deps: RunnerDeps, work: W) -> Result<Self, LogError> {
         Ok(Self {
             reader: deps.log.reader(&deps.group)?,
@@ -154,7 +154,7 @@ impl<W: Work> Runner<W> {
         })
     }
 
-    /// Handles events until `stop`. What is being handled then is handled again by the next process.
+    /// Handles events until `stop`. The next process handles interrupted events again.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         loop {
             let turn = tokio::select! {
@@ -183,7 +183,7 @@ impl<W: Work> Runner<W> {
             Ok(RunnerStep::Go) => {}
             Ok(wait) => return Ok(wait),
             Err(error) => {
-                // It may be that a source is another reader's meanwhile: only the log says so.
+                // Another reader may own the source by now; only the log reports that.
                 self.listen().await;
                 return Err(error);
             }
@@ -203,7 +203,7 @@ impl<W: Work> Runner<W> {
         Ok(RunnerStep::Go)
     }
 
-    /// Follows what operators say, and begins with sources that are new.
+    /// Applies operator changes and starts new sources.
     async fn prepare(&mut self) -> Result<RunnerStep, WorkError> {
         if Instant::now() >= self.look_at && self.is_paused().await? {
             return Ok(RunnerStep::Wait(self.deps.times.look));
@@ -217,7 +217,7 @@ impl<W: Work> Runner<W> {
         Ok(RunnerStep::Go)
     }
 
-    /// Waits a moment for the log to say whose its sources are.
+    /// Waits briefly for the log to report the assigned sources.
     async fn listen(&mut self) {
         if self.batch.is_some() {
             return;
@@ -231,7 +231,7 @@ impl<W: Work> Runner<W> {
         }
     }
 
-    /// All sources that are this reader's, as far as it knows.
+    /// All sources currently assigned to this reader.
     fn sources(&self) -> Vec<Source> {
         let unplaced = self.unplaced.iter();
         let placed = self
@@ -241,7 +241,7 @@ impl<W: Work> Runner<W> {
         placed.chain(unplaced).cloned().collect()
     }
 
-    /// Whether an operator has paused the group; follows if one has moved it.
+    /// Whether an operator has paused the group. Also applies position changes.
     async fn is_paused(&mut self) -> Result<bool, WorkError> {
         let (group, store) = (&self.deps.group, &self.deps.store);
         let is_paused = store.is_paused(group).await?;
@@ -259,7 +259,7 @@ impl<W: Work> Runner<W> {
         Ok(is_paused)
     }
 
-    /// Goes on with a source where SQL says.
+    /// Resumes a source at its position in SQL.
     async fn start(&mut self, source: &Source, position: Option<u64>) -> Result<(), WorkError> {
         self.batch.take_if(|batch| batch.source == *source);
         let sought = match position {
@@ -271,7 +271,7 @@ impl<W: Work> Runner<W> {
         let now_ms = (self.deps.clock)();
         match position {
             None => store.begin(group, source, at, now_ms).await?,
-            // The place is gone, with the files that it was in; or it was not fit.
+            // The log has deleted the files of this position, or the position was invalid.
             Some(before) if before != at => store.seek(group, source, at, now_ms).await?,
             Some(_) => {}
         }
@@ -294,7 +294,7 @@ impl<W: Work> Runner<W> {
                 self.stepped(&source, at, step).await;
             }
         }
-        // Somebody may ask for something to be tried at any time: they say so, or it waits for the next look.
+        // Operators can request retries at any time: they notify the runner, or the next check finds them.
         let now_ms = (self.deps.clock)();
         let pause = next_ms.map(|due_ms| Duration::from_millis(due_ms.saturating_sub(now_ms)));
         let pause = pause.unwrap_or(self.deps.times.look);
@@ -302,7 +302,7 @@ impl<W: Work> Runner<W> {
         Ok(())
     }
 
-    /// Reads on; gives up when there is something else to do.
+    /// Reads the next batch; returns early if other work is due.
     async fn read(&mut self) -> Result<(), WorkError> {
         let changed = self.deps.changed.clone();
         let until = self.due_at.map_or(self.look_at, |at| at.min(self.look_at));
@@ -335,17 +335,17 @@ impl<W: Work> Runner<W> {
 
     async fn take(&mut self, batch: &Batch) -> Result<(), WorkError> {
         let Some(from) = self.positions.get(&batch.source).copied() else {
-            // It is another runner's meanwhile.
+            // Another runner owns the source by now.
             return Ok(());
         };
         let step = self.work.take(batch, from).await?;
         self.stepped(&batch.source, from, step).await;
-        // What failed is due soon.
+        // Failed events may be due soon.
         self.due_at = None;
         Ok(())
     }
 
-    /// Follows a step of the work.
+    /// Applies the result of a step.
     async fn stepped(&mut self, source: &Source, from: u64, step: StepResult) {
         match step {
             StepResult::To(to) if to == from => {}
@@ -369,7 +369,7 @@ impl<W: Work> Runner<W> {
         self.deps.status.set(GroupState::Running);
     }
 
-    /// How long to wait.
+    /// Records a failure and returns the time to wait.
     fn failed(&mut self, error: &WorkError) -> Duration {
         if self.failures == 0 {
             warn!(%error, group = self.deps.group, "consumer group failed; retrying");

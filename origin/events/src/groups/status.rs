@@ -1,4 +1,4 @@
-//! What is told of a group.
+//! Status of consumer groups.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -35,21 +35,21 @@ impl GroupState {
     }
 }
 
-/// What a group's runner says of itself.
+/// The current report of a group's runner.
 #[derive(Debug, Default)]
 pub struct Status(Mutex<GroupReport>);
 
-/// A state, and what went wrong last.
+/// A group's state and current error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupReport {
     /// Its state.
     pub state: GroupState,
-    /// What went wrong, while it does.
+    /// The current error.
     pub error: Option<String>,
 }
 
 impl Status {
-    /// What it said last.
+    /// Returns the current report.
     pub fn get(&self) -> GroupReport {
         self.lock_report().clone()
     }

@@ -1,4 +1,5 @@
-//! The group `store`: carries events and dead letters from the log into SQL, each once, in one transaction with its position.
+//! The group `store`: writes events and dead letters from the log to SQL, exactly once, in one transaction with its
+//! position.
 
 use std::sync::Arc;
 

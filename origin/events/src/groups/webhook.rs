@@ -1,7 +1,7 @@
-//! The group `webhook`: each event by `POST` to a URL, [signed](weir_origin_core::http::webhook), at least once.
+//! The group `webhook`: sends each event by `POST` to a URL, [signed](weir_origin_core::http::webhook), at least once.
 //!
-//! The body is the event as the query API shows it. A receiver that answers 2xx has it. With any other answer, or none, it is
-//! sent again.
+//! The body has the format of the query API. A 2xx answer acknowledges the event. Any other answer, or none, causes a
+//! retry.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub use weir_origin_core::http::webhook::WebhookError;
 /// The group's name.
 pub const WEBHOOK_GROUP: &str = "webhook";
 
-/// Requests at the same time.
+/// Maximum number of concurrent requests.
 const AT_ONCE: usize = 16;
 
 /// Sends events to a URL.
@@ -33,7 +33,7 @@ struct Inner {
 }
 
 impl Webhook {
-    /// Sends events to `url`: see [`WebhookSender::new`].
+    /// Creates the handler for `url`: see [`WebhookSender::new`].
     ///
     /// # Errors
     /// See [`WebhookError`].
@@ -73,7 +73,7 @@ impl Handler for Webhook {
 
 impl Inner {
     async fn send(&self, event: &Delivery) -> Outcome {
-        // It is never closed.
+        // The semaphore is never closed.
         let _permit = self.at_once.acquire().await;
         let id = event.envelope.id.as_str();
         let Ok(body) = serde_json::to_string(&event.envelope) else {
@@ -89,7 +89,7 @@ impl Inner {
     }
 }
 
-/// 410 is the only answer that means never: any other may be a mistake that somebody mends.
+/// Only 410 is permanent. Any other error may be a misconfiguration that gets repaired.
 fn judged(status: StatusCode) -> Outcome {
     match status {
         status if status.is_success() => Outcome::Done,

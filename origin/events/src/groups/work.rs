@@ -1,4 +1,5 @@
-//! What a group does that has a [`Handler`]: handles events, tries again what failed, gives up what failed too often.
+//! The work of a group with a [`Handler`]: handles events, retries failures, and creates dead letters after the last
+//! retry.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -17,16 +18,17 @@ use crate::store::{
     CourseFilter, CourseOwner, EventStore, Move, NewRetry, Retry, SettledRetry, Settlement, Step,
 };
 
-/// How many events are tried again together.
+/// Number of events in one round of retries.
 const RETRIES: u32 = 100;
 
-/// The most events of one customer that wait behind one that failed; more are given up, and the customer is computed anew.
+/// Maximum number of one customer's events that wait behind a failed one. Further events become dead letters, and the
+/// customer is recomputed.
 const WAITING_MAX: u64 = 1_000;
 
-/// The most events that a group tries again; with more it is an outage, whatever the rest does.
+/// Maximum number of events in retry. Above it the group reports an outage.
 const RETRIES_MAX: u64 = 100_000;
 
-/// The most events of a customer that are computed anew.
+/// Maximum number of a customer's events in one recomputation.
 const RECOMPUTED_MAX: u32 = 10_000;
 
 /// Handles events for one group.
@@ -37,9 +39,9 @@ pub(crate) struct EventWork {
     times: GroupTimes,
     clock: Clock,
     health: Health,
-    /// The units of which something is tried again, and how many events of each.
+    /// Number of events in retry by unit.
     waiting: HashMap<String, u64>,
-    /// What is known of the batch that comes again after an outage.
+    /// Outcomes so far of the batch that is retried after an outage.
     progress: Option<Progress>,
     watch: Option<Watch>,
 }
@@ -89,7 +91,7 @@ impl EventWork {
 
     fn read(&self, batch: &Batch) -> Vec<Delivery> {
         let events = letter::events_of(&batch.records, |record, other| {
-            // The group `store` keeps it as a dead letter.
+            // The group `store` stores it as a dead letter.
             if let Err(problem) = other {
                 error!(%problem, group = self.group.name, position = record.position, "record is not an event");
             }
@@ -105,8 +107,8 @@ impl EventWork {
             .collect()
     }
 
-    /// Handles all events that have no outcome yet, and may be handled: at most one of each unit at a time, and none behind
-    /// one that failed.
+    /// Handles all events without an outcome that are not blocked: at most one per unit at a time, and none after a
+    /// failed one.
     async fn handle(
         &self,
         events: &[Delivery],
@@ -150,7 +152,7 @@ impl EventWork {
         picked
     }
 
-    /// Whose order counts; empty if nobody's does.
+    /// The ordering key of an event; empty if it has no order.
     fn unit(&self, event: &Delivery) -> String {
         match self.handler().keeps_order() {
             true => Unit::from_envelope(&event.envelope).to_text(),
@@ -158,7 +160,7 @@ impl EventWork {
         }
     }
 
-    /// Leaves only what was handled: the rest is handled again after an outage.
+    /// Keeps only successful outcomes: all other events are handled again after an outage.
     fn forget_failures(outcomes: &mut [Option<Outcome>]) {
         for outcome in outcomes {
             if *outcome != Some(Outcome::Done) {
@@ -167,7 +169,7 @@ impl EventWork {
         }
     }
 
-    /// What is written of a batch: what is tried again, and what is given up.
+    /// Splits the unhandled events of a batch into retries and dead letters.
     fn decide<'a>(
         &self,
         source: &str,
@@ -217,7 +219,7 @@ impl EventWork {
         }
     }
 
-    /// The outcome of an event that was tried again.
+    /// The next state of an event after a retry.
     fn settlement(&self, source: &str, retry: &Retry, outcome: Outcome, now_ms: u64) -> Settlement {
         match outcome {
             Outcome::Done => Settlement::Done,
@@ -262,7 +264,7 @@ impl EventWork {
         self.handle(&deliveries, |_| false, &mut outcomes).await;
         let now_ms = (self.clock)();
         for ((retry, _), outcome) in events.into_iter().zip(outcomes) {
-            // What waits behind one that failed just now is due the next time.
+            // An event behind one that just failed is due the next time.
             let Some(outcome) = outcome else { continue };
             self.metrics.tried_again(&group, outcome == Outcome::Done);
             let settlement = self.settlement(source, retry, outcome, now_ms);
@@ -283,7 +285,7 @@ impl EventWork {
         Ok(())
     }
 
-    /// Computes customers anew of whom an event was given up.
+    /// Recomputes customers with a dead letter.
     async fn compensate(&self) -> Result<(), WorkError> {
         let group = &self.group.name;
         let now_ms = (self.clock)();
@@ -317,7 +319,7 @@ impl EventWork {
         Ok(())
     }
 
-    /// What went wrong, if anything.
+    /// Recomputes a unit and returns the error message, if it failed.
     async fn recompute(&self, unit: &str) -> Result<Option<String>, WorkError> {
         let unit = Unit::from_text(unit);
         let course = match &unit {
@@ -376,7 +378,7 @@ impl Work for EventWork {
     async fn take(&mut self, batch: &Batch, from: u64) -> Result<StepResult, WorkError> {
         let events = self.read(batch);
         if self.waiting.values().sum::<u64>() >= RETRIES_MAX {
-            // Those that wait go on meanwhile.
+            // Events in retry continue meanwhile.
             self.try_again(&batch.source).await?;
             let message = format!("{RETRIES_MAX} events are already in retry");
             return Err(WorkError::Outage(message));
@@ -409,7 +411,8 @@ impl Work for EventWork {
         let step = self.write(batch, from, &events, &outcomes).await;
         match &step {
             Ok(Step::Taken) => self.health.note(&tried),
-            // SQL is away: nothing is handled twice if it comes back before the process ends.
+            // SQL is unavailable. Keep the outcomes, so that nothing is handled twice if SQL recovers before the
+            // process ends.
             Err(_) => {
                 self.progress = Some(Progress {
                     source: batch.source.clone(),
@@ -512,7 +515,7 @@ impl EventWork {
             Some(Outcome::Failed(error)) => {
                 (1, Some(now_ms.saturating_add(first_ms)), error.clone())
             }
-            // It waits behind another.
+            // It waits behind an earlier event.
             _ => (0, None, String::new()),
         };
         NewRetry {
@@ -552,7 +555,7 @@ fn first_failure(outcomes: &[Option<Outcome>]) -> String {
         .unwrap_or_default()
 }
 
-/// Topics, as a flag names them.
+/// Parses the topics of a flag.
 pub fn topics(names: &[String]) -> Option<BTreeSet<String>> {
     let names: BTreeSet<String> = names.iter().cloned().collect();
     (!names.is_empty()).then_some(names)

@@ -1,4 +1,4 @@
-//! Events come in.
+//! Routes that ingest events.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -24,10 +24,10 @@ use crate::Events;
 use crate::collect::{Sender, is_taken};
 use weir_origin_core::http::{Problem, ReadQuery};
 
-/// What an event's body may be.
+/// Accepted content types of an event body.
 const CONTENT_TYPES: [&str; 2] = ["application/json", "text/plain"];
 
-/// The key that events of business systems have, unless they say another name.
+/// Default key name for events of business systems.
 const PUSH_KEY: &str = "push";
 
 /// One event, a list, or a list with its sender's time. Each event is validated separately.
@@ -213,7 +213,7 @@ fn sender(events: &Events, headers: &HeaderMap) -> Result<Sender, Problem> {
     Ok(Sender { stamps, user })
 }
 
-/// The body is JSON, whatever a beacon has to call it, in UTF-8. How it is encoded.
+/// Checks that the body is JSON in UTF-8, under any content type that a beacon can send. Returns its encoding.
 fn check_content(headers: &HeaderMap) -> Result<Encoding, Problem> {
     let text = |name| {
         headers

@@ -21,10 +21,10 @@ use crate::model::record::{REFUSED_LEN_MAX, SentEvent};
 use crate::store::{DeadFilter, DeadLetter};
 use weir_origin_core::http::{Problem, ReadQuery, TypedBody};
 
-/// The longest body: an event as it is kept, and what stands around it.
+/// Maximum body length: an event of maximum length plus the surrounding JSON.
 pub(super) const BODY_LEN_MAX: usize = REFUSED_LEN_MAX + 1_024;
 
-/// How the group of what was refused when it came is called in queries.
+/// Name in queries for the group of events refused on arrival.
 const COLLECT: &str = "collect";
 
 /// Selects dead letters.
@@ -202,7 +202,7 @@ fn group_name(name: &str) -> &str {
     }
 }
 
-/// Where a page ends, as the one before told it.
+/// Parses the cursor of a page.
 fn parse_cursor(text: &str) -> Result<(u64, &str), Problem> {
     let place = text.split_once('-');
     let place = place.and_then(|(at_ms, id)| Some((at_ms.parse().ok()?, id)));

@@ -10,10 +10,10 @@ use weir_event::limits::BODY_LEN_MAX;
 use super::too_large;
 use weir_origin_core::http::Problem;
 
-/// The largest window of a zstd frame, as a power of two: 8 MiB, which RFC 9659 asks of all.
+/// Maximum window of a zstd frame, as a power of two: 8 MiB, the limit of RFC 9659.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
-/// How a body is encoded.
+/// Encoding of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
     Identity,
@@ -24,7 +24,7 @@ pub(super) enum Encoding {
 impl Encoding {
     const ALL: [Self; CONTENT_ENCODINGS.len()] = [Self::Identity, Self::Gzip, Self::Zstd];
 
-    /// By its name in `content-encoding`.
+    /// Looks up an encoding by its name in `content-encoding`.
     pub(super) fn named(name: &[u8]) -> Option<Self> {
         let mut names = CONTENT_ENCODINGS.iter().zip(Self::ALL);
         let found = names.find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes()));
@@ -41,7 +41,7 @@ impl Encoding {
                 Box::new(decoder)
             }
         };
-        // One byte more than allowed shows that the body is too long.
+        // One byte above the limit shows that the body is too long.
         let mut decoded = Vec::new();
         from.take(BODY_LEN_MAX as u64 + 1)
             .read_to_end(&mut decoded)?;
@@ -49,7 +49,7 @@ impl Encoding {
     }
 }
 
-/// Decodes a body. Refuses one that has more than [`BODY_LEN_MAX`] bytes when it is decoded.
+/// Decodes a body. Refuses one with more than [`BODY_LEN_MAX`] decoded bytes.
 pub(super) async fn decode(encoding: Encoding, body: Bytes) -> Result<Bytes, Problem> {
     if encoding == Encoding::Identity {
         return Ok(body);

@@ -1,4 +1,4 @@
-//! The routes of groups.
+//! The routes of consumer groups.
 
 use axum::Json;
 use axum::extract::Path;

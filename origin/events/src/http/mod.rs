@@ -1,4 +1,4 @@
-//! The routes of events: requests in, answers out. What they ask for is decided elsewhere.
+//! The routes of events: parse requests and write answers. Other modules contain the logic.
 
 mod collect;
 mod dead;
@@ -33,10 +33,10 @@ use weir_origin_core::api::{Api, AuditTiming, Document, RouteRules};
 use weir_origin_core::http::Problem;
 use weir_origin_core::http::refusal::BODY_TOO_LARGE;
 
-/// How long a client waits that found the log full, in seconds: a group has to catch up.
+/// `retry-after` when the log is full, in seconds: a group has to catch up first.
 const FULL_RETRY_S: u64 = 5;
 
-/// The events of an origin, if it has any. Without them the routes answer `events_off`.
+/// The events of an origin, if enabled. Otherwise the routes answer `events_off`.
 #[derive(Clone, Debug)]
 pub struct Enabled(pub Option<Events>);
 
@@ -51,7 +51,7 @@ impl FromRequestParts<Enabled> for Events {
     }
 }
 
-/// The routes for gateways, with their stamps.
+/// The routes for gateways, with gateway metadata.
 pub fn public() -> Api<Enabled> {
     let sent = RouteRules::OPEN.refuses(&[
         EVENTS_OFF,
@@ -69,7 +69,7 @@ pub fn public() -> Api<Enabled> {
         .route(routes!(collect::pixel), sent.refuses(&[EVENT_REJECTED]))
 }
 
-/// The routes for operators and for business systems.
+/// The routes for operators and business systems.
 pub fn admin() -> Api<Enabled> {
     let rules = RouteRules::PLATFORM.refuses(&[EVENTS_OFF]);
     let kind = rules.refuses(&[UNKNOWN_TYPE]);
@@ -79,7 +79,7 @@ pub fn admin() -> Api<Enabled> {
     let group = rules.refuses(&[UNKNOWN_GROUP, EVENTS_LOG]);
     let course = rules.refuses(&[EVENT_UNREADABLE]);
     Api::admin(Area::Events)
-        // What business systems send are events, not acts.
+        // Business systems send events, which are not audited as operator actions.
         .route(
             routes!(collect::push).layer(DefaultBodyLimit::max(BODY_LEN_MAX)),
             rules
@@ -133,7 +133,7 @@ pub fn admin() -> Api<Enabled> {
         )
 }
 
-/// What all routes add to the OpenAPI document.
+/// Additions of all routes to the OpenAPI document.
 pub fn document() -> Document {
     let mut document = public().into_document();
     document.merge(admin().into_document());
@@ -141,7 +141,7 @@ pub fn document() -> Document {
     document
 }
 
-/// Nothing was taken: what a client is told.
+/// Maps errors that accept no event to problem responses.
 impl From<CollectError> for Problem {
     fn from(error: CollectError) -> Self {
         let detail = error.to_string();
@@ -180,7 +180,7 @@ fn too_large(detail: impl Into<std::borrow::Cow<'static, str>>) -> Problem {
     BODY_TOO_LARGE.because(detail)
 }
 
-/// How many entries a page has: 100 unless the query says otherwise.
+/// Number of entries on a page: 100 by default.
 fn page_len(limit: Option<u32>) -> Result<u32, Problem> {
     Ok(weir_origin_core::http::page_len(limit, 1_000)?.unwrap_or(100))
 }

@@ -1,5 +1,5 @@
-//! The page of groups, collectors and dead letters, at `/events/page` of the admin port: plain files, part of the program. It needs no
-//! token, as nobody has typed one in yet; everything it shows comes from the other routes, with the token.
+//! The page of groups, collectors and dead letters, at `/events/page` of the admin port. Its static files are embedded
+//! in the binary. The page itself needs no token; it loads all data through the other routes with the token.
 
 use weir_origin_core::api::Api;
 use weir_origin_core::http::files::{CSS, HTML, JS, Page, SVG, files, policy};
@@ -23,7 +23,7 @@ static PAGE: Page = Page {
     },
 };
 
-/// The page and the files that it names.
+/// The page and its static files.
 pub fn page() -> Api<()> {
     Api::open_admin().page(&PAGE)
 }

@@ -1,4 +1,4 @@
-//! The route of collectors that fetch events.
+//! The route of collectors that pull events.
 
 use axum::Json;
 use serde::Serialize;

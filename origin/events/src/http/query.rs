@@ -1,4 +1,4 @@
-//! What customers and visitors did.
+//! Queries of events by customer or visitor.
 
 use axum::Json;
 use axum::extract::Path;
@@ -16,7 +16,7 @@ use crate::store::{CourseFilter, CourseOwner, EventCursor};
 use weir_origin_core::api::words;
 use weir_origin_core::http::{Problem, ReadQuery};
 
-/// The most events that one question looks at; with more the answer says that it is not complete.
+/// Maximum number of events that a query reads. Above it the answer is marked as incomplete.
 const WINDOW_EVENTS_MAX: u32 = 10_000;
 
 /// Selects events.
@@ -274,7 +274,7 @@ async fn answer(
     }
 }
 
-/// The window of a question: its own, or that of the type.
+/// The window of a query: its own, or the type's default.
 fn within(events: &Events, window: &Window, event_type: &str) -> Result<u64, Problem> {
     if let Some(text) = &window.within {
         let duration = Duration::read(text).filter(|duration| duration.ms > 0);
@@ -288,7 +288,7 @@ fn within(events: &Events, window: &Window, event_type: &str) -> Result<u64, Pro
     })
 }
 
-/// Events that a question is about.
+/// Selects the events of a query.
 struct EventQuery<'a> {
     course: CourseOwner<'a>,
     event_type: Option<&'a str>,
@@ -311,7 +311,7 @@ impl<'a> EventQuery<'a> {
         }
     }
 
-    /// The latest of them, the oldest first; and whether these are all.
+    /// The latest events, oldest first, and whether the list is complete.
     async fn find(&self, events: &Events, limit: u32) -> Result<(Vec<Envelope>, bool), Problem> {
         let filter = CourseFilter {
             event_type: self.event_type,
@@ -336,7 +336,7 @@ fn decoded(found: Vec<(EventCursor, Vec<u8>)>) -> Result<Vec<Envelope>, Problem>
     })
 }
 
-/// Where a page ends, as the one before told it.
+/// Parses the cursor of a page.
 fn parse_cursor(text: &str) -> Result<EventCursor, Problem> {
     let place = text.split_once('-').and_then(|(at_ms, position)| {
         Some(EventCursor {

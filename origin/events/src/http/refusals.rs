@@ -1,4 +1,4 @@
-//! Why routes of events refuse.
+//! Reasons for refusals by the event routes.
 
 use axum::http::StatusCode;
 

@@ -1,4 +1,4 @@
-//! The routes of types.
+//! The routes of event types.
 
 use axum::Json;
 use axum::extract::Path;
@@ -140,7 +140,7 @@ fn with_etag(known: &RegisteredType) -> Response {
     ([(header::ETAG, etag)], Json(TypeView::from(known))).into_response()
 }
 
-/// The version in `If-Match`, if it names one.
+/// The version in `If-Match`, if any.
 fn if_match(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let Some(value) = headers.get(header::IF_MATCH) else {
         return Ok(None);

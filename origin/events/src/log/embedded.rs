@@ -1,4 +1,4 @@
-//! The log in files of this machine: [`weir_log`].
+//! The log in local files: [`weir_log`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,13 +13,13 @@ use super::{
     ReadOutcome, Record, Source, Target,
 };
 
-/// The most records of a batch: what one transaction takes.
+/// Maximum number of records in a batch, which one transaction stores.
 const BATCH: usize = 512;
 
-/// The bits of a position that are the place in its file. A file is begun anew long before it has so many bytes.
+/// Number of low bits of a position that hold the byte offset in its file. Files rotate long before this size.
 const BYTE_BITS: u32 = 32;
 
-/// A log in a folder, which this process alone has.
+/// A log in a folder that only this process uses.
 #[derive(Clone, Debug)]
 pub struct EmbeddedLog(Arc<Inner>);
 
@@ -29,15 +29,15 @@ struct Inner {
     source: Source,
     limits: Limits,
     retention: Retention,
-    /// How far each group is. What lies before all of them is released.
+    /// The position of each group. Records before all of them are released.
     committed: Mutex<BTreeMap<String, weir_log::Position>>,
 }
 
 impl EmbeddedLog {
-    /// Opens the log in `folder`, which is made if it is not there.
+    /// Opens the log in `folder` and creates the folder if it is missing.
     ///
     /// # Errors
-    /// When the folder is another process's, or cannot be used.
+    /// If another process uses the folder, or the folder is unusable.
     pub fn open(
         folder: &Path,
         sync: weir_log::Sync,
@@ -61,13 +61,13 @@ impl EmbeddedLog {
         }
     }
 
-    /// Notes how far a group is, and releases what lies before all groups.
+    /// Stores a group's position and releases records before all groups.
     fn note(&self, group: &str, position: weir_log::Position) {
         let mut committed = self
             .0
             .committed
             .lock()
-            // Each change is one step, so a panic elsewhere leaves it whole.
+            // Each change is one step, so a panic elsewhere leaves the map consistent.
             .unwrap_or_else(PoisonError::into_inner);
         committed.insert(group.to_owned(), position);
         if let Some(first) = committed.values().min() {
@@ -117,7 +117,7 @@ impl EventLog for EmbeddedLog {
     }
 
     fn reader(&self, group: &str) -> Result<Box<dyn GroupReader>, LogError> {
-        // From the start, until it is known how far the group is.
+        // Position 0 until the group's position is loaded.
         self.note(group, weir_log::Position::default());
         Ok(Box::new(EmbeddedReader {
             written: self.0.log.written(),
@@ -192,8 +192,7 @@ impl EventLog for EmbeddedLog {
     }
 }
 
-/// Where the first record begins that lies at `from` or behind it: a place that somebody has typed may be in the middle of
-/// one.
+/// Finds the start of the first record at or after `from`. A position typed by an operator may be inside a record.
 fn record_at(
     log: &Log,
     from: weir_log::Position,
@@ -238,10 +237,10 @@ struct EmbeddedReader {
 }
 
 enum State {
-    /// Nobody has said where to begin.
+    /// No start position is set yet.
     Unplaced,
     Idle(Reader),
-    /// Kept here, so that whoever stops waiting for it loses nothing.
+    /// The running read. It is stored here, so that a cancelled caller loses nothing.
     Reading(JoinHandle<(Reader, Result<weir_log::Batch, weir_log::LogError>)>),
 }
 
@@ -250,7 +249,7 @@ impl EmbeddedReader {
         if let State::Idle(_) = &self.state
             && let State::Idle(mut reader) = std::mem::replace(&mut self.state, State::Unplaced)
         {
-            // What is written from now on is seen by this read, or wakes the next one.
+            // This read sees all records written from now on, or they wake the next read.
             self.written.mark_unchanged();
             self.state = State::Reading(tokio::task::spawn_blocking(move || {
                 let batch = reader.read();
@@ -258,7 +257,7 @@ impl EmbeddedReader {
             }));
         }
         let State::Reading(task) = &mut self.state else {
-            // Until somebody says where to begin.
+            // Wait for a call of `start_at`.
             return std::future::pending().await;
         };
         let read = task.await;
@@ -279,7 +278,7 @@ impl GroupReader for EmbeddedReader {
             loop {
                 let batch = self.read().await?;
                 if batch.records.is_empty() {
-                    // The log lives as long as this reader has it.
+                    // The reader owns a handle of the log, so the sender cannot be dropped.
                     let _ = self.written.changed().await;
                     continue;
                 }

@@ -1,5 +1,5 @@
-//! The log on Kafka: [`weir_log::kafka`]. Each partition of the topic is a source, which any origin may ask about and one at a
-//! time reads.
+//! The log on Kafka: [`weir_log::kafka`]. Each partition of the topic is a source. Any origin can query a source, and
+//! one at a time reads it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use super::{
     ReadOutcome, Record, Source, Target,
 };
 
-/// A log on Kafka. Its brokers need not be there.
+/// A log on Kafka. Its brokers may be unreachable.
 #[derive(Clone)]
 pub struct KafkaHome {
     log: KafkaLog,
@@ -24,7 +24,7 @@ impl fmt::Debug for KafkaHome {
     }
 }
 
-/// The partitions, and what they are called: `<topic>/<partition>`.
+/// The partitions and their source names: `<topic>/<partition>`.
 #[derive(Clone)]
 struct Sources {
     all: Vec<Source>,
@@ -55,10 +55,10 @@ impl Sources {
 }
 
 impl KafkaHome {
-    /// Asks no broker.
+    /// Creates the log without contacting a broker.
     ///
     /// # Errors
-    /// When the settings are refused.
+    /// If the settings are invalid.
     pub fn open(settings: Settings) -> Result<Self, LogError> {
         Ok(Self {
             sources: Sources::new(&settings),
@@ -66,7 +66,7 @@ impl KafkaHome {
         })
     }
 
-    /// How many partitions there are.
+    /// Number of partitions.
     pub fn partitions(&self) -> u16 {
         self.log.settings().partitions()
     }
@@ -149,7 +149,8 @@ impl EventLog for KafkaHome {
         })
     }
 
-    /// Of what waits for Kafka's acknowledgement: what groups have not handled is the brokers' matter.
+    /// The amount that waits for Kafka's acknowledgement. Records that groups have not handled do not count: the
+    /// brokers store them.
     fn fill(&self) -> Fill {
         let settings = self.log.settings();
         Fill {
@@ -158,7 +159,7 @@ impl EventLog for KafkaHome {
         }
     }
 
-    /// The topic has a retention of its own.
+    /// Does nothing: the topic has its own retention.
     fn retain(&self, _: u64) -> Result<(), LogError> {
         Ok(())
     }
@@ -193,12 +194,12 @@ impl GroupReader for KafkaReader {
         position: Option<Position>,
     ) -> LogFuture<'_, Result<Position, LogError>> {
         let partition = self.sources.partition(source);
-        // Where the group has committed to Kafka is not where its effects are.
+        // Ignore the position committed to Kafka: only SQL has the position of the group's effects.
         let position = position.unwrap_or(0);
         Box::pin(async move {
             match self.reader.start_at(partition?, Some(position)).await {
-                // A rebalance was faster. Nothing comes of it, and what comes next says whose it is not: an error would
-                // be tried again for ever.
+                // A rebalance came first. The reader delivers nothing of this source, and the next assignment omits it.
+                // An error would be retried endlessly.
                 Err(weir_log::kafka::LogError::Partition(_)) => Ok(position),
                 result => Ok(result?),
             }

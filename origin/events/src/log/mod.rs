@@ -1,8 +1,8 @@
-//! The log of events, as those see it who append to it and who read it.
+//! The event log, as its writers and readers see it.
 //!
-//! [`EmbeddedLog`] keeps it in files of this machine, `KafkaHome` (feature `kafka`) on brokers: there an origin has some of
-//! a log's [sources](Source) today and others tomorrow, so a reader says which it was [assigned](ReadOutcome::Assigned), and is
-//! told for each where to begin.
+//! [`EmbeddedLog`] stores it in local files; `KafkaHome` (feature `kafka`) stores it on brokers. On Kafka, an origin's
+//! [sources](Source) change over time. A reader therefore reports which sources it was
+//! [assigned](ReadOutcome::Assigned), and receives a start position for each.
 
 mod embedded;
 #[cfg(feature = "kafka")]
@@ -17,82 +17,82 @@ pub use embedded::EmbeddedLog;
 #[cfg(feature = "kafka")]
 pub use kafka::KafkaHome;
 
-/// What takes its time.
+/// A boxed future of a log call.
 pub type LogFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// One sequence of records, whose positions follow each other: the log of an origin, or a partition of a topic.
+/// One ordered sequence of records: the log of an origin, or a partition of a topic.
 pub type Source = Arc<str>;
 
-/// A place in a source: a record's, or behind the last one.
+/// A position in a source: of a record, or after the last one.
 pub type Position = u64;
 
-/// What is appended.
+/// A record to append.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewRecord {
-    /// Whose order counts: records of one partition keep it.
+    /// The ordering key: records of one partition keep their order.
     pub partition: u16,
-    /// What it says.
+    /// The encoded record.
     pub payload: Vec<u8>,
 }
 
-/// What was read.
+/// A record that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Where.
+    /// Its position.
     pub position: Position,
-    /// When it was appended, in milliseconds since the Unix epoch.
+    /// Append time, in milliseconds since the Unix epoch.
     pub time_ms: u64,
-    /// What it says.
+    /// The encoded record.
     pub payload: Vec<u8>,
 }
 
-/// Records of one source that follow each other.
+/// Consecutive records of one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Of which source.
+    /// The source.
     pub source: Source,
-    /// At least one.
+    /// The records; at least one.
     pub records: Vec<Record>,
-    /// Behind the last one.
+    /// The position after the last record.
     pub next: Position,
 }
 
-/// What a reader has next.
+/// What a read returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadOutcome {
-    /// From now on these sources are this reader's, and no other ones. Nothing of them comes before
-    /// [`GroupReader::start_at`] was called for each.
+    /// The reader owns exactly these sources from now on. It reads none of them until [`GroupReader::start_at`] is
+    /// called for it.
     Assigned(Vec<Source>),
     /// Records.
     Batch(Batch),
 }
 
-/// Where to go.
+/// Target of a seek.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// The first record that is still there.
+    /// The first record that still exists.
     Start,
-    /// Behind the last one.
+    /// After the last record.
     End,
-    /// The first record that was appended at this time or later, in milliseconds since the Unix epoch.
+    /// The first record appended at or after this time, in milliseconds since the Unix epoch.
     Time(u64),
-    /// Here, if there is such a place; else the next one that there is.
+    /// This position if it exists, otherwise the next one.
     Position(Position),
 }
 
-/// How far a group is behind. Which of its sizes a log knows is its own affair: one counts bytes, another records.
+/// Lag of a group. Some logs count bytes, others count records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lag {
-    /// Bytes that were not handled yet, if the log knows.
+    /// Bytes that are not handled yet, if the log counts them.
     pub bytes: Option<u64>,
-    /// Records that were not handled yet, if the log knows.
+    /// Records that are not handled yet, if the log counts them.
     pub records: Option<u64>,
-    /// When the oldest of them was appended, in milliseconds since the Unix epoch; none if there are none.
+    /// Append time of the oldest unhandled record, in milliseconds since the Unix epoch; `None` if all are handled.
     pub oldest_ms: Option<u64>,
 }
 
 impl Lag {
-    /// Adds that of another source.
+    /// Adds the lag of another source.
     pub fn add(&mut self, other: Self) {
         let sum =
             |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).reduce(u64::saturating_add);
@@ -102,32 +102,32 @@ impl Lag {
     }
 }
 
-/// How full a log is.
+/// Fill level of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fill {
-    /// Bytes that not every group has handled.
+    /// Bytes that at least one group has not handled.
     pub waiting_bytes: u64,
-    /// With so many it takes no more.
+    /// The log refuses appends at this many bytes.
     pub waiting_bytes_max: u64,
 }
 
 impl Fill {
-    /// Whether it takes nothing now.
+    /// Whether the log refuses appends now.
     pub fn is_full(self) -> bool {
         self.waiting_bytes >= self.waiting_bytes_max
     }
 }
 
-/// Why records were not appended, or may not have been. Whoever sends them again does no harm: events have ids.
+/// Why records were not appended, or may not have been. A resend is safe, because events have ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
     /// Groups are too far behind. Nothing was appended.
     #[error("event log full: a consumer group is too far behind")]
     Full,
-    /// Nobody knows whether they were appended.
+    /// The records may or may not have been appended.
     #[error("outcome unknown: the event log did not confirm it")]
     Unknown,
-    /// They are not fit for this log, and never will be. Nothing was appended.
+    /// This log can never accept the records. Nothing was appended.
     #[error("the event log refused it")]
     Refused,
 }
@@ -135,46 +135,47 @@ pub enum AppendError {
 /// A log could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// Its files could not be.
+    /// The files cannot be read.
     #[error(transparent)]
     Files(#[from] weir_log::LogError),
-    /// Kafka does not do what it is asked.
+    /// A Kafka call failed.
     #[cfg(feature = "kafka")]
     #[error(transparent)]
     Kafka(#[from] weir_log::kafka::LogError),
-    /// A task that read it has ended early.
+    /// A read task ended early.
     #[error("reading the event log was interrupted")]
     Ended,
-    /// The broker that has it says so.
+    /// The partition's broker returned this error.
     #[error("{0}")]
     Broker(String),
-    /// There is no such source, or it is another origin's.
+    /// The source does not exist, or belongs to another origin.
     #[error("this origin has no source \"{0}\"")]
     Source(Source),
 }
 
 /// A durable log.
 pub trait EventLog: fmt::Debug + Send + Sync {
-    /// Appends records, all or none as far as is known; returns once they are durable.
+    /// Appends records in one call and returns once they are durable. All or none are appended, unless the result is
+    /// unknown.
     fn append(
         &self,
         records: Vec<NewRecord>,
         now_ms: u64,
     ) -> LogFuture<'_, Result<(), AppendError>>;
 
-    /// A reader for `group`. What this group has not [committed](GroupReader::commit) stays in the log.
+    /// Creates a reader for `group`. Records that this group has not [committed](GroupReader::commit) stay in the log.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If the log cannot be read.
     fn reader(&self, group: &str) -> Result<Box<dyn GroupReader>, LogError>;
 
-    /// The sources that this origin may ask about.
+    /// The sources that this origin can query.
     fn sources(&self) -> Vec<Source>;
 
-    /// The place of `target` in `source`.
+    /// Finds the position of `target` in `source`.
     fn place(&self, source: &Source, target: Target) -> LogFuture<'_, Result<Position, LogError>>;
 
-    /// How many records lie between two places.
+    /// Counts the records between two positions.
     fn count(
         &self,
         source: &Source,
@@ -182,31 +183,31 @@ pub trait EventLog: fmt::Debug + Send + Sync {
         to: Position,
     ) -> LogFuture<'_, Result<u64, LogError>>;
 
-    /// How far a group is behind that is at `position`.
+    /// Lag of a group at `position`.
     fn lag(&self, source: &Source, position: Position) -> LogFuture<'_, Result<Lag, LogError>>;
 
-    /// How full it is.
+    /// Fill level of the log.
     fn fill(&self) -> Fill;
 
-    /// Deletes what all groups have handled, and what is too old or too much to be kept for replays.
+    /// Deletes handled records that exceed the retention time or size.
     ///
     /// # Errors
-    /// When it cannot.
+    /// If files cannot be deleted.
     fn retain(&self, now_ms: u64) -> Result<(), LogError>;
 }
 
 /// Reads a log for one group.
 pub trait GroupReader: Send {
-    /// What comes next, as soon as there is something. Whoever stops waiting loses nothing.
+    /// Waits for the next batch or assignment. Cancelling the call loses nothing.
     fn next(&mut self) -> LogFuture<'_, Result<ReadOutcome, LogError>>;
 
-    /// Goes on with `source` at `position`; at its start if the group has none yet.
+    /// Starts `source` at `position`, or at its start if the group has no position yet.
     fn start_at(
         &mut self,
         source: &Source,
         position: Option<Position>,
     ) -> LogFuture<'_, Result<Position, LogError>>;
 
-    /// Says that the group has handled what lies before `position`, and has noted so itself.
+    /// Reports that the group has handled and stored everything before `position`.
     fn commit(&mut self, source: &Source, position: Position) -> LogFuture<'_, ()>;
 }

@@ -1,4 +1,4 @@
-//! Dead letters: what of an event is kept that nobody could take.
+//! Dead letters: the stored remains of events that were refused or given up.
 
 use serde::{Deserialize, Serialize};
 use weir_event::answer::Reason;
@@ -8,36 +8,36 @@ use super::record::{LogRecord, RecordError, RefusedEvent, SentEvent};
 use crate::log::Record;
 use crate::store::{DeadLetter, NewEvent, Retry, STORE_GROUP};
 
-/// The reason of a record that is no event and nothing that was refused: of another version, most likely.
+/// Reason of a record that cannot be decoded, usually of another version.
 pub const UNREADABLE: &str = "unreadable";
 
-/// The reason of an event that its group has tried often enough.
+/// Reason of an event that failed after the last retry.
 pub const TRIES: &str = "tries";
 
-/// The reason of an event that its group has refused.
+/// Reason of an event that its group refused.
 pub const REFUSED: &str = "refused";
 
-/// The reason of an event behind which too many of its customer wait.
+/// Reason of an event with too many events of its customer already in retry.
 pub const CROWDED: &str = "crowded";
 
-/// What a dead letter holds, as JSON.
+/// The content of a dead letter, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeadLetterContent {
-    /// It was refused when it came.
+    /// An event that was refused on arrival.
     Sent(SentEvent),
-    /// A group has given it up.
+    /// An event that a group gave up.
     GivenUp {
-        /// The source that it was read from.
+        /// The source of its record.
         source: String,
-        /// And where.
+        /// The position of its record.
         position: u64,
-        /// When it was received.
+        /// Receipt time, in milliseconds since the Unix epoch.
         received_ms: u64,
         /// The event's envelope, in hexadecimal digits.
         envelope: String,
     },
-    /// Nobody can read it.
+    /// A record that cannot be decoded.
     Record {
         /// The record, in hexadecimal digits.
         payload: String,
@@ -45,28 +45,28 @@ pub enum DeadLetterContent {
 }
 
 impl DeadLetterContent {
-    /// As SQL has it.
+    /// Encodes the content as stored in SQL.
     pub fn to_json(&self) -> String {
-        // Texts and numbers: there is nothing in it that JSON cannot say.
+        // Strings and numbers only, so the encoding cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// As SQL had it.
+    /// Decodes the content as stored in SQL.
     ///
     /// # Errors
-    /// When no Weir has written it.
+    /// If the text is not a content written by Weir.
     pub fn from_json(json: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(json)
     }
 }
 
-/// A name that is the same whoever reads the record again.
+/// A deterministic id: each read of the same record gives the same id.
 fn id(group: &str, source: &str, position: u64) -> String {
     let group = if group.is_empty() { "collect" } else { group };
     format!("{group}.{source}.{position}")
 }
 
-/// The dead letter of what was refused when it came.
+/// The dead letter of an event refused on arrival.
 pub fn of_refused(source: &str, record: &Record, refused: RefusedEvent) -> DeadLetter {
     DeadLetter {
         id: id("", source, record.position),
@@ -79,7 +79,7 @@ pub fn of_refused(source: &str, record: &Record, refused: RefusedEvent) -> DeadL
     }
 }
 
-/// The dead letter of what is no record.
+/// The dead letter of an unreadable record.
 pub fn of_unreadable(source: &str, record: &Record, error: &RecordError) -> DeadLetter {
     let letter = DeadLetterContent::Record {
         payload: hex::encode(&record.payload),
@@ -95,7 +95,7 @@ pub fn of_unreadable(source: &str, record: &Record, error: &RecordError) -> Dead
     }
 }
 
-/// The dead letter of an event whose id is another's.
+/// The dead letter of an event that reuses the id of another event.
 pub fn of_reused(source: &str, event: &NewEvent, now_ms: u64) -> DeadLetter {
     let letter = DeadLetterContent::GivenUp {
         source: source.to_owned(),
@@ -140,7 +140,7 @@ pub fn of_given_up(
     }
 }
 
-/// The events among records, with the place of each; what is none is told to `other`.
+/// The events among records, each with its record. Passes all other records to `other`.
 pub fn events_of<'a>(
     records: &'a [Record],
     mut other: impl FnMut(&'a Record, Result<RefusedEvent, RecordError>),

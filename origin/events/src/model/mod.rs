@@ -1,4 +1,4 @@
-//! Plain types of events: what the log holds, dead letters, the types that events have. No SQL, no log.
+//! Plain types of events: log records, dead letters and event types. This module uses neither SQL nor the log.
 
 pub mod letter;
 pub mod record;

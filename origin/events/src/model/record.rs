@@ -1,5 +1,5 @@
-//! What the log of events holds: events, and what was refused as one. Both are in one log, so that a body with good and bad
-//! events waits for the disk once, and is acknowledged when it has both.
+//! Records of the event log: accepted events and refused events. Both go to one log. A mixed body therefore waits for
+//! one disk sync, and is acknowledged when all of it is durable.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use weir_event::stamps::{Kind, Stamps};
 
 use crate::log::NewRecord;
 
-/// The first byte of a record tells what follows.
+/// The first byte of a record is its kind.
 const EVENT: u8 = b'e';
 const REFUSED: u8 = b'r';
 
-/// The partition of what was refused: it has no order.
+/// The partition of refused events, which have no order.
 const REFUSED_PARTITION: u16 = u16::MAX;
 
-/// The longest text of a refused event that is kept, in bytes; what is longer is cut, and cannot be sent again.
+/// Maximum stored length of a refused event, in bytes. A longer event is cut and cannot be resent.
 pub const REFUSED_LEN_MAX: usize = 64 << 10;
 
 /// A record of the log.
@@ -30,18 +30,18 @@ pub const REFUSED_LEN_MAX: usize = 64 << 10;
 pub enum LogRecord {
     /// An event.
     Event(Box<Envelope>),
-    /// What was refused.
+    /// A refused event.
     Refused(Box<RefusedEvent>),
 }
 
-/// What was refused as an event.
+/// An event that was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedEvent {
-    /// Why, in a word.
+    /// Reason code.
     pub reason: String,
-    /// Reason, for people.
+    /// Reason in a sentence.
     pub message: String,
-    /// What was sent.
+    /// The event as sent.
     #[serde(flatten)]
     pub sent: SentEvent,
 }
@@ -78,22 +78,22 @@ pub struct SentEvent {
     pub consent: Consent,
 }
 
-/// Bytes that are no record of this log.
+/// Why bytes are not a record of this log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// The event is none.
+    /// The envelope is invalid.
     #[error(transparent)]
     Envelope(#[from] EnvelopeError),
-    /// What was refused cannot be read.
+    /// The refused event cannot be decoded.
     #[error("cannot read a refused event: {0}")]
     Refused(String),
-    /// It begins with another byte.
+    /// The first byte is unknown.
     #[error("the record is neither an event nor a refused event")]
     Kind,
 }
 
 impl LogRecord {
-    /// As the log takes it.
+    /// Encodes the record for the log.
     pub fn encode(&self, partitions: u16) -> NewRecord {
         match self {
             Self::Event(envelope) => {
@@ -104,7 +104,7 @@ impl LogRecord {
             }
             Self::Refused(refused) => {
                 let mut payload = vec![REFUSED];
-                // Texts and numbers: there is nothing in it that JSON cannot say.
+                // Strings and numbers only, so the encoding cannot fail.
                 payload.extend(serde_json::to_vec(refused).unwrap_or_default());
                 NewRecord {
                     partition: REFUSED_PARTITION,
@@ -114,10 +114,10 @@ impl LogRecord {
         }
     }
 
-    /// As the log had it.
+    /// Decodes a record of the log.
     ///
     /// # Errors
-    /// When that is no record.
+    /// If the bytes are not a record.
     pub fn decode(payload: &[u8]) -> Result<Self, RecordError> {
         match payload.split_first() {
             Some((&EVENT, rest)) => Ok(Self::Event(Box::new(Envelope::decode(rest)?))),
@@ -130,8 +130,8 @@ impl LogRecord {
 }
 
 impl SentEvent {
-    /// An event and its stamps. Of a person who is to stay unknown neither names nor addresses are kept, and only what can
-    /// be read is kept at all.
+    /// Creates the event with its gateway metadata. Without consent it drops names and addresses, and keeps only text
+    /// that can be parsed.
     pub fn new(event: &str, stamps: &Stamps, user: Option<&str>, sent_at_ms: Option<u64>) -> Self {
         let is_known = stamps.consent == Consent::Full;
         let event = match is_known {
@@ -156,7 +156,7 @@ impl SentEvent {
         }
     }
 
-    /// The stamps that it came with; none if no Weir has written this.
+    /// The event's gateway metadata; `None` if Weir did not write it.
     pub fn stamps(&self) -> Option<Stamps> {
         let address: Option<Network> = match &self.address {
             Some(address) => Some(address.parse().ok()?),
@@ -172,9 +172,9 @@ impl SentEvent {
     }
 }
 
-/// The event without who it is of; nothing of what is no object.
+/// The event without its person; empty if the event is not a JSON object.
 fn anonymised(event: &str) -> String {
-    // Values keep their text, so that a number that was refused for its digits stays the same.
+    // Values keep their original text, so a number that was refused for its digits stays the same.
     let Ok(mut members) = serde_json::from_str::<BTreeMap<String, &RawValue>>(event) else {
         return String::new();
     };

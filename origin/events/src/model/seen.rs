@@ -1,5 +1,5 @@
-//! Remembers which events came lately, in bounded memory: an event that is sent again is known, and another event of the same id
-//! is refused. What is forgotten the store still knows.
+//! Remembers recent events in bounded memory. It detects a repeated event, and another event with the same id. The
+//! store detects both for forgotten events.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -8,26 +8,26 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weir_event::fingerprint::Fingerprint;
 
-/// How many events are remembered at least. Each takes some 40 bytes, and up to twice as many are.
+/// Minimum number of remembered events. Up to twice as many are remembered, at about 40 bytes each.
 pub const REMEMBERED: usize = 100_000;
 
-/// What is known of an id.
+/// Lookup result for an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdStatus {
-    /// Nothing.
+    /// The id is not remembered.
     New,
-    /// This very event came.
+    /// The same event was seen.
     Same,
-    /// Another event came.
+    /// Another event with this id was seen.
     Other,
 }
 
-/// Events that came lately.
+/// Recently seen events.
 #[derive(Debug)]
 pub struct RecentEvents {
-    /// Two hashes of an id, by keys of this process: nobody can make ids that meet.
+    /// Two hashers with random keys of this process, so that clients cannot construct collisions.
     hashers: [RandomState; 2],
-    /// The latest, and those before them.
+    /// The current generation and the previous one.
     generations: Mutex<[HashMap<u128, Fingerprint>; 2]>,
     count: usize,
 }
@@ -39,7 +39,7 @@ impl Default for RecentEvents {
 }
 
 impl RecentEvents {
-    /// Remembers at least `count` events.
+    /// Creates a set that remembers at least `count` events.
     pub fn new(count: usize) -> Self {
         Self {
             hashers: [RandomState::new(), RandomState::new()],
@@ -48,7 +48,7 @@ impl RecentEvents {
         }
     }
 
-    /// What is known of an event.
+    /// Looks up an event.
     pub fn look(&self, id: &str, fingerprint: Fingerprint) -> IdStatus {
         let hash = self.hash(id);
         let generations = self.generations();
@@ -66,11 +66,11 @@ impl RecentEvents {
         let mut generations = self.generations();
         let [latest, before] = &mut *generations;
         if latest.len() >= self.count {
-            // Both keep their memory: to grow again would hold up those who send.
+            // Both maps keep their capacity: regrowing would delay senders.
             std::mem::swap(latest, before);
             latest.clear();
         }
-        // The first of an id is the one that the store keeps.
+        // The store keeps the first event of an id.
         latest.entry(hash).or_insert(fingerprint);
     }
 
@@ -80,7 +80,7 @@ impl RecentEvents {
     }
 
     fn generations(&self) -> MutexGuard<'_, [HashMap<u128, Fingerprint>; 2]> {
-        // It only forgets more or less, whatever a panic interrupted.
+        // An interrupted change only affects how much is remembered.
         self.generations
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,4 @@
-//! What the events of a type must look like, and what becomes of them.
+//! Event types: validation rules, retention and routes.
 //!
 //! ```json
 //! {"schema": {"type": "object", "required": ["sku"]}, "customer": "/attributes/user", "window": "30m",
@@ -22,18 +22,18 @@ use weir_event::routes::Routes;
 use crate::store::StoredType;
 use weir_origin_core::json_schema;
 
-/// The most types.
+/// Maximum number of types.
 pub const TYPES_MAX: usize = 1_000;
 
-/// The longest definition of a type, in bytes of JSON.
+/// Maximum length of a type definition, in bytes of JSON.
 pub const TYPE_LEN_MAX: usize = 64 << 10;
 
-/// How long events are kept, unless their type says otherwise.
+/// Default retention of events.
 pub const RETENTION_MS: u64 = 62 * DAY_MS;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// The longest that events may be kept, in milliseconds: ten years.
+/// Maximum retention of events, in milliseconds: ten years.
 const RETENTION_MS_MAX: u64 = 3_653 * DAY_MS;
 
 /// Definition of an event type.
@@ -57,7 +57,7 @@ pub struct TypeSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub retention: Option<String>,
-    /// Target URL.
+    /// Rules that route events to topics.
     #[serde(default, skip_serializing_if = "has_no_rules")]
     #[schema(value_type = Vec<weir_event::routes::Route>, max_items = 32)]
     pub routes: Routes,
@@ -67,35 +67,35 @@ fn has_no_rules(routes: &Routes) -> bool {
     routes.rules().is_empty()
 }
 
-/// A type, ready to judge events.
+/// A compiled type that validates events.
 #[derive(Debug)]
 pub struct RegisteredType {
     /// Its name.
     pub name: EventType,
-    /// 1, and one more with every change.
+    /// 1, incremented by each change.
     pub version: u64,
     /// Time of the last change, in milliseconds since the Unix epoch.
     pub changed_at_ms: u64,
     /// Its definition.
     pub spec: TypeSpec,
-    /// How long its events are kept.
+    /// Retention of its events, in milliseconds.
     pub retention_ms: u64,
-    /// The window of questions about it.
+    /// Default window of queries, in milliseconds.
     pub window_ms: Option<u64>,
     validator: Option<Validator>,
 }
 
-/// All types at one instant. A body is judged by one of these, whatever changes meanwhile.
+/// A snapshot of all types. One snapshot validates a whole body, even if types change meanwhile.
 #[derive(Clone, Debug, Default)]
 pub struct Types {
     by_name: BTreeMap<String, Arc<RegisteredType>>,
 }
 
 impl RegisteredType {
-    /// Checks a definition and makes it ready.
+    /// Checks and compiles a definition.
     ///
     /// # Errors
-    /// Names the field that is wrong.
+    /// Names the invalid field.
     pub fn new(
         name: EventType,
         version: u64,
@@ -122,10 +122,10 @@ impl RegisteredType {
         })
     }
 
-    /// Makes a type of SQL's ready.
+    /// Compiles a type from SQL.
     ///
     /// # Errors
-    /// Names the field that is wrong.
+    /// Names the invalid field.
     pub fn of(stored: &StoredType) -> Result<Self, FieldError> {
         let name = EventType::new(&stored.name).map_err(|error| FieldError::new("name", error))?;
         let spec = serde_json::from_str(&stored.document);
@@ -136,7 +136,7 @@ impl RegisteredType {
     /// Checks an event's attributes.
     ///
     /// # Errors
-    /// Says what is wrong with them, and where, but not what they are: the answer may be logged.
+    /// Reports what is wrong and where, but not the values: the answer may be logged.
     pub fn check(&self, event: &Event) -> Result<(), Rejection> {
         let Some(validator) = &self.validator else {
             return Ok(());
@@ -153,7 +153,7 @@ impl RegisteredType {
 }
 
 impl Types {
-    /// These.
+    /// Creates a snapshot of these types.
     pub fn new(types: impl IntoIterator<Item = Arc<RegisteredType>>) -> Self {
         let named = |one: Arc<RegisteredType>| (one.name.as_str().to_owned(), one);
         Self {
@@ -161,27 +161,27 @@ impl Types {
         }
     }
 
-    /// The type of this name.
+    /// Finds a type by name.
     pub fn get(&self, name: &str) -> Option<&Arc<RegisteredType>> {
         self.by_name.get(name)
     }
 
-    /// All of them, by name.
+    /// All types, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<RegisteredType>> {
         self.by_name.values()
     }
 
-    /// The number.
+    /// Number of types.
     pub fn len(&self) -> usize {
         self.by_name.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no types.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
 
-    /// How long events of a type are kept; of one that was removed, as long as any.
+    /// Retention of a type's events, in milliseconds. A removed type has the default retention.
     pub fn retention_ms(&self, name: &str) -> u64 {
         self.get(name).map_or(RETENTION_MS, |one| one.retention_ms)
     }
@@ -265,7 +265,7 @@ mod tests {
         );
     }
 
-    /// Each of these refers to itself without going deeper into what it judges: the library must notice.
+    /// Each schema refers to itself without descending into the value: the library must detect the cycle.
     #[test]
     fn a_schema_that_goes_in_circles_comes_to_an_end() {
         let circle = json!({"a": {"$ref": "#/$defs/b"}, "b": {"anyOf": [{"$ref": "#/$defs/a"}]}});

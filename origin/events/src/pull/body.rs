@@ -1,13 +1,13 @@
-//! Events from elsewhere, put together to what a client could have sent.
+//! Combines pulled events into a request body.
 
 use axum::body::Bytes;
 use serde_json::value::RawValue;
 use weir_event::limits::{BODY_LEN_MAX, EVENT_LEN_MAX, EVENTS_MAX};
 
-/// What is longer is no event in any case, and cut: it must not fill a body by itself.
+/// Longer texts are never valid events. They are cut, so that one cannot fill a body.
 const TEXT_LEN_MAX: usize = 8 * EVENT_LEN_MAX;
 
-/// A list of events as JSON, as long as a body may be.
+/// A JSON list of events with at most the length of a request body.
 #[derive(Debug, Default)]
 pub struct Body {
     json: String,
@@ -15,8 +15,8 @@ pub struct Body {
 }
 
 impl Body {
-    /// Adds an event; false, and nothing is done, if there is no room for it. What is not JSON goes in as a text: it is refused
-    /// when it is judged, and kept with the dead letters.
+    /// Adds an event. Returns false, without a change, if it does not fit. Text that is not JSON is added as a string:
+    /// validation refuses it and stores it as a dead letter.
     pub fn push(&mut self, event: &[u8]) -> bool {
         let event = as_json(event);
         // Brackets and commas.
@@ -30,17 +30,17 @@ impl Body {
         true
     }
 
-    /// Whether another event of an ordinary length may find no room.
+    /// Whether another event of ordinary length may not fit.
     pub fn is_full(&self) -> bool {
         self.count == EVENTS_MAX || self.json.len() + TEXT_LEN_MAX > BODY_LEN_MAX
     }
 
-    /// Whether it has no event.
+    /// Whether it contains no event.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The list; none if it has no event.
+    /// Returns the list; `None` if it is empty.
     pub fn finish(mut self) -> Option<Bytes> {
         if self.count == 0 {
             return None;
@@ -55,7 +55,7 @@ fn as_json(event: &[u8]) -> String {
     let read = serde_json::from_slice::<&RawValue>(event);
     match read {
         Ok(json) if is_short => json.get().to_owned(),
-        // Its beginning says what it was. Escapes make six bytes of one at most.
+        // The start is enough to identify it. Escaping makes at most six bytes of one.
         _ => {
             let begin = event.get(..EVENT_LEN_MAX).unwrap_or(event);
             serde_json::Value::from(String::from_utf8_lossy(begin)).to_string()
@@ -115,7 +115,7 @@ mod tests {
             assert!(!many.is_full() && many.push(b"{}"));
         }
         assert!(many.is_full() && !many.push(b"{}"));
-        // All of it escaped.
+        // Every byte needs escaping.
         for far_too_long in [vec![b' '; 4 << 20], vec![1; 4 << 20], vec![0xff; 4 << 20]] {
             let made = body(&[&far_too_long]).unwrap();
             assert!(made.len() < BODY_LEN_MAX / 2, "{}", made.len());

@@ -1,4 +1,4 @@
-//! Collectors, as a file has them.
+//! Configuration file of collectors.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,38 +12,38 @@ use weir_event::name::KeyName;
 use super::{BACKOFF, Destination, HttpSource, Pull, Source, TableSource};
 use weir_origin_core::clock::now_ms;
 
-/// The most collectors of an origin.
+/// Maximum number of collectors of an origin.
 const PULLS_MAX: usize = 100;
 
-/// All of them.
+/// The configuration file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PullsConfig {
     pulls: Vec<PullConfig>,
 }
 
-/// One: with `url`, `sql` or `kafka`.
+/// A collector: with `url`, `sql` or `kafka`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PullConfig {
     name: KeyName,
-    /// The pause when there was nothing new.
+    /// Interval of fetches when there is nothing new.
     #[serde(default = "ten_seconds")]
     every: weir_base::duration::Duration,
-    /// With `{cursor}` where the cursor goes.
+    /// URL with the placeholder `{cursor}`.
     #[serde(default)]
     url: Option<String>,
-    /// Who signed the certificate; without it the system's authorities count.
+    /// PEM file with the CA of an https URL; unset: the system's CAs.
     #[serde(default)]
     ca: Option<PathBuf>,
-    /// Whose content goes into `authorization: Bearer …`.
+    /// File with the token for `authorization: Bearer …`.
     #[serde(default)]
     token_file: Option<PathBuf>,
     #[serde(default)]
     sql: Option<TableConfig>,
     #[serde(default)]
     kafka: Option<TopicConfig>,
-    /// What takes the records; without it they are events.
+    /// Name of the sink of the records; unset: the records are events.
     #[serde(default)]
     into: Option<String>,
 }
@@ -51,10 +51,10 @@ struct PullConfig {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TableConfig {
-    /// Its URL, if there is no password in it.
+    /// URL of the database, if it contains no password.
     #[serde(default)]
     database: Option<String>,
-    /// Whose content is its URL.
+    /// File with the URL of the database.
     #[serde(default)]
     database_file: Option<PathBuf>,
     query: String,
@@ -78,7 +78,7 @@ fn five_minutes() -> weir_base::duration::Duration {
     weir_base::duration::Duration { ms: 300_000 }
 }
 
-/// A field that will not do, and why.
+/// The name of an invalid field, and the problem.
 type FieldProblem = (&'static str, String);
 
 fn wrong(field: &'static str, problem: impl fmt::Display) -> FieldProblem {
@@ -86,10 +86,10 @@ fn wrong(field: &'static str, problem: impl fmt::Display) -> FieldProblem {
 }
 
 impl PullsConfig {
-    /// Makes collectors.
+    /// Creates the collectors.
     ///
     /// # Errors
-    /// With the path of the field that will not do.
+    /// Contains the path of the invalid field.
     pub fn pulls(self) -> Result<Vec<Pull>, FieldError> {
         if self.pulls.len() > PULLS_MAX {
             let problem = format!(

@@ -1,4 +1,4 @@
-//! Events by HTTP: `GET <url>`, answered by `{"events": […], "cursor": "…"}`.
+//! Pulls events over HTTP: `GET <url>`, answered by `{"events": […], "cursor": "…"}`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,37 +12,37 @@ use weir_event::limits::BODY_LEN_MAX;
 use super::{CURSOR_LEN_MAX, FetchedPage, Fetching, Source};
 use weir_origin_core::http::client::{ClientError, HttpClient};
 
-/// Where the cursor goes.
+/// Placeholder of the cursor.
 const PLACE: &str = "{cursor}";
 
-/// How long one request may take.
+/// Timeout of one request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest answer: what a body of events may have, and a cursor.
+/// Maximum length of an answer: an event body plus a cursor.
 const ANSWER_LEN_MAX: usize = BODY_LEN_MAX + CURSOR_LEN_MAX + 1_024;
 
-/// Why nothing can be fetched.
+/// Why a source is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The URL or the authorities will not do.
+    /// The URL or the CA file is invalid.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The cursor has no place.
+    /// The URL does not contain the cursor placeholder.
     #[error("must contain {PLACE} in its path or query")]
     NoPlace,
-    /// The token is no header.
+    /// The token is not a valid header value.
     #[error("the token is not a valid header value")]
     Token,
 }
 
-/// A service that has events.
+/// An HTTP service that provides events.
 pub struct HttpSource {
     client: HttpClient,
     path: String,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// The token stays out of logs.
+/// Keeps the token out of logs.
 impl std::fmt::Debug for HttpSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("HttpSource").field(&self.path).finish()
@@ -57,12 +57,12 @@ struct Answer<'a> {
 }
 
 impl HttpSource {
-    /// Asks `url`, in which `{cursor}` stands where the cursor goes.
+    /// Creates a source for `url`, which must contain `{cursor}`.
     ///
     /// # Errors
-    /// When the URL or the authorities will not do.
+    /// If the URL, the CA file or the token is invalid.
     pub fn new(url: &str, ca: Option<&Path>, token: Option<&str>) -> Result<Self, SourceError> {
-        // Braces are in no URL: the place is found by a word that is.
+        // A URL cannot contain braces, so parse it with a word as placeholder.
         const WORD: &str = "weir-cursor";
         let client = HttpClient::new(&url.replace(PLACE, WORD), ca)?;
         let path = client.path().replace(WORD, PLACE);
@@ -118,7 +118,7 @@ fn read(body: &[u8]) -> Result<FetchedPage, String> {
     })
 }
 
-/// As a query takes it, whatever is in it.
+/// Percent-encodes a cursor for a query.
 fn encoded(cursor: &str) -> String {
     let mut out = String::with_capacity(cursor.len());
     for byte in cursor.bytes() {

@@ -1,6 +1,7 @@
-//! Events from a topic of somebody else's Kafka: each record is an event as JSON.
+//! Pulls events from a topic of a third-party Kafka cluster. Each record is an event as JSON.
 //!
-//! The cursor has the next record of each partition, `0:17,1:4`, and is in SQL as every collector's. No group is joined.
+//! The cursor holds the next offset of each partition, such as `0:17,1:4`. SQL stores it like every collector's cursor.
+//! The source joins no consumer group.
 
 use weir_event::limits::{BODY_LEN_MAX, EVENTS_MAX};
 use weir_log::kafka::{Feed, FeedBounds, LogError, Places, Settings};
@@ -8,20 +9,20 @@ use weir_log::kafka::{Feed, FeedBounds, LogError, Places, Settings};
 use super::body::Body;
 use super::{FetchedPage, Fetching, Source};
 
-/// Bytes of one reading. Escapes and commas make more of them.
+/// Maximum bytes of one read. Escapes and commas increase the size.
 const LEN_MAX: usize = BODY_LEN_MAX / 4;
 
-/// A topic that has events.
+/// A topic that contains events.
 #[derive(Debug)]
 pub struct TopicSource {
     feed: Feed,
 }
 
 impl TopicSource {
-    /// Reads the topic that the settings name. Asks no broker.
+    /// Creates a source for the topic in the settings, without contacting a broker.
     ///
     /// # Errors
-    /// When librdkafka refuses the settings.
+    /// If librdkafka refuses the settings.
     pub fn new(settings: Settings) -> Result<Self, LogError> {
         let feed = Feed::open(settings)?;
         Ok(Self { feed })
@@ -39,7 +40,7 @@ impl TopicSource {
         let mut body = Body::default();
         for record in fed.records {
             if !body.push(&record.payload) {
-                // It is read again from there.
+                // The next read starts there again.
                 break;
             }
             places.insert(record.partition, record.position.saturating_add(1));

@@ -1,19 +1,19 @@
-//! Collectors that fetch events from elsewhere, each by itself and with a cursor in SQL.
+//! Collectors that pull events. Each runs independently and stores its cursor in SQL.
 //!
-//! What is fetched is judged as if it had been pushed: the good events go into the log, the others to the dead letters. Then the
-//! cursor moves. A crash in between fetches the same once more, and ids make that harmless: events that are fetched need ids.
-//! A collector that fails waits longer and longer, and holds up no other.
+//! Pulled events are validated like pushed events: accepted events go to the log, refused events become dead letters.
+//! Then the cursor moves. After a crash in between, the same events are pulled again. Ids make this harmless, so pulled
+//! events need ids. A failing collector backs off and does not delay the others.
 //!
-//! A collector may hand what it fetches to a [`Sink`] in place of the log, such as changes of products.
+//! A collector can pass its records to a [`Sink`] instead of the log, such as product changes.
 
 //!
 //! | module | fetches |
 //! |---|---|
-//! | `http` | what a service answers |
-//! | `sql` | rows of a table; `window` knows which of them were taken |
+//! | `http` | events from an HTTP service |
+//! | `sql` | rows of a table; `window` tracks which rows were taken |
 //! | `kafka` | records of a topic (feature `kafka`) |
-//! | `body` | puts them together |
-//! | `config` | what a file says of them |
+//! | `body` | combines events into a request body |
+//! | `config` | the configuration file |
 
 mod body;
 mod config;
@@ -47,71 +47,72 @@ pub use http::HttpSource;
 pub use kafka::TopicSource;
 pub use sql::{TableError, TableSource};
 
-/// The longest cursor of a service, in bytes.
+/// Maximum length of a cursor, in bytes.
 pub const CURSOR_LEN_MAX: usize = 1_024;
 
-/// The pauses of a collector that fails.
+/// Backoff of a failing collector.
 const BACKOFF: Backoff = Backoff {
     first: Duration::from_secs(1),
     max: Duration::from_secs(600),
 };
 
-/// What was fetched.
+/// A page of pulled events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchedPage {
-    /// A JSON list of events; none if there is nothing new.
+    /// A JSON list of events; `None` if there is nothing new.
     pub events: Option<Bytes>,
-    /// Where the next ones begin.
+    /// The cursor of the next page.
     pub cursor: String,
 }
 
-/// What is being fetched, or why it could not be.
+/// Future of a fetch; the error is a message.
 pub type Fetching<'a> = Pin<Box<dyn Future<Output = Result<FetchedPage, String>> + Send + 'a>>;
 
-/// Where events are fetched from.
+/// A source of events.
 pub trait Source: fmt::Debug + Send + Sync {
-    /// The events behind `cursor`, which is empty in the beginning.
+    /// Fetches the events after `cursor`. The first cursor is empty.
     fn fetch<'a>(&'a self, cursor: &'a str) -> Fetching<'a>;
 
-    /// What operators are shown of a cursor.
+    /// The cursor as shown to operators.
     fn shown(&self, cursor: &str) -> String {
         cursor.to_owned()
     }
 }
 
-/// What [`Sink::take`] returns.
+/// Return type of [`Sink::take`].
 pub type SinkFuture<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 
-/// Takes what a collector fetches, in place of the log.
+/// Accepts the records of a collector instead of the log.
 pub trait Sink: fmt::Debug + Send + Sync {
-    /// Takes a JSON list. The same list may come again after a crash. After an error the collector fetches it again later.
+    /// Accepts a JSON list. The same list may come again after a crash. After an error the collector fetches it again
+    /// later.
     fn take<'a>(&'a self, list: &'a [u8]) -> SinkFuture<'a>;
 }
 
-/// Where a collector's records go.
+/// Destination of a collector's records.
 #[derive(Clone, Debug, Default)]
 pub enum Destination {
-    /// They are events, and go into the log.
+    /// The log: the records are events.
     #[default]
     Log,
-    /// To the sink of this name. The program that opens [`Events`] replaces the name by the sink.
+    /// The sink with this name. The program that opens [`Events`] replaces the name with the sink.
     Named(String),
-    /// To this sink.
+    /// A sink.
     Sink(Arc<dyn Sink>),
 }
 
 /// A collector.
 #[derive(Clone, Debug)]
 pub struct Pull {
-    /// Its name; also that of its events' key.
+    /// Its name, which is also the key name of its events.
     pub name: KeyName,
-    /// The pause when there was nothing new.
+    /// The interval when there is nothing new.
     pub every: Duration,
-    /// The pauses when it fails.
+    /// The backoff after failures.
     pub backoff: Backoff,
-    /// Where events are fetched from.
+    /// The source of its events.
     pub source: Arc<dyn Source>,
-    /// Where they go.
+    /// Destination of its records.
     pub destination: Destination,
 }
 
@@ -127,7 +128,7 @@ enum PullError {
     Store(#[from] SqlError),
 }
 
-/// Fetches events until `stop`.
+/// Pulls events until `stop`.
 pub(super) async fn run(events: Events, pull: Pull, stop: CancellationToken) {
     let interval = Interval::every(pull.every, "fetching events", stop);
     let mut interval = interval.backing_off(pull.backoff);
@@ -170,7 +171,7 @@ async fn hand_over(events: &Events, pull: &Pull, body: Bytes) -> Result<(), Pull
     Ok(())
 }
 
-/// Whether there may be more.
+/// Pulls one page. Returns whether there may be more.
 async fn fetch(events: &Events, pull: &Pull) -> Result<bool, PullError> {
     let (store, name) = (events.store(), pull.name.as_str());
     let state = store.pulls().pull(name).await?;
@@ -183,7 +184,7 @@ async fn fetch(events: &Events, pull: &Pull) -> Result<bool, PullError> {
     let moved = store
         .pulls()
         .move_pull(name, &state.cursor, &fetched.cursor, events.now_ms());
-    // Another origin has moved it: the next round goes on from there.
+    // Another origin moved the cursor: the next round continues there.
     let is_ours = moved.await? == Step::Taken;
     Ok(is_new && is_ours)
 }

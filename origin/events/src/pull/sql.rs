@@ -1,7 +1,7 @@
-//! Events from a table of somebody else's database, by a query with an ever-growing number.
+//! Pulls events from a table of a third-party database, by a query over an increasing number.
 //!
-//! The query has the columns `position` and `event`. Rows with a smaller number that come later are found for a while: see
-//! [`Window`].
+//! The query returns the columns `position` and `event`. Rows that appear late with a smaller number are found for a
+//! limited time: see [`Window`].
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -15,49 +15,49 @@ use crate::Clock;
 use weir_origin_core::sql::OpenError;
 use weir_origin_core::sql::foreign::{ForeignDatabase, PlacedRow};
 
-/// Where the number goes behind which rows are asked for.
+/// Placeholder of the cursor: the query selects rows with a greater number.
 const CURSOR: &str = "{cursor}";
 
-/// Where the most rows go.
+/// Placeholder of the maximum number of rows.
 const LIMIT: &str = "{limit}";
 
-/// The rows of one question.
+/// Number of rows per query.
 const PAGE: usize = 1_000;
 
-/// How long one question may take.
+/// Timeout of one query.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Into how many parts the look-back is cut: while there is always something new, late rows are looked for once in each.
+/// Number of intervals in the look-back. While new rows keep coming, the source looks for late rows once per interval.
 const LOOKS: u64 = 16;
 
-/// Before all numbers, of which none is negative.
+/// A position before all rows: positions are never negative.
 const BEFORE_ALL: i64 = -1;
 
-/// Why a table cannot be asked.
+/// Why a table source is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
-    /// The database's URL will not do.
+    /// The database URL is invalid.
     #[error("database: {0}")]
     Database(#[from] OpenError),
-    /// The query lacks a place.
+    /// The query lacks a placeholder.
     #[error(
         "query: must contain {CURSOR} and {LIMIT}, such as … WHERE id > {CURSOR} ORDER BY id LIMIT {LIMIT}"
     )]
     NoPlace,
-    /// There would be no time for late rows.
+    /// The look-back is zero.
     #[error("look_back: must be longer than 0")]
     LookBack,
 }
 
-/// A table that has events.
+/// A table that contains events.
 pub struct TableSource {
     database: ForeignDatabase,
-    /// With `?` for each of its places.
+    /// The query with `?` for each placeholder.
     query: String,
     places: Vec<QueryParameter>,
     look_back_ms: u64,
     clock: Clock,
-    /// When late rows were looked for.
+    /// When the source last looked for late rows.
     looked: Mutex<Option<Instant>>,
 }
 
@@ -74,8 +74,8 @@ impl std::fmt::Debug for TableSource {
 }
 
 impl TableSource {
-    /// Asks the database at `url` by `query`. A row counts as long as it comes within `look_back_ms` after one with a greater
-    /// number was seen.
+    /// Creates a source that runs `query` on the database at `url`. A late row is found within `look_back_ms` after a
+    /// row with a greater number.
     ///
     /// # Errors
     /// See [`TableError`].
@@ -102,14 +102,15 @@ impl TableSource {
         })
     }
 
-    /// Whether it is time to look for late rows whatever else there is; it is in the beginning.
+    /// Whether it is time to look for late rows even if there are new ones. True at the start.
     fn must_look(&self) -> bool {
         let looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         let pause = Duration::from_millis(self.look_back_ms / LOOKS);
         looked.is_none_or(|at| at.elapsed() >= pause)
     }
 
-    /// For how long a number is waited for: a little longer than said, as nobody looks all the time.
+    /// How long to wait for a missing number, in milliseconds: slightly longer than the look-back, because late rows
+    /// are looked for at intervals.
     fn wait_ms(&self) -> u64 {
         self.look_back_ms
             .saturating_add(2 * (self.look_back_ms / LOOKS))
@@ -127,7 +128,7 @@ impl TableSource {
         answered.map_err(|error| error.to_string())
     }
 
-    /// First what is new. If that is nothing, what is late.
+    /// Fetches new rows first. If there are none, looks for late rows.
     async fn fetch_behind(&self, cursor: &str) -> Result<FetchedPage, String> {
         let window = Window::read(cursor);
         let mut window = window.ok_or("its cursor belongs to another kind of collector")?;
@@ -153,7 +154,7 @@ impl TableSource {
         })
     }
 
-    /// Takes rows behind a number, as many as there are and as the body has room for.
+    /// Takes rows after a number, as many as exist and fit into the body.
     async fn take_behind(
         &self,
         mut behind: i64,
@@ -182,7 +183,7 @@ impl TableSource {
     }
 }
 
-/// Takes a row that was not taken before; false if the body has no room for it.
+/// Takes a row unless it was taken before. Returns false if it does not fit into the body.
 fn take(window: &mut Window, body: &mut Body, row: &PlacedRow) -> Result<bool, String> {
     if window.has(row.position) {
         return Ok(true);
@@ -201,7 +202,7 @@ fn signed(number: u64) -> Result<i64, String> {
     i64::try_from(number).map_err(|_| "its cursor is too large for SQL".to_owned())
 }
 
-/// The query as SQL takes it, and what its `?` are, in their order.
+/// Replaces the placeholders with `?`, and returns their order.
 fn bound(query: &str) -> (String, Vec<QueryParameter>) {
     let (mut out, mut places) = (String::new(), Vec::new());
     let mut rest = query;

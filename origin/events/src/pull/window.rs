@@ -1,9 +1,9 @@
-//! Which rows of a table were taken lately.
+//! Tracks which rows of a table were taken recently.
 //!
-//! Numbers of rows are given out before their transactions end, so a row with a smaller number may be seen after one with a
-//! greater one. All numbers are remembered that are greater than the greatest of some time ago; what is missing among them may
-//! still come. As text it is the first number, then how many follow that were taken, how many that were not, and so on;
-//! behind a semicolon stands when which number was the greatest:
+//! A database assigns row numbers before the transactions commit, so a smaller number may appear after a greater one.
+//! The window remembers all numbers above the greatest number of some time ago; the gaps may still be filled. Text
+//! format: the first number, then alternating counts of taken and missing numbers. After a semicolon come the greatest
+//! numbers, each with its time:
 //!
 //! ```text
 //! 100:50,1,49;1700000000000=150,1700000018750=199
@@ -11,23 +11,24 @@
 
 use std::fmt::Write as _;
 
-/// The most runs of numbers. With more it takes nothing until some of them are old enough: a crowd, or numbers with gaps.
+/// Maximum number of runs. A full window takes no new rows until old runs expire. This happens after many concurrent
+/// inserts, or if the numbers have gaps.
 const RUNS_MAX: usize = 100_000;
 
-/// Into how many parts the time is cut after which a number counts as old.
+/// Number of intervals in the look-back.
 const PARTS: u64 = 16;
 
-/// Which numbers were taken, and since when.
+/// The numbers taken recently, and when.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// First and last, in order; none touches another.
+    /// First and last number of each run, sorted. Runs are never adjacent.
     runs: Vec<(u64, u64)>,
-    /// When, in milliseconds since the Unix epoch, and what was the greatest number then.
+    /// The greatest number at a time, in milliseconds since the Unix epoch.
     greatest: Vec<(u64, u64)>,
 }
 
 impl Window {
-    /// Reads the text of one.
+    /// Parses the text format.
     pub fn read(text: &str) -> Option<Self> {
         if text.is_empty() {
             return Some(Self::default());
@@ -39,12 +40,12 @@ impl Window {
         })
     }
 
-    /// As text.
+    /// Writes the text format.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         let mut before: Option<u64> = None;
         for (first, last) in &self.runs {
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = match before {
                 None => write!(text, "{first}:"),
                 Some(before) => write!(text, ",{},", first - before - 1),
@@ -60,12 +61,12 @@ impl Window {
         text
     }
 
-    /// The greatest number that was taken.
+    /// The greatest number taken.
     pub fn greatest(&self) -> Option<u64> {
         self.runs.last().map(|(_, last)| *last)
     }
 
-    /// Whether it remembers no more.
+    /// Whether the maximum number of runs is reached.
     pub fn is_full(&self) -> bool {
         self.runs.len() >= RUNS_MAX
     }
@@ -75,7 +76,7 @@ impl Window {
         self.run_of(number).is_ok()
     }
 
-    /// The last number of the run that has this one; the number itself if none has it.
+    /// The last number of the run that contains this number; the number itself if no run contains it.
     pub fn end_of_run(&self, number: u64) -> u64 {
         let run = self.run_of(number).ok().and_then(|n| self.runs.get(n));
         run.map_or(number, |(_, last)| *last)
@@ -93,7 +94,7 @@ impl Window {
         })
     }
 
-    /// Notes that a number was taken.
+    /// Marks a number as taken.
     pub fn take(&mut self, number: u64) {
         let Err(at) = self.run_of(number) else { return };
         let follows = |run: Option<&(u64, u64)>| run.is_some_and(|(_, last)| last + 1 == number);
@@ -122,7 +123,7 @@ impl Window {
         }
     }
 
-    /// Notes which number is the greatest now, and forgets what is below the greatest of `look_back_ms` ago.
+    /// Records the current greatest number, and drops numbers below the greatest of `look_back_ms` ago.
     pub fn pass(&mut self, now_ms: u64, look_back_ms: u64) {
         let Some(greatest) = self.greatest() else {
             return;
@@ -136,20 +137,20 @@ impl Window {
         }
         let is_old = |(at_ms, _): &(u64, u64)| at_ms.saturating_add(look_back_ms) <= now_ms;
         let old = self.greatest.iter().take_while(|one| is_old(one)).count();
-        // The last of them says what is old.
+        // Keep the latest old entry: it is the floor.
         self.greatest.drain(..old.saturating_sub(1));
         if let Some(floor) = self.floor(now_ms, look_back_ms) {
             self.runs.retain(|(_, last)| *last >= floor);
         }
     }
 
-    /// Numbers below this one come no more; none: nothing is old yet.
+    /// No new rows appear below this number; `None`: nothing is old yet.
     fn floor(&self, now_ms: u64, look_back_ms: u64) -> Option<u64> {
         let (at_ms, number) = self.greatest.first()?;
         (at_ms.saturating_add(look_back_ms) <= now_ms).then_some(*number)
     }
 
-    /// Behind which number there may be something that was not taken; none: behind none.
+    /// Late rows may appear after this number; `None`: the look-back has not passed yet.
     pub fn begin(&self, now_ms: u64, look_back_ms: u64) -> Option<u64> {
         let floor = self.floor(now_ms, look_back_ms)?;
         Some(self.end_of_run(floor))
@@ -257,12 +258,12 @@ mod tests {
         window.take(6);
         window.pass(10_200, LOOK_BACK_MS);
         assert_eq!(window.greatest, [(10_000, 4), (10_200, 6)]);
-        // Until then 3 may come; then what is not above 4 is old, and all behind it was taken.
+        // 3 may appear until then. Afterwards everything up to 4 is old, and all later numbers were taken.
         assert_eq!(window.begin(11_599, LOOK_BACK_MS), None);
         assert_eq!(window.begin(11_600, LOOK_BACK_MS), Some(6));
         window.pass(11_600, LOOK_BACK_MS);
         assert_eq!(window.runs, [(4, 6)]);
-        // 8 came before 7.
+        // 8 appeared before 7.
         window.take(8);
         window.pass(11_700, LOOK_BACK_MS);
         assert_eq!(window.begin(11_700, LOOK_BACK_MS), Some(6));

@@ -1,5 +1,5 @@
-//! Which ranges of the log are a step of the archive: noted before its first file is written, so that a repetition writes the
-//! same files.
+//! Steps of the archive: ranges of the log. A step is stored before its first file is written, so that a repetition
+//! writes the same files.
 
 use super::EventStore;
 use weir_origin_core::sql::{SqlError, sql};
@@ -23,18 +23,19 @@ const DELETE_OLD: &str = "DELETE FROM event_archives WHERE noted_at_ms < ?";
 /// Where a step must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArchiveCut {
-    /// Here.
+    /// The position.
     pub at: u64,
-    /// Whether this very step was noted. Else another one begins there, and it may end before.
+    /// Whether exactly this step is stored. Otherwise another step begins at the position, and this one may end
+    /// earlier.
     pub is_noted: bool,
 }
 
-/// Which ranges of the log are a step of the archive: noted before its first file is written, so that a repetition writes the
+/// Stores the archive's steps.
 #[derive(Clone, Copy, Debug)]
 pub struct ArchiveStore<'a>(pub(super) &'a EventStore);
 
 impl ArchiveStore<'_> {
-    /// Notes a step that begins at `first`, unless there is one; tells where it ends.
+    /// Stores a step that begins at `first`, unless one exists, and returns its end.
     pub async fn note_archive(
         self,
         source: &str,
@@ -52,7 +53,7 @@ impl ArchiveStore<'_> {
         Ok(noted.unwrap_or(next))
     }
 
-    /// Where the step begins that has this position in its middle, if one has.
+    /// The start of the step that contains this position, if there is one.
     pub async fn archive_first(self, source: &str, position: u64) -> Result<Option<u64>, SqlError> {
         let select = sql(SELECT_FIRST).text(source).number(position);
         let Some(row) = self.0.db.one(select).await? else {
@@ -62,7 +63,7 @@ impl ArchiveStore<'_> {
         Ok((position < next).then_some(first))
     }
 
-    /// Where a step must end that begins at this position, if that matters.
+    /// Where a step that begins at this position must end, if there is a constraint.
     pub async fn archive_cut(
         self,
         source: &str,
@@ -81,7 +82,7 @@ impl ArchiveStore<'_> {
         Ok(Some(ArchiveCut { at, is_noted }))
     }
 
-    /// Forgets steps that were noted before.
+    /// Deletes steps stored before this time.
     pub async fn clean_archives(self, before_ms: u64) -> Result<(), SqlError> {
         self.0.db.execute(sql(DELETE_OLD).number(before_ms)).await?;
         Ok(())

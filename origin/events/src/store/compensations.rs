@@ -1,4 +1,4 @@
-//! Whose state in a group is to be computed anew.
+//! Customers and visitors whose state in a group must be recomputed.
 
 use serde::Serialize;
 use sqlx::Error;
@@ -46,12 +46,12 @@ pub struct Compensation {
     pub error: String,
 }
 
-/// Whose state in a group is to be computed anew.
+/// Stores the pending recomputations of groups.
 #[derive(Clone, Copy, Debug)]
 pub struct CompensationStore<'a>(pub(super) &'a EventStore);
 
 impl CompensationStore<'_> {
-    /// What is to be computed anew now.
+    /// Lists recomputations that are due.
     pub async fn compensations_due(
         self,
         group: &str,
@@ -63,7 +63,7 @@ impl CompensationStore<'_> {
         Ok(rows.iter().map(compensation).collect::<Result<_, _>>()?)
     }
 
-    /// What is to be computed anew at any time, behind the unit `after`.
+    /// Lists all pending recomputations after the unit `after`.
     pub async fn compensations(
         self,
         group: &str,
@@ -75,20 +75,20 @@ impl CompensationStore<'_> {
         Ok(rows.iter().map(compensation).collect::<Result<_, _>>()?)
     }
 
-    /// The number.
+    /// Number of pending recomputations.
     pub async fn compensation_count(self, group: &str) -> Result<u64, SqlError> {
         let row = self.0.db.one(sql(COUNT).text(group)).await?;
         Ok(row.map_or(Ok(0), |row| row.number("count"))?)
     }
 
-    /// Notes that a unit was computed anew, unless somebody has asked for it again meanwhile.
+    /// Deletes a finished recomputation, unless it was requested again meanwhile.
     pub async fn compensated(self, group: &str, done: &Compensation) -> Result<(), SqlError> {
         let delete = sql(DELETE).text(group).text(&done.unit);
         self.0.db.execute(delete.maybe(done.due_ms)).await?;
         Ok(())
     }
 
-    /// Puts a unit off, or gives it up.
+    /// Postpones a recomputation, or gives it up.
     pub async fn postpone_compensation(
         self,
         group: &str,
@@ -104,7 +104,7 @@ impl CompensationStore<'_> {
     }
 }
 
-/// Asks for a unit, once however often.
+/// Requests a recomputation. Repeated requests count once.
 pub(super) async fn ask_in(tx: &mut Tx, group: &str, unit: &str, due_ms: u64) -> Result<(), Error> {
     let ask = |statement| sql(statement).number(due_ms).text(group).text(unit);
     if tx.execute(ask(ASK_AGAIN)).await? == 0 {

@@ -1,4 +1,4 @@
-//! Dead letters: what was refused when it came, and what a group has given up.
+//! Dead letters: events refused on arrival, or given up by a group.
 
 use sqlx::Error;
 
@@ -27,44 +27,44 @@ const DELETE: &str = "DELETE FROM event_dead_letters WHERE id = ?";
 
 const CLEAN: &str = "DELETE FROM event_dead_letters WHERE dead_at_ms < ?";
 
-/// What was refused, or given up.
+/// A refused or given-up event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// Its name: where it was read, so that it is the same whoever reads it again.
+    /// Its id, derived from its log position: each read of the record gives the same id.
     pub id: String,
-    /// Which group gave it up; empty if it was refused when it came.
+    /// The group that gave it up; empty: refused on arrival.
     pub group: String,
-    /// Why, in a word.
+    /// Reason code.
     pub reason: String,
-    /// Why, for people.
+    /// Reason in a sentence.
     pub message: String,
-    /// What it was: `DeadLetterContent` as JSON.
+    /// Its content: `DeadLetterContent` as JSON.
     pub letter: String,
-    /// Since when.
+    /// When it became a dead letter, in milliseconds since the Unix epoch.
     pub dead_at_ms: u64,
-    /// When somebody has mended it.
+    /// When an operator last edited it, in milliseconds since the Unix epoch.
     pub edited_at_ms: Option<u64>,
 }
 
-/// Which dead letters.
+/// Selects dead letters.
 #[derive(Clone, Debug)]
 pub struct DeadFilter<'a> {
-    /// Of this group; empty: refused when they came; none: all.
+    /// Only of this group; empty: refused on arrival; `None`: all.
     pub group: Option<&'a str>,
-    /// Of this reason; none: all.
+    /// Only with this reason; `None`: all.
     pub reason: Option<&'a str>,
-    /// Those that come after this one, by time and name.
+    /// Only those after this time and id.
     pub after: Option<(u64, &'a str)>,
-    /// At most so many.
+    /// Maximum number of entries.
     pub limit: u32,
 }
 
-/// Dead letters: what was refused when it came, and what a group has given up.
+/// Stores dead letters.
 #[derive(Clone, Copy, Debug)]
 pub struct DeadLetterStore<'a>(pub(super) &'a EventStore);
 
 impl DeadLetterStore<'_> {
-    /// Dead letters, the latest first.
+    /// Lists dead letters, newest first.
     pub async fn dead_letters(self, filter: DeadFilter<'_>) -> Result<Vec<DeadLetter>, SqlError> {
         let (at_ms, id) = filter.after.unwrap_or((u64::MAX, ""));
         let (group, reason) = (filter.group.unwrap_or("*"), filter.reason.unwrap_or(""));
@@ -74,19 +74,19 @@ impl DeadLetterStore<'_> {
         Ok(rows.iter().map(letter).collect::<Result<_, _>>()?)
     }
 
-    /// One dead letter.
+    /// Reads one dead letter.
     pub async fn dead_letter(self, id: &str) -> Result<Option<DeadLetter>, SqlError> {
         let row = self.0.db.one(sql(SELECT_ONE).text(id)).await?;
         Ok(row.as_ref().map(letter).transpose()?)
     }
 
-    /// How many a group has.
+    /// Number of dead letters of a group.
     pub async fn dead_letter_count(self, group: &str) -> Result<u64, SqlError> {
         let row = self.0.db.one(sql(COUNT).text(group)).await?;
         Ok(row.map_or(Ok(0), |row| row.number("count"))?)
     }
 
-    /// Mends one. False if it is gone.
+    /// Edits a dead letter. Returns false if it does not exist.
     pub async fn edit_dead_letter(
         self,
         id: &str,
@@ -97,18 +97,18 @@ impl DeadLetterStore<'_> {
         Ok(self.0.db.execute(update).await? > 0)
     }
 
-    /// Deletes one. False if it is gone.
+    /// Deletes a dead letter. Returns false if it does not exist.
     pub async fn delete_dead_letter(self, id: &str) -> Result<bool, SqlError> {
         Ok(self.0.db.execute(sql(DELETE).text(id)).await? > 0)
     }
 
-    /// Deletes those that are older.
+    /// Deletes dead letters from before this time.
     pub async fn clean_dead_letters(self, before_ms: u64) -> Result<u64, SqlError> {
         Ok(self.0.db.execute(sql(CLEAN).number(before_ms)).await?)
     }
 }
 
-/// Once, however often it is read.
+/// Inserts a dead letter. Repeated inserts count once.
 pub(super) async fn insert_dead(tx: &mut Tx, letter: &DeadLetter) -> Result<(), Error> {
     let message = cut(&letter.message);
     let insert = sql(INSERT).text(&letter.id).text(&letter.group);

@@ -1,4 +1,4 @@
-//! Events, many in a transaction, each once; and a customer's course.
+//! Stores events in bulk, each once, and reads the history of a customer or visitor.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use super::{EventStore, Move, Step};
 use crate::model::letter::of_reused;
 use weir_origin_core::sql::{Row, SqlError, Statement, Tx, retried, sql};
 
-/// Rows of one statement. Each statement costs a round trip of its own, and SQLite's parser.
+/// Rows per statement. Each statement costs a round trip, and a parse in SQLite.
 const ROWS: usize = 64;
 
 const INSERT: &str = "
@@ -60,89 +60,89 @@ const SELECT_EXPIRED: &str =
 
 const DELETE_ONE: &str = "DELETE FROM events WHERE row_key = ?";
 
-/// An event as it is written.
+/// An event to store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEvent {
-    /// Of its id.
+    /// The row key of its id.
     pub row_key: String,
     /// Its type.
     pub event_type: String,
-    /// Who was signed in.
+    /// The signed-in customer.
     pub customer: Option<String>,
-    /// Whose browser or app it was.
+    /// The visitor id of the browser or app.
     pub visitor: Option<String>,
-    /// When it was.
+    /// Event time, in milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// When it was received.
+    /// Receipt time, in milliseconds since the Unix epoch.
     pub received_ms: u64,
-    /// Its place in its log.
+    /// Its position in the log.
     pub position: u64,
-    /// Tells it from another of the same id.
+    /// Distinguishes it from another event with the same id.
     pub fingerprint: String,
-    /// All of it.
+    /// The encoded envelope.
     pub envelope: Vec<u8>,
-    /// When it is deleted.
+    /// When it expires, in milliseconds since the Unix epoch.
     pub expires_at_ms: u64,
 }
 
-/// What one batch of the log brings.
+/// The contents of one batch of the log.
 #[derive(Clone, Debug, Default)]
 pub struct StoreBatch {
     /// Events.
     pub events: Vec<NewEvent>,
-    /// What was refused when it came.
+    /// Events refused on arrival.
     pub dead: Vec<DeadLetter>,
 }
 
-/// The outcome of a batch.
+/// Counts of a stored batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreCounts {
-    /// Events that were not there.
+    /// New events.
     pub new: u64,
-    /// Events that were there already.
+    /// Events that were already stored.
     pub again: u64,
-    /// Events whose id is another's.
+    /// Events that reuse the id of another event.
     pub reused: u64,
 }
 
-/// Where a page ends.
+/// The end of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventCursor {
-    /// When the page's last event was.
+    /// Time of the page's last event, in milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// Where it is in its log.
+    /// Its position in the log.
     pub position: u64,
 }
 
-/// Whose course.
+/// The owner of an event history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CourseOwner<'a> {
-    /// A customer's.
+    /// A customer.
     Customer(&'a str),
-    /// A visitor's, as far as nobody was signed in.
+    /// A visitor before sign-in.
     Visitor(&'a str),
 }
 
-/// Which events of a course.
+/// Selects events of a history.
 #[derive(Clone, Copy, Debug)]
 pub struct CourseFilter<'a> {
-    /// Of this type; none: of all.
+    /// Only of this type; `None`: all.
     pub event_type: Option<&'a str>,
-    /// From this instant.
+    /// From this time, in milliseconds since the Unix epoch.
     pub from_ms: u64,
-    /// Until before this instant.
+    /// Before this time, in milliseconds since the Unix epoch.
     pub to_ms: u64,
-    /// The latest first.
+    /// Newest first.
     pub latest_first: bool,
-    /// Those that come after this one.
+    /// Only those after this event.
     pub after: Option<EventCursor>,
-    /// At most so many.
+    /// Maximum number of events.
     pub limit: u32,
 }
 
 impl EventStore {
-    /// Takes what a batch brings and moves the group that stores events on: all of it or nothing. Of two events of one id the
-    /// first stays; if the other is another event, it is a dead letter.
+    /// Stores a batch and moves the group `store`, in one transaction. The first event of an id is kept. A different
+    /// event with the same id becomes a dead letter.
     pub async fn store(
         &self,
         to: Move<'_>,
@@ -167,13 +167,13 @@ impl EventStore {
         Ok(retried(once).await?)
     }
 
-    /// The event of this row key, encoded.
+    /// The encoded event with this row key.
     pub async fn event(&self, row_key: &str) -> Result<Option<Vec<u8>>, SqlError> {
         let row = self.db.one(sql(SELECT_ONE).text(row_key)).await?;
         Ok(row.map(|row| row.bytes("envelope")).transpose()?)
     }
 
-    /// Events of a course, encoded, each with its place.
+    /// The encoded events of a history, each with its position.
     pub async fn course(
         &self,
         course: CourseOwner<'_>,
@@ -186,7 +186,7 @@ impl EventStore {
             (CourseOwner::Visitor(id), true) => (BY_VISITOR_LATEST, id),
         };
         let event_type = filter.event_type.unwrap_or_default();
-        // Before all events, or after them.
+        // Before all events, or after all.
         let edge = match filter.latest_first {
             true => (i64::MAX, i64::MAX),
             false => (-1, -1),
@@ -201,7 +201,7 @@ impl EventStore {
         Ok(rows.iter().map(placed).collect::<Result<_, _>>()?)
     }
 
-    /// Deletes at most `limit` events whose time is up; how many they were.
+    /// Deletes at most `limit` expired events and returns their number.
     pub async fn clean_events(&self, now_ms: u64, limit: u32) -> Result<u64, SqlError> {
         let select = sql(SELECT_EXPIRED).number(now_ms).number(limit);
         let rows = self.db.all(select).await?;
@@ -236,7 +236,7 @@ async fn insert_chunk(
             return Ok(());
         }
     }
-    // One of them is there already, or twice among them.
+    // One of them is already stored, or occurs twice in the chunk.
     for event in chunk {
         if tx.insert(row(sql(&INSERT_ONE), event)).await? {
             stored.new += 1;

@@ -1,4 +1,4 @@
-//! How far groups are, and whether they run.
+//! Positions of groups, and whether they are paused.
 
 use std::collections::BTreeMap;
 
@@ -29,17 +29,17 @@ const SET_PAUSED: &str = "UPDATE event_groups SET paused = ?, changed_at_ms = ? 
 const INSERT_PAUSED: &str =
     "INSERT INTO event_groups (paused, changed_at_ms, name) VALUES (?, ?, ?)";
 
-/// What a group is to do.
+/// The stored control state of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Control {
-    /// Nothing, until it is told to go on.
+    /// Whether the group is paused.
     pub is_paused: bool,
-    /// Where it is to go on, if it ever was anywhere.
+    /// Its position; `None` if it has never started.
     pub position: Option<u64>,
 }
 
 impl EventStore {
-    /// What a group is to do.
+    /// Reads the control state of a group.
     pub async fn control(&self, group: &str, source: &str) -> Result<Control, SqlError> {
         Ok(Control {
             is_paused: self.is_paused(group).await?,
@@ -53,21 +53,21 @@ impl EventStore {
         Ok(row.map_or(Ok(false), |row| row.flag("paused"))?)
     }
 
-    /// Where a group is in a source.
+    /// The position of a group in a source.
     pub async fn position(&self, group: &str, source: &str) -> Result<Option<u64>, SqlError> {
         let select = sql(SELECT_POSITION).text(group).text(source);
         let row = self.db.one(select).await?;
         Ok(row.map(|row| row.number("position")).transpose()?)
     }
 
-    /// Where a group is in each source that it ever was in.
+    /// The position of a group in each of its sources.
     pub async fn positions(&self, group: &str) -> Result<BTreeMap<String, u64>, SqlError> {
         let rows = self.db.all(sql(SELECT_POSITIONS).text(group)).await?;
         let position = |row: &Row| Ok((row.text("source")?, row.number("position")?));
         Ok(rows.iter().map(position).collect::<Result<_, Error>>()?)
     }
 
-    /// Notes where a group begins; nothing if it is somewhere already.
+    /// Stores the start position of a group, unless it already has a position.
     pub async fn begin(
         &self,
         group: &str,
@@ -82,7 +82,7 @@ impl EventStore {
         Ok(())
     }
 
-    /// Moves a group on, if it is where it is believed to be.
+    /// Moves a group if its stored position is the expected one.
     pub async fn step(&self, to: Move<'_>) -> Result<Step, SqlError> {
         let once = || async {
             let mut tx = self.db.begin().await?;
@@ -93,7 +93,7 @@ impl EventStore {
         Ok(retried(once).await?)
     }
 
-    /// Puts a group elsewhere, wherever it is.
+    /// Moves a group unconditionally.
     pub async fn seek(
         &self,
         group: &str,
@@ -108,7 +108,7 @@ impl EventStore {
         Ok(())
     }
 
-    /// Pauses a group in all origins, or lets it go on.
+    /// Pauses or resumes a group in all origins.
     pub async fn set_paused(
         &self,
         group: &str,
@@ -122,14 +122,14 @@ impl EventStore {
         if self.db.execute(set(SET_PAUSED)).await? == 0
             && !self.db.insert(set(INSERT_PAUSED)).await?
         {
-            // Another origin has made the row meanwhile.
+            // Another origin inserted the row meanwhile.
             self.db.execute(set(SET_PAUSED)).await?;
         }
         Ok(())
     }
 }
 
-/// The step of a transaction that counts only if the group is where it is believed to be.
+/// Moves the group inside a transaction, if its stored position is the expected one.
 pub(super) async fn move_in(tx: &mut Tx, to: Move<'_>) -> Result<Step, Error> {
     let update = sql(MOVE_POSITION).number(to.to).number(to.now_ms);
     let update = update.text(to.group).text(to.source).number(to.from);

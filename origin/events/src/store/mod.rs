@@ -1,15 +1,15 @@
-//! What SQL holds of events: their types, the events, how far groups are, what they try again, and dead letters.
+//! The SQL tables of events: types, events, group positions, retries and dead letters.
 //!
 //! | module | does |
 //! |---|---|
-//! | `types` | the registry of types |
-//! | `events` | events, many in a transaction, each once; a customer's course |
-//! | `groups` | how far groups are, and whether they run |
-//! | `retries` | what a group tries again |
+//! | `types` | event types |
+//! | `events` | events in bulk, each once; the history of a customer or visitor |
+//! | `groups` | positions of groups, and whether they are paused |
+//! | `retries` | events in retry |
 //! | `dead` | dead letters |
-//! | `archives` | which ranges of the log are a step of the archive |
-//! | `pulls` | how far collectors are that fetch events |
-//! | `compensations` | whose state is to be computed anew |
+//! | `archives` | steps of the archive |
+//! | `pulls` | cursors of collectors |
+//! | `compensations` | pending recomputations |
 
 mod archives;
 mod compensations;
@@ -31,83 +31,82 @@ pub use pulls::{PullState, PullStore};
 pub use retries::{NewRetry, Retry, RetryCounts, RetryStore, SettledRetry, Settlement};
 pub use types::{StoredType, TypeStore};
 
-/// Which group takes events into this store.
+/// The group that writes events to this store.
 pub const STORE_GROUP: &str = "store";
 
-/// The longest message that is kept, in characters.
+/// Maximum stored length of a message, in characters.
 const MESSAGE_LEN_MAX: usize = 500;
 
-/// Events in SQL. Cloning it is cheap.
+/// Events in SQL. Cloning is cheap.
 ///
-/// Instants are milliseconds since the Unix epoch. A call fails only when SQL does not answer or answers with an
-/// error.
+/// Times are milliseconds since the Unix epoch. A call fails only if SQL is unreachable or returns an error.
 #[derive(Clone, Debug)]
 pub struct EventStore {
     db: Database,
 }
 
 impl EventStore {
-    /// The store in this database.
+    /// Creates the store on a database.
     pub fn new(db: Database) -> Self {
         Self { db }
     }
 
-    /// Which ranges of the log are a step of the archive: noted before its first file is written, so that a repetition writes the
+    /// The archive's steps.
     pub fn archives(&self) -> ArchiveStore<'_> {
         ArchiveStore(self)
     }
 
-    /// Dead letters: what was refused when it came, and what a group has given up.
+    /// Dead letters: events refused on arrival, or given up by a group.
     pub fn letters(&self) -> DeadLetterStore<'_> {
         DeadLetterStore(self)
     }
 
-    /// Whose state in a group is to be computed anew.
+    /// Pending recomputations of groups.
     pub fn replays(&self) -> CompensationStore<'_> {
         CompensationStore(self)
     }
 
-    /// How far collectors are that fetch events from elsewhere.
+    /// Cursors of the collectors that pull events.
     pub fn pulls(&self) -> PullStore<'_> {
         PullStore(self)
     }
 
-    /// What a group tries again, and what waits behind it.
+    /// Events in retry, and events waiting behind them.
     pub fn retry_queue(&self) -> RetryStore<'_> {
         RetryStore(self)
     }
 
-    /// The registry of types.
+    /// The registered event types.
     pub fn registry(&self) -> TypeStore<'_> {
         TypeStore(self)
     }
 }
 
-/// Whether a group's step was noted.
+/// Result of a group's step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It was, with all that belongs to it.
+    /// The step was stored with all its effects.
     Taken,
-    /// The group was elsewhere: somebody has moved it. Nothing was changed.
+    /// The stored position differs: an operator moved the group. Nothing was changed.
     Moved,
 }
 
-/// Where a group goes on, if it is where it is believed to be.
+/// A move of a group, conditional on its position.
 #[derive(Clone, Copy, Debug)]
 pub struct Move<'a> {
-    /// Which group.
+    /// The group.
     pub group: &'a str,
-    /// In which source.
+    /// The source.
     pub source: &'a str,
-    /// Where it is.
+    /// The expected position.
     pub from: u64,
-    /// Where it goes on.
+    /// The new position.
     pub to: u64,
-    /// When.
+    /// The current time, in milliseconds since the Unix epoch.
     pub now_ms: u64,
 }
 
-/// As much of a message as is kept.
+/// Cuts a message to the stored length.
 fn cut(message: &str) -> String {
     message.chars().take(MESSAGE_LEN_MAX).collect()
 }

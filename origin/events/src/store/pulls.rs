@@ -1,4 +1,4 @@
-//! How far collectors are that fetch events from elsewhere.
+//! Cursors of the collectors that pull events.
 
 use sqlx::Error;
 
@@ -17,27 +17,27 @@ const MOVE: &str = "
 
 const FAIL: &str = "UPDATE event_pulls SET failures = failures + 1, error = ? WHERE name = ?";
 
-/// How far a collector is.
+/// The state of a collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PullState {
     /// Its name.
     pub name: String,
-    /// What its source has told last; empty in the beginning.
+    /// The last cursor of its source; empty at first.
     pub cursor: String,
-    /// How often it failed in a row.
+    /// Number of consecutive failures.
     pub failures: u64,
-    /// Why.
+    /// The last error.
     pub error: String,
-    /// When something was fetched last.
+    /// Time of the last fetch, in milliseconds since the Unix epoch.
     pub fetched_at_ms: Option<u64>,
 }
 
-/// How far collectors are that fetch events from elsewhere.
+/// Stores the cursors of collectors.
 #[derive(Clone, Copy, Debug)]
 pub struct PullStore<'a>(pub(super) &'a EventStore);
 
 impl PullStore<'_> {
-    /// How far a collector is. It begins if it never has.
+    /// Reads the state of a collector; creates it if missing.
     pub async fn pull(self, name: &str) -> Result<PullState, SqlError> {
         let select = || self.0.db.one(sql(SELECT_ONE).text(name));
         let mut row = select().await?;
@@ -48,7 +48,7 @@ impl PullStore<'_> {
         Ok(row.as_ref().ok_or(Error::RowNotFound).and_then(state)?)
     }
 
-    /// Moves a collector on, if it is where it is believed to be.
+    /// Moves a collector's cursor, if the stored cursor is the expected one.
     pub async fn move_pull(
         self,
         name: &str,
@@ -63,7 +63,7 @@ impl PullStore<'_> {
         })
     }
 
-    /// Notes that a collector has failed.
+    /// Records a failure of a collector.
     pub async fn fail_pull(self, name: &str, error: &str) -> Result<(), SqlError> {
         let error = cut(error);
         self.0.db.execute(sql(FAIL).text(&error).text(name)).await?;

@@ -1,7 +1,7 @@
-//! What a group tries again, and what waits behind it.
+//! Events that a group retries, and events waiting behind them.
 //!
-//! Of each customer the first row has a time; those behind it have none until it is done. So a customer's events are handled
-//! in their order, however often one of them is tried.
+//! The first row of each customer has a due time; the rows behind it get one when it is done. A customer's events are
+//! therefore handled in order, regardless of the number of attempts.
 
 use std::collections::BTreeMap;
 
@@ -57,82 +57,82 @@ const ALL_DUE: &str = "
     UPDATE event_retries SET due_ms = ?
     WHERE group_name = ? AND source = ? AND due_ms IS NOT NULL AND due_ms > ?";
 
-/// An event that a group is to try again.
+/// An event to retry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewRetry {
-    /// Its place in its source.
+    /// Its position in the source.
     pub position: u64,
-    /// Whose order counts.
+    /// Its ordering key.
     pub unit: String,
-    /// The event.
+    /// The encoded envelope.
     pub envelope: Vec<u8>,
-    /// When it was received.
+    /// Receipt time, in milliseconds since the Unix epoch.
     pub received_ms: u64,
-    /// How often it was tried.
+    /// Number of attempts.
     pub tries: u32,
-    /// When it is tried next; none: when those before it of its unit are done.
+    /// Time of the next attempt, in milliseconds since the Unix epoch; `None`: after the earlier events of its unit.
     pub due_ms: Option<u64>,
-    /// What went wrong.
+    /// The last error; empty: none.
     pub error: String,
 }
 
-/// As it is kept.
+/// A stored retry.
 pub type Retry = NewRetry;
 
-/// How many there are.
+/// Number and age of retries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetryCounts {
-    /// Events.
+    /// Number of events.
     pub count: u64,
-    /// When the oldest of them was received.
+    /// Receipt time of the oldest event, in milliseconds since the Unix epoch.
     pub oldest_ms: Option<u64>,
 }
 
 impl RetryCounts {
-    /// Adds those of another source.
+    /// Adds the counts of another source.
     pub fn add(&mut self, other: Self) {
         self.count += other.count;
         self.oldest_ms = self.oldest_ms.into_iter().chain(other.oldest_ms).min();
     }
 }
 
-/// The outcome of a try.
+/// Outcome of an attempt.
 #[derive(Clone, Debug)]
 pub enum Settlement {
-    /// It was handled.
+    /// The event was handled.
     Done,
-    /// It is tried again then.
+    /// The event is retried later.
     Again {
-        /// When.
+        /// Time of the next attempt, in milliseconds since the Unix epoch.
         due_ms: u64,
-        /// What went wrong.
+        /// The error.
         error: String,
     },
-    /// It is given up.
+    /// The event was given up.
     Dead {
-        /// As what.
+        /// Its dead letter.
         letter: Box<DeadLetter>,
-        /// When its unit is computed anew, if the group can.
+        /// When to recompute its unit, in milliseconds since the Unix epoch; `None`: never.
         compensate_at_ms: Option<u64>,
     },
 }
 
-/// A try, and what became of it.
+/// An attempt with its outcome.
 #[derive(Clone, Debug)]
 pub struct SettledRetry<'a> {
-    /// What was tried.
+    /// The retried event.
     pub retry: &'a Retry,
-    /// Its outcome.
+    /// The outcome.
     pub settlement: Settlement,
 }
 
-/// What a group tries again, and what waits behind it.
+/// Stores retries.
 #[derive(Clone, Copy, Debug)]
 pub struct RetryStore<'a>(pub(super) &'a EventStore);
 
 impl RetryStore<'_> {
-    /// Moves a group on, and keeps what it could not handle: all of it or nothing. A try that is given up at once, or
-    /// that too many of its unit wait before, is a dead letter.
+    /// Moves a group and stores the events that it did not handle, in one transaction. An event becomes a dead letter
+    /// if it is given up immediately, or if too many of its unit already wait.
     pub async fn step_with(
         self,
         to: Move<'_>,
@@ -157,8 +157,8 @@ impl RetryStore<'_> {
         Ok(retried(once).await?)
     }
 
-    /// Notes what became of tries, all of it or nothing; what waited behind those that are done is due at `now_ms`. Tells of
-    /// each how many events of its unit are left.
+    /// Stores outcomes of attempts, in one transaction. Events behind finished ones become due at `now_ms`. Returns the
+    /// number of remaining events of each unit.
     pub async fn settle(
         self,
         group: &str,
@@ -178,7 +178,7 @@ impl RetryStore<'_> {
         Ok(retried(once).await?)
     }
 
-    /// What is to be tried now, the longest due first.
+    /// Lists due retries, longest due first.
     pub async fn due(
         self,
         group: &str,
@@ -191,7 +191,7 @@ impl RetryStore<'_> {
         Ok(rows.iter().map(retry).collect::<Result<_, _>>()?)
     }
 
-    /// What is tried again or waits, behind the place `after`.
+    /// Lists retries and waiting events after the position `after`.
     pub async fn retries(
         self,
         group: &str,
@@ -206,7 +206,7 @@ impl RetryStore<'_> {
         Ok(rows.iter().map(retry).collect::<Result<_, _>>()?)
     }
 
-    /// When the next try is due.
+    /// Time of the next due retry, in milliseconds since the Unix epoch.
     pub async fn next_due(self, group: &str, source: &str) -> Result<Option<u64>, SqlError> {
         let row = self
             .0
@@ -216,7 +216,7 @@ impl RetryStore<'_> {
         Ok(row.map(|row| row.maybe("due_ms")).transpose()?.flatten())
     }
 
-    /// The units of which something is tried again, and how many events each has.
+    /// Lists the units in retry, each with its number of events.
     pub async fn retried_units(
         self,
         group: &str,
@@ -229,7 +229,7 @@ impl RetryStore<'_> {
         Ok(units.collect::<Result<_, Error>>()?)
     }
 
-    /// How much a group tries again or lets wait, by source.
+    /// Counts retries and waiting events by source.
     pub async fn retry_counts(
         self,
         group: &str,
@@ -245,13 +245,13 @@ impl RetryStore<'_> {
         Ok(rows.iter().map(counts).collect::<Result<_, Error>>()?)
     }
 
-    /// Makes all that is tried again due now; how many that were.
+    /// Makes all retries due now and returns their number.
     pub async fn retry_now(self, group: &str, source: &str, now_ms: u64) -> Result<u64, SqlError> {
         let update = sql(ALL_DUE).number(now_ms).text(group).text(source);
         Ok(self.0.db.execute(update.number(now_ms)).await?)
     }
 
-    /// Gives a dead letter of a group back to it, to be tried now. False if the letter is gone.
+    /// Returns a dead letter to its group, due now. Returns false if the letter does not exist.
     pub async fn revive(
         self,
         group: &str,
@@ -278,12 +278,12 @@ async fn insert(tx: &mut Tx, group: &str, source: &str, retry: &NewRetry) -> Res
     let insert = insert.number(retry.position).text(&retry.unit);
     let insert = insert.bytes(&retry.envelope).number(retry.received_ms);
     let insert = insert.number(retry.tries).maybe(retry.due_ms).text(&error);
-    // It is there already if the group was moved back over it: then it is tried once.
+    // The row already exists if the group was moved back before this event: then it is retried once.
     tx.insert(insert).await?;
     Ok(())
 }
 
-/// How many events of the unit are left.
+/// Stores one outcome. Returns the number of remaining events of the unit.
 async fn settle_one(
     tx: &mut Tx,
     group: &str,

@@ -1,4 +1,4 @@
-//! The registry of types.
+//! The stored event types.
 
 use sqlx::Error;
 
@@ -16,31 +16,31 @@ const UPDATE: &str = "
 
 const DELETE: &str = "DELETE FROM event_types WHERE name = ? AND version = ?";
 
-/// A type as it is kept.
+/// A stored event type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredType {
     /// Its name.
     pub name: String,
-    /// 1, and one more with every change.
+    /// 1, incremented by each change.
     pub version: u64,
-    /// What the API took, as JSON.
+    /// The definition from the API, as JSON.
     pub document: String,
-    /// When it was changed.
+    /// Time of the last change, in milliseconds since the Unix epoch.
     pub changed_at_ms: u64,
 }
 
-/// The registry of types.
+/// Stores event types.
 #[derive(Clone, Copy, Debug)]
 pub struct TypeStore<'a>(pub(super) &'a EventStore);
 
 impl TypeStore<'_> {
-    /// All types.
+    /// Lists all types.
     pub async fn types(self) -> Result<Vec<StoredType>, SqlError> {
         let rows = self.0.db.all(sql(SELECT)).await?;
         Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
     }
 
-    /// Makes a type, or changes that of version `before`. False if there is one, or another version.
+    /// Creates a type, or changes the version `before`. Returns false if the stored version differs.
     pub async fn put_type(
         self,
         name: &str,
@@ -55,7 +55,7 @@ impl TypeStore<'_> {
         }
     }
 
-    /// Removes the type of this version. False if there is none, or another version.
+    /// Deletes this version of a type. Returns false if the type does not exist or has another version.
     pub async fn delete_type(self, name: &str, version: u64) -> Result<bool, SqlError> {
         let delete = sql(DELETE).text(name).number(version);
         Ok(self.0.db.execute(delete).await? > 0)

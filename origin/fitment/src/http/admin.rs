@@ -1,4 +1,4 @@
-//! The admin's routes: the catalogue, one thing at a time; rebuilds and verification.
+//! Admin routes of fitment: vehicles, products and relations one at a time, rebuilds and verification.
 
 use axum::Json;
 use axum::extract::Path;
@@ -16,7 +16,7 @@ use crate::store::{NewVehicle, Product, Qualifiers, SkuChangeOutcome, Vehicle};
 use crate::verify::{STEP_MAX, VerifySummary};
 use weir_origin_core::http::{Problem, ReadQuery, TypedBody};
 
-/// Vehicles of an answer.
+/// Maximum number of vehicles in an answer.
 const VEHICLES: usize = 50;
 
 /// Selects vehicles.
@@ -138,7 +138,7 @@ pub(super) struct WholeRebuild {
     rebuilt_up_to: Option<u64>,
     /// Number of changes waiting for Redis.
     waiting: u64,
-    /// Time since the oldest waits, in milliseconds since the Unix epoch; null: none.
+    /// Time of the oldest waiting change, in milliseconds since the Unix epoch; null: none.
     #[schema(required)]
     waiting_since_ms: Option<u64>,
 }
@@ -332,7 +332,7 @@ pub(super) async fn delete_product(
 
 /// Add a relation: a part fits a vehicle
 ///
-/// SQL has it at once, Redis shortly afterwards.
+/// The change is in SQL immediately, in Redis shortly afterwards.
 #[utoipa::path(
     put,
     path = "/fitment/relations/{sku}/{vehicle}",
@@ -360,7 +360,7 @@ pub(super) async fn add_relation(
 
 /// Remove a relation: a part no longer fits a vehicle
 ///
-/// SQL has the change at once, Redis shortly afterwards.
+/// The change is in SQL immediately, in Redis shortly afterwards.
 #[utoipa::path(
     delete,
     path = "/fitment/relations/{sku}/{vehicle}",
@@ -376,7 +376,7 @@ pub(super) async fn remove_relation(
     changed(fitment.store().remove_relation(&sku, vehicle).await?)
 }
 
-/// 202: it is in SQL for good, and Redis follows. 204: it was so.
+/// 202: stored in SQL; Redis follows. 204: nothing changed.
 fn changed(changed: SkuChangeOutcome) -> Result<StatusCode, Problem> {
     match changed {
         SkuChangeOutcome::Done => Ok(StatusCode::ACCEPTED),

@@ -1,4 +1,4 @@
-//! The routes of garages: what the signed user drives.
+//! The routes of garages: the signed-in user's vehicles.
 
 use axum::Json;
 use axum::extract::Path;
@@ -40,7 +40,7 @@ struct Garage {
 pub(super) async fn list(asked: GarageRequest) -> Result<Response, Problem> {
     let vehicles = asked.fitment.store().garages().garage(&asked.user).await?;
     let mut response = Json(Garage { vehicles }).into_response();
-    // A garage is one person's: no cache on the way keeps it.
+    // A garage is personal, so no cache may store it.
     let no_store = HeaderValue::from_static("private, no-store");
     response
         .headers_mut()

@@ -1,4 +1,4 @@
-//! The routes of imports: a file in, what becomes of it out.
+//! The routes of imports: upload, progress, errors and cancellation.
 
 use axum::Json;
 use axum::body::Body;
@@ -18,10 +18,10 @@ use crate::store::{Import, ImportError};
 use weir_origin_core::api::words;
 use weir_origin_core::http::{Problem, ReadQuery, Refusal};
 
-/// The longest file: what is larger comes in several.
+/// Maximum file length. Split larger files.
 const FILE_LEN_MAX: u64 = 16 << 30;
 
-/// Imports and errors of an answer.
+/// Number of imports or errors on a page.
 const PAGE: usize = 100;
 
 /// Content of a file, and how to apply it.
@@ -101,15 +101,15 @@ pub(super) struct ImportErrorsView {
     errors: Vec<ImportError>,
 }
 
-/// The file could not be kept.
+/// The file could not be stored.
 pub(super) const IMPORT_NOT_KEPT: Refusal =
     Refusal::unavailable("import_not_kept", "The file could not be stored on disk");
 
-/// Such a file is not imported.
+/// The parameters of the import are invalid.
 pub(super) const INVALID_IMPORT: Refusal =
     Refusal::invalid("invalid_import", "Invalid", "The file cannot be imported");
 
-/// The file is too long.
+/// The file exceeds the maximum length.
 pub(super) const FILE_TOO_LONG: Refusal = Refusal::new(
     StatusCode::PAYLOAD_TOO_LARGE,
     "body_too_long",
@@ -117,14 +117,14 @@ pub(super) const FILE_TOO_LONG: Refusal = Refusal::new(
     "The body is longer than this route accepts",
 );
 
-/// No such import.
+/// The import does not exist.
 pub(super) const UNKNOWN_IMPORT: Refusal = Refusal::not_found(
     "unknown_import",
     "Unknown import",
     "There is no such import",
 );
 
-/// The import has ended.
+/// The import has already ended.
 pub(super) const IMPORT_ENDED: Refusal =
     Refusal::conflict("import_ended", "Ended", "The import has ended");
 
@@ -178,7 +178,7 @@ pub(super) async fn upload(
     match noted {
         Ok(id) => Ok((StatusCode::ACCEPTED, Json(NewImportView { id }))),
         Err(problem) => {
-            // Nobody knows of it: without its row it is only a file.
+            // Without its row in SQL the file is unused, so remove it.
             let _ = tokio::fs::remove_file(&path).await;
             Err(problem)
         }

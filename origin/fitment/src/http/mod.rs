@@ -1,4 +1,4 @@
-//! The routes of vehicle fitment: requests in, answers out. What they ask for is decided elsewhere.
+//! The routes of vehicle fitment: parse requests and write answers. Other modules contain the logic.
 
 mod admin;
 mod garage;
@@ -26,7 +26,7 @@ use weir_origin_core::http::{Problem, Refusal, UserReader};
 
 pub use page::page;
 
-/// Where files are uploaded, which may take long.
+/// The upload route, which may take long.
 pub const UPLOAD: &str = "/fitment/imports";
 
 /// The state of the routes.
@@ -35,13 +35,13 @@ pub struct Routes {
     users: Option<UserReader>,
 }
 
-/// Whose garage a request is about.
+/// The owner of the garage in a request.
 struct GarageRequest {
     fitment: Fitment,
     user: UserId,
 }
 
-/// The routes for gateways: what they could not answer, and the garage of the signed user.
+/// The routes for gateways: queries that they could not answer, and the signed-in user's garage.
 pub fn public() -> Api<Arc<Routes>> {
     let rules = RouteRules::OPEN.refuses(&[SQL_UNAVAILABLE, OVERLOADED]);
     let garage = rules.refuses(&[
@@ -76,7 +76,7 @@ fn questions(api: Api<Arc<Routes>>, rules: RouteRules) -> Api<Arc<Routes>> {
     )
 }
 
-/// What all routes add to the OpenAPI document.
+/// Additions of all routes to the OpenAPI document.
 pub fn document() -> Document {
     let mut document = public().into_document();
     document.merge(admin().into_document());
@@ -84,7 +84,7 @@ pub fn document() -> Document {
     document
 }
 
-/// The routes for operators: the same questions, and what changes the catalogue.
+/// The routes for operators: the same queries, and changes of the catalogue.
 pub fn admin() -> Api<Arc<Routes>> {
     let rules = RouteRules::PLATFORM;
     let vehicle = rules.refuses(&[FITMENT_OFF, UNKNOWN_VEHICLE, INVALID_VEHICLE, UNAVAILABLE]);
@@ -240,17 +240,17 @@ const INVALID_AFTER: Refusal = Refusal::invalid(
     "`after` is not the `next` of an earlier page",
 );
 
-/// A step of a verification or rebuild that the query names wrongly.
+/// The query parameters of a verification or rebuild are invalid.
 const INVALID_STEP: Refusal = Refusal::invalid("invalid_query", "Invalid", INVALID_QUERY.meaning);
 
 impl Routes {
-    /// For gateways, which sign their users in.
+    /// The state of the public routes. Gateways sign the user.
     pub fn for_users(fitment: Option<Fitment>, users: UserReader) -> Arc<Self> {
         let users = Some(users);
         Arc::new(Self { fitment, users })
     }
 
-    /// For the admin port.
+    /// The state of the admin routes.
     pub fn for_operators(fitment: Option<Fitment>) -> Arc<Self> {
         let users = None;
         Arc::new(Self { fitment, users })

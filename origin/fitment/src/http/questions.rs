@@ -1,4 +1,4 @@
-//! The questions of clients, as gateways pass them on.
+//! Fitment queries of clients, forwarded by gateways.
 
 use axum::body::Bytes;
 use axum::extract::FromRequest;
@@ -162,7 +162,7 @@ fn refused(error: &CheckError) -> Problem {
     Problem::new(status, error.code(), "Invalid query", error.to_string())
 }
 
-/// The reason goes to the log, not to the client.
+/// The log contains the reason; the client does not receive it.
 impl From<AnswerError> for Problem {
     fn from(error: AnswerError) -> Self {
         match error {

@@ -1,4 +1,4 @@
-//! Relations as XML, in the manner of ACES, the Auto Care Association's standard for catalogues of parts:
+//! Reads relations from XML in the style of ACES, the Auto Care Association's standard for parts catalogues:
 //!
 //! ```xml
 //! <ACES version="4.2">
@@ -9,9 +9,9 @@
 //! </ACES>
 //! ```
 //!
-//! An `App` is a relation: action `A` adds it, `D` takes it away. `Years`, `EngineBase` and `Position` are kept as its qualifiers.
-//! Elements that do not narrow what the part fits, such as `Qty`, are passed over. All others are qualifiers that are dropped: such
-//! an `App` is counted, and refused by a strict import.
+//! Each `App` is a relation: action `A` adds it, `D` removes it. `Years`, `EngineBase` and `Position` are stored as its
+//! qualifiers. Elements that do not restrict the fitment, such as `Qty`, are ignored. All other elements are qualifiers
+//! that are dropped: such an `App` is counted, and refused by a strict import.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
@@ -23,7 +23,7 @@ use quick_xml::reader::Reader;
 use super::read::{ColumnProblem, Fields, RECORD_LEN_MAX, ReadError, RecordCollector};
 use super::source::Bounded;
 
-/// Elements of an `App` that do not narrow which vehicles the part fits.
+/// Elements of an `App` that do not restrict which vehicles the part fits.
 const NEUTRAL: [&str; 6] = [
     "AssetItemOrder",
     "AssetItemRef",
@@ -33,15 +33,15 @@ const NEUTRAL: [&str; 6] = [
     "Qty",
 ];
 
-/// Dropped qualifiers that an error names.
+/// Maximum number of dropped qualifiers named in an error.
 const DROPPED_NAMED: usize = 5;
 
-/// What is known of an `App` so far.
+/// An `App` that is being parsed.
 #[derive(Default)]
 struct App {
     line: u64,
     id: String,
-    /// The elements that are open in it.
+    /// Number of open elements inside it.
     depth: usize,
     sku: String,
     vehicle: String,
@@ -51,18 +51,18 @@ struct App {
     engine: String,
     position: String,
     is_in_part: bool,
-    /// The first names of qualifiers that are dropped.
+    /// Names of the first dropped qualifiers.
     dropped: Vec<String>,
 }
 
-/// Reads from the taker's position, which is the beginning or behind an `App`. True at the end.
+/// Reads from the collector's position: the start of the file, or after an `App`. Returns true at the end of the file.
 pub(super) fn read(mut file: File, taker: &mut RecordCollector<'_>) -> Result<bool, ReadError> {
     let (position, line) = (taker.progress().position, taker.progress().line);
     file.seek(SeekFrom::Start(position))?;
     let from = BufReader::with_capacity(1 << 18, Bounded::new(file));
     let mut reader = Reader::from_reader(CountingReader::new(from, position, line));
     let config = reader.config_mut();
-    // Whoever begins in the middle has not seen the beginnings.
+    // After a resume in the middle of the file, the start tags are missing.
     config.allow_unmatched_ends = true;
     config.check_end_names = false;
     let (mut buffer, mut app) = (Vec::new(), None::<App>);
@@ -127,7 +127,7 @@ fn note(app: &mut Option<App>, event: &Event<'_>, line: u64) -> Result<(), ReadE
             app.depth = app.depth.saturating_sub(1);
             app.is_in_part &= app.depth > 0;
         }
-        // Whatever comes then: it is too long for a SKU already.
+        // Ignore further text: it is already too long for a SKU.
         (_, Some(app)) if app.sku.len() > RECORD_LEN_MAX => {}
         (Event::Text(text), Some(app)) if app.is_in_part => app.sku.push_str(text.trim()),
         (Event::CData(text), Some(app)) if app.is_in_part => app.sku.push_str(text.trim()),
@@ -188,7 +188,7 @@ impl App {
         }
     }
 
-    /// Its name in errors.
+    /// The name of the `App` in errors.
     fn name(&self) -> String {
         match self.id.as_str() {
             "" => "the App".to_owned(),
@@ -216,7 +216,7 @@ impl App {
         }
     }
 
-    /// Translates the action. An error names the element that is wrong or missing.
+    /// Translates the action. An error names the invalid or missing element.
     fn checked(&mut self, is_strict: bool) -> Result<(), ColumnProblem> {
         let name = self.name();
         for (element, text) in [("BaseVehicle", &self.vehicle), ("Part", &self.sku)] {
@@ -258,7 +258,7 @@ impl App {
     }
 }
 
-/// The element of an `App` that has a relation's column.
+/// The element of an `App` that corresponds to a relation's column.
 pub(super) fn element_of(column: &str) -> &'static str {
     match column {
         "vehicle" => "BaseVehicle",
@@ -270,7 +270,7 @@ pub(super) fn element_of(column: &str) -> &'static str {
     }
 }
 
-/// Counts the lines and the bytes that pass.
+/// Counts the lines and bytes read.
 struct CountingReader<R> {
     from: R,
     bytes: u64,

@@ -1,4 +1,4 @@
-//! `weir-origin import`: a file from the command line, with a progress bar.
+//! `weir-origin import`: imports a file from the command line, with a progress bar.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use super::{Spec, random_name};
 use crate::Fitment;
 use crate::store::{Import, State};
 
-/// Between looks at an import that another process works on.
+/// Polling interval for an import that another process runs.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Errors that are shown; the admin route has more of them.
+/// Maximum number of errors shown; the admin route lists more.
 const ERRORS_SHOWN: usize = 100;
 
 /// Import a file of vehicles, products or relations into the database. The command first copies it to the --fitment
@@ -47,10 +47,10 @@ pub struct ImportCommand {
     pub resume: Option<u64>,
 }
 
-/// Does it. An error means that nothing of the file is applied; each line that will not do is shown on stderr.
+/// Runs the import. After an error nothing of the file is applied; stderr lists each invalid line.
 ///
 /// # Errors
-/// Says what is wrong.
+/// Describes the problem.
 pub async fn run(command: &ImportCommand, fitment: &Fitment) -> Result<()> {
     let id = match (command.resume, &command.file) {
         (Some(id), _) => id,
@@ -98,7 +98,7 @@ async fn found(fitment: &Fitment, id: u64) -> Result<Import> {
     import.with_context(|| format!("unknown import {id}"))
 }
 
-/// Works on imports until this one has ended: by this process, or by another that has taken it.
+/// Processes imports until this one has ended, in this process or in another.
 async fn work(fitment: &Fitment, id: u64, bar: &ProgressBar) -> Result<Import> {
     let (holder, stop) = (random_name(), CancellationToken::new());
     let worker = tokio::spawn({

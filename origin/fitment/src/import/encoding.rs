@@ -1,4 +1,4 @@
-//! Encodings of imports. Readers take UTF-8, so a file in another encoding is decoded into its place first.
+//! Encodings of imports. Readers accept UTF-8 only, so a file in another encoding is first decoded in place.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -8,14 +8,16 @@ use encoding_rs::{DecoderResult, Encoding, REPLACEMENT, UTF_8, UTF_16BE, UTF_16L
 
 use super::read::{Format, ReadError};
 
-/// Where the encoding of a file shows: its byte order mark and its XML declaration.
+/// Length of the file head that shows the encoding: byte order mark and XML declaration.
 const HEAD_LEN: u64 = 256;
 
 const CHUNK_LEN: usize = 64 * 1024;
 
-/// Decodes the file at `path` into UTF-8, by way of the file `beside`. Returns the encoding that it had; `None`: UTF-8.
+/// Decodes the file at `path` to UTF-8, through the temporary file `beside`. Returns the original encoding; `None`:
+/// UTF-8.
 ///
-/// The decoded file takes the place of the other in one step and begins with a byte order mark. So a second call does nothing.
+/// The decoded file replaces the original atomically and begins with a byte order mark. A second call therefore does
+/// nothing.
 pub(super) fn decode_file(
     path: &Path,
     beside: &Path,
@@ -34,12 +36,12 @@ pub(super) fn decode_file(
     moved.map(|()| Some(encoding))
 }
 
-/// The encoding of a file that begins with `head`; `None` is UTF-8.
+/// The encoding of a file with this head; `None`: UTF-8.
 fn encoding_of(head: &[u8], format: Format) -> Result<Option<&'static Encoding>, String> {
     if let Some((encoding, _)) = Encoding::for_bom(head) {
         return Ok((encoding != UTF_8).then_some(encoding));
     }
-    // Tables and XML both begin with two characters of ASCII.
+    // Tables and XML both begin with two ASCII characters.
     match head {
         [0, 1..=u8::MAX, 0, 1..=u8::MAX, ..] => return Ok(Some(UTF_16BE)),
         [1..=u8::MAX, 0, 1..=u8::MAX, 0, ..] => return Ok(Some(UTF_16LE)),
@@ -54,7 +56,7 @@ fn encoding_of(head: &[u8], format: Format) -> Result<Option<&'static Encoding>,
         return Ok(None);
     };
     match Encoding::for_label(label) {
-        // The first bytes are not UTF-16, so such a declaration is wrong.
+        // The first bytes are not UTF-16, so a UTF-16 declaration is wrong; UTF-8 needs no decoding.
         Some(encoding) if [UTF_8, UTF_16BE, UTF_16LE].contains(&encoding) => Ok(None),
         Some(encoding) if encoding != REPLACEMENT => Ok(Some(encoding)),
         _ => Err(format!(

@@ -4,11 +4,11 @@
 //! upload ─▶ spool file ─▶ read: every line is checked, relations are staged in SQL with the position ─▶ apply: one transaction
 //!                          │ any error                                                                   │
 //!                          ▼                                                                             ▼
-//!                        failed: nothing is changed, the errors are kept by line                       done
+//!                        failed: nothing changes, SQL lists the errors by line                         done
 //! ```
 //!
-//! Whoever dies while reading is followed, at the position that was noted, by the next origin; whoever dies while applying has
-//! changed nothing. Two that work on one import at once do no harm: the one that no longer holds it cannot note anything.
+//! If an origin dies while reading, the next origin resumes at the stored position. If it dies while applying, nothing
+//! has changed. Two origins may process one import at once: the one that lost the lease cannot store anything.
 
 #[cfg(feature = "aces")]
 mod aces;
@@ -35,26 +35,26 @@ use weir_origin_core::sql::SqlError;
 
 pub use read::{Format, Kind};
 
-/// Between looks for a new import.
+/// Polling interval for new imports.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// How long an import is held without a word: then its origin is taken for dead.
+/// Lease of an import, in milliseconds. If it is not renewed, another origin takes over.
 const HOLD_MS: u64 = 60_000;
 
-/// The most vehicles or products of one file: they are in memory until all are checked.
+/// Maximum number of vehicles or products in one file. They stay in memory until all are checked.
 pub const RECORDS_MAX: u64 = 2_000_000;
 
-/// What a relation in a file does with those that there are.
+/// What an import does with existing relations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// They stay.
+    /// Keeps them.
     Merge,
-    /// Those of the SKUs that the file names go.
+    /// Removes those of the SKUs in the file.
     Replace,
 }
 
 impl Mode {
-    /// Both.
+    /// All modes.
     pub const ALL: [Self; 2] = [Self::Merge, Self::Replace];
 
     /// Its label.
@@ -66,24 +66,24 @@ impl Mode {
     }
 }
 
-/// What an import is.
+/// The parameters of an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// What is in it.
+    /// Content of the file.
     pub kind: Kind,
-    /// How it is written.
+    /// Format of the file.
     pub format: Format,
-    /// What happens to relations that there are.
+    /// What happens to existing relations.
     pub mode: Mode,
     /// Whether records with qualifiers that would be dropped are refused.
     pub is_strict: bool,
 }
 
 impl Spec {
-    /// Reads the words for it; `format` and `mode` may be empty.
+    /// Parses the parameters; `format` and `mode` may be empty.
     ///
     /// # Errors
-    /// Says which word will not do.
+    /// Names the invalid parameter.
     pub fn read(kind: &str, format: &str, mode: &str, is_strict: bool) -> Result<Self, String> {
         let spec = Self {
             kind: one_of("kind", &Kind::ALL, Kind::label, kind)?,
@@ -120,27 +120,27 @@ fn one_of<T: Copy>(
     })
 }
 
-/// Why an import does not go on.
+/// Why an import stopped.
 #[derive(Debug, thiserror::Error)]
 enum ImportEnd {
-    /// SQL does not answer: it goes on later.
+    /// A SQL call failed; the import resumes later.
     #[error(transparent)]
     Sql(#[from] SqlError),
-    /// It has failed for good.
+    /// The import failed permanently.
     #[error("{0}")]
     Failed(String),
-    /// Another origin has it.
+    /// Another origin holds the import.
     #[error("another origin has taken over the import")]
     Lost,
-    /// A task of its own ended early.
+    /// A subtask ended early.
     #[error("reading failed: {0}")]
     Task(#[from] tokio::task::JoinError),
-    /// The origin stops.
+    /// The origin is stopping.
     #[error("the origin is stopping")]
     Stopped,
 }
 
-/// One import under way.
+/// A running import.
 struct Run<'a> {
     fitment: &'a Fitment,
     import: Import,
@@ -148,12 +148,12 @@ struct Run<'a> {
     holder: &'a str,
     path: PathBuf,
     stop: &'a CancellationToken,
-    /// Relations that are applied so far, for who watches.
+    /// Reports the number of relations applied so far.
     applied: &'a (dyn Fn(u64) + Sync),
 }
 
 impl Fitment {
-    /// Works on imports until `stop`.
+    /// Processes imports until `stop`.
     pub(super) async fn run_imports(self, stop: CancellationToken) {
         let holder = random_name();
         let mut interval = Interval::every(PERIOD, "importing fitment", stop.clone());
@@ -166,17 +166,17 @@ impl Fitment {
         }
     }
 
-    /// A name for a new spool file, and where it stands.
+    /// A name for a new spool file, and its path.
     pub fn new_spool_file(&self) -> (String, PathBuf) {
         let name = random_name();
         let path = self.0.settings.spool.join(&name);
         (name, path)
     }
 
-    /// Notes an import whose spool file is whole and on disk; its number.
+    /// Creates an import whose spool file is complete and on disk. Returns its id.
     ///
     /// # Errors
-    /// When SQL does not answer.
+    /// If a SQL call fails.
     pub async fn new_import(&self, spec: Spec, file: String, size: u64) -> Result<u64, SqlError> {
         let new = NewImport {
             kind: spec.kind.label().to_owned(),
@@ -189,27 +189,27 @@ impl Fitment {
         self.store().import_jobs().new_import(&new).await
     }
 
-    /// Gives an import up, so that nothing of it is ever applied. False: it has ended before, or there is none.
+    /// Cancels an import; nothing of it is applied. Returns false if it has ended or does not exist.
     ///
     /// # Errors
-    /// When SQL does not answer.
+    /// If a SQL call fails.
     pub async fn give_up_import(&self, id: u64) -> Result<bool, SqlError> {
         let Some(import) = self.store().import_jobs().give_up_import(id).await? else {
             return Ok(false);
         };
         info!(id, "import cancelled; nothing is applied");
         self.0.metrics.import(false);
-        // It may be in the folder of another origin, or lost: that is why it is given up.
+        // The file may be in another origin's folder, or lost, which may be the reason for the cancellation.
         let _ = tokio::fs::remove_file(self.spool_file(&import)).await;
         Ok(true)
     }
 
-    /// Where an import's file is, if it is here.
+    /// The path of an import's file, if it is in this origin's folder.
     fn spool_file(&self, import: &Import) -> PathBuf {
         self.0.settings.spool.join(&import.file)
     }
 
-    /// Does what is next; whether there was anything.
+    /// Processes the next import. Returns whether there was one.
     async fn import_next(
         &self,
         holder: &str,
@@ -279,7 +279,7 @@ impl Run<'_> {
         let index = Arc::new(self.vehicle_index().await?);
         let (mut progress, mut all, mut is_end) = (self.import.progress, Content::default(), false);
         if self.spec.kind != Kind::Relations {
-            // They are in memory until the end, so that nothing is left of an origin that died.
+            // Records stay in memory until the end, so an origin that died left nothing behind.
             progress = Progress::default();
         } else if self.import.state == State::Applying {
             is_end = true;
@@ -362,10 +362,10 @@ impl Run<'_> {
         Ok(index)
     }
 
-    /// Decodes the file if it is not UTF-8. Returns the encoding that it had.
+    /// Decodes the file if it is not UTF-8. Returns the original encoding.
     async fn decode(&self) -> Result<Option<&'static str>, ImportEnd> {
         let (path, format) = (self.path.clone(), self.spec.format);
-        // The next attempt of a process that dies meanwhile writes the same file.
+        // If the process dies meanwhile, the next attempt overwrites the same file.
         let beside = self.path.with_extension("decoded");
         let decode = move || encoding::decode_file(&path, &beside, format);
         let decoded = tokio::task::spawn_blocking(decode).await?;
@@ -392,7 +392,7 @@ impl Run<'_> {
         piece.map_err(|error: ReadError| ImportEnd::Failed(error.to_string()))
     }
 
-    /// The relations of a piece by the numbers of their SKUs. An unknown SKU is an error in the first line that has it.
+    /// Groups the relations of a piece by SKU number. An unknown SKU is an error in its first line.
     async fn numbered(&self, piece: &mut FilePiece) -> Result<Vec<StagedSku>, ImportEnd> {
         let mut staged: Vec<StagedSku> = Vec::with_capacity(piece.content.relations.len());
         let mut places = std::collections::HashMap::<Sku, Option<usize>>::new();
@@ -458,7 +458,7 @@ impl Run<'_> {
     }
 }
 
-/// Names the encoding of a file that cannot be read.
+/// Adds the file's encoding to a read error.
 fn named(error: ImportEnd, encoding: Option<&str>) -> ImportEnd {
     match (error, encoding) {
         (ImportEnd::Failed(message), Some(encoding)) => {
@@ -485,10 +485,10 @@ fn unknown_sku(piece: &mut FilePiece, format: Format, of: &SkuPiece) {
     piece.progress.errors += 1;
 }
 
-/// A name that no other has, of hexadecimal digits.
+/// A unique random name in hexadecimal digits.
 fn random_name() -> String {
     let mut name = [0; 16];
-    // Without random numbers the name is one of zeros: a second one fails in SQL, or waits.
+    // Without random numbers the name is all zeros: a second one fails in SQL, or waits.
     let _ = SystemRandom::new().fill(&mut name);
     hex::encode(name)
 }

@@ -1,4 +1,4 @@
-//! Reads a piece of an import's file: what is sound of it, and what is wrong with the rest.
+//! Reads a piece of an import's file: its valid records and its errors.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,38 +13,38 @@ use crate::store::{
     ERRORS_MAX, ImportError, NewVehicle, Product, Progress, Qualifiers, StagedQualifier,
 };
 
-/// The most columns of a kind.
+/// Maximum number of columns of a kind.
 pub(super) const COLUMNS_MAX: usize = 7;
 
-/// The longest record: what is longer has lost a quotation mark.
+/// Maximum length of a record. A longer one has lost a quotation mark.
 pub(super) const RECORD_LEN_MAX: usize = 16 * 1024;
 
-/// A record's fields in the order of its kind's columns; empty where there is none.
+/// A record's fields in the order of its kind's columns; empty if missing.
 pub(super) type Fields<'a> = [&'a str; COLUMNS_MAX];
 
-/// What is in a file.
+/// Content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Vehicles.
     Vehicles,
     /// Products.
     Products,
-    /// What fits what.
+    /// Relations: which parts fit which vehicles.
     Relations,
 }
 
-/// How a file is written.
+/// Format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// A table with a line of names, by RFC 4180.
+    /// A table with a header line, as in RFC 4180.
     Csv,
-    /// XML in the manner of ACES: relations only.
+    /// XML in the style of ACES, for relations only.
     #[cfg(feature = "aces")]
     Aces,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Vehicles, Self::Products, Self::Relations];
 
     /// Its label.
@@ -56,7 +56,7 @@ impl Kind {
         }
     }
 
-    /// Its columns, and how many of the first must be there.
+    /// Its columns, and the number of leading required columns.
     pub(super) const fn columns(self) -> (&'static [&'static str], usize) {
         match self {
             Self::Vehicles => (&["vehicle", "make", "model", "year", "engine"], 1),
@@ -78,7 +78,7 @@ impl Kind {
 }
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: &[Self] = &[
         Self::Csv,
         #[cfg(feature = "aces")]
@@ -95,7 +95,7 @@ impl Format {
     }
 }
 
-/// Why a file cannot be read at all.
+/// Why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
     #[error("cannot read the file: {0}")]
@@ -113,7 +113,7 @@ impl From<csv::Error> for ReadError {
     }
 }
 
-/// Offsets by id: two steps into arrays, as each relation asks.
+/// Offsets by vehicle id, as a two-level array: every relation needs a lookup.
 #[derive(Default)]
 pub(super) struct VehicleIndex(Vec<Option<Box<[u32; 1_000]>>>);
 
@@ -141,18 +141,18 @@ impl VehicleIndex {
     }
 }
 
-/// What a piece says of one SKU.
+/// The relations of one SKU in a piece.
 #[derive(Debug)]
 pub(super) struct SkuPiece {
     pub sku: Sku,
-    /// The first line about it.
+    /// Its first line.
     pub line: u64,
     pub added: RoaringBitmap,
     pub removed: RoaringBitmap,
     pub qualifiers: Vec<StagedQualifier>,
 }
 
-/// What is sound of a piece.
+/// The valid records of a piece.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     pub vehicles: Vec<(VehicleId, NewVehicle)>,
@@ -163,14 +163,14 @@ pub(super) struct Content {
 /// A piece of a file.
 pub(super) struct FilePiece {
     pub content: Content,
-    /// The first of what is wrong.
+    /// The first errors.
     pub errors: Vec<ImportError>,
-    /// Where the next piece begins, and what was read up to there.
+    /// Where the next piece begins, and the totals up to there.
     pub progress: Progress,
     pub is_end: bool,
 }
 
-/// Takes records, one after the other.
+/// Collects records one at a time.
 pub(super) struct RecordCollector<'v> {
     pub(super) kind: Kind,
     is_strict: bool,
@@ -181,7 +181,7 @@ pub(super) struct RecordCollector<'v> {
     left: usize,
 }
 
-/// Reads up to `records_max` records from `progress` on.
+/// Reads up to `records_max` records, starting at `progress`.
 pub(super) fn read_piece(
     path: &Path,
     spec: Spec,
@@ -213,30 +213,30 @@ pub(super) fn read_piece(
 }
 
 impl RecordCollector<'_> {
-    /// How many records it still takes.
+    /// Number of records that it still accepts.
     pub(super) fn left(&self) -> usize {
         self.left
     }
 
-    /// Where the file is read up to.
+    /// The position up to which the file is read.
     pub(super) fn progress(&mut self) -> &mut Progress {
         &mut self.progress
     }
 
-    /// Whether records that say more than a relation keeps are refused.
+    /// Whether to refuse records with qualifiers that would be dropped.
     #[cfg(feature = "aces")]
     pub(super) fn is_strict(&self) -> bool {
         self.is_strict
     }
 
-    /// Takes a record of a table, or notes what is wrong with it.
+    /// Adds a record of a table, or stores its error.
     pub(super) fn take(&mut self, line: u64, fields: &Fields<'_>) {
         if let Err((column, reason)) = self.try_take(line, fields) {
             self.error(line, column, reason);
         }
     }
 
-    /// Takes a record; its line is from 1. An error is for the caller to [note](Self::error).
+    /// Adds a record; lines count from 1. The caller must [store](Self::error) a returned error.
     pub(super) fn try_take(&mut self, line: u64, fields: &Fields<'_>) -> Result<(), ColumnProblem> {
         match self.kind {
             Kind::Vehicles => vehicle(fields).map(|vehicle| self.content.vehicles.push(vehicle)),
@@ -248,7 +248,7 @@ impl RecordCollector<'_> {
         Ok(())
     }
 
-    /// Notes what is wrong.
+    /// Stores an error.
     pub(super) fn error(&mut self, line: u64, column: &str, reason: String) {
         self.left = self.left.saturating_sub(1);
         if self.progress.errors < ERRORS_MAX {
@@ -285,7 +285,7 @@ impl RecordCollector<'_> {
             position: position.to_owned(),
         };
         qualifiers.check()?;
-        // Files have the relations of a SKU one after the other, mostly.
+        // Files usually list the relations of a SKU consecutively.
         if self
             .content
             .relations
@@ -319,7 +319,7 @@ impl RecordCollector<'_> {
     }
 }
 
-/// A column and what is wrong there.
+/// The name of a column, and its problem.
 pub(super) type ColumnProblem = (&'static str, String);
 
 fn wrong(column: &'static str, reason: impl std::fmt::Display) -> ColumnProblem {
@@ -368,7 +368,7 @@ mod tests {
     use proptest::prelude::*;
     use std::io::Write;
 
-    /// Reads a file piece by piece, as an import does; what it says of it.
+    /// Reads a file piece by piece, like an import. Returns the progress and the number of errors.
     fn read_all(text: &[u8], spec: Spec) -> Result<(Progress, usize), ReadError> {
         let mut file = tempfile::NamedTempFile::new()?;
         file.write_all(text)?;
@@ -393,7 +393,7 @@ mod tests {
         }
     }
 
-    /// Pieces that a file may be made of, sound and broken.
+    /// Valid and invalid fragments for generated files.
     const CSV: [&str; 13] = [
         "sku,vehicle,action\n",
         "sku;vehicle;action\n",
@@ -429,7 +429,7 @@ mod tests {
     ];
 
     proptest! {
-        /// Whatever is uploaded is read to its end or refused, and never past its end.
+        /// Every uploaded file is read to its end or refused, and never past its end.
         #[test]
         fn no_file_breaks_the_reader(
             pieces in prop::collection::vec(prop_oneof![4 => 0..14_usize, 1 => 14..200_usize], 0..30),

@@ -1,11 +1,11 @@
-//! Hands the bytes of an uploaded file to its reader: no more at once than memory should hold.
+//! Limits how many bytes of an uploaded file a reader holds in memory.
 
 use std::io::{ErrorKind, Read};
 
-/// The most bytes that are read in search of a record's end. More than one record's: readers read ahead.
+/// Maximum bytes read in search of a record's end. More than one record, because readers read ahead.
 const SEARCH_LEN_MAX: usize = 1 << 20;
 
-/// Gives up on a record that has no end, as its reader would hold all of it in memory.
+/// Fails on a record without an end, because its reader would hold all of it in memory.
 pub(super) struct Bounded<R> {
     from: R,
     left: usize,
@@ -19,7 +19,7 @@ impl<R> Bounded<R> {
         }
     }
 
-    /// The search for the next end begins.
+    /// Resets the limit for the next record.
     pub(super) fn search(&mut self) {
         self.left = SEARCH_LEN_MAX;
     }

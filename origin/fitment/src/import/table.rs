@@ -24,17 +24,17 @@ fn csv_reader<R: Read>(from: R, delimiter: u8) -> csv::Reader<R> {
         .from_reader(from)
 }
 
-/// The first line of a table.
+/// The header line of a table.
 struct Header {
     delimiter: u8,
-    /// The index of each column of the kind.
+    /// The index of each column of the kind in a record.
     places: Vec<Option<usize>>,
-    /// How many fields a record has.
+    /// Number of fields in a record.
     width: usize,
     len_bytes: u64,
 }
 
-/// The names in a table's first line, by the delimiter that makes the most of them known.
+/// Splits the header line by the delimiter that gives the most known names.
 fn names(line: &[u8], columns: &[&str]) -> Result<(u8, csv::ByteRecord), ReadError> {
     let mut best = (0, b',', csv::ByteRecord::new());
     for (at, delimiter) in DELIMITERS.into_iter().enumerate() {
@@ -59,7 +59,7 @@ fn header(file: &mut File, kind: Kind) -> Result<Header, ReadError> {
     let mut reader = BufReader::new(&mut *file).take(RECORD_LEN_MAX as u64);
     reader.read_until(b'\n', &mut first)?;
     let length = first.len() as u64;
-    // What Excel puts before a table in UTF-8.
+    // Excel writes this byte order mark before a table in UTF-8.
     let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&first);
     if std::str::from_utf8(text).is_err() {
         return Err(ReadError::File(format!("line 1 {NOT_UTF8}")));
@@ -97,7 +97,7 @@ fn header(file: &mut File, kind: Kind) -> Result<Header, ReadError> {
     }
 }
 
-/// Reads from the taker's position, which is the beginning or behind a record. True at the end.
+/// Reads from the collector's position: the start of the file, or after a record. Returns true at the end of the file.
 pub(super) fn read(mut file: File, taker: &mut RecordCollector<'_>) -> Result<bool, ReadError> {
     let header = header(&mut file, taker.kind)?;
     let (base, base_line) = match taker.progress().position {
@@ -125,7 +125,7 @@ pub(super) fn read(mut file: File, taker: &mut RecordCollector<'_>) -> Result<bo
     Ok(false)
 }
 
-/// Where a reader found no end.
+/// Converts a CSV error; a record without an end gets its own message.
 fn broken(error: csv::Error, line: u64) -> ReadError {
     match ReadError::from(error) {
         ReadError::Io(error) if error.kind() == ErrorKind::FileTooLarge => {

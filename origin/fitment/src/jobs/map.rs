@@ -1,4 +1,4 @@
-//! Keeps the map of vehicles in every Redis, and finds out when one has lost its data.
+//! Maintains the vehicle map in each Redis, and detects a Redis that lost its data.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use weir_origin_core::background::Interval;
 use weir_origin_core::redis::{CallError, Redis};
 use weir_origin_core::unavailable::Unavailable;
 
-/// Between looks at the heads in Redis.
+/// Interval between checks of the heads in Redis.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// What is written of a rebuild in one round.
+/// Number of rebuild steps in one round.
 const REBUILD_STEPS: usize = 50;
 
 impl Fitment {
-    /// Keeps the map as SQL has it, and makes Redis anew when it has lost its data, until `stop`.
+    /// Maintains the map, and rebuilds a Redis that lost its data, until `stop`.
     pub(crate) async fn run_mapping(self, stop: CancellationToken) {
         let mut interval = Interval::every(PERIOD, "updating the vehicle map", stop);
         while interval.next().await {
@@ -33,17 +33,17 @@ impl Fitment {
         }
     }
 
-    /// One round: whether a rebuild is under way.
+    /// Runs one round. Returns whether a rebuild is running.
     ///
     /// # Errors
-    /// When SQL or Redis does not answer.
+    /// If SQL or Redis is unavailable.
     pub async fn keep_map(&self) -> Result<bool, Unavailable> {
         let mut is_lost = false;
         for (cluster, redis) in self.clusters() {
             let known = self.map_in(redis).await?;
             if known.is_none() {
                 match self.store().head().await?.version {
-                    // The first start: nothing is lost.
+                    // First start: no data was lost.
                     0 => info!(%cluster, "writing the vehicle map to Redis for the first time"),
                     _ => {
                         warn!(%cluster, "Redis has lost the vehicle map; rewriting all of fitment")
@@ -53,7 +53,8 @@ impl Fitment {
             }
         }
         if is_lost {
-            // First, so that an origin that dies here begins again: the map is there only when a rebuild is noted.
+            // Store the rebuild first. If this origin dies, the check runs again: the map exists only after a rebuild
+            // is stored.
             self.begin_rebuild().await?;
         }
         for (_, redis) in self.clusters() {
@@ -62,10 +63,10 @@ impl Fitment {
         self.rebuild_some(REBUILD_STEPS).await
     }
 
-    /// All of Redis is to be made anew: noted in SQL, done in the background.
+    /// Starts a full rebuild of Redis: stores it in SQL; a background job runs it.
     ///
     /// # Errors
-    /// When SQL does not answer.
+    /// If a SQL call fails.
     pub async fn begin_rebuild(&self) -> Result<(), Unavailable> {
         self.store().changes().begin_rebuild().await?;
         self.0.metrics.rebuilds.inc();
@@ -81,7 +82,7 @@ impl Fitment {
         Ok(tail.map(|tail| tail.head))
     }
 
-    /// Brings the map in one Redis up to date: by what is new, or by all of it if it is of another generation.
+    /// Updates the map in one Redis: adds new vehicles, or rewrites all of it after a change of generation.
     async fn write_map(&self, redis: &Redis) -> Result<(), Unavailable> {
         let there = self.map_in(redis).await?;
         let head = self.store().head().await?;
@@ -122,7 +123,7 @@ impl Fitment {
                 vehicles: &vehicles,
             };
             before += u32::try_from(vehicles.len()).unwrap_or(room).min(room);
-            // What joins meanwhile comes with the next round.
+            // The next round adds vehicles created meanwhile.
             let is_last = before >= wanted.count || vehicles.is_empty();
             let head = is_last.then_some(Head {
                 count: before,

@@ -1,4 +1,4 @@
-//! Work in the background: each file is one job.
+//! Background jobs, one per file.
 
 pub mod map;
 pub mod publish;

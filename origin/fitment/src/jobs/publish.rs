@@ -1,7 +1,7 @@
-//! Writes to Redis what SQL has: SKUs that changed, and all of them when it must be made anew.
+//! Writes fitment from SQL to Redis: changed SKUs, or all SKUs in a rebuild.
 //!
-//! A SKU is written in its place, then its route is turned, and then it is dropped where it was: whoever asks meanwhile finds it.
-//! All of it may be done twice, and by two origins at once: versions see to it.
+//! A moved SKU is written to its new place, then its route is changed, then its old entry is dropped. Concurrent
+//! queries therefore always find it. Versions make every step idempotent, even if two origins run it at once.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,20 +21,20 @@ use weir_origin_core::background::Interval;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::unavailable::Unavailable;
 
-/// SKUs of one round.
+/// Number of SKUs in one round.
 const SKUS: usize = 500;
 
-/// The most bytes of one flight to Redis, so that it answers within the time of a call.
+/// Maximum bytes of one pipeline to Redis, so that it completes within the call timeout.
 const FLIGHT_LEN: usize = 2 << 20;
 
-/// Between looks for SKUs that changed.
+/// Interval between checks for changed SKUs.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// Calls to one cluster, of which some may be sent.
+/// Calls to send, by cluster.
 type Flights = HashMap<Cluster, Vec<Call>>;
 
 impl Fitment {
-    /// Writes what changed, until `stop`.
+    /// Writes changed SKUs until `stop`.
     pub(crate) async fn run_publishing(self, stop: CancellationToken) {
         let mut interval = Interval::every(PERIOD, "writing fitment to Redis", stop);
         while interval.next().await {
@@ -46,10 +46,10 @@ impl Fitment {
         }
     }
 
-    /// Writes all that changed and waits; how many SKUs.
+    /// Writes all pending changes and returns the number of SKUs.
     ///
     /// # Errors
-    /// When SQL or Redis does not answer: what is not written goes on waiting.
+    /// If SQL or Redis is unavailable. Unwritten changes stay pending.
     pub async fn publish_dirty(&self) -> Result<usize, Unavailable> {
         let (mut after, mut count) = (0, 0);
         loop {
@@ -88,7 +88,7 @@ impl Fitment {
         Ok(())
     }
 
-    /// Sends what is only a few offsets; what must be written whole comes back.
+    /// Sends changes that consist of a few offsets. Returns those that must be written whole.
     async fn add_deltas<'d>(&self, dirty: &'d [Dirty]) -> Result<Vec<&'d Dirty>, Unavailable> {
         let (mut whole, mut flights, mut sent) =
             (Vec::new(), Flights::new(), HashMap::<_, Vec<_>>::new());
@@ -139,7 +139,7 @@ impl Fitment {
         Some((place.cluster, fit_add::call(&keys, &dirty.row.sku, &change)))
     }
 
-    /// The vehicles of single changes: what fits them is read anew.
+    /// Drops the cached pages of vehicles in single changes, so that they are read again.
     async fn forget_pages(&self, dirty: &[Dirty]) -> Result<(), Unavailable> {
         let home = self.redis(&Cluster::home());
         let mut forget = Vec::new();
@@ -155,8 +155,7 @@ impl Fitment {
         Ok(())
     }
 
-    /// Writes SKUs whole, each in its place. One of which nobody has said what it fits is left out; one that was deleted is
-    /// dropped.
+    /// Writes SKUs whole, each to its place. Skips SKUs with unknown fitment, and drops deleted ones.
     pub(crate) async fn put(
         &self,
         rows: &[&SkuRow],
@@ -204,7 +203,7 @@ impl Fitment {
         Some((place.cluster, call))
     }
 
-    /// Segments of the map, for the plan that writes all of them; the other needs none.
+    /// Number of map segments for the plan `Bitmaps`, which writes all of them; 0 for the other plan.
     pub(crate) async fn segments(&self) -> Result<u32, Unavailable> {
         match self.0.settings.plan {
             weir_fitment::Plan::Directory => Ok(0),
@@ -223,13 +222,13 @@ impl Fitment {
 
     async fn fly(&self, flights: Flights) -> Result<(), Unavailable> {
         for (cluster, calls) in flights {
-            // A version that is newer there is as well: whoever wrote it has seen more.
+            // Redis keeps a newer version: its writer saw later data.
             self.redis(&cluster).run_all(&calls).await?;
         }
         Ok(())
     }
 
-    /// Turns the routes of SKUs to where they are.
+    /// Updates the routes of SKUs to their current places.
     pub(crate) async fn route(
         &self,
         rows: &[&SkuRow],
@@ -260,7 +259,7 @@ impl Fitment {
         fit_route_put::calls(self.redis(&Cluster::home()).prefix(), newer, routes)
     }
 
-    /// Drops SKUs where they were, now that nobody is sent there.
+    /// Drops SKUs from their former places, now that no route leads there.
     async fn drop_left(&self, dirty: &[Dirty]) -> Result<(), Unavailable> {
         let (Some(first), Some(last)) = (dirty.first(), dirty.last()) else {
             return Ok(());
@@ -294,7 +293,7 @@ impl Fitment {
         segments: u32,
     ) -> Result<(), Unavailable> {
         let is_there = !row.is_deleted && *place == self.place(&row.product);
-        // A cluster that the configuration has no longer is nobody's business.
+        // Skip clusters that are no longer configured.
         let Some(redis) = self.known_redis(&place.cluster).filter(|_| !is_there) else {
             return Ok(());
         };
@@ -305,10 +304,10 @@ impl Fitment {
         Ok(())
     }
 
-    /// Goes on with a rebuild, if one is under way, by up to `steps` times 500 SKUs; whether it goes on.
+    /// Continues a running rebuild by up to `steps` times 500 SKUs. Returns whether it is still running.
     ///
     /// # Errors
-    /// When SQL or Redis does not answer. Where it stands is in SQL, so it goes on there later, in any origin.
+    /// If SQL or Redis is unavailable. SQL stores the position, so any origin can resume the rebuild.
     pub async fn rebuild_some(&self, steps: usize) -> Result<bool, Unavailable> {
         for _ in 0..steps {
             let Some(at) = self.store().head().await?.rebuilt_up_to else {
@@ -323,10 +322,10 @@ impl Fitment {
         Ok(true)
     }
 
-    /// Writes all SKUs of one product anew; how many.
+    /// Rewrites all SKUs of one product and returns their number.
     ///
     /// # Errors
-    /// When SQL or Redis does not answer.
+    /// If SQL or Redis is unavailable.
     pub async fn rebuild_spu(&self, spu: &weir_fitment::Spu) -> Result<usize, Unavailable> {
         let (mut after, mut count) = (0, 0);
         loop {

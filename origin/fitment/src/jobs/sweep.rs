@@ -1,5 +1,5 @@
-//! Takes away what Redis has of SKUs and SQL does not: marks of what was dropped long ago, and what is of SKUs that SQL has never
-//! heard of, as when it was restored from a backup.
+//! Removes stale entries from Redis: markers of SKUs dropped long ago, and SKUs that SQL does not contain, for example
+//! after a restore from a backup.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -16,20 +16,21 @@ use weir_origin_core::background::Interval;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::unavailable::Unavailable;
 
-/// Between two looks at marks and routes.
+/// Interval between two steps.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Longer than a write that was sent may be under way.
+/// Age at which markers are removed, in milliseconds: longer than any write can be in flight.
 const MARK_LIFE_MS: u64 = 3_600_000;
 
-/// Marks of one step.
+/// Maximum number of markers in one step.
 const MARKS: usize = fit_drop::SKUS_MAX;
 
-/// Buckets of routes of one step: all of them in some two hours. A bucket has some hundred routes where there are many.
+/// Number of route buckets in one step. A full pass takes about two hours. In large catalogues a bucket has some
+/// hundred routes.
 const BUCKETS: u64 = 32;
 
 impl Fitment {
-    /// Looks at marks and routes, a step a second, until `stop`.
+    /// Checks markers and routes, one step per second, until `stop`.
     pub(crate) async fn run_sweeping(self, stop: CancellationToken) {
         let mut interval = Interval::every(PERIOD, "removing stale fitment from Redis", stop);
         let mut bucket = 0;
@@ -51,15 +52,15 @@ impl Fitment {
         Ok(())
     }
 
-    /// Takes away marks of what was dropped before an instant; how many. Two hundred at most.
+    /// Removes markers of SKUs dropped before this time, at most 200. Returns their number.
     ///
     /// # Errors
-    /// When SQL or Redis does not answer.
+    /// If SQL or Redis is unavailable.
     pub async fn forget_marks(&self, before_ms: u64) -> Result<usize, Unavailable> {
         let marks = self.store().changes().marks(before_ms, MARKS).await?;
         for mark in &marks {
             let place = &mark.left.place;
-            // A cluster that the configuration has no longer is nobody's business.
+            // Skip clusters that are no longer configured.
             if let Some(redis) = self.known_redis(&place.cluster) {
                 let keys = FitmentKeys::new(redis.prefix(), &place.spu);
                 redis
@@ -73,14 +74,15 @@ impl Fitment {
         Ok(marks.len())
     }
 
-    /// Takes away what Redis has of SKUs that SQL has never heard of, by their routes in some buckets; how many SKUs.
+    /// Removes SKUs from Redis that SQL does not contain, found by their routes in some buckets. Returns the number of
+    /// SKUs.
     ///
     /// # Errors
-    /// When SQL or Redis does not answer.
+    /// If SQL or Redis is unavailable.
     pub async fn forget_unknown(&self, bucket: u64, buckets: u64) -> Result<usize, Unavailable> {
         let routes = self.routes_in(bucket, buckets).await?;
         let skus: Vec<&Sku> = routes.keys().collect();
-        // SQL is read after Redis: no origin writes a route before its SKU is there.
+        // Read SQL after Redis: every origin stores a SKU before it writes the route.
         let known: HashSet<Sku> = self.store().known(&skus).await?.into_iter().collect();
         let unknown: Vec<_> = routes
             .iter()
@@ -139,7 +141,7 @@ impl Fitment {
             let fields: Vec<(Vec<u8>, Vec<u8>)> = ::redis::from_redis_value(reply)
                 .map_err(|error| CallError::unexpected("routes of SKUs", error.to_string()))?;
             for (sku, route) in fields {
-                // What is no route is not ours.
+                // Ignore fields that are not routes.
                 if let (Ok(sku), Some(route)) = (Sku::new(&sku), fit_route::read(&route)) {
                     routes.insert(sku, route);
                 }

@@ -1,4 +1,4 @@
-//! Garages: what users drive.
+//! Garages: the vehicles of users.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -9,7 +9,7 @@ use super::vehicles::offset_in;
 use super::{FitmentStore, NewVehicle};
 use weir_origin_core::sql::{SqlError, Tx, retried, sql};
 
-/// The most vehicles of a user.
+/// Maximum number of vehicles of a user.
 pub const GARAGE_MAX: usize = 20;
 
 const SELECT: &str = "
@@ -45,23 +45,23 @@ pub struct GarageVehicle {
     pub is_default: bool,
 }
 
-/// The outcome of a change to a garage.
+/// Result of a change to a garage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// It is so now.
+    /// The change was applied.
     Done,
-    /// There is no such vehicle, or it is not in the garage.
+    /// The vehicle does not exist, or is not in the garage.
     NoVehicle,
-    /// The garage has [`GARAGE_MAX`] vehicles.
+    /// The garage already has [`GARAGE_MAX`] vehicles.
     Full,
 }
 
-/// Garages: what users drive.
+/// Stores garages.
 #[derive(Clone, Copy, Debug)]
 pub struct GarageStore<'a>(pub(super) &'a FitmentStore);
 
 impl GarageStore<'_> {
-    /// A user's vehicles, the default first. One that was retired is not shown.
+    /// Lists a user's vehicles, default first. Retired vehicles are left out.
     pub async fn garage(self, user: &UserId) -> Result<Vec<GarageVehicle>, SqlError> {
         let rows = self.0.db.all(sql(SELECT).text(user.as_str())).await?;
         let mut all = Vec::with_capacity(rows.len());
@@ -77,7 +77,7 @@ impl GarageStore<'_> {
         Ok(all)
     }
 
-    /// Puts a vehicle into a garage; the first one is the default, and one that `is_default` takes its place.
+    /// Adds a vehicle to a garage. It becomes the default if `is_default` is set, or if it is the first one.
     pub async fn bind(
         self,
         user: &UserId,
@@ -85,7 +85,7 @@ impl GarageStore<'_> {
         is_default: bool,
     ) -> Result<Bound, SqlError> {
         Ok(retried(async || {
-            // By the version's row: two requests of one user must not both be the twentieth.
+            // Lock the version row: two concurrent requests of a user must not both add the twentieth vehicle.
             let (mut tx, _) = self.0.change().await?;
             let Some(offset) = offset_in(&mut tx, vehicle).await? else {
                 return Ok(Bound::NoVehicle);
@@ -107,7 +107,7 @@ impl GarageStore<'_> {
         .await?)
     }
 
-    /// Takes a vehicle out of a garage; if it was the default, the oldest of the others becomes it.
+    /// Removes a vehicle from a garage. If it was the default, the oldest remaining vehicle becomes the default.
     pub async fn unbind(self, user: &UserId, vehicle: VehicleId) -> Result<Bound, SqlError> {
         Ok(retried(async || {
             let (mut tx, _) = self.0.change().await?;
@@ -131,7 +131,7 @@ impl GarageStore<'_> {
 }
 
 async fn counts(tx: &mut Tx, user: &UserId) -> Result<(usize, u64), sqlx::Error> {
-    // MySQL's SUM is a decimal, which is no number here: rows are counted instead.
+    // MySQL's `SUM` returns a decimal, so count the rows instead.
     let rows = tx.all(sql(SELECT).text(user.as_str())).await?;
     let mut defaults = 0;
     for row in &rows {

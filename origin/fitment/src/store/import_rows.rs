@@ -1,4 +1,4 @@
-//! An import as SQL has it.
+//! The stored form of an import.
 
 use serde::Serialize;
 use sqlx::Error;
@@ -34,7 +34,7 @@ impl State {
         }
     }
 
-    /// Whether nothing more happens to it.
+    /// Whether this state is final.
     pub fn is_end(self) -> bool {
         matches!(self, Self::Done | Self::Failed)
     }
@@ -47,11 +47,11 @@ pub struct NewImport {
     pub kind: String,
     /// Format of the file.
     pub format: String,
-    /// Whether it takes the place of what there is.
+    /// What happens to existing relations.
     pub mode: String,
     /// Whether it refuses records with qualifiers that would be dropped.
     pub is_strict: bool,
-    /// The name of its spool file, which no other import has.
+    /// The unique name of its spool file.
     pub file: String,
     /// Its length in bytes.
     pub size: u64,
@@ -118,7 +118,7 @@ pub struct ImportError {
     pub reason: String,
 }
 
-/// Reads a row.
+/// Decodes a row.
 pub(super) fn import(row: &Row) -> Result<Import, Error> {
     let state = match row.text("state")?.as_str() {
         "waiting" => State::Waiting,

@@ -1,4 +1,4 @@
-//! Imports: how far they are, what is wrong in them, and what was read of relations until all of it is applied at once.
+//! Stores imports: progress, errors, and staged relations, which are all applied in one transaction.
 
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
@@ -14,13 +14,13 @@ use super::{
 };
 use weir_origin_core::sql::{Row, SqlError, Tx, damaged, retried, sql};
 
-/// The most errors of an import that are kept. All are counted.
+/// Maximum number of stored errors of an import. All errors are counted.
 pub const ERRORS_MAX: u64 = 1_000;
 
-/// Relations that are collected before rows of the inverse are written: some 200 MB.
+/// Number of relations collected before inverse rows are written: about 200 MB.
 const INVERSE_MAX: usize = 16_000_000;
 
-/// Staged rows of one statement.
+/// Staged rows read per statement.
 const STAGED_READ: usize = 500;
 
 const INSERT: &str = "
@@ -78,36 +78,36 @@ const SELECT_STAGED: &str = "
 
 const UNSTAGE: &str = "DELETE FROM fitment_staged WHERE import_id = ?";
 
-/// What a relation holds for, by the vehicle's offset.
+/// Qualifiers of a relation, with the vehicle's offset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StagedQualifier(pub u32, pub Qualifiers);
 
-/// What a part of an import says of one SKU.
+/// The changes of one SKU in a part of an import.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StagedSku {
     /// The SKU's number.
     pub number: u64,
-    /// Offsets that it fits.
+    /// Offsets of vehicles that it now fits.
     pub added: RoaringBitmap,
-    /// Offsets that it does not fit any more.
+    /// Offsets of vehicles that it no longer fits.
     pub removed: RoaringBitmap,
-    /// What relations hold for.
+    /// Qualifiers of its relations.
     pub qualifiers: Vec<StagedQualifier>,
 }
 
-/// What stands behind an import's last record.
+/// The final state of an import.
 struct ImportResult<'a> {
     state: State,
     message: &'a str,
     progress: Progress,
 }
 
-/// Imports: how far they are, what is wrong in them, and what was read of relations until all of it is applied at once.
+/// Stores imports.
 #[derive(Clone, Copy, Debug)]
 pub struct ImportStore<'a>(pub(super) &'a FitmentStore);
 
 impl ImportStore<'_> {
-    /// Notes a new import; its number.
+    /// Creates an import and returns its id.
     pub async fn new_import(self, new: &NewImport) -> Result<u64, SqlError> {
         let insert = sql(INSERT)
             .text(&new.kind)
@@ -123,13 +123,13 @@ impl ImportStore<'_> {
         Ok(row.number("id")?)
     }
 
-    /// One import.
+    /// Reads an import.
     pub async fn import(self, id: u64) -> Result<Option<Import>, SqlError> {
         let row = self.0.db.one(sql(SELECT).number(id)).await?;
         Ok(row.as_ref().map(import).transpose()?)
     }
 
-    /// The latest imports before one, the newest first.
+    /// Lists imports with a smaller id than `before`, newest first.
     pub async fn imports(self, before: u64, limit: usize) -> Result<Vec<Import>, SqlError> {
         let rows = self
             .0
@@ -139,7 +139,7 @@ impl ImportStore<'_> {
         Ok(rows.iter().map(import).collect::<Result<_, _>>()?)
     }
 
-    /// What is wrong in an import, from the n-th error on.
+    /// Lists the errors of an import, starting at the n-th.
     pub async fn import_errors(
         self,
         id: u64,
@@ -162,8 +162,8 @@ impl ImportStore<'_> {
         Ok(all?)
     }
 
-    /// The import that is next of those whose file is here, held by `holder` for a while. `None`: there is none, or another
-    /// one has it.
+    /// Leases the next import whose file is in this folder to `holder`. `None` if there is none, or another origin
+    /// holds it.
     pub async fn take_import(
         self,
         holder: &str,
@@ -179,7 +179,7 @@ impl ImportStore<'_> {
         Ok(None)
     }
 
-    /// Holds an import for a further while; false if it has ended, or another has it.
+    /// Renews the lease of an import. Returns false if the import has ended or another origin holds it.
     pub async fn hold_import(self, id: u64, holder: &str, life_ms: u64) -> Result<bool, SqlError> {
         let now_ms = self.0.now_ms();
         let take = sql(TAKE)
@@ -191,8 +191,8 @@ impl ImportStore<'_> {
         Ok(self.0.db.execute(take).await? > 0)
     }
 
-    /// What was read of an import since its last position: all of it, with the position, in one transaction. `errors` begin
-    /// with the one whose number is `first_error`. False: another has the import now.
+    /// Stores everything read since the last position, with the new position, in one transaction. The first of `errors`
+    /// has the number `first_error`. Returns false if another origin holds the import.
     pub async fn stage(
         self,
         held: (u64, &str),
@@ -240,13 +240,13 @@ impl ImportStore<'_> {
         .await?)
     }
 
-    /// Notes the length of a file that was decoded.
+    /// Stores the length of a decoded file.
     pub async fn set_size(self, id: u64, size: u64) -> Result<(), SqlError> {
         let update = sql(SET_SIZE).number(size).number(id);
         Ok(self.0.db.execute(update).await.map(drop)?)
     }
 
-    /// An import has failed: nothing of it is applied. False: another has it.
+    /// Marks an import as failed; nothing of it is applied. Returns false if another origin holds it.
     pub async fn fail_import(
         self,
         held: (u64, &str),
@@ -269,7 +269,8 @@ impl ImportStore<'_> {
         Ok(true)
     }
 
-    /// Gives an import up: it has failed. `None`: it has ended before, or there is none. Waits for one that is just applied.
+    /// Cancels an import and marks it as failed. `None` if it has ended or does not exist. Waits for an import that is
+    /// being applied.
     pub async fn give_up_import(self, id: u64) -> Result<Option<Import>, SqlError> {
         let (mut tx, _) = self.0.change().await?;
         let row = tx.one(sql(SELECT).number(id)).await?;
@@ -300,7 +301,7 @@ impl ImportStore<'_> {
         tx.execute(end).await.map(drop)
     }
 
-    /// Applies all of an import of vehicles, once. False: another has it.
+    /// Applies an import of vehicles, once. Returns false if another origin holds it.
     pub async fn apply_vehicles(
         self,
         held: (u64, &str),
@@ -320,7 +321,7 @@ impl ImportStore<'_> {
         .await?)
     }
 
-    /// Applies all of an import of products, once. False: another has it.
+    /// Applies an import of products, once. Returns false if another origin holds it.
     pub async fn apply_products(
         self,
         held: (u64, &str),
@@ -343,8 +344,8 @@ impl ImportStore<'_> {
         .await?)
     }
 
-    /// Applies all that was staged of an import of relations, in one transaction. `is_whole`: what an import says of a SKU takes
-    /// the place of what there is. False: another has it.
+    /// Applies all staged relations of an import, in one transaction. With `is_whole`, they replace the existing
+    /// relations of each SKU. Returns false if another origin holds the import.
     pub async fn apply_relations(
         self,
         held: (u64, &str),
@@ -387,7 +388,7 @@ impl ImportStore<'_> {
         .await?)
     }
 
-    /// Applies what is staged of one SKU; how many relations that is.
+    /// Applies the staged changes of one SKU and returns the number of relations.
     async fn apply(
         self,
         tx: &mut Tx,
@@ -399,7 +400,7 @@ impl ImportStore<'_> {
         let Some(staged) = staged else {
             return Ok(0);
         };
-        // A SKU that was deleted meanwhile stays deleted.
+        // A SKU deleted meanwhile stays deleted.
         let row = numbered_in(tx, staged.number)
             .await?
             .filter(|row| !row.is_deleted);
@@ -446,7 +447,7 @@ impl ImportStore<'_> {
 }
 
 impl StagedSku {
-    /// What comes later in the file counts.
+    /// Merges a later part of the file, which takes precedence.
     pub(crate) fn merge(&mut self, later: Self) {
         self.added -= &later.removed;
         self.removed -= &later.added;

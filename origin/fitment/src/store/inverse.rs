@@ -1,7 +1,7 @@
-//! What fits a vehicle: numbers of SKUs, in blobs of 16 vehicles and 65,536 SKUs.
+//! The inverse index, from a vehicle to the parts that fit it: SKU numbers in blobs of 16 vehicles and 65,536 SKUs.
 //!
-//! A row for each vehicle would be rewritten for each relation of a SKU, and an import of a million relations would touch hundreds
-//! of thousands of rows. Larger groups make a single change dearer. See ADR 30.
+//! With one row per vehicle, each relation of a SKU would rewrite a row. An import of a million relations would then
+//! touch hundreds of thousands of rows. Larger groups make single changes more expensive. See ADR 30.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use weir_fitment::{Offset, Sku};
 use super::{FitmentStore, read_set, write_set};
 use weir_origin_core::sql::{SqlError, Tx, damaged, sql};
 
-/// Vehicles of a row.
+/// Vehicles per row.
 const VEHICLES: u32 = 16;
 
-/// SKUs of a row.
+/// SKUs per row.
 const SKUS: u64 = 1 << 16;
 
-/// SKUs of a page.
+/// SKUs per page.
 pub const PAGE_LEN: usize = 50;
 
 const SELECT: &str = "SELECT bits FROM fitment_inverse WHERE vehicles = ? AND skus = ?";
@@ -30,14 +30,14 @@ const DELETE: &str = "DELETE FROM fitment_inverse WHERE vehicles = ? AND skus = 
 const SELECT_NEXT: &str = "
     SELECT skus, bits FROM fitment_inverse WHERE vehicles = ? AND skus >= ? ORDER BY skus LIMIT 1";
 
-/// As many places as [`PAGE_LEN`].
+/// Has [`PAGE_LEN`] placeholders.
 const SELECT_NAMES: &str = concat!(
     "SELECT number, sku FROM fitment_skus WHERE number IN (",
     "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ",
     "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ORDER BY number"
 );
 
-/// Changes to rows, collected: a row that many relations of an import touch is written once.
+/// Collects changes, so that a row touched by many relations of an import is written once.
 #[derive(Default)]
 pub(crate) struct Inverse {
     rows: BTreeMap<(u64, u32), Row>,
@@ -60,7 +60,7 @@ fn bit(offset: u32, number: u64) -> u32 {
 }
 
 impl Inverse {
-    /// Notes what changes of SKU `number`. SKUs come in the order of their numbers, which spares sorting.
+    /// Adds the changes of SKU `number`. SKUs must come in ascending order, which avoids sorting.
     pub(crate) fn note(&mut self, number: u64, added: &RoaringBitmap, removed: &RoaringBitmap) {
         let skus = number / SKUS;
         for offset in added {
@@ -74,12 +74,12 @@ impl Inverse {
         self.relations += usize::try_from(added.len() + removed.len()).unwrap_or(usize::MAX);
     }
 
-    /// How many relations wait.
+    /// Number of collected relations.
     pub(crate) fn len(&self) -> usize {
         self.relations
     }
 
-    /// Writes all rows.
+    /// Writes all collected rows.
     pub(crate) async fn flush(&mut self, tx: &mut Tx) -> Result<(), Error> {
         self.relations = 0;
         for ((skus, vehicles), row) in std::mem::take(&mut self.rows) {
@@ -109,13 +109,13 @@ fn sorted(mut bits: Vec<u32>) -> RoaringBitmap {
     RoaringBitmap::from_sorted_iter(bits).unwrap_or_default()
 }
 
-/// What fits a vehicle: numbers of SKUs, in blobs of 16 vehicles and 65,536 SKUs.
+/// Reads the parts that fit a vehicle.
 #[derive(Clone, Copy, Debug)]
 pub struct InverseStore<'a>(pub(super) &'a FitmentStore);
 
 impl InverseStore<'_> {
-    /// A page of what fits a vehicle: SKUs in the order of their numbers, behind `after`, and behind which number the next page
-    /// begins, if there is one.
+    /// A page of SKUs that fit a vehicle, sorted by number and starting after `after`. Also returns the `after` of the
+    /// next page, if there is one.
     pub async fn fits_vehicle(
         self,
         offset: Offset,
@@ -149,7 +149,7 @@ impl InverseStore<'_> {
         let Some(last) = numbers.last() else {
             return Ok(Vec::new());
         };
-        // The last one fills the places that are left.
+        // Repeat the last number to fill the remaining placeholders.
         let places = numbers.iter().chain(std::iter::repeat(last)).take(PAGE_LEN);
         let select = places.fold(sql(SELECT_NAMES), |select, number| select.number(*number));
         let rows = self.0.db.all(select).await?;

@@ -1,16 +1,16 @@
-//! Vehicle fitment in SQL, which is the truth; Redis is made of it.
+//! Vehicle fitment in SQL, the source of truth. Redis is derived from it.
 //!
 //! | module | |
 //! |---|---|
-//! | `vehicles` | ids and their offsets |
-//! | `skus` | products, and what they fit |
-//! | `inverse` | the same the other way round: what fits a vehicle |
-//! | `outbox` | what Redis does not have as it is, and how far a rebuild is |
-//! | `garages` | what users drive |
-//! | `imports` | imports and what was read of them |
+//! | `vehicles` | vehicle ids and their offsets |
+//! | `skus` | products, and the vehicles that they fit |
+//! | `inverse` | the inverse index: the parts that fit a vehicle |
+//! | `outbox` | changes that Redis does not have yet, and the progress of rebuilds |
+//! | `garages` | the vehicles of users |
+//! | `imports` | imports, with their staged relations |
 //!
-//! Whoever changes anything takes a version first, by an UPDATE of the only row of `fitment_head`. So the changes of all origins
-//! come one after the other, and offsets become visible in their order.
+//! Each change first takes a version, by an UPDATE of the single row of `fitment_head`. This serializes the changes of
+//! all origins, and offsets become visible in order.
 
 mod garages;
 mod import_rows;
@@ -47,22 +47,22 @@ const NEW_GENERATION: &str = "UPDATE fitment_head SET generation = generation + 
 const SELECT_HEAD: &str =
     "SELECT version, generation, stamp, rebuilt_up_to FROM fitment_head WHERE id = 1";
 
-/// The only row of `fitment_head`.
+/// The single row of `fitment_head`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The last version.
     pub version: u64,
-    /// Of the map of vehicles.
+    /// Generation of the vehicle map.
     pub generation: u64,
-    /// Of pages.
+    /// Stamp of cached pages.
     pub stamp: u64,
-    /// How far a rebuild has come; `None`: none is under way.
+    /// Progress of a rebuild: the last completed SKU number. `None`: no rebuild is running.
     pub rebuilt_up_to: Option<u64>,
 }
 
-/// Vehicle fitment in SQL. Cloning it is cheap.
+/// Vehicle fitment in SQL. Cloning is cheap.
 ///
-/// Instants are milliseconds since the Unix epoch. A call fails only when SQL does not answer or answers with an error.
+/// Times are milliseconds since the Unix epoch. A call fails only if SQL is unreachable or returns an error.
 #[derive(Clone)]
 pub struct FitmentStore {
     db: Database,
@@ -76,7 +76,7 @@ impl std::fmt::Debug for FitmentStore {
 }
 
 impl FitmentStore {
-    /// The store in this database.
+    /// Creates the store on a database.
     pub fn new(db: Database, clock: Clock) -> Self {
         Self { db, clock }
     }
@@ -85,7 +85,7 @@ impl FitmentStore {
         (self.clock)()
     }
 
-    /// Version, generation and stamp.
+    /// Reads version, generation and stamp.
     pub async fn head(&self) -> Result<Head, SqlError> {
         let row = self.db.one(sql(SELECT_HEAD)).await?;
         let row = row.ok_or_else(|| damaged("fitment_head", "has no row"))?;
@@ -97,7 +97,7 @@ impl FitmentStore {
         })
     }
 
-    /// A transaction with a version of its own. Others that change fitment wait until it ends.
+    /// Begins a transaction with a new version. Other changes of fitment wait until it ends.
     async fn change(&self) -> Result<(Tx, u64), Error> {
         let mut tx = self.db.begin().await?;
         tx.execute(sql(TAKE_VERSION)).await?;
@@ -107,28 +107,28 @@ impl FitmentStore {
         Ok((tx, version))
     }
 
-    /// Garages: what users drive.
+    /// Garages: the vehicles of users.
     pub fn garages(&self) -> GarageStore<'_> {
         GarageStore(self)
     }
 
-    /// Imports: how far they are, what is wrong in them, and what was read of relations until all of it is applied at once.
+    /// Imports: progress, errors and staged relations.
     pub fn import_jobs(&self) -> ImportStore<'_> {
         ImportStore(self)
     }
 
-    /// What fits a vehicle: numbers of SKUs, in blobs of 16 vehicles and 65,536 SKUs.
+    /// The inverse index: parts by vehicle.
     pub fn by_vehicle(&self) -> InverseStore<'_> {
         InverseStore(self)
     }
 
-    /// What Redis does not have as it is: noted in the transaction that changes SQL, taken away when Redis has followed.
+    /// Changes that Redis does not have yet.
     pub fn changes(&self) -> OutboxStore<'_> {
         OutboxStore(self)
     }
 }
 
-/// A set of offsets as SQL has it. Empty bytes: nobody has said what it fits.
+/// Decodes a set of offsets. Empty bytes: the fitment is unknown.
 fn read_fits(bytes: &[u8]) -> Result<Option<RoaringBitmap>, Error> {
     match bytes {
         [] => Ok(None),
@@ -140,15 +140,15 @@ fn read_set(bytes: &[u8]) -> Result<RoaringBitmap, Error> {
     RoaringBitmap::deserialize_from(bytes).map_err(|error| damaged("fits", error))
 }
 
-/// The bytes of a set.
+/// Encodes a set of offsets.
 pub(crate) fn write_set(set: &RoaringBitmap) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(set.serialized_size());
-    // A vector takes all.
+    // Writing to a vector cannot fail.
     let _ = set.serialize_into(&mut bytes);
     bytes
 }
 
-/// Offsets of a set, which has nothing else.
+/// The offsets in a set.
 pub(crate) fn offsets(set: &RoaringBitmap) -> Vec<Offset> {
     set.iter().filter_map(Offset::new).collect()
 }

@@ -1,4 +1,5 @@
-//! What Redis does not have as it is: noted in the transaction that changes SQL, taken away when Redis has followed.
+//! Changes that Redis does not have yet. The transaction that changes SQL adds them; they are deleted after Redis is
+//! updated.
 
 use sqlx::Error;
 use weir_fitment::{Cluster, Placement, Sku, Spu};
@@ -10,7 +11,7 @@ use weir_origin_core::sql::{Row, SqlError, Tx, damaged, sql};
 const INSERT: &str =
     "INSERT INTO fitment_dirty (number, version, delta, since_ms) VALUES (?, ?, ?, ?)";
 
-/// Whatever was to be added is part of the whole.
+/// A whole rewrite includes all pending deltas.
 const WHOLE: &str = "UPDATE fitment_dirty SET version = ?, delta = NULL WHERE number = ?";
 
 const SELECT: &str = "
@@ -29,7 +30,7 @@ const SELECT_LEFT: &str = "
 const INSERT_LEFT: &str =
     "REPLACE INTO fitment_left (number, cluster, spu, dropped_at_ms) VALUES (?, ?, ?, NULL)";
 
-/// Only if the SKU is as it was: it may have come back meanwhile, and left again.
+/// Only if the SKU is unchanged: it may have come back and left again meanwhile.
 const NOTE_DROPPED: &str = "
     UPDATE fitment_left SET dropped_at_ms = ? WHERE number = ? AND cluster = ? AND spu = ?
     AND EXISTS (SELECT 1 FROM fitment_skus WHERE number = ? AND version = ?)";
@@ -45,31 +46,31 @@ const DELETE_MARK: &str =
 
 const BEGIN_REBUILD: &str = "UPDATE fitment_head SET rebuilt_up_to = 0 WHERE id = 1";
 
-/// Only forward, and only while it is under way: another origin may have begun it again, or ended it.
+/// Only forward, and only if the rebuild is running: another origin may have restarted or ended it.
 const ADVANCE_REBUILD: &str =
     "UPDATE fitment_head SET rebuilt_up_to = ? WHERE id = 1 AND rebuilt_up_to = ?";
 
 const END_REBUILD: &str =
     "UPDATE fitment_head SET rebuilt_up_to = NULL WHERE id = 1 AND rebuilt_up_to = ?";
 
-/// A SKU that Redis does not have as it is.
+/// A SKU with changes that Redis does not have yet.
 #[derive(Clone, Debug)]
 pub struct Dirty {
     pub(crate) row: SkuRow,
-    /// The version with which it was noted.
+    /// The version at which the change was recorded.
     pub(crate) noted: u64,
-    /// What changed since the version before, if that is all.
+    /// The changed offsets since the previous version, if nothing else changed.
     pub(crate) delta: Option<Delta>,
 }
 
 impl Dirty {
-    /// The SKU's number, and the version that it has in SQL.
+    /// The SKU's number and the recorded version in SQL.
     pub fn version(&self) -> (u64, u64) {
         (self.row.number, self.row.version)
     }
 }
 
-/// Some offsets that changed.
+/// A small change: some offsets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Delta {
     pub from_version: u64,
@@ -77,26 +78,26 @@ pub(crate) struct Delta {
     pub removed: Vec<u32>,
 }
 
-/// What a SKU that was dropped has left in Redis: a mark of its version.
+/// The marker that a dropped SKU has left in Redis, with its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DropMark {
     pub left: FormerPlacement,
     pub sku: Sku,
-    /// The SKU's own: the mark's is no higher.
+    /// The SKU's version; the marker's is not higher.
     pub version: u64,
     dropped_at_ms: u64,
 }
 
-/// A place that a SKU has left.
+/// A former place of a SKU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormerPlacement {
     /// The SKU's number.
     pub number: u64,
-    /// Where it was.
+    /// The former place.
     pub place: Placement,
 }
 
-/// Notes that Redis must follow: by `delta`, or whole.
+/// Records a change for Redis: as `delta`, or as a whole rewrite.
 pub(super) async fn mark_dirty(
     tx: &mut Tx,
     number: u64,
@@ -104,7 +105,7 @@ pub(super) async fn mark_dirty(
     delta: Option<&str>,
     now_ms: u64,
 ) -> Result<(), Error> {
-    // Two changes that wait become one whole.
+    // A second pending change turns both into a whole rewrite.
     if tx
         .execute(sql(WHOLE).number(version).number(number))
         .await?
@@ -118,18 +119,18 @@ pub(super) async fn mark_dirty(
         .map(drop)
 }
 
-/// Notes that a SKU leaves a place.
+/// Records that a SKU leaves a place.
 pub(super) async fn mark_left(tx: &mut Tx, number: u64, place: &Placement) -> Result<(), Error> {
     let insert = sql(INSERT_LEFT).number(number).text(place.cluster.as_str());
     tx.execute(insert.text(place.spu.as_str())).await.map(drop)
 }
 
-/// What Redis does not have as it is: noted in the transaction that changes SQL, taken away when Redis has followed.
+/// Stores the changes that Redis does not have yet.
 #[derive(Clone, Copy, Debug)]
 pub struct OutboxStore<'a>(pub(super) &'a FitmentStore);
 
 impl OutboxStore<'_> {
-    /// Up to `limit` SKUs that Redis must follow, behind a number.
+    /// Lists up to `limit` SKUs with pending changes, after a number.
     pub async fn dirty(self, after: u64, limit: usize) -> Result<Vec<Dirty>, SqlError> {
         let rows = self
             .0
@@ -147,7 +148,7 @@ impl OutboxStore<'_> {
         Ok(all?)
     }
 
-    /// Redis has followed these: SKUs by number and version.
+    /// Deletes changes that are now in Redis, by SKU number and version.
     pub async fn clean(self, done: &[(u64, u64)]) -> Result<(), SqlError> {
         let mut tx = self.0.db.begin().await?;
         for (number, version) in done {
@@ -157,14 +158,14 @@ impl OutboxStore<'_> {
         Ok(tx.commit().await?)
     }
 
-    /// How many SKUs wait, and since when the first one does.
+    /// Number of pending changes, and time of the oldest in milliseconds since the Unix epoch.
     pub async fn waiting(self) -> Result<(u64, Option<u64>), SqlError> {
         let row = self.0.db.one(sql(COUNT)).await?;
         let row = row.ok_or_else(|| damaged("fitment_dirty", "no row"))?;
         Ok((row.number("waiting")?, row.maybe("since_ms")?))
     }
 
-    /// The places that SKUs have left, of those from the first number to the last.
+    /// Lists the former places of SKUs in a range of numbers.
     pub async fn left(self, first: u64, last: u64) -> Result<Vec<FormerPlacement>, SqlError> {
         let rows = self
             .0
@@ -174,7 +175,8 @@ impl OutboxStore<'_> {
         Ok(rows.iter().map(read_left).collect::<Result<_, _>>()?)
     }
 
-    /// A SKU of this version is dropped there. If it has changed since, whoever follows that drops it again.
+    /// Records that a SKU of this version was dropped from its former places. If it has changed since, the next
+    /// publication drops it again.
     pub async fn dropped(self, left: &[FormerPlacement], version: u64) -> Result<(), SqlError> {
         let mut tx = self.0.db.begin().await?;
         for FormerPlacement { number, place } in left {
@@ -190,7 +192,7 @@ impl OutboxStore<'_> {
         Ok(tx.commit().await?)
     }
 
-    /// Up to `limit` marks of what was dropped before an instant.
+    /// Lists up to `limit` markers of SKUs dropped before this time.
     pub(crate) async fn marks(
         self,
         before_ms: u64,
@@ -210,7 +212,7 @@ impl OutboxStore<'_> {
         Ok(all?)
     }
 
-    /// Redis has these marks no longer.
+    /// Deletes markers that Redis no longer has.
     pub(crate) async fn forget_marks(self, marks: &[DropMark]) -> Result<(), SqlError> {
         let mut tx = self.0.db.begin().await?;
         for DropMark {
@@ -229,13 +231,13 @@ impl OutboxStore<'_> {
         Ok(tx.commit().await?)
     }
 
-    /// All of Redis is to be made anew.
+    /// Starts a full rebuild of Redis.
     pub async fn begin_rebuild(self) -> Result<(), SqlError> {
         self.0.db.execute(sql(BEGIN_REBUILD)).await?;
         Ok(())
     }
 
-    /// A rebuild has come from one number to another; `None`: to the end.
+    /// Advances a rebuild from one SKU number to another; `None`: to the end.
     pub async fn advance_rebuild(self, from: u64, to: Option<u64>) -> Result<(), SqlError> {
         let advance = match to {
             Some(to) => sql(ADVANCE_REBUILD).number(to).number(from),

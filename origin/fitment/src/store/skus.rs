@@ -1,4 +1,4 @@
-//! Products and what they fit.
+//! Products and the vehicles that they fit.
 
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
@@ -87,14 +87,14 @@ pub struct Qualifiers {
     pub position: String,
 }
 
-/// A change of a product, from the system that owns it. Missing members stay as they are.
+/// A product change from the upstream system. Missing fields stay unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProductChange {
     /// The SKU.
     pub sku: Sku,
-    /// Grows with each change of the SKU.
+    /// Increases with each change of the SKU.
     pub version: u64,
-    /// To which product the SKU belongs now.
+    /// The product that the SKU belongs to now.
     pub spu: Spu,
     /// The type of product.
     pub product_type: Option<ProductType>,
@@ -102,31 +102,31 @@ pub struct ProductChange {
     pub merchant: Option<Merchant>,
 }
 
-/// The outcome of a change of a product.
+/// Result of a product change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeOutcome {
     /// Applied in SQL.
     Done,
-    /// This change or a later one was applied before.
+    /// This change or a later one is already applied.
     Stale,
-    /// The SKU is unknown, and type or merchant is missing.
+    /// The SKU is unknown, and its type or merchant is missing.
     Unknown,
 }
 
-/// The outcome of a single change.
+/// Result of a single change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SkuChangeOutcome {
     /// Stored in SQL; Redis is updated later.
     Done,
-    /// It was so already.
+    /// Nothing changed.
     Known,
-    /// There is no such SKU.
+    /// The SKU does not exist.
     NoSku,
-    /// There is no such vehicle.
+    /// The vehicle does not exist.
     NoVehicle,
 }
 
-/// A SKU's row.
+/// A row of a SKU.
 #[derive(Clone, Debug)]
 pub(crate) struct SkuRow {
     pub number: u64,
@@ -134,17 +134,17 @@ pub(crate) struct SkuRow {
     pub product: Product,
     pub is_deleted: bool,
     pub version: u64,
-    /// `None`: nobody has said what it fits.
+    /// The vehicles that it fits; `None`: unknown.
     pub fits: Option<RoaringBitmap>,
 }
 
 impl Qualifiers {
-    /// Whether nothing is said.
+    /// Whether there is no qualifier.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Says which member will not do.
+    /// Checks the fields. An error names the invalid field.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         let at_most = |name, text: &str| match text.chars().count() <= 64 {
             true => Ok(()),
@@ -160,7 +160,8 @@ impl Qualifiers {
 }
 
 impl FitmentStore {
-    /// Writes products, new or known. `place` tells where a product is in Redis: where one was is noted if it leaves there.
+    /// Creates or changes products. `place` returns a product's place in Redis; if it changes, the former place is
+    /// recorded.
     pub async fn put_products(
         &self,
         products: &[(Sku, Product)],
@@ -178,7 +179,7 @@ impl FitmentStore {
         .await?)
     }
 
-    /// Applies changes of products in their order, each once. One that is not newer than what was applied changes nothing.
+    /// Applies product changes in order, each once. Outdated changes have no effect.
     pub async fn change_products(
         &self,
         changes: &[ProductChange],
@@ -263,7 +264,7 @@ impl FitmentStore {
         mark_dirty(tx, old.number, version, None, self.now_ms()).await
     }
 
-    /// Deletes a product: it is unknown then. Whether there was one.
+    /// Deletes a product; it is unknown afterwards. Returns whether it existed.
     pub async fn delete_product(
         &self,
         sku: &Sku,
@@ -305,7 +306,7 @@ impl FitmentStore {
         .await?)
     }
 
-    /// Adds a relation, or changes what it holds for.
+    /// Adds a relation, or changes its qualifiers.
     pub async fn add_relation(
         &self,
         sku: &Sku,
@@ -315,7 +316,7 @@ impl FitmentStore {
         Ok(retried(async || self.try_relation(sku, vehicle, Some(qualifiers)).await).await?)
     }
 
-    /// Takes a relation away.
+    /// Removes a relation.
     pub async fn remove_relation(
         &self,
         sku: &Sku,
@@ -347,7 +348,7 @@ impl FitmentStore {
             .await?;
         put_qualifiers(&mut tx, row.number, offset, qualifiers).await?;
         tx.commit().await?;
-        // What it holds for may have changed, which Redis does not know of.
+        // The qualifiers may have changed, which Redis does not store.
         Ok(if is_new {
             SkuChangeOutcome::Done
         } else {
@@ -355,7 +356,8 @@ impl FitmentStore {
         })
     }
 
-    /// Changes what one SKU fits, in both directions, and notes that Redis must follow. False if it was so.
+    /// Changes the fitment of one SKU in both directions, and records the change for Redis. Returns false if nothing
+    /// changed.
     async fn change_fits(
         &self,
         tx: &mut Tx,
@@ -389,7 +391,7 @@ impl FitmentStore {
         Ok(true)
     }
 
-    /// Writes what an import says of one SKU: `inverse` is flushed by the caller.
+    /// Writes the imported changes of one SKU. The caller flushes `inverse`.
     pub(crate) async fn apply_fits(
         &self,
         tx: &mut Tx,
@@ -411,18 +413,18 @@ impl FitmentStore {
         mark_dirty(tx, row.number, version, None, self.now_ms()).await
     }
 
-    /// One SKU, also one that was deleted.
+    /// Reads one SKU, including deleted ones.
     pub(crate) async fn sku(&self, sku: &Sku) -> Result<Option<SkuRow>, SqlError> {
         let row = self.db.one(sql(SELECT).text(sku.as_str())).await?;
         Ok(row.as_ref().map(read).transpose()?)
     }
 
-    /// What SQL knows of these SKUs, in any order.
+    /// Reads SKUs, in any order.
     pub(crate) async fn skus(&self, skus: &[&Sku]) -> Result<Vec<SkuRow>, SqlError> {
         self.many(SELECT_MANY, skus, read).await
     }
 
-    /// Which of these SKUs SQL knows, also as deleted; in any order.
+    /// Filters these SKUs to those in SQL, including deleted ones; in any order.
     pub(crate) async fn known(&self, skus: &[&Sku]) -> Result<Vec<Sku>, SqlError> {
         let name = |row: &Row| {
             let name = row.text("sku")?;
@@ -447,7 +449,7 @@ impl FitmentStore {
         Ok(found)
     }
 
-    /// Up to `limit` SKUs behind a number, of all products or of one.
+    /// Lists up to `limit` SKUs after a number, of one product or of all.
     pub(crate) async fn skus_behind(
         &self,
         spu: Option<&Spu>,
@@ -465,7 +467,7 @@ impl FitmentStore {
         Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
     }
 
-    /// What a relation holds for.
+    /// The qualifiers of a relation.
     pub async fn qualifiers(&self, sku: &Sku, offset: Offset) -> Result<Qualifiers, SqlError> {
         let Some(row) = self.sku(sku).await? else {
             return Ok(Qualifiers::default());
@@ -484,14 +486,14 @@ impl FitmentStore {
         })
     }
 
-    /// The number of a SKU that was not deleted.
+    /// The number of a SKU, unless it is deleted.
     pub(crate) async fn sku_number(&self, sku: &Sku) -> Result<Option<u64>, SqlError> {
         let row = self.db.one(sql(NUMBER).text(sku.as_str())).await?;
         Ok(row.map(|row| row.number("number")).transpose()?)
     }
 }
 
-/// One SKU by its number, as a transaction sees it.
+/// Reads one SKU by number inside a transaction.
 pub(super) async fn numbered_in(tx: &mut Tx, number: u64) -> Result<Option<SkuRow>, Error> {
     let row = tx.one(sql(SELECT_NUMBER).number(number)).await?;
     row.as_ref().map(read).transpose()
@@ -502,7 +504,7 @@ async fn row_in(tx: &mut Tx, sku: &Sku) -> Result<Option<SkuRow>, Error> {
     row.as_ref().map(read).transpose()
 }
 
-/// Writes what a relation holds for; `None` takes it away.
+/// Writes the qualifiers of a relation; `None` removes them.
 pub(super) async fn put_qualifiers(
     tx: &mut Tx,
     number: u64,
@@ -522,7 +524,7 @@ pub(super) async fn put_qualifiers(
     tx.execute(statement).await.map(drop)
 }
 
-/// All of one SKU's go.
+/// Removes all qualifiers of a SKU.
 pub(super) async fn clear_qualifiers(tx: &mut Tx, number: u64) -> Result<(), Error> {
     tx.execute(sql(DELETE_ALL_QUALIFIERS).number(number))
         .await

@@ -1,4 +1,4 @@
-//! Vehicles: ids and their offsets. A row stays for ever, so that an offset is never used twice.
+//! Vehicles: ids and their offsets. Rows are never deleted, so offsets are never reused.
 
 use serde::{Deserialize, Serialize};
 use sqlx::Error;
@@ -27,7 +27,7 @@ const SELECT_BEHIND: &str = "
 
 const SELECT_LAST: &str = "SELECT COALESCE(MAX(place), 0) AS place FROM fitment_vehicles";
 
-/// Each word must stand in the name.
+/// The name must contain each word.
 const SEARCH: &str = "
     SELECT place, vehicle, make, model, year, engine FROM fitment_vehicles
     WHERE vehicle IS NOT NULL AND LOWER(make) LIKE ? ESCAPE '!' AND LOWER(model) LIKE ? ESCAPE '!'
@@ -66,7 +66,7 @@ pub struct Vehicle {
 }
 
 impl NewVehicle {
-    /// Says which member is too long.
+    /// Names the field that is too long.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         let at_most = |name, text: &str, max: usize| match text.chars().count() <= max {
             true => Ok(()),
@@ -79,7 +79,7 @@ impl NewVehicle {
 }
 
 impl FitmentStore {
-    /// Writes vehicles, new or known; how many were new.
+    /// Creates or changes vehicles and returns the number of new ones.
     pub async fn put_vehicles(
         &self,
         vehicles: &[(VehicleId, NewVehicle)],
@@ -96,7 +96,7 @@ impl FitmentStore {
         .await?)
     }
 
-    /// Retires a vehicle: its offset is nobody's then, and its id is unknown. Whether there was one.
+    /// Retires a vehicle: its id becomes unknown and its offset stays unused. Returns whether it existed.
     pub async fn retire_vehicle(&self, vehicle: VehicleId) -> Result<bool, SqlError> {
         Ok(retried(async || {
             let (mut tx, _) = self.change().await?;
@@ -111,7 +111,7 @@ impl FitmentStore {
         .await?)
     }
 
-    /// One vehicle, unless it is unknown.
+    /// Reads a vehicle, unless it is unknown.
     pub async fn vehicle(&self, vehicle: VehicleId) -> Result<Option<Vehicle>, SqlError> {
         let row = self
             .db
@@ -120,13 +120,13 @@ impl FitmentStore {
         Ok(row.as_ref().map(read).transpose()?.flatten())
     }
 
-    /// The vehicle that has this offset, unless it was retired.
+    /// Reads the vehicle at this offset, unless it is retired.
     pub async fn vehicle_at(&self, offset: Offset) -> Result<Option<Vehicle>, SqlError> {
         let row = self.db.one(sql(SELECT_PLACE).number(offset.get())).await?;
         Ok(row.as_ref().map(read).transpose()?.flatten())
     }
 
-    /// Up to `limit` vehicles whose make and model have these texts in them.
+    /// Lists up to `limit` vehicles whose make and model contain these texts.
     pub async fn search_vehicles(
         &self,
         make: &str,
@@ -142,7 +142,8 @@ impl FitmentStore {
         Ok(all.into_iter().flatten().collect())
     }
 
-    /// The ids of offsets `after + 1` and up to `limit` of them, `None` for what is nobody's; they end with the last row.
+    /// The vehicle ids of up to `limit` offsets from `after + 1`, ending with the last row; `None`: the offset is
+    /// unused.
     pub async fn vehicles_behind(
         &self,
         after: u32,
@@ -157,7 +158,7 @@ impl FitmentStore {
             let place: u32 = row.number("place")?;
             let at = (place - after - 1) as usize;
             if at >= limit as usize {
-                // Behind a gap, that a transaction left which failed: for the next call.
+                // After a gap left by a failed transaction. The next call returns it.
                 all.resize(limit as usize, None);
                 break;
             }
@@ -167,14 +168,14 @@ impl FitmentStore {
         Ok(all)
     }
 
-    /// How many offsets there are.
+    /// Number of offsets.
     pub async fn vehicle_count(&self) -> Result<u32, SqlError> {
         let row = self.db.one(sql(SELECT_LAST)).await?;
         let row = row.ok_or_else(|| damaged("place", "no row"))?;
         Ok(row.number("place")?)
     }
 
-    /// All rows, for who reads an import: `take` is called with id and offset.
+    /// Reads all vehicles for an import: calls `take` with each id and offset.
     pub(crate) async fn each_vehicle(
         &self,
         mut take: impl FnMut(VehicleId, Offset),
@@ -196,7 +197,7 @@ impl FitmentStore {
     }
 }
 
-/// Writes a vehicle; whether it is new.
+/// Writes a vehicle. Returns whether it is new.
 pub(super) async fn put_vehicle(
     tx: &mut Tx,
     vehicle: VehicleId,
@@ -213,7 +214,7 @@ pub(super) async fn put_vehicle(
     if tx.execute(with_values(UPDATE)).await? > 0 {
         return Ok(false);
     }
-    // MySQL does not count a row that is as it was.
+    // MySQL does not count a row whose values are unchanged.
     if tx
         .one(sql(SELECT_ONE).number(vehicle.number()))
         .await?
@@ -225,7 +226,7 @@ pub(super) async fn put_vehicle(
     Ok(true)
 }
 
-/// All vehicles of these ids, by their rows.
+/// The offset of a vehicle inside a transaction.
 pub(super) async fn offset_in(tx: &mut Tx, vehicle: VehicleId) -> Result<Option<Offset>, Error> {
     let row = tx.one(sql(SELECT_ONE).number(vehicle.number())).await?;
     let place = row.map(|row| row.number("place")).transpose()?;
@@ -258,7 +259,7 @@ pub(super) fn read(row: &Row) -> Result<Option<Vehicle>, Error> {
     }))
 }
 
-/// A pattern of LIKE for texts that have `part` in them. `!` stands before what LIKE would take for its own.
+/// A `LIKE` pattern for texts that contain `part`. `!` escapes wildcards.
 fn pattern(part: &str) -> String {
     let mut pattern = String::from("%");
     for char in part.to_lowercase().chars() {

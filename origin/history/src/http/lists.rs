@@ -1,4 +1,4 @@
-//! The routes of lists.
+//! The routes of history lists.
 
 use axum::Json;
 use axum::extract::Path;
@@ -18,7 +18,7 @@ use crate::read::{Item, Page};
 use crate::remove::{DELETED_MAX, RemovalTiming, RemoveError};
 use weir_origin_core::http::{Problem, TypedBody};
 
-/// Items of a page unless the query says otherwise.
+/// Default number of items on a page.
 const LIMIT: usize = 50;
 
 /// Selects a part of a list. On the admin port, the query also selects the user or visitor.
@@ -270,7 +270,7 @@ pub(super) async fn join(
     }))
 }
 
-/// The reason goes to the log, not to the client.
+/// The log contains the reason; the client does not receive it.
 fn not_joined(error: JoinError) -> Problem {
     match error {
         JoinError::Unavailable(error) => error.into(),
@@ -282,7 +282,7 @@ fn not_joined(error: JoinError) -> Problem {
     }
 }
 
-/// 204: it is done. 202: it is done for good, and Redis follows when it answers again.
+/// 204: removed. 202: stored in SQL; Redis is updated when it is available again.
 fn removed(removed: Result<RemovalTiming, RemoveError>) -> Result<StatusCode, Problem> {
     match removed {
         Ok(RemovalTiming::Now) => Ok(StatusCode::NO_CONTENT),
@@ -295,7 +295,7 @@ fn removed(removed: Result<RemovalTiming, RemoveError>) -> Result<StatusCode, Pr
     }
 }
 
-/// A list is one person's: no cache on the way keeps it.
+/// A list is personal, so no cache may store it.
 fn private(body: impl IntoResponse) -> Response {
     let mut response = body.into_response();
     let no_store = HeaderValue::from_static("private, no-store");

@@ -1,4 +1,4 @@
-//! The routes of browse history: requests in, answers out. What they ask for is decided elsewhere.
+//! The routes of browse history: parse requests and write answers. Other modules contain the logic.
 
 mod lists;
 mod page;
@@ -32,23 +32,23 @@ use weir_origin_core::http::{Problem, UserReader};
 #[derive(Clone)]
 pub struct Routes {
     history: Option<History>,
-    /// `None`: on the admin port, where the query names anybody.
+    /// `None` on the admin port, where the query names the owner.
     users: Option<UserReader>,
 }
 
-/// Whose list a request is about.
+/// The owner of the list in a request.
 struct HistoryRequest {
     history: History,
     owner: Owner,
 }
 
-/// The routes for gateways: each is about the signed user's own list.
+/// The routes for gateways: each acts on the signed-in user's own list.
 pub fn public() -> Api<Arc<Routes>> {
     let rules = RouteRules::OPEN.refuses(&[USER_MISSING, USER_INVALID]);
     lists(Api::public(), rules).page(&page::PAGE)
 }
 
-/// The routes for operators: the same about anybody's list, named by `?user=` or `?visitor=`, and products.
+/// The routes for operators: the same on any list, selected by `?user=` or `?visitor=`, and products.
 pub fn admin() -> Api<Arc<Routes>> {
     let rules = RouteRules::PLATFORM;
     let table = rules.refuses(&[HISTORY_OFF]);
@@ -96,7 +96,7 @@ fn lists(api: Api<Arc<Routes>>, rules: RouteRules) -> Api<Arc<Routes>> {
         .route(routes!(lists::delete_one), removed)
 }
 
-/// What all routes add to the OpenAPI document.
+/// Additions of all routes to the OpenAPI document.
 pub fn document() -> Document {
     let mut document = public().into_document();
     document.merge(admin().into_document());
@@ -128,13 +128,13 @@ impl OwnerQuery {
 }
 
 impl Routes {
-    /// For the admin port.
+    /// The state of the admin routes.
     pub fn for_operators(history: Option<History>) -> Arc<Self> {
         let users = None;
         Arc::new(Self { history, users })
     }
 
-    /// For gateways, which sign their users in.
+    /// The state of the public routes. Gateways sign the user.
     pub fn for_users(history: Option<History>, users: UserReader) -> Arc<Self> {
         let users = Some(users);
         Arc::new(Self { history, users })
@@ -169,7 +169,7 @@ impl FromRequestParts<Arc<Routes>> for HistoryRequest {
     }
 }
 
-/// The query of a request.
+/// Parses the query of a request.
 fn query<T: serde::de::DeserializeOwned>(parts: &Parts) -> Result<T, Problem> {
     let query = Query::<T>::try_from_uri(&parts.uri);
     let query = query.map_err(|error| invalid_query(error.body_text()))?;

@@ -1,5 +1,5 @@
-//! The page of products that were seen last, at `/history/page`: plain files, part of the program. The files are everybody's;
-//! what the page shows comes from the other routes, for whoever the gateway says has signed in.
+//! The page of recently viewed products, at `/history/page`. Its static files are embedded in the binary and public.
+//! The page loads its data through the other routes, for the user that the gateway signed in.
 
 use weir_origin_core::http::files::{CSS, HTML, JS, Page, SVG, files, policy};
 
@@ -7,7 +7,7 @@ pub(super) static PAGE: Page = Page {
     path: "/history/page",
     id: "HistoryPage",
     title: "Page with the products that the signed-in user viewed last",
-    // Products' pictures may be anywhere.
+    // Product pictures may be on any host.
     policy: policy!("'self' https: http:"),
     index: &files! {
         "index.html": HTML,

@@ -1,4 +1,4 @@
-//! The routes of the table of products.
+//! The routes of the product table.
 
 use axum::Json;
 use axum::extract::Path;
@@ -13,10 +13,10 @@ use crate::History;
 use crate::model::products::{FoundProduct, Product};
 use weir_origin_core::http::{Problem, TypedBody, shared_members};
 
-/// The longest body of many products.
+/// Maximum body length of a request with many products.
 pub(super) const BODY_LEN_MAX: usize = 4 << 20;
 
-/// The most products of one request.
+/// Maximum number of products in one request.
 const PUT_MAX: usize = 1_000;
 
 /// Products to store.
@@ -85,7 +85,7 @@ pub(super) async fn put(
     write(&history, &[(sku, product)]).await
 }
 
-/// This origin sees them at once, others when they have forgotten what they remember.
+/// This origin sees the change immediately, others when their cache entries expire.
 async fn write(history: &History, products: &[FoundProduct]) -> Result<StatusCode, Problem> {
     history.store().put_products(products).await?;
     let skus: Vec<Sku> = products.iter().map(|(sku, _)| sku.clone()).collect();

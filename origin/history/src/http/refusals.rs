@@ -1,4 +1,4 @@
-//! Why routes of browse history refuse.
+//! Reasons for refusals by the history routes.
 
 use weir_origin_core::http::Refusal;
 

@@ -1,4 +1,4 @@
-//! The routes of switches.
+//! The routes of history switches.
 
 use axum::Json;
 

@@ -1,8 +1,8 @@
-//! The fold: lists of Redis that changed on a day are copied to the cold store on the next. Redis keeps a list for four days
-//! after its last change, so three folds may fail before anything is lost; the metric tells after two.
+//! The fold copies lists that changed on a day from Redis to the cold store on the next day. Redis keeps a list for
+//! four days after its last change, so three folds may fail without loss. The metric shows a lag after two.
 //!
-//! A list is merged into what the cold store has, by the latest time of each product, less what was removed. So a fold that
-//! is done twice, or by two origins at once, does the same as one.
+//! A fold merges a list with the stored one: the latest time of each product, without removed views. It is idempotent,
+//! even if two origins run it at once.
 
 use std::time::Duration;
 
@@ -21,53 +21,53 @@ use weir_origin_core::background::Interval;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
 
-/// How often it is looked for what to fold.
+/// Interval between checks for due folds.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// A day's fold begins so long after its end: views of that day may be on their way, and clocks differ.
+/// Delay of a day's fold after the day's end, in milliseconds: late views may arrive, and clocks differ.
 const MARGIN_MS: u64 = 10 * 60_000;
 
-/// How long a part is held without word.
+/// Lease of a part without renewal, in milliseconds.
 const LEASE_MS: u64 = 60_000;
 
-/// Slots of one step.
+/// Number of slots in one step.
 const STEP: u16 = 128;
 
-/// Lists that are copied at the same time.
+/// Number of lists copied concurrently.
 const TOGETHER: usize = 8;
 
-/// How often a list is tried that others keep writing.
+/// Maximum attempts for a list that others keep writing.
 const ATTEMPTS: usize = 5;
 
-/// Lists and removals of one step that have become too old.
+/// Number of expired lists and removals deleted in one step.
 const OLD: usize = 500;
 
-/// From so many days on lists may be lost soon.
+/// Lag in days at which lists may be lost soon.
 const LAG_ALARM_DAYS: u64 = 2;
 
 /// Why a list was not folded.
 #[derive(Debug, thiserror::Error)]
 pub enum FoldError {
-    /// Redis did not answer.
+    /// A Redis call failed.
     #[error(transparent)]
     Redis(#[from] CallError),
-    /// SQL did not answer.
+    /// A SQL call failed.
     #[error(transparent)]
     Sql(#[from] SqlError),
-    /// The cold store did not answer, or has what cannot be read.
+    /// The cold store failed, or its list cannot be read.
     #[error(transparent)]
     Cold(#[from] ColdStoreError),
-    /// Others keep writing it.
+    /// Others keep writing the list.
     #[error("another origin is writing the cold list")]
     Busy,
 }
 
-/// What a fold did.
+/// Summary of a fold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FoldSummary {
-    /// Lists that were copied.
+    /// Number of lists copied.
     pub lists: u64,
-    /// Lists that the cold store has in a form that cannot be read.
+    /// Number of lists in the cold store that cannot be read.
     pub failures: u64,
 }
 
@@ -80,14 +80,14 @@ impl History {
         self.fold_with(owner, &[]).await
     }
 
-    /// Copies one owner's list to the cold store, and these views with it.
+    /// Copies one owner's list and these views to the cold store.
     ///
     /// # Errors
     /// See [`FoldError`].
     pub async fn fold_with(&self, owner: &Owner, more: &[ViewedProduct]) -> Result<(), FoldError> {
         for _ in 0..ATTEMPTS {
             let hot = self.0.hot.read(owner).await?.views;
-            // After the views: what was removed before they were read is known now.
+            // Read removals after the views, so that all earlier removals are included.
             let removals = self.0.store.removed().removals(owner).await?;
             let stored = self.0.cold.read(owner).await?;
             let stored_views = stored.views.iter().chain(more).cloned();
@@ -102,10 +102,10 @@ impl History {
         Err(FoldError::Busy)
     }
 
-    /// Folds all days that have ended, as far as no other origin is at it.
+    /// Folds all past days that no other origin is folding.
     ///
     /// # Errors
-    /// See [`FoldError`]: the next fold goes on where this one ended.
+    /// See [`FoldError`]. The next fold resumes where this one ended.
     pub async fn fold(&self, stop: &CancellationToken) -> Result<FoldSummary, FoldError> {
         let now_ms = self.now_ms();
         self.0.store.folds().note_days(now_ms).await?;
@@ -156,7 +156,7 @@ impl History {
             part.next_slot = end;
             let until_ms = self.now_ms() + LEASE_MS;
             if !store.folds().advance_part(part, holder, until_ms).await? {
-                // Another has taken it over.
+                // Another origin has taken it over.
                 break;
             }
         }
@@ -187,12 +187,12 @@ impl History {
         }
     }
 
-    /// Folds some lists at once; tells how many cannot be read.
+    /// Folds some lists concurrently. Returns the number that cannot be read.
     async fn fold_owners(&self, owners: &[Vec<u8>]) -> Result<u64, FoldError> {
         let mut tasks = JoinSet::new();
         for owner in owners {
             let text = String::from_utf8_lossy(owner);
-            // What is no owner was not written by a Weir.
+            // Skip texts that are not owners: Weir did not write them.
             if let Ok(owner) = Owner::from_text(&text) {
                 let history = self.clone();
                 tasks.spawn(async move { history.fold_owner(&owner).await });
@@ -213,7 +213,7 @@ impl History {
         failed.map_or(Ok(failures), Err)
     }
 
-    /// Notes how many days ago the day was that waits longest.
+    /// Records the age of the oldest pending day.
     async fn note_lag(&self) -> Result<(), SqlError> {
         let today = self.now_ms() / DAY_MS;
         let oldest = self.0.store.folds().oldest_open_day(today).await?;
@@ -230,10 +230,10 @@ impl History {
         Ok(())
     }
 
-    /// Forgets a step of what has become too old; tells how much.
+    /// Deletes one step of expired lists and removals. Returns the number deleted.
     ///
     /// # Errors
-    /// When SQL or the cold store does not answer.
+    /// If SQL or the cold store is unavailable.
     pub async fn forget_old(&self) -> Result<u64, FoldError> {
         let now_ms = self.now_ms();
         let lists = self.0.cold.forget_older(oldest_ms(now_ms), OLD).await?;
@@ -267,8 +267,7 @@ impl History {
     }
 }
 
-/// A name that no other fold has; if no random numbers from the operating system, one that others may have, too: then two may do the
-/// same.
+/// A unique name of a fold. Without random numbers the name may repeat; then two origins may do the same work.
 fn holder_name() -> String {
     let mut name = [0; 16];
     let _ = SystemRandom::new().fill(&mut name);

@@ -1,3 +1,3 @@
-//! Work in the background.
+//! Background jobs.
 
 pub mod fold;

@@ -1,4 +1,4 @@
-//! What a cold store is: lists on disk, one for each owner, written by whoever has read the latest.
+//! The interface of a cold store: one list per owner on disk, written by compare-and-set.
 
 use std::fmt;
 use std::future::Future;
@@ -9,39 +9,39 @@ use weir_history::{Owner, ViewedProduct};
 
 use weir_origin_core::sql::SqlError;
 
-/// What a cold store does not answer at once.
+/// Future of a cold store call.
 pub type ColdFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ColdStoreError>> + Send + 'a>>;
 
-/// A list as a cold store has it.
+/// A list in a cold store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredList {
-    /// Which one it is; `None`: there is none.
+    /// Its version; `None`: the list does not exist.
     pub version: Option<u64>,
-    /// The views, the newest first.
+    /// The views, newest first.
     pub views: Vec<ViewedProduct>,
 }
 
-/// A cold store did not answer, or has what cannot be read. Calling again is safe.
+/// A cold store failed, or its value cannot be read. A repeated call is safe.
 #[derive(Debug, thiserror::Error)]
 pub enum ColdStoreError {
-    /// SQL.
+    /// A SQL call failed.
     #[error(transparent)]
     Sql(#[from] SqlError),
-    /// Its value is not one that this Weir reads.
+    /// The stored value cannot be read by this version.
     #[error("cold store: {0}")]
     Value(#[from] ColdError),
-    /// Another store.
+    /// Another store failed.
     #[error("cold store: {0}")]
     Other(String),
 }
 
 /// Lists on disk.
 pub trait ColdStore: Send + Sync + fmt::Debug {
-    /// One owner's list.
+    /// Reads an owner's list.
     fn read<'a>(&'a self, owner: &'a Owner) -> ColdFuture<'a, StoredList>;
 
-    /// Writes a list in the place of that of this version, or where there is none; an empty list takes it away. False, and
-    /// nothing is done, if there is another one by now.
+    /// Writes a list if the stored version is `version`, or if no list exists; an empty list deletes it. Returns false,
+    /// without a change, if the version differs.
     fn write<'a>(
         &'a self,
         owner: &'a Owner,
@@ -49,9 +49,10 @@ pub trait ColdStore: Send + Sync + fmt::Debug {
         views: &'a [ViewedProduct],
     ) -> ColdFuture<'a, bool>;
 
-    /// Takes a list away, whichever is there.
+    /// Deletes a list of any version.
     fn forget<'a>(&'a self, owner: &'a Owner) -> ColdFuture<'a, ()>;
 
-    /// Takes away at most `max` lists whose latest view was before; tells how many. A store that forgets by itself tells 0.
+    /// Deletes at most `max` lists whose latest view is before `oldest_ms`, and returns their number. A store with its
+    /// own expiry returns 0.
     fn forget_older<'a>(&'a self, oldest_ms: u64, max: usize) -> ColdFuture<'a, u64>;
 }

@@ -1,4 +1,4 @@
-//! Plain types: what stores keep and read.
+//! Plain types of stores and readers.
 
 pub mod cold;
 pub mod products;

@@ -1,4 +1,4 @@
-//! Products, and where they are known.
+//! Products and their sources.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -25,16 +25,16 @@ pub struct Product {
     pub picture: Option<String>,
 }
 
-/// The longest texts, in characters: as many as the table takes.
+/// Maximum lengths, in characters, as in the SQL table.
 const SPU_LEN_MAX: usize = 64;
 const TITLE_LEN_MAX: usize = 512;
 const PICTURE_LEN_MAX: usize = 2_048;
 
 impl Product {
-    /// Checks a product for the table.
+    /// Checks a product before it is stored in the table.
     ///
     /// # Errors
-    /// Names the member that is wrong.
+    /// Names the invalid field.
     pub fn check(&self) -> Result<(), String> {
         let is_ascii = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
         let at_most = |text: &Option<String>, max, name: &str| match text {
@@ -63,7 +63,7 @@ impl Product {
         }
     }
 
-    /// The same, with the members of another one where it has none.
+    /// This product, with missing fields taken from another one.
     pub(crate) fn or(self, other: Self) -> Self {
         Self {
             spu: self.spu.or(other.spu),
@@ -73,31 +73,31 @@ impl Product {
     }
 }
 
-/// A change of a product, from the system that owns it. Missing members stay as they are.
+/// A product change from the upstream system. Missing fields stay unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProductChange {
     /// The SKU.
     pub sku: Sku,
-    /// Grows with each change of the SKU.
+    /// Increases with each change of the SKU.
     pub version: u64,
-    /// What is new.
+    /// The new fields.
     pub product: Product,
 }
 
-/// A product that a source knows.
+/// A product that a source contains.
 pub type FoundProduct = (Sku, Product);
 
-/// A source does not answer at once.
+/// Future of a product lookup.
 pub type ProductFuture<'a> =
     Pin<Box<dyn Future<Output = Result<Vec<FoundProduct>, SourceError>> + Send + 'a>>;
 
-/// A source did not answer.
+/// A product source failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("products: {0}")]
 pub struct SourceError(pub String);
 
-/// Where products are known.
+/// A source of product data.
 pub trait ProductSource: Send + Sync {
-    /// What it knows of these; of those that it does not know, nothing.
+    /// Finds these products; unknown ones are left out.
     fn find<'a>(&'a self, skus: &'a [Sku]) -> ProductFuture<'a>;
 }

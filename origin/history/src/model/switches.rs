@@ -1,4 +1,4 @@
-//! What operators switch while origins run.
+//! Switches that operators change at run time.
 
 use serde::Deserialize;
 use utoipa::ToSchema;

@@ -1,5 +1,5 @@
-//! Products that are remembered: a bounded number, in two generations. When the younger one is full, it becomes the older,
-//! and what was not asked for since is gone: no list of uses has to be kept.
+//! A product cache of bounded size, in two generations. When the younger generation is full, it becomes the older one,
+//! and unused entries are dropped. This needs no list of uses.
 
 use std::collections::HashMap;
 
@@ -7,14 +7,14 @@ use weir_history::Sku;
 
 use crate::model::products::Product;
 
-/// What is remembered, and until when.
+/// The cached product and its expiry, in milliseconds since the Unix epoch.
 type Entry = (Option<Product>, u64);
 
 #[derive(Debug)]
 pub(super) struct Cache {
     young: HashMap<Sku, Entry>,
     old: HashMap<Sku, Entry>,
-    /// Of each generation.
+    /// Maximum number of entries in each generation.
     max: usize,
     life_ms: u64,
 }
@@ -29,7 +29,7 @@ impl Cache {
         }
     }
 
-    /// What is remembered; `Some(None)`: that there is no such product.
+    /// The cached product; `Some(None)`: the product is known not to exist.
     pub(super) fn get(&mut self, sku: &Sku, now_ms: u64) -> Option<Option<Product>> {
         let is_young = |entry: &&Entry| now_ms < entry.1;
         if let Some(entry) = self.young.get(sku).filter(is_young) {

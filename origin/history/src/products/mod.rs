@@ -1,5 +1,5 @@
-//! What is known of products: which of them are variants of one (SPU), and what to show. A service tells, or the origin's own
-//! table; an origin remembers a bounded number of them, for a while, also that a product is unknown.
+//! Product data: the product (SPU) of each variant, and what to display. The source is a service or the origin's own
+//! table. A bounded cache stores results for a limited time, including unknown products.
 
 mod cache;
 mod service;
@@ -17,14 +17,14 @@ use cache::Cache;
 pub use service::ProductService;
 use weir_origin_core::clock::Clock;
 
-/// How many products are asked for at once, and remembered.
+/// Batch size and cache size of product lookups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProductLimits {
-    /// Products of one question.
+    /// Products per request.
     pub batch: usize,
-    /// Products that are remembered.
+    /// Maximum number of cached products.
     pub cached_max: usize,
-    /// For how long.
+    /// Lifetime of a cached product.
     pub life: Duration,
 }
 
@@ -38,22 +38,22 @@ impl Default for ProductLimits {
     }
 }
 
-/// What was asked for, in its order.
+/// Result of a lookup, in the order of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProductLookup {
-    /// `None`: the product is unknown, or its source did not answer.
+    /// `None`: the product is unknown, or its source is unavailable.
     pub products: Vec<Option<Product>>,
-    /// Whether the source answered.
+    /// Whether the source responded.
     pub is_complete: bool,
 }
 
-/// Products, as far as they are remembered or their source knows. Cloning it is cheap: clones remember the same.
+/// Products from the cache or their source. Clones are cheap and share the cache.
 #[derive(Clone)]
 pub struct Products {
     source: Arc<dyn ProductSource>,
     cache: Arc<Mutex<Cache>>,
     limits: ProductLimits,
-    /// Products of one question, as it is now.
+    /// The current batch size.
     batch: Arc<AtomicUsize>,
     clock: Clock,
 }
@@ -67,7 +67,7 @@ impl std::fmt::Debug for Products {
 }
 
 impl Products {
-    /// Products of this source.
+    /// Creates a lookup on this source.
     pub fn new(source: Arc<dyn ProductSource>, limits: ProductLimits, clock: Clock) -> Self {
         let life_ms = u64::try_from(limits.life.as_millis()).unwrap_or(u64::MAX);
         let cache = Cache::new(limits.cached_max, life_ms);
@@ -80,7 +80,7 @@ impl Products {
         }
     }
 
-    /// What is known of these products.
+    /// Looks up products.
     pub async fn find(&self, skus: &[Sku]) -> ProductLookup {
         let now_ms = (self.clock)();
         let mut known: HashMap<&Sku, Option<Product>> = HashMap::new();
@@ -102,7 +102,7 @@ impl Products {
         }
     }
 
-    /// Asks the source, in batches, and remembers what it says. Stops at the first batch that is not answered.
+    /// Queries the source in batches and caches the results. Stops at the first batch that fails.
     async fn ask(&self, skus: &[Sku], now_ms: u64) -> (HashMap<Sku, Product>, bool) {
         let mut all = HashMap::new();
         for batch in skus.chunks(self.batch().max(1)) {
@@ -122,23 +122,23 @@ impl Products {
         (all, true)
     }
 
-    /// How many products are asked for at once.
+    /// Number of products per request.
     pub fn batch(&self) -> usize {
         self.batch.load(Ordering::Relaxed)
     }
 
-    /// Asks for so many products at once from now on; `None`: as many as the settings say.
+    /// Sets the number of products per request; `None`: as in the settings.
     pub fn set_batch(&self, batch: Option<usize>) {
         let batch = batch.unwrap_or(self.limits.batch);
         self.batch.store(batch, Ordering::Relaxed);
     }
 
-    /// Forgets what is remembered of these: they have changed.
+    /// Drops changed products from the cache.
     pub fn forget(&self, skus: &[Sku]) {
         skus.iter().for_each(|sku| self.cache().remove(sku));
     }
 
-    /// What a thread that panicked has left is whole: each change is one step.
+    /// The cache is consistent even after a panic: each change is one step.
     fn cache(&self) -> MutexGuard<'_, Cache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }

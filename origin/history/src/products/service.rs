@@ -1,5 +1,5 @@
-//! A product service over HTTPS or HTTP: `POST {"skus"}`, answered by `{"products": [{"sku", "spu", "title", "picture"}]}`.
-//! Products that it does not know, it leaves out. Members that are not named here are ignored.
+//! A product service over HTTPS or HTTP: `POST {"skus"}`, answered by `{"products": [{"sku", "spu", "title",
+//! "picture"}]}`. It leaves out unknown products. Other fields are ignored.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use weir_history::Sku;
 use crate::model::products::{FoundProduct, Product, ProductFuture, ProductSource, SourceError};
 use weir_origin_core::http::client::{ClientError, HttpClient};
 
-/// How long one question may take: list answered without its products rather than late.
+/// Timeout of one request: a late list is worse than one without product data.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The longest answer that is read, in bytes.
+/// Maximum length of an answer, in bytes.
 const ANSWER_LEN_MAX: usize = 4 << 20;
 
-/// Asks a product service.
+/// A client of a product service.
 #[derive(Debug)]
 pub struct ProductService(HttpClient);
 
@@ -38,10 +38,10 @@ struct AnsweredProduct {
 }
 
 impl ProductService {
-    /// Asks the service at `url`. If that is of `https`, the authorities in the file `ca` count, or else the system's.
+    /// Creates a client of the service at `url`. For `https`, `ca` is the file with its CA; `None`: the system's CAs.
     ///
     /// # Errors
-    /// When the URL is of another form, or the authorities cannot be read.
+    /// If the URL is invalid, or the CA file cannot be read.
     pub fn new(url: &str, ca: Option<&Path>) -> Result<Self, ClientError> {
         HttpClient::new(url, ca).map(Self)
     }
@@ -71,7 +71,7 @@ impl ProductService {
         let answer: Answer =
             serde_json::from_slice(&answer).map_err(|error| SourceError(error.to_string()))?;
         let found = |product: AnsweredProduct| {
-            // What is no SKU was not asked for.
+            // An invalid SKU was not requested.
             let sku = Sku::new(&product.sku).ok()?;
             Some((
                 sku,

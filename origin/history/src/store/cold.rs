@@ -1,4 +1,4 @@
-//! The cold store in SQL: one row for each list.
+//! The cold store in SQL: one row per list.
 
 use weir_history::{Owner, ViewedProduct, cold};
 

@@ -1,5 +1,5 @@
-//! How far the lists that changed on a day are copied to the cold store. A day has parts, so that several origins may work on
-//! it; a part has a holder for a while. Two holders would do no harm: they would do the same twice.
+//! Progress of folds. Each day is divided into parts, so that several origins can work on it. An origin leases a part.
+//! Two holders of one part are harmless: they do the same work twice.
 
 use sqlx::Error;
 use weir_history::DAY_MS;
@@ -8,10 +8,10 @@ use weir_history::slot::SLOTS;
 use super::HistoryStore;
 use weir_origin_core::sql::{Row, SqlError, sql};
 
-/// Into how many parts a day is cut.
+/// Number of parts in a day.
 pub const PARTS: u16 = 16;
 
-/// The most days that are noted at once, after no origin has run for long: no list lives as long.
+/// Maximum number of days added at once, after a long downtime of all origins: no list lives longer.
 const DAYS_BACK_MAX: u64 = 7;
 
 const SELECT_LAST: &str = "SELECT MAX(day) AS day FROM history_folds";
@@ -37,10 +37,10 @@ const SELECT_OLDEST: &str =
 
 const DELETE_OLD: &str = "DELETE FROM history_folds WHERE done_at_ms IS NOT NULL AND day < ?";
 
-/// A part of a day that is not done.
+/// An unfinished part of a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DayPart {
-    /// The day, counted from the epoch.
+    /// The day, counted from the Unix epoch.
     pub day: u64,
     /// The part.
     pub part: u16,
@@ -49,24 +49,24 @@ pub struct DayPart {
 }
 
 impl DayPart {
-    /// The slot behind the part's last one.
+    /// The slot after the part's last one.
     pub fn end(&self) -> u16 {
         (self.part + 1) * (SLOTS / PARTS)
     }
 }
 
-/// How far the lists that changed on a day are copied to the cold store. A day has parts, so that several origins may work on
+/// Stores the progress of folds.
 #[derive(Clone, Copy, Debug)]
 pub struct FoldStore<'a>(pub(super) &'a HistoryStore);
 
 impl FoldStore<'_> {
-    /// Notes all days up to that of `now_ms`, also those on which no origin looked.
+    /// Adds all days up to that of `now_ms`, including days without a running origin.
     pub async fn note_days(self, now_ms: u64) -> Result<(), SqlError> {
         let today = now_ms / DAY_MS;
         let last = self.0.db.one(sql(SELECT_LAST)).await?;
         let last = last.map_or(Ok(None), |row| row.maybe("day"))?;
-        // All parts of the last one: who noted them may have stopped half way. At the first start, also yesterday: midnight
-        // may just have passed.
+        // Add all parts of the last day: its writer may have stopped halfway. At the first start, also add yesterday,
+        // because midnight may just have passed.
         let from = last.unwrap_or(today.saturating_sub(1));
         let from = from.max(today.saturating_sub(DAYS_BACK_MAX));
         if last == Some(today) && self.has_all_parts(today).await? {
@@ -89,7 +89,7 @@ impl FoldStore<'_> {
         Ok(count == u64::from(PARTS))
     }
 
-    /// The parts of days up to `day` that are not done and that nobody else works on.
+    /// Unfinished parts of days up to `day` that no other origin holds.
     pub async fn open_parts(
         self,
         day: u64,
@@ -108,7 +108,7 @@ impl FoldStore<'_> {
         Ok(rows.iter().map(part).collect::<Result<_, Error>>()?)
     }
 
-    /// Works on a part until `until_ms`. False if another does, or if it is done.
+    /// Leases a part until `until_ms`. Returns false if another origin holds it, or if it is done.
     pub async fn take_part(
         self,
         part: DayPart,
@@ -122,7 +122,7 @@ impl FoldStore<'_> {
         Ok(taken > 0)
     }
 
-    /// Notes how far a part is, and holds it until `until_ms`. False if another works on it by now.
+    /// Stores a part's progress and renews its lease until `until_ms`. Returns false if another origin holds it by now.
     pub async fn advance_part(
         self,
         part: DayPart,
@@ -141,13 +141,13 @@ impl FoldStore<'_> {
         Ok(advanced > 0)
     }
 
-    /// The first day before `day` that is not done.
+    /// The first unfinished day before `day`.
     pub async fn oldest_open_day(self, day: u64) -> Result<Option<u64>, SqlError> {
         let row = self.0.db.one(sql(SELECT_OLDEST).number(day)).await?;
         Ok(row.map_or(Ok(None), |row| row.maybe("day"))?)
     }
 
-    /// Forgets days that were done long ago.
+    /// Deletes days that were finished long ago.
     pub async fn forget_days(self, before: u64) -> Result<(), SqlError> {
         self.0.db.execute(sql(DELETE_OLD).number(before)).await?;
         Ok(())

@@ -1,4 +1,4 @@
-//! Where the views of a day begin in each log.
+//! The position in each log where the views of a day begin.
 
 use super::HistoryStore;
 use weir_origin_core::sql::{SqlError, sql};
@@ -16,12 +16,12 @@ const SELECT_SINCE: &str =
 
 const DELETE_OLD: &str = "DELETE FROM history_begins WHERE day < ?";
 
-/// Where the views of a day begin in each log.
+/// Stores where the views of a day begin in each log.
 #[derive(Clone, Copy, Debug)]
 pub struct MarkStore<'a>(pub(super) &'a HistoryStore);
 
 impl MarkStore<'_> {
-    /// Notes that views of a day begin at `position` of a log, unless they begin before.
+    /// Records that the views of a day begin at `position`, unless an earlier position is stored.
     pub async fn note_begin(self, source: &str, day: u64, position: u64) -> Result<(), SqlError> {
         let lower = || sql(LOWER).number(position).number(position);
         let lower = || lower().text(source).number(day);
@@ -32,20 +32,20 @@ impl MarkStore<'_> {
         Ok(())
     }
 
-    /// Whether it was noted on that day, or before, where views of a log begin.
+    /// Whether a start was recorded for this log on that day or before.
     pub async fn has_begin(self, source: &str, day: u64) -> Result<bool, SqlError> {
         let select = sql(SELECT_BEFORE).text(source).number(day);
         Ok(self.0.db.one(select).await?.is_some())
     }
 
-    /// Where the views of that day and of all later ones begin in a log; `None`: there are none.
+    /// The position where the views of that day and all later ones begin; `None`: there are no views.
     pub async fn begin_since(self, source: &str, day: u64) -> Result<Option<u64>, SqlError> {
         let select = sql(SELECT_SINCE).text(source).number(day);
         let row = self.0.db.one(select).await?;
         Ok(row.map_or(Ok(None), |row| row.maybe("position"))?)
     }
 
-    /// Forgets days before.
+    /// Deletes earlier days.
     pub async fn forget_begins(self, before: u64) -> Result<(), SqlError> {
         self.0.db.execute(sql(DELETE_OLD).number(before)).await?;
         Ok(())

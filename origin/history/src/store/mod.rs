@@ -1,13 +1,13 @@
-//! Browse history in SQL: what was removed, how far folds are, what is known of products, and a cold store.
+//! Browse history in SQL: removals, progress of folds, products, and a cold store.
 //!
 //! | module | |
 //! |---|---|
-//! | `removals` | deletions and clearings, and those that Redis may not have followed |
-//! | `marks` | where a day's views begin in each log |
-//! | `folds` | how far the lists that changed on a day are copied |
-//! | `products` | the table of products |
-//! | `cold` | lists on disk |
-//! | `switches` | what operators have switched |
+//! | `removals` | deletions and clears, and those that Redis may not have |
+//! | `marks` | the position in each log where a day's views begin |
+//! | `folds` | progress of copying changed lists to the cold store |
+//! | `products` | the product table |
+//! | `cold` | lists in the cold store |
+//! | `switches` | the switches set by operators |
 
 mod cold;
 mod folds;
@@ -24,9 +24,9 @@ pub use marks::MarkStore;
 pub use removals::{PendingRemoval, RemovalOutcome, RemovalStore};
 pub use switches::SwitchStore;
 
-/// Browse history in SQL. Cloning it is cheap.
+/// Browse history in SQL. Cloning is cheap.
 ///
-/// Instants are milliseconds since the Unix epoch. A call fails only when SQL does not answer or answers with an error.
+/// Times are milliseconds since the Unix epoch. A call fails only if SQL is unreachable or returns an error.
 #[derive(Clone)]
 pub struct HistoryStore {
     db: Database,
@@ -40,27 +40,27 @@ impl std::fmt::Debug for HistoryStore {
 }
 
 impl HistoryStore {
-    /// The store in this database.
+    /// Creates the store on a database.
     pub fn new(db: Database, clock: Clock) -> Self {
         Self { db, clock }
     }
 
-    /// Deletions and clearings. They are here first, and then in Redis; what Redis may not have followed is noted in the same
+    /// Removals: deletions and clears.
     pub fn removed(&self) -> RemovalStore<'_> {
         RemovalStore(self)
     }
 
-    /// How far the lists that changed on a day are copied to the cold store. A day has parts, so that several origins may work on
+    /// Progress of folds.
     pub fn folds(&self) -> FoldStore<'_> {
         FoldStore(self)
     }
 
-    /// Where the views of a day begin in each log.
+    /// The position in each log where the views of a day begin.
     pub fn begins(&self) -> MarkStore<'_> {
         MarkStore(self)
     }
 
-    /// What operators have switched.
+    /// The switches set by operators.
     pub fn switches(&self) -> SwitchStore<'_> {
         SwitchStore(self)
     }

@@ -1,4 +1,4 @@
-//! The table of products: the source of who has no product service.
+//! The product table: the product source without a product service.
 
 use std::sync::LazyLock;
 
@@ -11,10 +11,10 @@ use crate::model::products::{
 };
 use weir_origin_core::sql::{Columns, Plain, SqlError, Tx, insert_into, retried, sql, update};
 
-/// Products of one statement.
+/// Number of products per statement.
 const SELECTED: usize = 50;
 
-/// As many places as [`SELECTED`].
+/// Has [`SELECTED`] placeholders.
 const SELECT: &str = concat!(
     "SELECT * FROM history_products WHERE sku IN (",
     "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ",
@@ -41,11 +41,11 @@ const UPDATE_SOURCE: &str =
 const DELETE: &str = "DELETE FROM history_products WHERE sku = ?";
 
 impl HistoryStore {
-    /// What the table has of these products.
+    /// Finds products in the table.
     pub async fn products(&self, skus: &[Sku]) -> Result<Vec<FoundProduct>, SqlError> {
         let mut found = Vec::with_capacity(skus.len());
         for chunk in skus.chunks(SELECTED) {
-            // The last one fills the places that are left.
+            // Repeat the last SKU to fill the remaining placeholders.
             let last = chunk.last().into_iter().cycle();
             let places = chunk.iter().chain(last).take(SELECTED);
             let select = places.fold(sql(SELECT), |select, sku| select.text(sku.as_str()));
@@ -56,7 +56,7 @@ impl HistoryStore {
         Ok(found)
     }
 
-    /// Writes products, new or known.
+    /// Creates or replaces products.
     pub async fn put_products(&self, products: &[FoundProduct]) -> Result<(), SqlError> {
         Ok(retried(|| self.try_put(products)).await?)
     }
@@ -70,7 +70,7 @@ impl HistoryStore {
         tx.commit().await
     }
 
-    /// Applies changes of products in their order, each once. False: this change or a later one was applied before.
+    /// Applies product changes in order, each once. Returns false for outdated changes.
     pub async fn change_products(&self, changes: &[ProductChange]) -> Result<Vec<bool>, SqlError> {
         Ok(retried(|| self.try_change(changes)).await?)
     }
@@ -85,7 +85,7 @@ impl HistoryStore {
             product,
         } in changes
         {
-            // Two origins may have two changes of one product: the row is locked before it is read.
+            // Two origins may change one product concurrently, so lock the row before reading it.
             let lock = || {
                 sql(UPDATE_SOURCE)
                     .number(*version)
@@ -111,7 +111,7 @@ impl HistoryStore {
         Ok(applied)
     }
 
-    /// Takes a product away. Whether there was one.
+    /// Deletes a product. Returns whether it existed.
     pub async fn delete_product(&self, sku: &Sku) -> Result<bool, SqlError> {
         Ok(self.db.execute(sql(DELETE).text(sku.as_str())).await? > 0)
     }

@@ -1,5 +1,5 @@
-//! Deletions and clearings. They are here first, and then in Redis; what Redis may not have followed is noted in the same
-//! transaction.
+//! Removals: deletions and clears. SQL stores them before Redis does. The same transaction marks them as pending for
+//! Redis.
 
 use ring::rand::{SecureRandom, SystemRandom};
 use sqlx::Error;
@@ -14,7 +14,7 @@ const SELECT_DELETED: &str = "SELECT sku, at_ms FROM history_deleted WHERE owner
 
 const COUNT_DELETED: &str = "SELECT COUNT(*) AS n FROM history_deleted WHERE owner = ?";
 
-/// What was deleted later already stays so.
+/// Keeps a later deletion.
 const UPDATE_DELETED: &str = "
     UPDATE history_deleted SET at_ms = CASE WHEN at_ms < ? THEN ? ELSE at_ms END
     WHERE owner = ? AND sku = ?";
@@ -27,7 +27,7 @@ const UPDATE_CLEARED: &str = "
 
 const INSERT_CLEARED: &str = "INSERT INTO history_cleared (owner, at_ms) VALUES (?, ?)";
 
-/// A clearing covers them.
+/// A clear covers these deletions.
 const FORGET_DELETED: &str = "DELETE FROM history_deleted WHERE owner = ? AND at_ms <= ?";
 
 const INSERT_UNAPPLIED: &str =
@@ -49,32 +49,32 @@ const SELECT_OLD_CLEARED: &str =
 
 const DELETE_OLD_CLEARED: &str = "DELETE FROM history_cleared WHERE owner = ? AND at_ms < ?";
 
-/// A removal that SQL has and Redis may not.
+/// A removal in SQL that Redis may not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingRemoval {
-    /// Whose.
+    /// The owner of the list.
     pub owner: Owner,
-    /// The removal's own name.
+    /// The unique id of the removal.
     pub name: String,
 }
 
-/// The outcome of a removal in SQL.
+/// Result of a removal in SQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RemovalOutcome {
-    /// It is there; Redis has to follow.
+    /// It is stored; Redis must be updated.
     Done(PendingRemoval),
-    /// The owner has as many deletions as are remembered. Nothing was done.
+    /// The owner has the maximum number of stored deletions. Nothing was done.
     TooMany,
 }
 
-/// Deletions and clearings. They are here first, and then in Redis; what Redis may not have followed is noted in the same
+/// Stores removals.
 #[derive(Clone, Copy, Debug)]
 pub struct RemovalStore<'a>(pub(super) &'a HistoryStore);
 
 impl RemovalStore<'_> {
-    /// All that this owner has removed.
+    /// All removals of an owner.
     pub async fn removals(self, owner: &Owner) -> Result<Removals, SqlError> {
-        // One instant: a clearing forgets deletions.
+        // Read one snapshot, because a clear deletes deletions.
         let mut tx = self.0.db.snapshot().await?;
         let cleared = tx.one(sql(SELECT_CLEARED).text(owner.as_str())).await?;
         let deleted = tx.all(sql(SELECT_DELETED).text(owner.as_str())).await?;
@@ -90,7 +90,7 @@ impl RemovalStore<'_> {
         Ok(removals)
     }
 
-    /// Deletes of each product views up to that time.
+    /// Deletes views of each product up to its given time.
     pub async fn delete(
         self,
         owner: &Owner,
@@ -98,7 +98,7 @@ impl RemovalStore<'_> {
     ) -> Result<RemovalOutcome, SqlError> {
         let op = self.new_op(owner)?;
         let mut deleted: Vec<&ViewedProduct> = deleted.iter().collect();
-        // In one order, so that two of them do not wait for each other.
+        // A fixed order avoids deadlocks between two deletions.
         deleted.sort_unstable_by(|a, b| a.sku.cmp(&b.sku));
         let is_done = retried(|| self.try_delete(&op, &deleted)).await?;
         Ok(if is_done {
@@ -164,7 +164,7 @@ impl RemovalStore<'_> {
     fn new_op(self, owner: &Owner) -> Result<PendingRemoval, SqlError> {
         let mut name = [0; 16];
         let filled = SystemRandom::new().fill(&mut name);
-        // As a connection that fails: nothing is done, and the client may try again.
+        // Treat it like a failed connection: nothing is done, and the client may retry.
         filled.map_err(|_| {
             Error::Io(std::io::Error::other(
                 "no random numbers from the operating system",
@@ -176,14 +176,14 @@ impl RemovalStore<'_> {
         })
     }
 
-    /// Redis has followed.
+    /// Marks a removal as applied in Redis.
     pub async fn applied(self, op: &PendingRemoval) -> Result<(), SqlError> {
         let delete = sql(DELETE_UNAPPLIED).text(op.owner.as_str()).text(&op.name);
         self.0.db.execute(delete).await?;
         Ok(())
     }
 
-    /// At most `max` removals, made until then, that Redis may not have followed: the oldest.
+    /// The oldest removals made until `until_ms` that Redis may not have, at most `max`.
     pub async fn unapplied(
         self,
         until_ms: u64,
@@ -201,7 +201,7 @@ impl RemovalStore<'_> {
         Ok(rows.iter().map(op).collect::<Result<_, Error>>()?)
     }
 
-    /// Forgets at most `max` removals of each kind that no view can meet any more; tells how many.
+    /// Deletes at most `max` removals of each kind that can no longer affect any view. Returns their number.
     pub async fn forget_removals(self, now_ms: u64, max: usize) -> Result<u64, SqlError> {
         let before_ms = now_ms.saturating_sub(REMOVALS_MS);
         let old = |select| sql(select).number(before_ms).number(max as u64);

@@ -10,12 +10,12 @@ const SELECT: &str =
 const REPLACE: &str = "
     REPLACE INTO history_switches (id, cold_reads, count_cache, products_batch) VALUES (1, ?, ?, ?)";
 
-/// The switches of all origins.
+/// Stores the switches, which are shared by all origins.
 #[derive(Clone, Copy, Debug)]
 pub struct SwitchStore<'a>(pub(super) &'a HistoryStore);
 
 impl SwitchStore<'_> {
-    /// The switches, as operators have set them.
+    /// Reads the switches as set by operators.
     pub async fn read(&self) -> Result<SwitchSettings, SqlError> {
         let Some(row) = self.0.db.one(sql(SELECT)).await? else {
             return Ok(SwitchSettings::default());

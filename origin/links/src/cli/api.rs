@@ -1,4 +1,4 @@
-//! The admin port, asked with a key.
+//! A client of the admin port that authenticates with a key.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,17 +13,18 @@ use crate::model::utm::encoded;
 use weir_origin_core::http::client::{HttpClient, OpenAnswer};
 use weir_origin_core::secret::{self, Variables};
 
-/// The token that opens everything, if there is no key.
+/// Variable of the admin token, which is used without a key.
 const ADMIN_TOKEN: &str = "WEIR_ADMIN_TOKEN";
 
-/// The longest answer that is kept in memory: two hundred links with all they may say.
+/// Maximum length of an answer in memory: two hundred links with all fields at maximum length.
 const ANSWER_LEN_MAX: usize = 16 * 1024 * 1024;
 
-/// How often something that may be repeated is tried, and the pause before the second try; each later one is twice as long.
+/// Number of attempts for repeatable requests, and the pause before the second one. The pause doubles with each
+/// attempt.
 const TRIES: u32 = 6;
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Asks the admin port.
+/// A client of the admin port.
 pub(super) struct Api {
     client: HttpClient,
     base: String,
@@ -31,7 +32,7 @@ pub(super) struct Api {
 }
 
 impl Api {
-    /// At this URL, with the environment's key.
+    /// Creates a client for this URL, with the key from the environment.
     pub fn new(url: &str, ca: Option<&Path>, variables: Variables<'_>) -> Result<Self> {
         let name = match secret::is_set(variables, API_KEY) {
             true => API_KEY,
@@ -62,7 +63,7 @@ impl Api {
         ]
     }
 
-    /// The answer's JSON; null if it has none.
+    /// Sends a request and returns the answer's JSON; null if the body is empty.
     pub async fn json(&self, method: &str, path: &str, body: Option<Value>) -> Result<Value> {
         let body = body.map_or(String::new(), |body| body.to_string());
         let headers = self.headers("application/json");
@@ -71,7 +72,7 @@ impl Api {
         read(status, &answer)
     }
 
-    /// Changes a link, if it has this version.
+    /// Changes a link if it has this version.
     pub async fn edit(&self, path: &str, body: Value, version: Option<u32>) -> Result<Value> {
         let mut headers = self.headers("application/json");
         if let Some(version) = version {
@@ -83,7 +84,7 @@ impl Api {
         read(status, &answer)
     }
 
-    /// Sends a part of a file that may come again: so it is sent until somebody says what became of it.
+    /// Sends a part of a file. The request is repeatable, so it is retried until a result is known.
     pub async fn import(&self, path: &str, part: Bytes) -> Result<Value> {
         let headers = self.headers("text/csv");
         let mut pause = PAUSE;
@@ -105,7 +106,7 @@ impl Api {
         read(status, &answer)
     }
 
-    /// An answer that is read part by part.
+    /// Opens an answer that is read in chunks.
     pub async fn open(&self, path: &str) -> Result<OpenAnswer> {
         let path = format!("{}{path}", self.base);
         let headers = self.headers("application/json");
@@ -148,14 +149,14 @@ fn read(status: StatusCode, answer: &[u8]) -> Result<Value> {
     serde_json::from_slice(answer).context("the answer is not JSON")
 }
 
-/// A refusal in one line.
+/// Formats a refusal as one line.
 fn refusal_line(status: StatusCode, answer: &[u8]) -> String {
     let problem: Value = serde_json::from_slice(answer).unwrap_or_default();
     let part = |name: &str| problem[name].as_str().unwrap_or_default();
     format!("{} {}: {}", status.as_u16(), part("error"), part("detail"))
 }
 
-/// A query string, or nothing.
+/// Builds a query string; empty without parameters.
 pub(super) fn query(parts: &[(&str, String)]) -> String {
     let mut text = String::new();
     for (name, value) in parts {

@@ -1,4 +1,4 @@
-//! `weir-origin links import`: a file, part by part, with a progress bar.
+//! `weir-origin links import`: sends a file in parts, with a progress bar.
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -8,7 +8,7 @@ use super::ImportCommand;
 use super::api::{Api, query};
 use super::parts::{FileChunk, cut};
 
-/// What the origin says of a part.
+/// The origin's report about a part.
 #[derive(Debug, Default, Deserialize)]
 struct Report {
     rows: u64,
@@ -26,13 +26,13 @@ struct RowError {
     detail: String,
 }
 
-/// Sends the file. Each row that is not taken over is shown on stderr, with its line; then the exit code is not 0.
+/// Sends the file. Lists each refused row with its line on stderr; the exit code is then not 0.
 pub(super) async fn run(api: &Api, command: &ImportCommand) -> Result<()> {
     let path = command.file.display();
     let file = std::fs::read(&command.file).with_context(|| format!("cannot read {path}"))?;
     let parts = cut(command.format, &file).with_context(|| path.to_string())?;
     if parts.is_empty() {
-        // The origin says what it misses.
+        // The origin reports a missing column.
         let part = FileChunk {
             first_line: 2,
             bytes: file.into(),

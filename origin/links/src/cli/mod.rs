@@ -1,7 +1,7 @@
-//! `weir-origin links`: what operators do with links, from the command line. It asks the admin port of a running origin, with a key
+//! `weir-origin links`: manages links from the command line, through the admin port of a running origin. The key comes
 //! from the environment.
 //!
-//! Answers go to stdout, progress and what went wrong to stderr.
+//! Results go to stdout, progress and errors to stderr.
 
 #![expect(clippy::indexing_slicing, reason = "members of JSON answers")]
 
@@ -21,7 +21,7 @@ use super::model::utm::encoded;
 use api::{Api, query};
 use weir_origin_core::secret::Variables;
 
-/// Names the variable that holds the key.
+/// Environment variable with the API key.
 pub const API_KEY: &str = "WEIR_API_KEY";
 
 /// Manage short links through the admin port of a running origin
@@ -65,7 +65,7 @@ enum LinksAction {
     Export(ExportCommand),
 }
 
-/// Which links.
+/// Filters for links.
 #[derive(Clone, Debug, Default, Args)]
 struct LinkFilterArgs {
     /// Search text in code, URLs, tags or title
@@ -122,7 +122,7 @@ struct LinkNameArgs {
     domain: Option<String>,
 }
 
-/// What a link may say, in a new one or an edit.
+/// Fields of a new link or of an edit.
 #[derive(Clone, Debug, Args)]
 struct LinkFieldArgs {
     /// Tag; repeatable
@@ -248,10 +248,10 @@ struct ExportCommand {
     output: Option<PathBuf>,
 }
 
-/// Does it.
+/// Runs the command.
 ///
 /// # Errors
-/// Says what is wrong.
+/// Describes the problem.
 pub async fn run(command: &LinksCommand, variables: Variables<'_>) -> Result<()> {
     let api = Api::new(&command.url, command.ca.as_deref(), variables)?;
     match &command.what {
@@ -317,7 +317,7 @@ impl LinkNameArgs {
 }
 
 impl LinkFieldArgs {
-    /// From a file, as others on the machine see what a command was given.
+    /// Reads the password from a file: other users of the machine can see command-line arguments.
     fn password(&self) -> Result<Option<String>> {
         let Some(path) = &self.password_file else {
             return Ok(None);
@@ -327,7 +327,7 @@ impl LinkFieldArgs {
         Ok(Some(text.lines().next().unwrap_or_default().to_owned()))
     }
 
-    /// What is named, over what `--json` says.
+    /// The fields from arguments, which override those in `--json`.
     fn members(&self) -> Result<Map<String, Value>> {
         let mut members = match self.json.as_deref().map(serde_json::from_str) {
             None => Map::new(),

@@ -1,4 +1,4 @@
-//! Cuts a file into parts of whole rows, each a file of its own with the names of the columns.
+//! Splits a file into parts of whole rows. Each part is a file with the header line.
 
 use anyhow::{Context, Result};
 use hyper::body::Bytes;
@@ -6,30 +6,30 @@ use hyper::body::Bytes;
 use crate::import::format::Format;
 use crate::import::rows::{row_start, without_mark};
 
-/// Rows of one part: some seconds of work for an origin.
+/// Number of rows in a part: some seconds of work for an origin.
 const ROWS: usize = 500;
 
-/// A part's bytes, unless one row has more.
+/// Maximum bytes of a part, unless a single row is longer.
 const BYTES: usize = 4 * 1024 * 1024;
 
 /// A part of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FileChunk {
-    /// The line of its first row.
+    /// The line number of its first row.
     pub first_line: u64,
-    /// The names of the columns, and rows.
+    /// The header line and the rows.
     pub bytes: Bytes,
-    /// Bytes of the whole file up to its end.
+    /// Its end, as a byte offset in the whole file.
     pub end: u64,
 }
 
-/// A row's place: its line, and where it begins.
+/// Start of a row: its line number and byte offset.
 type LinePosition = (u64, usize);
 
-/// Cuts `file`.
+/// Splits `file`.
 ///
 /// # Errors
-/// When it is no table.
+/// If the file is not a valid table.
 pub(super) fn cut(format: Format, file: &[u8]) -> Result<Vec<FileChunk>> {
     let file = without_mark(file);
     let (head, places) = match format {
@@ -55,9 +55,9 @@ pub(super) fn cut(format: Format, file: &[u8]) -> Result<Vec<FileChunk>> {
     Ok(parts)
 }
 
-/// The names of the columns with their line's end, and where rows begin.
+/// The header with its line end, and where each row begins.
 fn rows(file: &[u8]) -> Result<(&[u8], Vec<LinePosition>)> {
-    // Separators do not matter here: only quotes and line ends do.
+    // Delimiters do not matter here: only quotes and line ends do.
     let mut table = csv::ReaderBuilder::new()
         .flexible(true)
         .has_headers(false)
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use crate::import::rows::Rows;
 
-    /// What all parts have is what the whole has, with the same lines.
+    /// All parts together have the same rows and lines as the whole file.
     #[test]
     fn parts_are_the_whole() {
         let mut file = "keyword,url,title\r\n".to_owned();

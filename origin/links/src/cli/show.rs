@@ -1,4 +1,4 @@
-//! Links as a list, and as a file.
+//! Lists and exports links.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -11,10 +11,10 @@ use serde_json::Value;
 use super::api::{Api, query};
 use super::{ExportCommand, ListCommand};
 
-/// The most links of one request.
+/// Maximum number of links per request.
 const PAGE_MAX: usize = 200;
 
-/// Shows links, page by page.
+/// Prints links, page by page.
 pub(super) async fn list(api: &Api, command: &ListCommand) -> Result<()> {
     let mut left = match command.limit {
         0 => usize::MAX,
@@ -48,7 +48,7 @@ fn line(link: &Value, is_json: bool) -> String {
     format!("{url}\t{clicks}\t{state}\t{}", text("target"))
 }
 
-/// Writes links into a file. It has its name only when it is whole.
+/// Exports links to a file. The file gets its final name only when it is complete.
 pub(super) async fn export(api: &Api, command: &ExportCommand) -> Result<()> {
     let parts = query(&command.wanted.query());
     let path = format!("/links.{}{parts}", command.format);

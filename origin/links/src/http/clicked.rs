@@ -1,4 +1,4 @@
-//! What an app that was installed after a click asks: where the click would have led.
+//! Deferred deep links: reports the target of a click to an app that was installed after it.
 
 use axum::Json;
 use axum::extract::Path;
@@ -14,7 +14,7 @@ use crate::find::FindError;
 use crate::state::State;
 use weir_origin_core::http::Problem;
 
-/// For how long after a click this is told, in milliseconds: people install, and open the app later.
+/// Maximum age of a click, in milliseconds: users open an app some time after the installation.
 const TOLD_FOR_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 
 /// Target of a click, for an app that was installed after it.
@@ -68,7 +68,7 @@ pub(super) async fn get(
     };
     let state = links.states().of_one(&found).await?.state;
     let link = &found.link;
-    // What a password protects is for who knows it, each time.
+    // The fields of a password-protected link require the password each time.
     if link.guard.is_some() || matches!(state, State::Disabled | State::Ended) {
         return Err(unknown());
     }

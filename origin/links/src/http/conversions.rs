@@ -1,4 +1,4 @@
-//! Orders that came of a link's clicks.
+//! Orders attributed to a link's clicks.
 
 use axum::Json;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Who is told of changes of links, and what waits for them.
+//! Receivers of link changes, and changes that wait for them.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use weir_origin_core::tenants::NameRange;
 pub(super) struct LinkBacklog {
     /// Number of waiting links.
     links: u64,
-    /// Time since the oldest waits, in milliseconds since the Unix epoch.
+    /// Time of the oldest waiting change, in milliseconds since the Unix epoch.
     #[schema(required)]
     oldest_since_ms: Option<u64>,
     /// Longest waiting entries.

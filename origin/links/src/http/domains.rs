@@ -17,7 +17,7 @@ use crate::domains::ChangeError;
 use crate::store::StoredDomains;
 use weir_origin_core::http::{Problem, TypedBody};
 
-/// The longest body: all domains, with their pages, files and lists.
+/// Maximum body length: all domains, with their pages, files and lists.
 pub(super) const BODY_LEN_MAX: usize = 16 << 20;
 
 /// List all link domains, default first, with their version as ETag
@@ -168,7 +168,7 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Gateways follow at once; if Redis does not answer, as soon as it does.
+/// Publishes the domains to gateways now; if Redis is unavailable, a background job does it later.
 async fn publish(links: &Links) {
     if let Err(error) = links.publisher().publish_domains().await {
         warn!(%error, "cannot write the changed domains to Redis; retrying");

@@ -1,4 +1,4 @@
-//! All links, or those that are wanted, as one stream: a table, or JSON line by line.
+//! Streams all matching links as CSV or NDJSON.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -19,10 +19,10 @@ use weir_origin_core::http::csv::Csv;
 use weir_origin_core::http::{Problem, ReadQuery};
 use weir_origin_core::sql::SqlError;
 
-/// Links of one page: what is in memory at a time is this, twice.
+/// Number of links per page. At most two pages are in memory.
 const PAGE: usize = 500;
 
-/// All that [an import](crate::import) makes a link of, and how it stands.
+/// All fields that [an import](crate::import) reads, and the link's state.
 const COLUMNS: [&str; 21] = [
     "domain",
     "code",
@@ -47,14 +47,14 @@ const COLUMNS: [&str; 21] = [
     "conversion",
 ];
 
-/// How links are written.
+/// Format of the export.
 #[derive(Clone, Copy)]
 enum Format {
     Csv,
     Ndjson,
 }
 
-/// A body whose chunks come from a channel: whoever makes them waits for the client.
+/// A body whose chunks come from a channel: the producer waits for the client.
 struct Chunks(mpsc::Receiver<Result<Bytes, SqlError>>);
 
 impl hyper::body::Body for Chunks {
@@ -113,7 +113,7 @@ fn export(
     tokio::spawn(async move {
         if let Err(failure) = send(&links, &wanted, cursor, format, &sender).await {
             error!(error = %failure, "link export interrupted");
-            // The client sees that the body is not whole.
+            // The client sees that the body is incomplete.
             let _ = sender.send(Err(failure)).await;
         }
     });
@@ -125,7 +125,7 @@ fn export(
     Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
 }
 
-/// Sends all pages; ends early when the client has gone.
+/// Sends all pages; ends early when the client disconnects.
 async fn send(
     links: &Links,
     wanted: &LinkQuery,
@@ -158,19 +158,18 @@ async fn send(
 fn line(link: &LinkView, format: Format) -> String {
     match format {
         Format::Csv => row(link),
-        // Texts, numbers and lists of these.
+        // Strings, numbers and lists only, so the encoding cannot fail.
         Format::Ndjson => serde_json::to_string(link).unwrap_or_default() + "\n",
     }
 }
 
 fn row(link: &LinkView) -> String {
     let number = |number: Option<u64>| number.map_or(String::new(), |number| number.to_string());
-    // Texts, numbers and lists of these.
+    // Strings, numbers and lists only, so the encoding cannot fail.
     let list = |json: serde_json::Result<String>, is_empty: bool| match is_empty {
         true => String::new(),
         false => json.unwrap_or_default(),
     };
-    // Texts, numbers and lists of these.
     let (latest, fields) = (&link.latest, &link.latest.fields);
     let tags = serde_json::to_string(&fields.tags).unwrap_or_default();
     let apps = list(serde_json::to_string(&fields.apps), fields.apps.is_empty());

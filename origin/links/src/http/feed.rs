@@ -1,4 +1,4 @@
-//! What edges read of links.
+//! The link feeds of edges.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -10,7 +10,7 @@ use super::refusals::NO_SUCH_PLACE;
 use crate::Links;
 use weir_origin_core::http::{EdgeHeaders, Edges, Problem, ReadQuery, document_ms};
 
-/// The links of an origin that has edges.
+/// The links of an origin that serves edges.
 #[derive(Clone, Debug)]
 pub(super) struct Feeds {
     pub(super) links: Option<Links>,

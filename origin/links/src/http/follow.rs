@@ -1,4 +1,4 @@
-//! Answers links that neither a gateway nor Redis knows.
+//! Answers requests for links that gateways and Redis do not have.
 
 use std::time::Duration;
 
@@ -30,16 +30,16 @@ use crate::cold::{Clicker, ColdError, ColdLink, ColdLinks};
 use crate::password::{Password, PasswordOutcome};
 use weir_origin_core::http::{PUBLIC_LIMIT, Problem, RETRY_AFTER_S};
 
-/// The longest form with a password, in bytes: each byte of it may be written as three.
+/// Maximum length of a password form, in bytes: percent-encoding triples the length.
 pub(super) const FORM_LEN_MAX: usize = 1_024;
 
-/// How long a link that a client follows may be looked up: shorter than any request may take, so that the answer is the
+/// Time limit of a lookup for a client: shorter than the request timeout, so that a slow lookup answers with the
 /// domain's page.
 const VISIT_LIMIT: Duration = PUBLIC_LIMIT.saturating_sub(Duration::from_millis(500));
 
-/// `GET` and `HEAD /l/{code}`: the link of this code under the domain that the host names, answered as a
-/// gateway would, and put into Redis; or one of the domain's files. A browser shows what comes: where nobody can say where the
-/// link leads, that is the domain's page, too. Of a link with a password it is the page that asks for it.
+/// `GET` and `HEAD /l/{code}`: answers the link with this code under the host's domain, like a gateway, and writes it
+/// to Redis. It also serves the domain's files. Browsers show the answer, so an unknown or failing link gives the
+/// domain's page. A link with a password gives the password page.
 async fn answer_get(
     links: Links,
     method: HttpMethod,
@@ -217,7 +217,7 @@ pub(super) async fn unlock(
     };
     let guard = found.link.guard.as_ref();
     let Some(guard) = guard.filter(|guard| guard.hash().is_some()) else {
-        // Only Redis and the log of another origin know of it: in a moment the cold store does.
+        // Only Redis and another origin's log have it; the cold store has it soon.
         return sent(unavailable(domain, RETRY_AFTER_S));
     };
     let password = entered
@@ -241,7 +241,7 @@ pub(super) async fn unlock(
     sent(words.page(Some(refusal)))
 }
 
-/// Leads on whoever knows the password.
+/// Redirects visitors with the right password.
 fn let_in(
     links: &Links,
     id: &LinkId,
@@ -268,7 +268,7 @@ fn let_in(
         links.cold().count_click(id, &client.clicker(&visit));
     }
     let mut reply = answer.reply(domain);
-    // Whatever redirects others do: the password goes no further, and nothing is remembered.
+    // Regardless of the link's redirect status, use one that does not resend the password and is not cached.
     if (300..400).contains(&reply.status) {
         reply.status = StatusCode::SEE_OTHER.as_u16();
         reply.headers.retain(|(name, _)| *name != "cache-control");
@@ -280,7 +280,7 @@ fn let_in(
     sent(reply)
 }
 
-/// The link that a request names, with its domain; or the answer, if it names none.
+/// The link in a request, with its domain; or an error answer.
 fn named<'a>(
     domains: &'a Domains,
     uri: &Uri,
@@ -291,7 +291,7 @@ fn named<'a>(
         .map_or(&b""[..], |value| value.as_bytes());
     let domain = domains.by_host(&String::from_utf8_lossy(host));
     let domain = domain.ok_or_else(|| Box::new(no_link(None)))?;
-    // As the client has spelt it.
+    // The code exactly as the client wrote it.
     let path = uri.path().get(LINK_FOLLOW.len() - 1..).unwrap_or_default();
     if let Some(file) = File::at(path.as_bytes()) {
         let reply = file.reply(domain);
@@ -312,10 +312,10 @@ fn named<'a>(
     ))
 }
 
-/// What a request says of who sends it.
+/// Client data in a request.
 struct Client<'a> {
     headers: &'a HeaderMap,
-    /// The address that our own gateway has added. What is before it a client may have made up.
+    /// The address added by our own gateway. Earlier addresses may be forged by the client.
     nearest: &'a [u8],
 }
 
@@ -406,7 +406,7 @@ enum RecordPurpose {
     Click,
 }
 
-/// Nobody can say where the link leads. Why is in the log.
+/// The target is unavailable. The log contains the reason.
 struct TargetUnavailable;
 
 async fn visit_in_time(
@@ -473,7 +473,7 @@ fn decide<'a>(found: &'a ColdLink, visit: &Visit<'_>) -> Answer<'a> {
     }
 }
 
-/// What a gateway remembers for a while.
+/// Gateways cache this answer for a while.
 fn no_link(domain: Option<&Domain>) -> Response<Body> {
     let mut response = sent(unknown(domain));
     let value = header::HeaderValue::from_static(LINK_UNKNOWN);
@@ -487,7 +487,7 @@ fn sent(reply: Reply<'_>) -> Response<Body> {
         response = response.header(*name, value.as_ref());
     }
     let response = response.body(Body::from(reply.body.into_owned()));
-    // A target has been checked to be visible ASCII: there is no header that could be refused.
+    // A checked target is visible ASCII, so the header is always valid.
     response.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
 }
 

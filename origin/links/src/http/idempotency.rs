@@ -1,7 +1,7 @@
-//! `Idempotency-Key`: a request that is repeated with the same key gets the first one's answer.
+//! `Idempotency-Key`: a request repeated with the same key gets the answer to the first one.
 //!
-//! For a day Redis holds a hash of the key, and with it a hash of the body and the answer once there is one. If Redis
-//! loses its data, it loses the keys, too.
+//! Redis stores a hash of the key for a day, with a hash of the body, and the answer once it exists. If Redis loses its
+//! data, the keys are lost too.
 
 use std::future::Future;
 
@@ -18,23 +18,23 @@ use weir_origin_core::tenants::TenantName;
 
 const HEADER: &str = "idempotency-key";
 
-/// Response header: the answer is that of an earlier request.
+/// Response header of a repeated answer.
 const REPLAYED: &str = "idempotency-replayed";
 
-/// The longest key, in bytes.
+/// Maximum length of a key, in bytes.
 const KEY_LEN_MAX: usize = 255;
 
-/// For how long an answer is kept, in milliseconds.
+/// Lifetime of a stored answer, in milliseconds.
 const KEPT_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// How long a request without an answer counts as under way, in milliseconds: longer than a request may take. After
-/// that its process has died, and the request may be made again.
+/// Lifetime of a key without an answer, in milliseconds: longer than any request takes. Afterwards its process must
+/// have died, and the request may run again.
 const UNDER_WAY_MS: u64 = 60_000;
 
-/// Bytes of the body's hash in front of an answer.
+/// Length of the body hash that precedes an answer, in bytes.
 const HASH_LEN: usize = 32;
 
-/// The key of a request, if it has one.
+/// The key of a request, if any.
 pub(super) fn key(headers: &HeaderMap) -> Result<Option<&[u8]>, Problem> {
     let Some(key) = headers.get(HEADER).map(HeaderValue::as_bytes) else {
         return Ok(None);
@@ -47,7 +47,7 @@ pub(super) fn key(headers: &HeaderMap) -> Result<Option<&[u8]>, Problem> {
     Err(INVALID_IDEMPOTENCY_KEY.because(detail))
 }
 
-/// The answer to a request of a tenant, or of the platform, with `key`: that of `make`, or that of the first request.
+/// Answers a request with `key` from a tenant or the platform: runs `make`, or returns the first request's answer.
 pub(super) async fn once(
     records: &LinkRecords,
     tenant: Option<&TenantName>,
@@ -55,7 +55,7 @@ pub(super) async fn once(
     body: &[u8],
     make: impl Future<Output = Result<CreateReply, Problem>>,
 ) -> Result<Response, Problem> {
-    // No key has a byte 0: none of one tenant's is another's, or the platform's.
+    // Keys cannot contain a zero byte, so keys of different tenants and the platform never collide.
     let whose = tenant.map_or_else(String::new, |tenant| format!("{tenant}\0"));
     let whole = digest(&SHA256, &[whose.as_bytes(), key].concat());
     let hash = whole.as_ref().first_chunk().copied().unwrap_or_default();
@@ -78,7 +78,7 @@ pub(super) async fn once(
     made.map(IntoResponse::into_response)
 }
 
-/// `<hash of the body> <status> <location, or nothing> <JSON>`, after the hash with line breaks between.
+/// Encodes an answer: the body hash, then status, location (may be empty) and JSON, separated by line breaks.
 fn record(made: &CreateReply, body_hash: &[u8]) -> Vec<u8> {
     let location = made.location.as_deref().unwrap_or_default();
     let head = format!("{}\n{location}\n", made.status.as_u16());

@@ -1,4 +1,4 @@
-//! Links from a file: an export of Weir's own, or of another shortener.
+//! Imports links from a file: an export of Weir, or of another shortener.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -15,10 +15,10 @@ use crate::import::{ImportError, Order, Report};
 use weir_origin_core::http::refusal::{BODY_TOO_LARGE, INVALID_BODY};
 use weir_origin_core::http::{Problem, ReadQuery, Refusal};
 
-/// The largest file, in bytes. Larger ones come in parts, as `weir-origin links import` sends them.
+/// Maximum file length, in bytes. `weir-origin links import` sends larger files in parts.
 pub(super) const BODY_LEN_MAX: usize = 8 * 1024 * 1024;
 
-/// Why a file is refused.
+/// Reasons to refuse a file.
 pub(super) const REFUSALS: &[Refusal] = &[INVALID_BODY, INVALID_IMPORT];
 
 const INVALID_IMPORT: Refusal = Refusal::invalid(

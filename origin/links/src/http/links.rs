@@ -1,4 +1,4 @@
-//! The admin's routes of links.
+//! The admin routes of links.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -33,22 +33,22 @@ use weir_origin_core::http::{
     Problem, ProblemBody, ReadQuery, TypedBody, page_len, read_typed, read_typed_value,
 };
 
-/// The largest body of new links, in bytes: a thousand with targets of 4 KB.
+/// Maximum body length of new links, in bytes: a thousand links with targets of 4 KB.
 pub(super) const BODY_LEN_MAX: usize = 4 * 1024 * 1024;
 
-/// The most links of one request.
+/// Maximum number of links in one request.
 const BATCH_MAX: usize = 1_000;
 
-/// The most links with a password in one request: each takes a good part of a second.
+/// Maximum number of links with a password in one request: each hash takes a large part of a second.
 const PASSWORDS_MAX: usize = 10;
 
-/// The most links of one page.
+/// Maximum number of links on a page.
 const PAGE_MAX: usize = 200;
 
-/// Links of a page that does not say.
+/// Default number of links on a page.
 const PAGE: usize = 50;
 
-/// The link that a path names, and its `?domain=`: the first domain unless set. It is one that the caller may see.
+/// The link in a path and its `?domain=`; default: the first domain. The caller is allowed to see it.
 pub(super) struct NamedLink(pub LinkId);
 
 /// Selects a link's domain.
@@ -62,7 +62,7 @@ pub(super) struct DomainQuery {
 impl FromRequestParts<Enabled> for NamedLink {
     type Rejection = Problem;
 
-    /// A name that no link can have is one that no link has.
+    /// An invalid code is answered like an unknown one.
     async fn from_request_parts(parts: &mut Parts, enabled: &Enabled) -> Result<Self, Problem> {
         let links = Links::from_request_parts(parts, enabled).await?;
         let code = Path::<String>::from_request_parts(parts, enabled).await;
@@ -77,7 +77,7 @@ impl FromRequestParts<Enabled> for NamedLink {
         let id = LinkId { domain, code };
         let within = CallerFilter::from_request_parts(parts, enabled).await?;
         if within.is_narrow() {
-            // To a key that is about other links there is none of this name.
+            // For a key without access, the link does not exist.
             let link = links.finder().find(&id).await.map_err(not_found)?;
             within.has(&link).then_some(()).ok_or_else(unknown_link)?;
         }
@@ -116,7 +116,7 @@ pub(super) async fn create(
     idempotency::once(links.records(), tenant, key, &body, reply).await
 }
 
-/// What was made, as it is answered, now and to whoever asks with the same key.
+/// The stored answer to a creation, also for repeated requests with the same key.
 pub(super) struct CreateReply {
     pub(super) status: StatusCode,
     pub(super) location: Option<String>,
@@ -157,7 +157,8 @@ async fn make(
     })
 }
 
-/// One answer each, in their order: a link, or a problem. 201 if all were made, else 207.
+/// Creates a list of links, with one answer each, in order: a link or a problem. 201 if all were created, otherwise
+/// 207.
 async fn made_all(
     links: &Links,
     within: &CallerFilter,
@@ -185,7 +186,7 @@ async fn made_all(
     for request in &sound {
         check_conversion(links, request.fields.conversion)?;
     }
-    // All or none: which ones there is room for would be by chance.
+    // All or none: otherwise chance would decide which links fit into the quota.
     within.take(links, sound.len() as u64).await?;
     let made = links.creator().create_all(sound).await;
     let status = match requests.iter().all(Result::is_ok) && made.iter().all(Result::is_ok) {
@@ -211,7 +212,7 @@ async fn made_all(
     })
 }
 
-/// Refuses to count orders where nothing names clicks.
+/// Refuses to attribute orders if click ids are not configured.
 fn check_conversion(links: &Links, wanted: Option<bool>) -> Result<(), Problem> {
     match wanted == Some(true) && links.conversions().is_none() {
         true => {
@@ -222,7 +223,7 @@ fn check_conversion(links: &Links, wanted: Option<bool>) -> Result<(), Problem> 
     }
 }
 
-/// Refuses passwords where they would take too long, or where the answer is kept in Redis, and what they protect with it.
+/// Refuses passwords if hashing them would take too long, or if Redis would store the answer with the protected fields.
 fn check_passwords(requests: &[LinkRequest], is_kept: bool) -> Result<(), Problem> {
     let guarded = requests.iter().filter(|request| request.password.is_some());
     match guarded.count() {
@@ -361,7 +362,7 @@ impl PageQuery {
         }
     }
 
-    /// Where it begins.
+    /// The position where the page begins.
     pub(super) fn cursor(&self) -> Result<Cursor, Problem> {
         let first = match self.sort {
             Sort::Created => Cursor::Age(None),
@@ -418,7 +419,7 @@ pub(super) async fn get(links: Links, NamedLink(id): NamedLink) -> Result<Respon
     Ok(with_etag(found(&links, &id).await?))
 }
 
-/// The link of this name, as the API shows it.
+/// Finds a link, in the format of the API.
 pub(super) async fn found(links: &Links, id: &LinkId) -> Result<LinkView, Problem> {
     let found = links.finder().find(id).await.map_err(not_found)?;
     let (standing, known) = (links.states().of_one(&found).await?, links.domains());
@@ -490,7 +491,7 @@ pub(super) async fn delete(
     Ok(followed(is_published, StatusCode::NO_CONTENT))
 }
 
-/// 202: it is done, and gateways will see it when Redis answers again.
+/// Changes 200 and 204 to 202 if Redis does not have the change yet.
 fn followed(is_published: bool, status: StatusCode) -> StatusCode {
     if is_published {
         status
@@ -525,7 +526,7 @@ fn with_etag(link: LinkView) -> Response {
     ([(header::ETAG, etag)], Json(link)).into_response()
 }
 
-/// The version that a request is about: `*` and no header are any.
+/// The version in `If-Match`; `None` for `*` or without the header.
 pub(super) fn if_match<V: FromStr>(headers: &HeaderMap) -> Result<Option<V>, Problem> {
     let Some(value) = headers.get(header::IF_MATCH) else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! The routes of links: requests in, answers out. What they ask for is decided elsewhere.
+//! The routes of links: parse requests and write answers. Other modules contain the logic.
 
 mod clicked;
 mod conversions;
@@ -42,7 +42,7 @@ use weir_origin_core::http::{EDGE_REFUSALS, Edges, Problem, with_stamp};
 
 pub use page::page;
 
-/// The route that takes files, for as long as there is something to be made.
+/// The import route, whose requests may take long.
 #[cfg(feature = "imports")]
 pub const IMPORTS: &str = "/link-imports";
 
@@ -56,7 +56,7 @@ struct CodeParam(
     String,
 );
 
-/// The links of an origin, if it has any. Without them the routes answer `links_off`.
+/// The links of an origin, if enabled. Otherwise the routes answer `links_off`.
 #[derive(Clone, Debug)]
 pub struct Enabled(pub Option<Links>);
 
@@ -72,7 +72,7 @@ fn links_off() -> Problem {
     LINKS_OFF.because("this origin has no links: start it with --links")
 }
 
-/// The routes for gateways, and for clients whose requests passed one.
+/// The routes for gateways, and for clients behind a gateway.
 pub fn public() -> Api<Enabled> {
     let form = DefaultBodyLimit::max(follow::FORM_LEN_MAX);
     let record = RouteRules::OPEN.refuses(&[
@@ -99,7 +99,7 @@ pub fn public() -> Api<Enabled> {
         .route(routes!(clicked::get), record.refuses(&[UNKNOWN_CLICK]))
 }
 
-/// What all routes add to the OpenAPI document.
+/// Additions of all routes to the OpenAPI document.
 pub fn document() -> Document {
     let mut document = public().into_document();
     document.merge(feeds().into_document());
@@ -121,7 +121,7 @@ fn feeds() -> Api<Feeds> {
         .route(routes!(feed::domains), rules)
 }
 
-/// The routes for edges. `maxima_in_objects`: maxima of links whose keys begin so are counted in objects.
+/// The routes for edges. `maxima_in_objects`: clicks of links whose keys have this prefix are counted in edge objects.
 pub fn feed_routes(
     links: Option<Links>,
     edges: Edges,
@@ -135,7 +135,8 @@ pub fn feed_routes(
     with_stamp(feeds().into_router(state), edges)
 }
 
-/// What a key of some domains or tags opens is [narrow](RouteRules::narrow): these routes look whose a link is.
+/// The admin routes. [Narrow](RouteRules::narrow) routes accept keys that are limited to some domains or tags, and
+/// check each link.
 pub fn admin() -> Api<Enabled> {
     let links = RouteRules::HEEDS.refuses(&[LINKS_OFF]);
     let all = RouteRules::PLATFORM.refuses(&[LINKS_OFF]);
@@ -160,7 +161,7 @@ pub fn admin() -> Api<Enabled> {
         made.refuses(import::REFUSALS),
     );
     api
-        // A link is made while SQL is away, and faster than a transaction of its own would let it.
+        // Creation works without SQL and is faster than an audit transaction would allow.
         .route(
             routes!(links::create).layer(DefaultBodyLimit::max(links::BODY_LEN_MAX)),
             made.audited_at(AuditTiming::Behind)

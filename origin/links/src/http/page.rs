@@ -1,5 +1,5 @@
-//! The page of links, at `/links/ui` of the admin port: plain files, part of the program. It needs no key, as nobody has shown one
-//! yet; everything it shows comes from the other routes, within the session of the console.
+//! The page of links, at `/links/ui` of the admin port. Its static files are embedded in the binary. The page itself
+//! needs no key; it loads all data through the other routes, in the session of the console.
 
 use weir_origin_core::api::Api;
 use weir_origin_core::http::files::{CSS, HTML, JS, Page, SVG, files, policy};
@@ -8,7 +8,7 @@ static PAGE: Page = Page {
     path: "/links/ui",
     id: "LinksPage",
     title: "Page for short links",
-    // And pictures that the page has fetched itself, with its session.
+    // Also permit pictures that the page has fetched itself, in its session.
     policy: policy!("'self' blob:"),
     index: &files! {
         "index.html": HTML,
@@ -33,7 +33,7 @@ static PAGE: Page = Page {
     },
 };
 
-/// The page and the files that it names.
+/// The page and its static files.
 pub fn page() -> Api<()> {
     Api::open_admin().page(&PAGE)
 }

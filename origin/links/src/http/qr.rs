@@ -1,4 +1,4 @@
-//! The admin's routes of QR codes.
+//! The admin routes of QR codes.
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -123,7 +123,7 @@ async fn svg_with(
 ) -> Result<Response, Problem> {
     let (url, style) = drawn(links, named, asked).await?;
     let image = qr::svg(&url, style, logo).map_err(|error| refused(&error))?;
-    // It comes with the token only, and may still be opened by itself: it runs nothing.
+    // The image is served with the token only, and may be opened directly. The policy blocks scripts.
     let policy = "default-src 'none'; img-src data:";
     let policy = (header::CONTENT_SECURITY_POLICY, policy);
     Ok(([kind("image/svg+xml"), policy], image).into_response())

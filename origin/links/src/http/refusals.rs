@@ -1,4 +1,4 @@
-//! Why routes of links refuse.
+//! Reasons for refusals by the link routes.
 
 use axum::http::StatusCode;
 
@@ -107,11 +107,11 @@ pub(super) const NO_NUMBERS: Refusal =
 pub(super) const DOMAINS_BUSY: Refusal =
     Refusal::unavailable("domains_busy", "Another domain change is in progress");
 
-/// The domain that a new link names.
+/// The domain of a new link does not exist.
 pub(super) const NO_SUCH_DOMAIN: Refusal =
     Refusal::invalid("unknown_domain", "Invalid link", UNKNOWN_DOMAIN.meaning);
 
-/// A target that a link may not have: the words of [`weir_link::target::TargetError`].
+/// A target that is refused, with the codes of [`weir_link::target::TargetError`].
 const fn target(code: &'static str, meaning: &'static str) -> Refusal {
     Refusal::invalid(code, "Invalid link", meaning)
 }

@@ -1,4 +1,4 @@
-//! The admin's routes of a link's clicks.
+//! The admin routes of click statistics.
 
 use axum::Json;
 use axum::http::header;
@@ -107,7 +107,7 @@ pub(super) async fn csv(
 ) -> Result<Response, Problem> {
     let report = report(&links, &id, &asked).await?;
     let LinkId { domain, code } = id;
-    // Neither has another character that would have to be escaped.
+    // Codes and dates contain no other character that needs escaping.
     let code = code.as_str().replace('/', "-");
     let file = format!("attachment; filename=\"{domain}-{code}.csv\"");
     let headers = [
@@ -122,7 +122,7 @@ pub(super) async fn csv(
 }
 
 impl StatsQuery {
-    /// Which time is asked for.
+    /// The requested time range.
     pub(super) fn range(&self) -> Result<Range, Problem> {
         range(self.by, self.from_ms, self.to_ms, self.tz.as_deref())
     }

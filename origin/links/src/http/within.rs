@@ -1,4 +1,4 @@
-//! What a narrow key is about: links of some domains, or with some tags.
+//! The scope of a key: all links, or only those of some domains or with some tags.
 
 use axum::RequestPartsExt;
 use axum::extract::FromRequestParts;
@@ -12,7 +12,7 @@ use weir_origin_core::http::Problem;
 use weir_origin_core::http::refusal::FORBIDDEN;
 use weir_origin_core::tenants::Tenant;
 
-/// Who asks. A request that came by no key is about nothing.
+/// The caller. A request without a key has access to no link.
 pub(super) struct CallerFilter(Caller);
 
 impl<S: Sync> FromRequestParts<S> for CallerFilter {
@@ -24,22 +24,22 @@ impl<S: Sync> FromRequestParts<S> for CallerFilter {
 }
 
 impl CallerFilter {
-    /// Whether links must be looked at one by one.
+    /// Whether each link must be checked.
     pub(super) fn is_narrow(&self) -> bool {
         self.0.is_narrow()
     }
 
-    /// The key that asks, if it is only about some links.
+    /// The caller's key, if it is limited to some links.
     pub(super) fn narrow_key(self) -> Option<Caller> {
         Some(self.0).filter(Caller::is_narrow)
     }
 
-    /// The tenant that asks, if one does.
+    /// The caller's tenant, if any.
     pub(super) fn tenant(&self) -> Option<&Tenant> {
         self.0.tenant()
     }
 
-    /// Lets the tenant that asks, if one does, make so many links.
+    /// Reserves this number of links in the quota of the caller's tenant, if any.
     pub(super) async fn take(&self, links: &Links, count: u64) -> Result<(), Problem> {
         let Some(tenant) = self.tenant() else {
             return Ok(());
@@ -50,7 +50,7 @@ impl CallerFilter {
         }
     }
 
-    /// Refuses a key that is only about some links.
+    /// Refuses a key that is limited to some links.
     pub(super) fn check_all(&self) -> Result<(), Problem> {
         match self.is_narrow() {
             true => Err(not_within(
@@ -60,17 +60,17 @@ impl CallerFilter {
         }
     }
 
-    /// Whether a domain may be known.
+    /// Whether the caller may see a domain.
     pub(super) fn has_domain(&self, id: &str) -> bool {
         self.0.may_domain(id)
     }
 
-    /// Whether a link may be seen.
+    /// Whether the caller may see a link.
     pub(super) fn has(&self, link: &StoredLink) -> bool {
         self.0.may_domain(link.id.domain.as_str()) && self.0.may_tags(&link.tags)
     }
 
-    /// Whether a link may be made, in the domain that a request names or else in `default`.
+    /// Checks that the caller may create a link in the requested domain, or else in `default`.
     pub(super) fn check_new(&self, request: &LinkRequest, default: &str) -> Result<(), Problem> {
         let domain = request.domain.as_deref().unwrap_or(default);
         if !self.0.may_domain(domain) {
@@ -79,7 +79,7 @@ impl CallerFilter {
         self.check_tags(&request.fields.tags)
     }
 
-    /// Whether a link may have these tags.
+    /// Checks that the caller may give a link these tags.
     pub(super) fn check_tags(&self, tags: &[String]) -> Result<(), Problem> {
         match self.0.may_tags(tags) {
             true => Ok(()),

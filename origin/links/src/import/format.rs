@@ -1,6 +1,7 @@
-//! Which columns mean what, in whose export.
+//! The columns of each export format.
 //!
-//! Names are compared by their ASCII letters and digits alone, in any case: `Long URL`, `long_url` and `longUrl` are one.
+//! Column names are compared case-insensitively by their ASCII letters and digits: `Long URL`, `long_url` and `longUrl`
+//! are equal.
 
 use clap::ValueEnum;
 use serde::Deserialize;
@@ -24,22 +25,22 @@ pub enum Format {
     Yourls,
 }
 
-/// The names of columns, each the first that is there.
+/// Alternative names of each column; the first existing one is used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Columns {
-    /// Where a link leads.
+    /// The target URL.
     pub target: &'static [&'static str],
-    /// The whole address of the link, or its path.
+    /// The short URL or its path.
     pub short: &'static [&'static str],
     /// Its code alone.
     pub code: &'static [&'static str],
-    /// A further address that leads to the same.
+    /// An additional short URL with the same target.
     pub custom: &'static [&'static str],
-    /// The host that serves it.
+    /// The host of the short URL.
     pub host: &'static [&'static str],
     /// Tags, with separators between them.
     pub tags: &'static [&'static str],
-    /// When it ends.
+    /// The expiry time.
     pub ends: &'static [&'static str],
 }
 
@@ -84,12 +85,12 @@ const YOURLS: Columns = Columns {
 };
 
 impl Format {
-    /// Whether Weir has written it.
+    /// Whether it is an export of Weir.
     pub const fn is_own(self) -> bool {
         self.columns().is_none()
     }
 
-    /// The word in the API and on the command line.
+    /// Its label in the API and on the command line.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Csv => "csv",
@@ -101,7 +102,7 @@ impl Format {
         }
     }
 
-    /// The columns of another shortener.
+    /// The columns of another shortener's export; `None` for Weir's formats.
     pub(super) const fn columns(self) -> Option<Columns> {
         match self {
             Self::Csv | Self::Ndjson => None,
@@ -113,13 +114,13 @@ impl Format {
     }
 }
 
-/// A column's name, as it is compared.
+/// Normalizes a column name for comparison.
 pub(super) fn plain(name: &str) -> String {
     let letters = name.chars().filter(char::is_ascii_alphanumeric);
     letters.map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
-/// The host and the code in a short link: `https://s.example/abc`, `s.example/abc`, `/abc/` or `abc`.
+/// Splits a short link into host and code: `https://s.example/abc`, `s.example/abc`, `/abc/` or `abc`.
 pub(super) fn split(short: &str) -> (Option<&str>, &str) {
     let rest = short.split_once("://").map_or(short, |(_, rest)| rest);
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
@@ -132,14 +133,14 @@ pub(super) fn split(short: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Tags in one cell: a list in JSON, or texts with `|`, `;` or `,` between them.
+/// Splits the tags in a cell: a JSON list, or texts separated by `|`, `;` or `,`.
 pub(super) fn tags(cell: &str) -> Vec<String> {
     let cell = cell.trim();
     if let Ok(tags) = serde_json::from_str(cell) {
         return tags;
     }
     let separators: &[char] = match cell.contains('|') {
-        // A tag of Shlink's may have any other character.
+        // Shlink tags may contain any other character.
         true => &['|'],
         false => &[',', ';'],
     };

@@ -1,12 +1,12 @@
-//! Takes links over from a file: an export of Weir's own, or of another shortener.
+//! Imports links from a file: an export of Weir, or of another shortener.
 //!
 //! | module | does |
 //! |---|---|
-//! | [`format`](mod@format) | which columns mean what, in whose export |
-//! | [`rows`] | reads a file into rows, each with its line |
+//! | [`format`](mod@format) | the columns of each export format |
+//! | [`rows`] | parses a file into rows with line numbers |
 //!
-//! A link keeps its code. A file may come again: what is there already, and leads to the same, is left as it is. So an import
-//! that broke off is repeated.
+//! Links keep their codes. An import is repeatable: an existing link with the same target stays unchanged. An
+//! interrupted import can therefore be run again.
 
 pub mod format;
 pub mod rows;
@@ -32,21 +32,21 @@ use weir_origin_core::tenants::Tenant;
 /// Options of an import.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// Whose export it is.
+    /// Format of the file.
     pub format: Format,
-    /// Where links go whose host is none of ours; `None`: to the first domain.
+    /// Domain for links of unknown hosts; `None`: the first domain.
     pub domain: Option<String>,
-    /// The life of links of which the file does not say it, in days. `None`: for ever, and in an export of Weir's the domain's.
+    /// Lifetime in days for links without one. `None`: permanent, or in Weir's own exports, the domain's default.
     pub life_days: Option<u32>,
     /// Tag added to every link.
     pub tag: Option<String>,
-    /// The line of the file's first row, if it is only a part of one.
+    /// The line of the file's first row, if the file is a part of a larger one.
     pub first_line: u64,
-    /// Whether it only says what would be.
+    /// Whether to only report what the import would do.
     pub is_dry_run: bool,
-    /// The tenant that asks, which may have only so many links.
+    /// The caller's tenant, whose quota applies.
     pub tenant: Option<Tenant>,
-    /// Who asks, if they may only make some links.
+    /// The caller's key, if it is limited to some links.
     pub narrow_key: Option<Caller>,
 }
 
@@ -81,53 +81,53 @@ pub struct Report {
     pub ignored_columns: Vec<String>,
 }
 
-/// A link of a file.
+/// A link in a file.
 #[derive(Clone, Debug)]
 pub struct ImportedLink {
-    /// The host that served it.
+    /// The host of the short URL.
     pub host: Option<String>,
-    /// What it is to be. It has a code.
+    /// The link to create. It has a code.
     pub request: LinkRequest,
-    /// Whether it is out of use.
+    /// Whether it is disabled.
     pub is_disabled: bool,
 }
 
-/// Why a file is not read at all.
+/// Why a file cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
-    /// It has no such column.
+    /// A required column is missing.
     #[error("the first line has no column for {0}: check the format")]
     NoColumn(&'static str),
-    /// It is no text.
+    /// The file is not text.
     #[error("the file is not UTF-8 or has no rows")]
     NoText,
 }
 
-/// Why an import ended before its file did. What was made by then stays.
+/// Why an import stopped early. Links created before stay.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// The file is refused as a whole.
+    /// The whole file is refused.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Nothing more can be made for now.
+    /// No further links can be created now.
     #[error(transparent)]
     Create(CreateError),
-    /// The cold store does not answer.
+    /// The cold store failed.
     #[error(transparent)]
     Store(#[from] SqlError),
-    /// Nobody can say what has a code.
+    /// The lookup of an existing link failed.
     #[error(transparent)]
     Find(FindError),
 }
 
-/// The outcome of a link.
+/// Outcome of one link.
 enum Outcome {
     Made,
     Present,
     Refused(&'static str, String),
 }
 
-/// Takes links over. Cloning it is cheap.
+/// Imports links. Cloning is cheap.
 #[derive(Clone)]
 pub struct Importer {
     pub(super) creator: Creator,
@@ -139,7 +139,7 @@ pub struct Importer {
 }
 
 impl Importer {
-    /// Takes over what is in `file`.
+    /// Imports the links in `file`.
     ///
     /// # Errors
     /// See [`ImportError`].
@@ -238,7 +238,7 @@ impl Importer {
 }
 
 impl Order {
-    /// The request, with what the file does not say.
+    /// Completes a request with the options of the import.
     fn completed(&self, wish: ImportedLink, domains: &Domains) -> LinkRequest {
         let mut request = wish.request;
         let is_known = |id: &String| domains.by_id(id).is_some();
@@ -251,7 +251,7 @@ impl Order {
         if request.fields.life_ms.is_none() {
             request.life_days = match self.format.is_own() {
                 true => self.life_days,
-                // What others have made for ever must not end after a month.
+                // Links that were permanent elsewhere must not expire after a month.
                 false => Some(self.life_days.unwrap_or(0)),
             };
         }
@@ -269,7 +269,8 @@ impl Order {
         self.narrow_key.as_ref().is_none_or(may)
     }
 
-    /// There is a link of this code: is it the same one?
+    /// Compares an existing link that has this code. It counts as the same one if the target is equal and the caller
+    /// may see it.
     fn meet(&self, draft: &Draft<'_>, found: &StoredLink) -> Outcome {
         let may_see = self.may_make(found.id.domain.as_str(), &found.tags);
         match found.link.target == draft.link.target && may_see {

@@ -1,4 +1,4 @@
-//! Reads a file into rows. Each says what it wants, or what is wrong with it; none is left out.
+//! Parses a file into rows. Each row gives links to create, or an error; none is skipped.
 
 use csv::StringRecord;
 use serde::Deserialize;
@@ -11,10 +11,10 @@ use crate::model::fields::{AppRequest, LinkFields, PreviewRequest, RuleRequest};
 use crate::model::request::LinkRequest;
 use weir_origin_core::clock::parse_utc;
 
-/// The line of the first row: the names of the columns stand before it.
+/// The line of the first row, after the header line.
 pub const FIRST_LINE: u64 = 2;
 
-/// Members of a link of Weir's that another one is made of. The others tell how it stood.
+/// Fields of a Weir export that an import reads. The other fields describe the link's state.
 const OWN: [&str; 20] = [
     "domain",
     "code",
@@ -41,9 +41,9 @@ const OWN: [&str; 20] = [
 /// A row of a file.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Its line.
+    /// Its line number.
     pub line: u64,
-    /// The links that it wants.
+    /// The links to create, or the row's error.
     pub wishes: Result<Vec<ImportedLink>, RowError>,
 }
 
@@ -53,7 +53,7 @@ pub struct Rows<'a> {
     format: Format,
     head: Vec<String>,
     source: Source<'a>,
-    /// What is added to the lines of this part of the file.
+    /// Line offset of this part of the file.
     offset: u64,
 }
 
@@ -62,7 +62,7 @@ enum Source<'a> {
     Lines(std::iter::Enumerate<std::str::Lines<'a>>),
 }
 
-/// A link as `GET /links/{code}` shows it, as far as it can be made again.
+/// The fields of `GET /links/{code}` that an import can restore.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct ExportedLink {
@@ -89,10 +89,10 @@ struct ExportedLink {
 }
 
 impl<'a> Rows<'a> {
-    /// Reads `file`; its first row stands in `first_line` of the whole.
+    /// Reads `file`, whose first row has the line number `first_line` in the whole file.
     ///
     /// # Errors
-    /// When it is not of this format.
+    /// If the file does not have this format.
     pub fn read(format: Format, file: &'a [u8], first_line: u64) -> Result<Self, FileError> {
         let file = without_mark(file);
         if format == Format::Ndjson {
@@ -102,7 +102,7 @@ impl<'a> Rows<'a> {
                 format,
                 head: Vec::new(),
                 source: Source::Lines(text.lines().enumerate()),
-                // No line names columns.
+                // NDJSON has no header line.
                 offset: first_line.saturating_sub(1),
             });
         }
@@ -136,7 +136,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Columns that nothing is made of.
+    /// Columns that the import ignores.
     pub fn ignored_columns(&self) -> Vec<String> {
         let is_used = |name: &String| match self.format.columns() {
             Some(columns) => columns.all().any(|known| known == plain(name)),
@@ -146,7 +146,7 @@ impl<'a> Rows<'a> {
         ignored.cloned().collect()
     }
 
-    /// The first column that has one of these names, in the names' order.
+    /// The column of the first existing name.
     fn column(&self, names: &[&str]) -> Option<usize> {
         let position = |known: &&str| self.head.iter().position(|name| plain(name) == **known);
         names.iter().find_map(position)
@@ -218,7 +218,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// A row of Weir's own table: each cell is the member of its column's name.
+    /// Reads a row of Weir's own CSV: each cell is the field with the column's name.
     fn own(&self, line: u64, cells: &StringRecord) -> Row {
         let mut members = Map::new();
         for (name, cell) in self.head.iter().zip(cells) {
@@ -272,7 +272,7 @@ impl Columns {
     }
 }
 
-/// Where a row begins: its line, and its first byte. The reader counts line ends in front of it as the row's.
+/// Where a row begins: its line number and byte offset. The reader counts preceding line ends as part of the row.
 pub fn row_start(file: &[u8], position: &csv::Position) -> (u64, usize) {
     let mut start = usize::try_from(position.byte()).unwrap_or(usize::MAX);
     let mut line = position.line();
@@ -283,12 +283,12 @@ pub fn row_start(file: &[u8], position: &csv::Position) -> (u64, usize) {
     (line, start)
 }
 
-/// What some programs write in front of UTF-8.
+/// Strips the byte order mark that some programs write before UTF-8.
 pub fn without_mark(file: &[u8]) -> &[u8] {
     file.strip_prefix(b"\xef\xbb\xbf").unwrap_or(file)
 }
 
-/// Spreadsheets of some countries write `;`.
+/// Detects the delimiter: spreadsheets in some locales write `;`.
 fn delimiter(file: &[u8]) -> u8 {
     let head = file.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let count = |wanted: u8| head.iter().filter(|byte| **byte == wanted).count();
@@ -299,14 +299,14 @@ fn delimiter(file: &[u8]) -> u8 {
         .unwrap_or(b',')
 }
 
-/// Without the `'` that keeps a cell from being a formula.
+/// Removes the `'` that protects a cell from being a formula.
 fn unguarded(cell: &str) -> &str {
     let is_guarded = |rest: &&str| rest.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']);
     let rest = cell.strip_prefix('\'').filter(is_guarded);
     rest.unwrap_or(cell)
 }
 
-/// Texts are texts, tags have a form of their own, everything else is JSON.
+/// Converts a cell: text fields stay text, tags are split, all other fields are JSON.
 fn member(name: &str, cell: &str) -> Value {
     let text = || Value::String(cell.to_owned());
     match name {
@@ -338,7 +338,7 @@ fn exported(line: u64, value: Value) -> Row {
         return Row { line, wishes };
     }
     if link.protected {
-        // Without it anybody could follow the link.
+        // Without its password, anyone could follow the link.
         let detail = "it has a password, which exports omit: create it again";
         let wishes = Err(row_error(line, code, "link_protected", detail.to_owned()));
         return Row { line, wishes };
@@ -353,7 +353,7 @@ fn exported(line: u64, value: Value) -> Row {
             fields: LinkFields {
                 target: link.target,
                 life_ms: link.life_ms,
-                // Those that were used before stay used.
+                // Clicks used before stay used.
                 max_clicks: link.clicks_left.or(link.max_clicks),
                 language: link.language,
                 status: link.status,

@@ -1,8 +1,8 @@
-//! Measures how many numbers each length has left, and for how many days they last.
+//! Measures how many numbers are left for each code length, and for how many days they last.
 //!
-//! A number counts as used while a link that got it could still live without a visit. Links that are visited, or have a longer
-//! life of their own, keep theirs for longer: their segments are skipped when they come round again, and what is skipped
-//! counts as used, too.
+//! A number counts as used while its link could be alive without a visit. Links that are visited, or have a longer
+//! life, keep their numbers longer. Their segments are skipped in the next cycle, and skipped numbers also count as
+//! used.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const PERIOD: Duration = Duration::from_secs(60);
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Measures how many numbers are left. Cloning it is cheap.
+/// Measures the remaining numbers. Cloning is cheap.
 #[derive(Clone)]
 pub struct CapacityGauge {
     pub(crate) store: LinkStore,
@@ -37,7 +37,7 @@ impl CapacityGauge {
     /// Sets the gauges of every length.
     ///
     /// # Errors
-    /// When SQL does not answer: the gauges stay.
+    /// If a SQL call fails; the gauges stay unchanged.
     pub async fn measure(&self) -> Result<(), SqlError> {
         for length in Length::ALL {
             let usage = self.usage(length).await?;
@@ -50,7 +50,7 @@ impl CapacityGauge {
 
     async fn usage(&self, length: Length) -> Result<NumberUse, SqlError> {
         let life_ms = self.domains.get().domains.longest_life_ms(length);
-        // Its number comes again only after that.
+        // A number is reused only after the cooldown.
         let life_ms = life_ms.map(|ms| ms.saturating_add(self.quarantine_ms));
         let mut usage = NumberUse {
             life_ms,
@@ -64,7 +64,7 @@ impl CapacityGauge {
         Ok(usage)
     }
 
-    /// How many numbers the counter has passed within so many milliseconds; `None`: ever.
+    /// How many numbers the counter has passed in the last `ago_ms` milliseconds; `None`: ever.
     async fn passed_since(&self, ago_ms: Option<u64>, last: &Segment) -> Result<u64, SqlError> {
         let since_ms = ago_ms.map_or(0, |ago_ms| (self.clock)().saturating_sub(ago_ms));
         let segments = self.store.segments();

@@ -1,8 +1,8 @@
-//! Removes links that have ended from the cold store; then their numbers may be handed out again.
+//! Deletes ended links from the cold store, so that their numbers can be reused.
 //!
-//! It walks through the ends in order, a slice of time per step, so that each step sees new rows and few of them. A
-//! link that Redis still has is alive, whatever the cold store says: gateways renew it there, and the cold store
-//! hears of clicks later.
+//! It scans by end time, one time slice per step, so each step reads few and only new rows. A link that is still in
+//! Redis is alive, even if the cold store shows an earlier end: gateways renew links in Redis, and the cold store
+//! receives clicks later.
 
 use std::time::Duration;
 
@@ -22,22 +22,22 @@ use weir_origin_core::unavailable::Unavailable;
 /// The pause between two runs.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Links of one step: creations wait for one step at most.
+/// Number of links in one step: creations wait for at most one step.
 const BATCH: usize = 500;
 
 /// The pause between two steps.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What one run did.
+/// Result of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CleanSummary {
-    /// Links that were taken away.
+    /// Number of links deleted.
     pub removed: u64,
-    /// Links that Redis still has, and that got a later end.
+    /// Number of links that are still in Redis and got a later end.
     pub alive: u64,
 }
 
-/// Removes links that have ended. Cloning it is cheap.
+/// Deletes ended links. Cloning is cheap.
 #[derive(Clone)]
 pub struct Cleaner {
     pub(crate) store: LinkStore,
@@ -51,10 +51,10 @@ pub struct Cleaner {
 }
 
 impl Cleaner {
-    /// Takes away what ended before the quarantine.
+    /// Deletes links that ended before the cooldown.
     ///
     /// # Errors
-    /// When the cold store or Redis does not answer: then nothing more is taken away.
+    /// If the cold store or Redis is unavailable; then nothing more is deleted.
     pub async fn clean(&self) -> Result<CleanSummary, Unavailable> {
         let before_ms = (self.clock)().saturating_sub(self.quarantine_ms);
         let (mut from_ms, mut cleaned) = (0, CleanSummary::default());
@@ -84,14 +84,14 @@ impl Cleaner {
         for (ended, life) in ended.into_iter().zip(lives) {
             match life {
                 Life::Gone => gone.push(ended),
-                // Redis had not followed the deletion; gateways may have it until the quarantine is over.
+                // Redis does not have the deletion yet. Gateways may cache the link until the cooldown is over.
                 _ if ended.is_deleted => drop(self.records.forget(&ended.id).await?),
                 Life::Ms(ms) => {
                     let until_ms = (self.clock)().saturating_add(ms);
                     alive.push((ended, until_ms));
                 }
                 Life::Ever => {
-                    // It was written for ever, and has an end now: Redis follows an edit.
+                    // It was written to Redis as permanent and has an end now: write it again, like an edit.
                     self.publisher.publish(&ended.id).await?;
                 }
             }
@@ -105,8 +105,8 @@ impl Cleaner {
         Ok(())
     }
 
-    /// Lets the numbers of chosen codes be generated again. This comes before the links go: if the origin crashes in
-    /// between, the next run repeats it, and a segment with a link in it is not handed out.
+    /// Makes the numbers of custom codes available again. This runs before the links are deleted. If the origin crashes
+    /// in between, the next run repeats it, and a segment with an existing link is not reserved.
     async fn free_numbers(&self, gone: &[EndedLink]) -> Result<(), Unavailable> {
         let known = self.domains.get();
         let customs: Vec<_> = gone
@@ -121,7 +121,7 @@ impl Cleaner {
         Ok(self.store.segments().remove_customs(&customs).await?)
     }
 
-    /// Cleans up now and then, until `stop`.
+    /// Runs once per minute, until `stop`.
     pub async fn run(self, stop: CancellationToken) {
         let mut interval = Interval::every(PERIOD, "removing expired links", stop).delayed();
         while interval.next().await {

@@ -1,11 +1,11 @@
-//! Reads batches of clicks from the stream that gateways fill, and counts each once.
+//! Reads click batches from the stream that gateways write, and counts each click once.
 //!
-//! The stream has one consumer group; each origin is a consumer. A batch goes through these steps. If the origin
-//! crashes between them, this origin or another reads the batch again.
+//! The stream has one consumer group, and each origin is a consumer. A batch goes through the following steps. If the
+//! origin crashes in between, this origin or another one reads the batch again.
 //!
-//! 1. Redis counts visitors, see [`uniques`](crate::model::uniques). Counting again changes nothing.
-//! 2. SQL counts the clicks in one transaction with the batch's id, so that it knows the batch the second time.
-//! 3. The cold store notes when links were last clicked, so that they live on there as they do in Redis.
+//! 1. Redis counts visitors, see [`uniques`](crate::model::uniques). This is idempotent.
+//! 2. SQL counts the clicks and stores the batch's id in one transaction, which detects repeated batches.
+//! 3. The cold store records the last click of each link, so that links are renewed there as in Redis.
 //! 4. The batch is acknowledged and deleted, and with it the last copy of the addresses.
 //!
 //! Malformed batches go to a dead-letter stream for a day, and are counted.
@@ -33,45 +33,45 @@ use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::{CallError, Redis};
 use weir_origin_core::sql::SqlError;
 
-/// The group of all origins.
+/// The consumer group of all origins.
 const GROUP: &str = "stats";
 
-/// Batches of one round: what one transaction should count, since others wait for it.
+/// Maximum number of batches in one round. It limits the size of a transaction, because others wait for it.
 const BATCHES_MAX: usize = 4_096 / BATCH_ROWS_MAX;
 
-/// The pause after a round that found nothing.
+/// The pause after an empty round.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// The pause after a round that failed.
+/// The pause after a failed round.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often batches of dead origins are looked for and waiting ones counted.
+/// Interval between checks for batches of dead origins, and counts of waiting batches, in milliseconds.
 const LOOK_PERIOD_MS: u64 = 10_000;
 
-/// How often expired counts are removed.
+/// Interval between deletions of expired counts, in milliseconds.
 const CLEAN_PERIOD_MS: u64 = 600_000;
 
-/// An origin that has held a batch for so long counts as dead, and the batch is taken over.
+/// An origin that holds a batch for this long counts as dead, and another one takes the batch over.
 const DEAD_AFTER: Duration = Duration::from_secs(60);
 
-/// A consumer that holds nothing and has been silent for so long is forgotten.
+/// An empty consumer that was idle for this long is removed, in milliseconds.
 const FORGOTTEN_AFTER_MS: u64 = 3_600_000;
 
-/// How many malformed batches are kept for inspection.
+/// Maximum number of malformed batches stored for inspection.
 const REFUSED_MAX: usize = 100;
 
-/// For how long: they may hold addresses.
+/// Retention of malformed batches, in milliseconds: they may contain addresses.
 const REFUSED_KEPT_MS: u64 = DAY_MS;
 
-/// The most bytes that are kept of one.
+/// Maximum stored bytes of a malformed batch.
 const REFUSED_LEN_MAX: usize = 64 * 1024;
 
-/// There is no name for a consumer.
+/// No consumer name could be generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no random numbers from the operating system")]
 pub struct NoName;
 
-/// A name that no other consumer has.
+/// Generates a unique consumer name.
 pub(crate) fn consumer_name() -> Result<String, NoName> {
     let mut bytes = [0; 8];
     let filled = SystemRandom::new().fill(&mut bytes);
@@ -79,7 +79,7 @@ pub(crate) fn consumer_name() -> Result<String, NoName> {
     Ok(format!("origin-{:016x}", u64::from_be_bytes(bytes)))
 }
 
-/// Counts clicks; to be [run](ClickCounter::run) once an origin.
+/// Counts clicks. [Run](ClickCounter::run) it once per origin.
 pub struct ClickCounter {
     store: LinkStore,
     redis: Redis,
@@ -89,19 +89,19 @@ pub struct ClickCounter {
     name: String,
     dead_after: Duration,
     has_group: bool,
-    /// Batches were read and not finished: they are read again before others.
+    /// Whether batches were read but not finished. They are read again before new ones.
     has_unfinished: bool,
     looked_at_ms: u64,
     cleaned_at_ms: u64,
 }
 
-/// Why a round broke off. What it has read is read again in the next.
+/// Why a round failed. The next round reads its batches again.
 #[derive(Debug, thiserror::Error)]
 pub enum CountError {
-    /// Redis did not answer.
+    /// A Redis call failed.
     #[error(transparent)]
     Redis(#[from] CallError),
-    /// SQL did not.
+    /// A SQL call failed.
     #[error(transparent)]
     Store(#[from] SqlError),
     /// Redis sent an unexpected reply.
@@ -109,7 +109,7 @@ pub enum CountError {
     Stream(#[from] StreamError),
 }
 
-/// A batch as it was read.
+/// A batch that was read.
 struct ReadBatch {
     id: BatchId,
     rows: Vec<Row>,
@@ -138,14 +138,14 @@ impl ClickCounter {
         }
     }
 
-    /// Takes over what another one has held for `dead_after`, instead of a minute.
+    /// Sets how long another origin may hold a batch before it is taken over; default: a minute.
     #[must_use]
     pub fn dead_after(mut self, dead_after: Duration) -> Self {
         self.dead_after = dead_after;
         self
     }
 
-    /// Works until `stop`.
+    /// Counts clicks until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         let interval = Interval::every(PAUSE, "counting clicks", stop);
         let mut interval = interval.backing_off(Backoff::constant(FAILED_PAUSE));
@@ -159,16 +159,16 @@ impl ClickCounter {
         self.leave().await;
     }
 
-    /// Reads some batches and counts them; tells how many there were.
+    /// Reads and counts some batches. Returns their number.
     ///
     /// # Errors
-    /// When Redis or SQL does not answer.
+    /// If SQL or Redis is unavailable.
     pub async fn round(&mut self) -> Result<usize, CountError> {
         let counted = self.try_round().await;
         if let Err(CountError::Redis(error)) = &counted
             && error.code() == Some("NOGROUP")
         {
-            // Redis has lost its data.
+            // Redis has lost its data, and the group with it.
             self.has_group = false;
         }
         counted
@@ -186,7 +186,7 @@ impl ClickCounter {
         if now_ms >= self.looked_at_ms + LOOK_PERIOD_MS {
             self.look().await?;
             self.looked_at_ms = now_ms;
-            // What it holds of them if this fails is read with the unfinished ones.
+            // If this fails, batches already assigned to this consumer are read with the unfinished ones.
             let had_unfinished = std::mem::replace(&mut self.has_unfinished, true);
             let taken = self.take_over().await?;
             self.count(&taken, now_ms).await?;
@@ -199,7 +199,7 @@ impl ClickCounter {
                 return Ok(unfinished.len());
             }
         }
-        // Until it is known that they are done: the reply may get lost on its way.
+        // Set until the batches are known to be finished: the reply may get lost.
         self.has_unfinished = true;
         let entries = self.read(">").await?;
         self.count(&entries, now_ms).await?;
@@ -210,7 +210,7 @@ impl ClickCounter {
     async fn make_group(&mut self) -> Result<(), CallError> {
         let mut create = cmd("XGROUP");
         create.arg("CREATE").arg(self.stream()).arg(GROUP);
-        // From the first batch on, those from before the group included.
+        // Start at the first batch, including those from before the group existed.
         let made = self.redis.send(create.arg("0").arg("MKSTREAM")).await;
         match made {
             Err(error) if error.code() != Some("BUSYGROUP") => return Err(error),
@@ -219,7 +219,7 @@ impl ClickCounter {
         Ok(())
     }
 
-    /// Batches after `id`: `>` for new ones, `0` for those that were given to this origin before.
+    /// Reads batches after `id`: `>` for new ones, `0` for those assigned to this origin before.
     async fn read(&self, id: &str) -> Result<Vec<Entry>, CountError> {
         let mut command = cmd("XREADGROUP");
         command.arg("GROUP").arg(GROUP).arg(&self.name);
@@ -228,7 +228,7 @@ impl ClickCounter {
         Ok(read(self.redis.send(&command).await?)?)
     }
 
-    /// Batches that an origin holds which seems to be dead.
+    /// Takes over batches of origins that appear to be dead.
     async fn take_over(&self) -> Result<Vec<Entry>, CountError> {
         let idle_ms = u64::try_from(self.dead_after.as_millis()).unwrap_or(u64::MAX);
         let mut command = cmd("XAUTOCLAIM");
@@ -245,7 +245,7 @@ impl ClickCounter {
         Ok(entries)
     }
 
-    /// Notes how many batches wait, and forgets consumers that have gone.
+    /// Records how many batches wait, and removes dead consumers.
     async fn look(&self) -> Result<(), CountError> {
         if let Value::Int(waiting) = self.redis.send(cmd("XLEN").arg(self.stream())).await? {
             self.metrics.click_batches_waiting.set(waiting);
@@ -261,10 +261,10 @@ impl ClickCounter {
         Ok(())
     }
 
-    /// Takes this origin off the list of consumers, unless it holds batches.
+    /// Removes this origin from the consumers, unless it holds batches.
     async fn leave(&self) {
         if !self.has_unfinished && self.has_group {
-            // If it fails, it is forgotten later.
+            // If this fails, another origin removes the consumer later.
             let _ = self.redis.send(&self.forget(&self.name)).await;
         }
     }
@@ -299,7 +299,7 @@ impl ClickCounter {
             .iter()
             .flat_map(|batch| batch.rows.clone())
             .collect();
-        // Programs that come by themselves are nobody, and keep no link alive.
+        // Bots are not visitors and do not renew links.
         let people = rows.iter().filter(|row| !is_bot(row)).cloned();
         let people: Vec<Row> = people.collect();
         let uniques = self.uniques.count(&people, now_ms).await?;
@@ -309,7 +309,7 @@ impl ClickCounter {
             .clicks()
             .count_clicks(&stored, &uniques, now_ms)
             .await?;
-        // Each time: it may have failed the time before.
+        // Repeat this even for known batches: it may have failed last time.
         self.store
             .ends()
             .touch(&last_clicks(&people, now_ms))
@@ -322,7 +322,7 @@ impl ClickCounter {
     }
 
     fn stored(&self, batch: &ReadBatch) -> Batch {
-        // Many clicks come from one address, and databases are slow beside a map.
+        // Many clicks come from one address, and database lookups are slow compared to a map.
         let mut places = BTreeMap::new();
         let clicks = batch.rows.iter().map(|row| {
             let place = places.entry(row.address).or_insert_with(|| {
@@ -338,7 +338,7 @@ impl ClickCounter {
         }
     }
 
-    /// Puts a malformed batch into the dead-letter stream.
+    /// Moves a malformed batch to the dead-letter stream.
     async fn put_aside(&self, entry: &Entry, error: &ClickError) -> Result<(), CallError> {
         error!(entry = %entry.id, %error, "malformed click batch moved to the dead-letter stream");
         self.metrics.click_batches_refused();
@@ -361,7 +361,7 @@ impl ClickCounter {
         Ok(())
     }
 
-    /// Acknowledges and deletes: nobody needs them any more.
+    /// Deletes and acknowledges finished batches.
     async fn finish(&self, entries: &[Entry]) -> Result<(), CountError> {
         let (mut acknowledge, mut delete) = (cmd("XACK"), cmd("XDEL"));
         acknowledge.arg(self.stream()).arg(GROUP);
@@ -370,7 +370,7 @@ impl ClickCounter {
             acknowledge.arg(&entry.id);
             delete.arg(&entry.id);
         }
-        // Deleted first: an entry that is acknowledged but not deleted would stay for good.
+        // Delete first: an entry that is acknowledged but not deleted would stay permanently.
         self.redis.send(&delete).await?;
         self.redis.send(&acknowledge).await?;
         Ok(())
@@ -381,7 +381,7 @@ impl ClickCounter {
     }
 }
 
-/// When each link was clicked last. Redis has renewed its life then, or lately.
+/// The last click of each link. Redis has renewed the link then or recently.
 fn last_clicks(rows: &[Row], now_ms: u64) -> Vec<(LinkId, u64)> {
     let mut last: BTreeMap<&LinkId, u64> = BTreeMap::new();
     for row in rows {
@@ -392,7 +392,7 @@ fn last_clicks(rows: &[Row], now_ms: u64) -> Vec<(LinkId, u64)> {
     last.map(|(link, at_ms)| (link.clone(), at_ms)).collect()
 }
 
-/// The batch of an entry; `None` if the entry was deleted before it was read.
+/// Decodes a batch; `None` if the entry was deleted before it was read.
 fn read_batch(entry: &Entry, now_ms: u64) -> Result<Option<ReadBatch>, ClickError> {
     let Some(fields) = &entry.fields else {
         return Ok(None);
@@ -400,7 +400,7 @@ fn read_batch(entry: &Entry, now_ms: u64) -> Result<Option<ReadBatch>, ClickErro
     let field = |name: &[u8]| fields.get(name).map(Vec::as_slice);
     let (id, mut rows) = link_clicks::read_entry(field)?;
     for row in &mut rows {
-        // A gateway's clock may be ahead; nobody clicks in the future.
+        // A gateway's clock may be ahead, so cap the time.
         row.minute_ms = row.minute_ms.min(now_ms);
     }
     Ok(Some(ReadBatch { id, rows }))

@@ -1,4 +1,4 @@
-//! Has Redis follow the cold store, and publishes domains to gateways.
+//! Writes changes from the cold store to Redis, and publishes domains to gateways.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,29 +19,30 @@ use weir_origin_core::background::Interval;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::unavailable::Unavailable;
 
-/// How often to look for changes that Redis has not followed.
+/// Interval between checks for changes that Redis does not have.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// How often the domains are written even without a change: then a Redis that lost its data has them again.
+/// Interval between writes of unchanged domains, in case Redis lost its data.
 const DOMAINS_PERIOD: Duration = Duration::from_secs(5);
 
-/// A younger change is left to the request that made it, in milliseconds. Redis may lose what is as young: with
-/// `appendfsync everysec` it loses a second, and two at worst.
+/// Minimum age of a change before it is checked, in milliseconds; the request writes younger ones. Redis may lose
+/// recent writes: with `appendfsync everysec` those of one second, at most two.
 const YOUNG_MS: u64 = 2_000;
 
-/// For so long it is remembered when a link was written, in milliseconds: longer than its note stays, if all is well.
+/// How long to remember when a link was written, in milliseconds: longer than a change normally stays pending.
 const WRITTEN_MS: u64 = 60_000;
 
-/// Marks that two origins write are no further apart, in milliseconds. A mark that is further back is one of before.
+/// Maximum difference between checkpoints of two origins, in milliseconds. A larger difference means that Redis was
+/// rewound.
 const MARK_SLACK_MS: u64 = 1_500;
 
-/// An edit is in SQL this long after the time that it has, clocks of origins included, in milliseconds.
+/// Maximum delay between an edit's timestamp and its commit in SQL, including clock differences, in milliseconds.
 const EDIT_SLACK_MS: u64 = 60_000;
 
-/// Changes of one look.
+/// Number of changes per check.
 const BATCH: usize = 200;
 
-/// Has Redis follow the cold store. Cloning it is cheap.
+/// Writes changes from the cold store to Redis. Cloning is cheap.
 #[derive(Clone)]
 pub struct Publisher {
     pub(crate) store: LinkStore,
@@ -49,19 +50,19 @@ pub struct Publisher {
     pub(crate) domains: SharedDomains,
     pub(crate) metrics: LinkMetrics,
     pub(crate) clock: Clock,
-    /// The mark that was written last; 0: none yet.
+    /// The last checkpoint written, in milliseconds since the Unix epoch; 0: none yet.
     pub(crate) mark_ms: Arc<AtomicU64>,
-    /// What this origin wrote to Redis last, and told gateways of.
+    /// The links that this origin wrote to Redis last.
     pub(crate) written: Arc<Mutex<BTreeMap<LinkId, PublishedLink>>>,
 }
 
-/// A link as it was written to Redis.
+/// A link as written to Redis.
 #[derive(Clone, Debug)]
 pub(crate) struct PublishedLink {
-    /// The latest of all for a link that is no more.
+    /// The version; the maximum for a deleted link.
     version: u32,
     at_ms: u64,
-    /// By which gateways were told.
+    /// The change that notified gateways.
     change: ChangeId,
 }
 
@@ -72,16 +73,16 @@ impl std::fmt::Debug for Publisher {
 }
 
 impl Publisher {
-    /// Writes a link to Redis as the cold store has it, and tells gateways that it changed.
+    /// Writes the current version of a link to Redis, and notifies gateways.
     ///
-    /// Two edits of one link may reach Redis in the wrong order. So each publisher reads the link again afterwards,
-    /// and writes it again if it changed.
+    /// Two edits of one link may reach Redis in the wrong order. Each publisher therefore reads the link again
+    /// afterwards, and repeats the write if the link changed.
     ///
-    /// The note of the edit stays until [`Publisher::catch_up`] finds that Redis has kept it: one that restarts may be without
-    /// what it acknowledged in its last second or two, the edit included.
+    /// The edit stays pending until [`Publisher::catch_up`] finds that Redis still has it. A restarted Redis may lose
+    /// the acknowledged writes of its last second or two.
     ///
     /// # Errors
-    /// When SQL or Redis does not answer.
+    /// If SQL or Redis is unavailable.
     pub async fn publish(&self, id: &LinkId) -> Result<(), Unavailable> {
         let mut link = self.store.link(id).await?;
         let change = loop {
@@ -115,7 +116,7 @@ impl Publisher {
         let Some(link) = live(link, now_ms) else {
             return Ok(self.records.forget(id).await?);
         };
-        // Of a disabled link, too: it will be enabled.
+        // Also for a disabled link, because it may be enabled later.
         let used = match link.link.max_clicks {
             0 => None,
             _ => Some(self.store.clicks().clicks_used(id).await?),
@@ -130,11 +131,11 @@ impl Publisher {
         Ok(self.records.write(record, used).await?)
     }
 
-    /// Looks after changes that are old enough, and tells how many. Of those that this origin wrote as long ago, and that Redis
-    /// has kept, the notes go. The others are written, once more or for the first time, and looked after again.
+    /// Checks pending changes that are old enough, and returns their number. A change that this origin wrote long
+    /// enough ago, and that Redis still has, is done. All others are written again and stay pending.
     ///
     /// # Errors
-    /// When SQL or Redis does not answer.
+    /// If SQL or Redis is unavailable.
     pub async fn catch_up(&self) -> Result<usize, Unavailable> {
         let before_ms = (self.clock)().saturating_sub(YOUNG_MS);
         let left = self.store.edits().unpublished(before_ms, BATCH).await?;
@@ -155,8 +156,8 @@ impl Publisher {
         Ok(left.len())
     }
 
-    /// Whether this version, or a later one, was written before, and Redis still has it as the cold store has it, and what
-    /// tells gateways.
+    /// Whether this or a later version was written before, and Redis still has the current record and the notification
+    /// to gateways.
     async fn was_kept(
         &self,
         id: &LinkId,
@@ -178,12 +179,12 @@ impl Publisher {
         )
     }
 
-    /// Finds out whether Redis came back from an old file, as one without an append-only file does when it restarts. Then links
-    /// there are as they were before they were edited, and each edit since is to be written again. A link that is missing is
-    /// asked for by gateways, so a Redis that has lost all needs nothing.
+    /// Detects whether Redis was restored from an old snapshot, such as a restarted Redis without an append-only file.
+    /// Its links then lack recent edits, which are marked as pending again. Missing links need no repair, because
+    /// gateways request them.
     ///
     /// # Errors
-    /// When SQL or Redis does not answer.
+    /// If SQL or Redis is unavailable.
     pub async fn look_for_rewind(&self) -> Result<(), Unavailable> {
         let Some(mark_ms) = self.records.mark().await? else {
             return Ok(());
@@ -203,8 +204,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// Redis has all edits up to this time. Another origin may have said more, and the mark does not go back: that alone is how
-    /// a rewind is told.
+    /// Records that Redis has all edits up to this time. A later checkpoint of another origin stays: only a rewind can
+    /// move it back, which detects the rewind.
     async fn set_mark(&self, at_ms: u64) -> Result<(), Unavailable> {
         let mark_ms = self.records.mark().await?;
         if mark_ms.is_none_or(|mark_ms| mark_ms < at_ms) {
@@ -217,16 +218,16 @@ impl Publisher {
     /// Writes the domains to Redis, for gateways.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis is unavailable.
     pub async fn publish_domains(&self) -> Result<(), CallError> {
-        // They were read from JSON, so they can be written as JSON.
+        // The domains come from JSON, so the encoding cannot fail.
         let document = domains::write(&self.domains.get().domains);
         self.records
             .publish_domains(&document.unwrap_or_default())
             .await
     }
 
-    /// Publishes domains and follows changes, until `stop`.
+    /// Publishes domains and pending changes until `stop`.
     pub async fn run(self, stop: CancellationToken) {
         let mut interval = Interval::every(PERIOD, "writing link changes to Redis", stop);
         let mut looks = 0_u64;
@@ -239,7 +240,7 @@ impl Publisher {
     }
 
     async fn round(&self, is_due: bool) -> Result<(), Unavailable> {
-        // Without SQL Redis still gets those that are known, if it has lost them.
+        // If SQL fails, write the cached domains, in case Redis lost them.
         let refreshed = self.domains.refresh().await;
         if is_due || matches!(refreshed, Ok(true)) {
             self.publish_domains().await?;

@@ -1,4 +1,4 @@
-//! Reads Redis' replies about streams.
+//! Parses Redis replies about streams.
 
 use std::collections::BTreeMap;
 
@@ -7,28 +7,28 @@ use redis::Value;
 /// An entry of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Its id, like `1700000000000-0`.
+    /// Its id, such as `1700000000000-0`.
     pub(crate) id: String,
-    /// Its fields; `None` if it was deleted after it was given to a consumer.
+    /// Its fields; `None` if it was deleted after delivery to a consumer.
     pub(crate) fields: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
 }
 
-/// One who reads as part of a group.
+/// A consumer of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Consumer {
     pub(crate) name: String,
-    /// Entries that it was given and has not acknowledged.
+    /// Number of entries delivered to it but not acknowledged.
     pub(crate) pending: u64,
-    /// Milliseconds since it last asked.
+    /// Milliseconds since its last read.
     pub(crate) idle_ms: u64,
 }
 
-/// A reply that is not what the command gives.
+/// The reply does not match the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Redis: unexpected reply of {0}")]
 pub struct StreamError(&'static str);
 
-/// The entries that `XREADGROUP` gave of one stream.
+/// Parses the reply of `XREADGROUP` for one stream.
 pub(crate) fn read(reply: Value) -> Result<Vec<Entry>, StreamError> {
     let found = match reply {
         Value::Nil => return Ok(Vec::new()),
@@ -41,17 +41,17 @@ pub(crate) fn read(reply: Value) -> Result<Vec<Entry>, StreamError> {
     found.and_then(entries).ok_or(StreamError("XREADGROUP"))
 }
 
-/// The entries that `XAUTOCLAIM` has taken over.
+/// Parses the reply of `XAUTOCLAIM`.
 pub(crate) fn claimed(reply: Value) -> Result<Vec<Entry>, StreamError> {
     let found = match reply {
-        // Where to go on, the entries, and since Redis 7 those that were deleted.
+        // The reply has the next cursor, the entries, and since Redis 7 the deleted ids.
         Value::Array(parts) => parts.into_iter().nth(1),
         _ => None,
     };
     found.and_then(entries).ok_or(StreamError("XAUTOCLAIM"))
 }
 
-/// The consumers that `XINFO CONSUMERS` lists.
+/// Parses the reply of `XINFO CONSUMERS`.
 pub(crate) fn consumers(reply: Value) -> Result<Vec<Consumer>, StreamError> {
     let listed = match reply {
         Value::Array(listed) => listed.into_iter().map(consumer).collect(),
@@ -64,7 +64,7 @@ fn entries(value: Value) -> Option<Vec<Entry>> {
     let Value::Array(entries) = value else {
         return None;
     };
-    // Redis 6 has a null in place of a deleted entry that it hands over.
+    // Redis 6 returns null for a deleted entry.
     let entries = entries.into_iter().filter(|entry| *entry != Value::Nil);
     entries.map(entry).collect()
 }
@@ -105,7 +105,7 @@ fn consumer(value: Value) -> Option<Consumer> {
     })
 }
 
-/// Names and values in turn.
+/// Splits alternating names and values.
 fn pairs(value: Value) -> Option<Vec<(Vec<u8>, Value)>> {
     let Value::Array(flat) = value else {
         return None;

@@ -1,4 +1,4 @@
-//! Drains the log into the cold store.
+//! Moves the log into the cold store.
 
 use std::time::Duration;
 
@@ -14,19 +14,19 @@ use crate::metrics::LinkMetrics;
 use crate::store::{Entry, LinkStore};
 use weir_origin_core::background::{Backoff, Interval};
 
-/// The most entries of a batch: what one transaction takes.
+/// Maximum number of entries in a batch, which one transaction stores.
 const BATCH: usize = 512;
 
-/// The pause after a batch that was not full: links reach the cold store that much later, in fewer transactions.
+/// The pause after a batch that was not full: it delays links slightly and saves transactions.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The pause after the cold store refused.
+/// Backoff after the cold store failed.
 const BACKOFF: Backoff = Backoff {
     first: Duration::from_millis(100),
     max: Duration::from_secs(5),
 };
 
-/// Drains the log until `stop`, and then what is left, if the store takes it.
+/// Drains the log until `stop`, then the remaining entries if the store accepts them.
 pub async fn run(log: LinkLog, store: LinkStore, metrics: LinkMetrics, stop: CancellationToken) {
     let drainer = Drainer {
         log,
@@ -52,7 +52,7 @@ impl Drainer {
         interval.backing_off(BACKOFF)
     }
 
-    /// A reader from where the store is; `None` if the origin stops before the store says where.
+    /// Opens a reader at the store's position; `None` if the origin stops before the position is known.
     async fn open(&self) -> Option<Reader> {
         let mut interval = self.interval("opening the link log");
         loop {
@@ -81,7 +81,7 @@ impl Drainer {
             let batch;
             (reader, batch) = match read(reader).await {
                 Ok(read) => read,
-                // A panic: nothing is lost, the next process goes on.
+                // The reader panicked. Nothing is lost: the next process continues.
                 Err(_) => return,
             };
             reads.ended(&batch);
@@ -98,7 +98,7 @@ impl Drainer {
         }
     }
 
-    /// Until there is something to read; false if there never will be.
+    /// Waits until there is something to read. Returns false if the origin stops first.
     async fn wait(&self, count: usize, written: &mut watch::Receiver<Position>) -> bool {
         match count {
             0 => tokio::select! {
@@ -115,7 +115,7 @@ impl Drainer {
         }
     }
 
-    /// False if the origin stops before the store takes it: then it stays in the log.
+    /// Stores a batch. Returns false if the origin stops first; then the batch stays in the log.
     async fn take(&self, batch: Batch) -> bool {
         let mut interval = self.interval("draining the link log");
         let entries: Vec<Entry> = batch.records.iter().filter_map(entry).collect();
@@ -141,7 +141,7 @@ impl Drainer {
     }
 }
 
-/// Only another program can have written what is none.
+/// Decodes an entry. Only another program can have written an invalid one.
 fn entry(record: &Record) -> Option<Entry> {
     let entry = serde_json::from_slice(&record.payload);
     if let Err(error) = &entry {

@@ -1,9 +1,9 @@
-//! The log of new links: an acknowledged link survives in it until the cold store has it.
+//! The log of new links. It stores acknowledged links until the cold store has them.
 //!
-//! Before a link is acknowledged its [entry](Entry) is written here; the [drainer](drain) carries entries into the cold
-//! store, which notes in the same transaction how far it has the log. After a crash the next process goes on where the
-//! store is. What a crash or a loss costs is told in [`weir_log`]: the loss of the folder costs what the cold store
-//! has not taken yet, normally less than a second's links.
+//! Each link's [entry](Entry) is written here before the link is acknowledged. The [drainer](drain) moves entries to
+//! the cold store, which stores its position in the log in the same transaction. After a crash the next process resumes
+//! at that position. [`weir_log`] describes what a crash or a loss costs. A lost folder costs the links that the cold
+//! store does not have yet, normally less than a second's.
 
 pub mod drain;
 
@@ -16,10 +16,10 @@ use super::store::Entry;
 
 pub use weir_log::{AppendError, Limits as LogLimits, LogError};
 
-/// The most bytes of an entry's JSON: a record, and the tags.
+/// Maximum length of an entry's JSON, in bytes: a record and its tags.
 const ENTRY_LEN_MAX: usize = 256 * 1024;
 
-/// The log has one partition: entries keep their order.
+/// The log has one partition, so entries keep their order.
 const PARTITION: u16 = 0;
 
 /// When an entry counts as written.
@@ -41,12 +41,12 @@ impl From<Sync> for weir_log::Sync {
     }
 }
 
-/// The log of links. Cloning it is cheap.
+/// The log of links. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct LinkLog(Log);
 
 impl LinkLog {
-    /// Opens the log in `path`, which is made if it is not there.
+    /// Opens the log in `path` and creates the folder if it is missing.
     ///
     /// # Errors
     /// See [`LogError`].
@@ -54,17 +54,17 @@ impl LinkLog {
         Log::open(path, sync.into(), limits).map(Self)
     }
 
-    /// The log's name in the cold store.
+    /// The log's id in the cold store.
     pub fn id(&self) -> &str {
         self.0.id()
     }
 
-    /// Bytes that the cold store has not taken yet.
+    /// Number of bytes that the cold store does not have yet.
     pub fn waiting_bytes(&self) -> u64 {
         self.0.waiting_bytes()
     }
 
-    /// Writes entries, all in one piece; returns once they are as safe as [`Sync`] says.
+    /// Appends entries in one write. Returns once they are durable as configured by [`Sync`].
     ///
     /// # Errors
     /// See [`AppendError`].
@@ -83,12 +83,12 @@ impl LinkLog {
         self.0.append(records, now_ms.unwrap_or(0)).await
     }
 
-    /// Whether the cold store has all that is written.
+    /// Whether the cold store has all entries.
     pub fn is_drained(&self) -> bool {
         self.0.is_released()
     }
 
-    /// Returns once the cold store has all that is written by now.
+    /// Waits until the cold store has all entries written so far.
     pub async fn drained(&self) {
         self.0.released().await;
     }

@@ -1,4 +1,4 @@
-//! The fields of a link that people set: one struct for new links, edits and answers.
+//! Editable fields of a link: one struct for new links, edits and answers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -142,7 +142,7 @@ pub struct PreviewRequest {
 }
 
 impl LinkFields {
-    /// The fields of a link, with a value wherever a link has one.
+    /// Creates the fields of a link, with a value wherever the link has one.
     pub fn new(link: Link, tags: Vec<String>) -> Self {
         let unless_zero = |number: u64| (number > 0).then_some(number);
         Self {
@@ -162,12 +162,12 @@ impl LinkFields {
         }
     }
 
-    /// The fields of the plainest link. A field that is null here may be null in an edit.
+    /// The fields of a link with only defaults. A field that is null here may be null in an edit.
     pub(crate) fn plain() -> Self {
         Self::new(Link::to(""), Vec::new())
     }
 
-    /// These fields as a request has them, with `changes` in place of what they name.
+    /// These fields in request format, overridden by `changes`.
     pub(crate) fn merged(&self, changes: &Map<String, Value>) -> Value {
         let mut whole = json!(self);
         if let Some(members) = whole.as_object_mut() {

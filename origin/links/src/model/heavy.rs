@@ -1,39 +1,39 @@
-//! The heaviest values of a stream, in bounded memory: the Space-Saving sketch (Metwally, Agrawal and El Abbadi, 2005).
+//! The top-k values of a stream in bounded memory: the Space-Saving sketch (Metwally, Agrawal and El Abbadi, 2005).
 //!
-//! Of `m` counters, the least gives its place to a value that has none. The new value takes over its count, and with it
-//! an error: so much it may be too high. All counts together are the number of clicks. So no error is above a `m`th of
-//! these, and a value with more clicks than that is always there.
+//! With `m` counters, a new value replaces the value with the smallest count. It inherits that count, which is also the
+//! maximum error of its count. All counts add up to the number of clicks, so no error exceeds an `m`th of it. A value
+//! with more clicks than that always has a counter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The count of a value.
+/// The counter of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// How often it was seen, at most.
+    /// Upper bound of its occurrences.
     pub clicks: u64,
-    /// By how much that may be too high.
+    /// Maximum error of that bound.
     pub over_max: u64,
 }
 
-/// How the counters change.
+/// Changes of the counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Values that are there, and how much is added to each.
+    /// Existing values, with the number of clicks to add.
     pub added: BTreeMap<String, u64>,
-    /// Values that give way.
+    /// Values that are replaced.
     pub removed: BTreeSet<String>,
-    /// Values that are new.
+    /// New values.
     pub inserted: BTreeMap<String, Count>,
 }
 
-/// Adds `seen` to counters, of which there may be `counters_max`.
+/// Adds `seen` to the counters, of which at most `counters_max` exist.
 pub fn add(
     counters: &BTreeMap<String, Count>,
     seen: &BTreeMap<&str, u64>,
     counters_max: usize,
 ) -> Changes {
     let mut now = counters.clone();
-    // Those that are there first, then the heaviest: what is one batch has no order of its own.
+    // Existing values first, then the most frequent ones: values of one batch have no order of their own.
     let mut order: Vec<(&str, u64)> = seen
         .iter()
         .map(|(value, clicks)| (*value, *clicks))
@@ -71,7 +71,7 @@ fn changes(before: &BTreeMap<String, Count>, now: BTreeMap<String, Count>) -> Ch
                     changes.added.insert(value, count.clicks - known.clicks);
                 }
             }
-            // It gave way and came again.
+            // The value was replaced and added again.
             Some(_) => {
                 changes.removed.insert(value.clone());
                 changes.inserted.insert(value, count);
@@ -88,7 +88,7 @@ fn changes(before: &BTreeMap<String, Count>, now: BTreeMap<String, Count>) -> Ch
 mod tests {
     use super::*;
 
-    /// A sketch, and what was seen in truth.
+    /// A sketch with the true counts.
     #[derive(Default)]
     struct SketchAndTruth {
         counters: BTreeMap<String, Count>,

@@ -6,13 +6,13 @@ use png::{ColorType, Decoder, Limits, Transformations};
 
 use super::qr::QrError;
 
-/// The largest file, in bytes.
+/// Maximum file length, in bytes.
 pub const FILE_LEN_MAX: usize = 256 * 1024;
 
-/// The most pixels of a side.
+/// Maximum side length, in pixels.
 const SIDE_MAX: u32 = 1_024;
 
-/// What a decoder may have in memory, in bytes.
+/// Memory limit of the decoder, in bytes.
 const MEMORY_MAX: usize = 8 * 1024 * 1024;
 
 /// A picture.
@@ -21,7 +21,7 @@ pub struct Logo {
     file: Vec<u8>,
     width: u32,
     height: u32,
-    /// Red, green, blue and alpha of each pixel.
+    /// Red, green, blue and alpha values of each pixel.
     pixels: Vec<[u8; 4]>,
 }
 
@@ -62,15 +62,16 @@ impl Logo {
         })
     }
 
-    /// As it was read.
+    /// The original file.
     pub fn file(&self) -> &[u8] {
         &self.file
     }
 
-    /// The colour at `x`, `y` of a square with `side` pixels in which it stands whole and in the middle, over `light`.
+    /// The colour at `x`, `y` of a square with `side` pixels. The picture is centred in it and scaled to fit, over the
+    /// colour `light`.
     pub fn pixel(&self, x: u32, y: u32, side: u32, light: [u8; 3]) -> [u8; 3] {
         let longest = u64::from(self.width.max(self.height));
-        // Where a place of the square is, in pixels of the picture; those before it are negative.
+        // Converts a position in the square to pixels of the picture. Positions before the picture are negative.
         let at = |place: u32, len: u32| {
             let shift = (longest - u64::from(len)) / 2;
             let at = u64::from(place) * longest / u64::from(side.max(1));
@@ -85,7 +86,7 @@ impl Logo {
         let (Some(columns), Some(rows)) = (span(x, self.width), span(y, self.height)) else {
             return light;
         };
-        // Of a larger picture, the average of all that falls onto one pixel.
+        // For a larger picture: the average of all its pixels that fall onto this one.
         let (mut sums, mut count) = ([0_u64; 3], 0_u64);
         for row in rows {
             for column in columns.clone() {

@@ -1,4 +1,4 @@
-//! Plain types of links and their clicks, and what is computed of them. No SQL, no Redis.
+//! Plain types and calculations of links and clicks. This module uses neither SQL nor Redis.
 
 pub mod fields;
 pub mod heavy;

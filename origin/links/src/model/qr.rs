@@ -6,28 +6,28 @@ use qrcodegen::{QrCode, QrCodeEcc};
 
 use super::logo::Logo;
 
-/// The least and the most pixels of an image's side.
+/// Permitted image sizes, in pixels per side.
 pub const SIZES_PX: std::ops::RangeInclusive<u32> = 64..=2_048;
 
-/// The size unless one is asked for.
+/// Default image size, in pixels.
 pub const DEFAULT_SIZE_PX: u32 = 512;
 
-/// The widest margin, in modules.
+/// Maximum margin, in modules.
 pub const MARGIN_MAX: u32 = 16;
 
-/// The margin unless one is asked for: what the standard wants, ISO/IEC 18004.
+/// Default margin, in modules, as required by ISO/IEC 18004.
 pub const DEFAULT_MARGIN: u32 = 4;
 
-/// The least pixels of a module's side. Cameras want some more, but that is for who prints it to judge.
+/// Minimum side of a module, in pixels. Cameras prefer more, but that depends on the printed size.
 const MODULE_PX_MIN: u32 = 2;
 
-/// The least contrast of the two colours, as WCAG reckons it (1 to 21). Below it readers begin to fail.
+/// Minimum contrast of the two colours by WCAG (1 to 21). Readers begin to fail below it.
 const CONTRAST_MIN: f64 = 3.0;
 
-/// A picture in the middle may be so many hundredths of a code's side: six of a hundred modules, of which thirty may be lost.
+/// Maximum side of the logo, in percent of the code's side. It then covers 6 % of the modules; level H recovers 30 %.
 const LOGO_PERCENT: i32 = 24;
 
-/// How much of a code may be lost or covered.
+/// Error correction level: the share of a code that may be lost or covered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Level {
     /// 7 %
@@ -48,15 +48,15 @@ pub struct Colour(pub [u8; 3]);
 /// How a code is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// The side of the image, in pixels: within [`SIZES_PX`].
+    /// Side of the image, in pixels: within [`SIZES_PX`].
     pub size_px: u32,
-    /// The empty frame, in modules: at most [`MARGIN_MAX`].
+    /// Margin, in modules: at most [`MARGIN_MAX`].
     pub margin: u32,
-    /// How much of it may be lost.
+    /// Error correction level.
     pub level: Level,
-    /// Of the modules.
+    /// Colour of the modules.
     pub dark: Colour,
-    /// Of all around them.
+    /// Colour of the background.
     pub light: Colour,
 }
 
@@ -72,40 +72,40 @@ impl Default for Style {
     }
 }
 
-/// Why no code is drawn. Says the name of what was asked for and its bounds.
+/// Why no code is drawn. The message names the parameter and its bounds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QrError {
     /// The image is too small or too large.
     #[error("size: must be {} to {} pixels", SIZES_PX.start(), SIZES_PX.end())]
     Size,
-    /// The frame is too wide.
+    /// The margin is too wide.
     #[error("margin: must be 0 to {MARGIN_MAX} modules")]
     Margin,
-    /// No such level.
+    /// The level does not exist.
     #[error("level: must be L, M, Q or H")]
     Level,
-    /// Not a colour.
+    /// A colour is invalid.
     #[error("{0}: must be a colour with six hexadecimal digits, such as 1a2b3c")]
     Colour(&'static str),
-    /// A camera would not tell one from the other.
+    /// The contrast is too low for cameras.
     #[error("dark, light: dark must be darker than light, with a contrast of at least 3")]
     Contrast,
     /// The modules would be too small.
     #[error("size: must be at least {least_px} pixels for this link, level and margin")]
     TooSmall {
-        /// What would do.
+        /// Minimum size that works, in pixels.
         least_px: u32,
     },
-    /// The picture cannot be used.
+    /// The logo cannot be used.
     #[error("the picture {0}")]
     Logo(&'static str),
-    /// The text does not fit into any code.
+    /// The text is too long for a QR code.
     #[error("the link is too long for a QR code of this level")]
     TooLong,
 }
 
 impl Level {
-    /// The level of this letter.
+    /// Parses the level from its letter.
     ///
     /// # Errors
     /// [`QrError::Level`].
@@ -130,7 +130,7 @@ impl Level {
 }
 
 impl Colour {
-    /// The colour `RRGGBB`; `name` is that of the parameter.
+    /// Parses the colour `RRGGBB`; `name` is the parameter's name.
     ///
     /// # Errors
     /// [`QrError::Colour`].
@@ -163,7 +163,7 @@ impl Colour {
 /// A code to be drawn.
 struct Drawing {
     code: QrCode,
-    /// Modules of a side, margin included.
+    /// Modules per side, including the margin.
     side: u32,
     style: Style,
 }
@@ -180,14 +180,14 @@ impl Drawing {
         Ok(Self { code, side, style })
     }
 
-    /// Whether there is a dark module at this place, margin included.
+    /// Whether the module at this position is dark. Positions include the margin.
     fn is_dark(&self, x: u32, y: u32) -> bool {
         let inner = |at: u32| i32::try_from(at).unwrap_or(i32::MAX) - self.style.margin as i32;
-        // Outside the code there is none.
+        // Positions outside the code are light.
         self.code.get_module(inner(x), inner(y))
     }
 
-    /// The dark modules as rectangles of one row: where each begins, and how wide it is.
+    /// The dark modules of a row as bars: start and width of each.
     fn bars(&self, y: u32) -> Vec<(u32, u32)> {
         let mut bars: Vec<(u32, u32)> = Vec::new();
         for x in (0..self.side).filter(|x| self.is_dark(*x, y)) {
@@ -199,7 +199,7 @@ impl Drawing {
         bars
     }
 
-    /// Where the picture stands, margin included: the first module, and how many of a side. It is in the very middle.
+    /// The area of the logo, exactly in the middle: its first module, including the margin, and its side in modules.
     fn middle(&self) -> (u32, u32) {
         let size = self.code.size();
         let modules = size * LOGO_PERCENT / 100;
@@ -209,7 +209,7 @@ impl Drawing {
         (start, modules.unsigned_abs())
     }
 
-    /// All pixels, three bytes each, with `logo` in the middle.
+    /// All pixels with `logo` in the middle, three bytes each.
     fn pixels_with(&self, logo: &Logo) -> Vec<u8> {
         let (module_px, offset_px) = self.scale();
         let (start, modules) = self.middle();
@@ -232,13 +232,13 @@ impl Drawing {
         pixels
     }
 
-    /// Pixels of a module's side, and of what is left over before the first.
+    /// Side of a module, and size of the remainder before the first module, in pixels.
     fn scale(&self) -> (u32, u32) {
         let module_px = self.style.size_px / self.side;
         (module_px, (self.style.size_px - module_px * self.side) / 2)
     }
 
-    /// A row of pixels, eight in a byte; dark ones are 1.
+    /// A row of pixels, eight per byte; dark pixels are 1.
     fn pixels(&self, y_px: u32) -> Vec<u8> {
         let (module_px, offset_px) = self.scale();
         let module = |px: u32| px.checked_sub(offset_px).map(|px| px / module_px);
@@ -270,7 +270,7 @@ fn check(style: &Style) -> Result<(), QrError> {
     Ok(())
 }
 
-/// `text` as an SVG image, with a picture in the middle if there is one: then of level H.
+/// Draws `text` as an SVG image. With a logo in the middle, the code has level H.
 ///
 /// # Errors
 /// See [`QrError`].
@@ -283,7 +283,7 @@ pub fn svg(text: &str, style: Style, logo: Option<&Logo>) -> Result<String, QrEr
     let mut path = String::new();
     for y in 0..side {
         for (x, width) in drawing.bars(y) {
-            // A string takes whatever is written.
+            // Writing to a string cannot fail.
             let _ = write!(path, "M{x} {y}h{width}v1h-{width}z");
         }
     }
@@ -302,8 +302,8 @@ pub fn svg(text: &str, style: Style, logo: Option<&Logo>) -> Result<String, QrEr
     ))
 }
 
-/// `text` as a PNG image of two colours. All modules are of one size; what the size has too many of
-/// goes to the margin. With a picture in the middle it is of level H, and has all colours.
+/// Draws `text` as a PNG image with two colours. All modules have the same size; remaining pixels go to the margin.
+/// With a logo in the middle, the code has level H and the image has full colour.
 ///
 /// # Errors
 /// See [`QrError`].
@@ -315,12 +315,12 @@ pub fn png(text: &str, style: Style, logo: Option<&Logo>) -> Result<Vec<u8>, QrE
         None => (0..style.size_px).flat_map(|y| drawing.pixels(y)).collect(),
     };
     let mut image = Vec::new();
-    // Into memory, and with as many bytes as its size says: there is nothing that could fail.
+    // The image has exactly as many bytes as its size requires, so writing to memory cannot fail.
     write_png(&mut image, style, &pixels, logo.is_some()).map_err(|_| QrError::Size)?;
     Ok(image)
 }
 
-/// What a picture covers must not be missed.
+/// Raises the level to H if a logo covers part of the code.
 fn with_room(style: Style, logo: Option<&Logo>) -> Style {
     let level = if logo.is_some() {
         Level::H
@@ -360,7 +360,7 @@ mod tests {
         Colour::parse("dark", text).unwrap()
     }
 
-    /// What a reader finds in a picture of `side` by `side` brightnesses.
+    /// Reads the code in a picture of `side` × `side` brightness values.
     fn read(side: usize, brightness: impl FnMut(usize, usize) -> u8) -> String {
         let mut image = rqrr::PreparedImage::prepare_from_greyscale(side, side, brightness);
         let grids = image.detect_grids();
@@ -368,7 +368,7 @@ mod tests {
         grids[0].decode().unwrap().1
     }
 
-    /// The side and the brightnesses of a PNG.
+    /// Side and brightness values of a PNG.
     fn decoded(image: &[u8]) -> (usize, Vec<u8>) {
         let mut decoder = png::Decoder::new(std::io::Cursor::new(image));
         decoder.set_transformations(png::Transformations::EXPAND);
@@ -408,7 +408,7 @@ mod tests {
         }
     }
 
-    /// Draws the SVG's own path: `M<x> <y>h<width>v1h-<width>z`, again and again.
+    /// Renders the SVG's own path: a sequence of `M<x> <y>h<width>v1h-<width>z`.
     #[test]
     fn an_svg_reads_as_its_text() {
         let image = svg(TEXT, Style::default(), None).unwrap();
@@ -477,7 +477,7 @@ mod tests {
             )
             .is_ok()
         );
-        // Light on dark, and pale on white.
+        // Light on dark, then pale on white.
         let (black, white) = (colour("000000"), colour("ffffff"));
         let turned = Style {
             dark: white,
@@ -530,7 +530,7 @@ mod tests {
             assert_eq!(side, size_px as usize);
             let found = read(side, |x, y| pixels[y * side + x]);
             assert_eq!(found, TEXT);
-            // It is there, in its colour.
+            // The logo is drawn, in its colour.
             let middle = pixels[side / 2 * side + side / 2];
             assert!((1..=250).contains(&middle), "{middle}");
             let drawn = svg(TEXT, style, Some(&logo)).unwrap();

@@ -1,4 +1,4 @@
-//! Checks requests: a new link, or an edit.
+//! Validates requests: a new link, or an edit.
 
 use std::borrow::Cow;
 
@@ -22,16 +22,16 @@ use super::utm::{UTM_LEN_MAX, Utm};
 use crate::password::Password;
 use crate::store::StoredLink;
 
-/// The most tags of a link.
+/// Maximum number of tags of a link.
 pub const TAGS_MAX: usize = 16;
 
-/// The longest tag, in characters.
+/// Maximum length of a tag, in characters.
 pub const TAG_LEN_MAX: usize = 64;
 
-/// The most clicks that a link may be limited to.
+/// Maximum click limit of a link.
 pub const MAX_CLICKS_MAX: u64 = 1_000_000_000_000;
 
-/// The shortest life, in milliseconds: a shorter one would end before it is seen.
+/// Minimum life, in milliseconds: a shorter one would end before the first visit.
 pub const LIFE_MS_MIN: u64 = 1_000;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -86,14 +86,14 @@ pub struct EditRequest {
     pub fields: Map<String, Value>,
 }
 
-/// Tells null from a field that is not there.
+/// Distinguishes null from a missing field.
 fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<Option<T>>, D::Error> {
     Option::<T>::deserialize(from).map(Some)
 }
 
-/// Drops null where a link always has a value: such a field counts as not named.
+/// Drops nulls of fields that always have a value: they count as missing.
 fn named<'de, D: Deserializer<'de>>(from: D) -> Result<Map<String, Value>, D::Error> {
     let mut fields = Map::deserialize(from)?;
     let plain = LinkFields::plain().merged(&Map::new());
@@ -101,48 +101,48 @@ fn named<'de, D: Deserializer<'de>>(from: D) -> Result<Map<String, Value>, D::Er
     Ok(fields)
 }
 
-/// Why a request is refused: the field, a word for programs, and a sentence.
+/// Why a request is refused: field, error code and description.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {problem}")]
 pub struct LinkFieldError {
-    /// Such as `target`, or `apps[1].url`.
+    /// The field, such as `target` or `apps[1].url`.
     pub field: Cow<'static, str>,
-    /// Such as `target_scheme`; `invalid_link` for whatever has no word of its own.
+    /// The error code, such as `target_scheme`; `invalid_link` if there is no specific code.
     pub word: &'static str,
-    /// What is wrong with it.
+    /// Description of the problem.
     pub problem: Cow<'static, str>,
 }
 
 /// A valid request.
 #[derive(Clone, Debug)]
 pub struct Draft<'a> {
-    /// Under which domain.
+    /// Its domain.
     pub domain: &'a Domain,
-    /// A chosen code, or how long a generated one is to be.
+    /// A custom code, or the length of a generated one.
     pub name: Name,
-    /// What it says, but for its password.
+    /// The link without its password.
     pub link: Link,
-    /// What is to stand in front of it.
+    /// The password for visitors.
     pub password: Option<Password>,
-    /// For people, to find it again.
+    /// Tags for searching.
     pub tags: Vec<String>,
 }
 
-/// What an edit makes of a link.
+/// Result of applying an edit to a link.
 #[derive(Clone, Debug)]
 pub struct AppliedEdit {
-    /// As it is to be, with the version that it had.
+    /// The new link, still with the old version.
     pub link: Link,
-    /// The tags that it is to have.
+    /// The new tags.
     pub tags: Vec<String>,
 }
 
 /// How a link gets its code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Name {
-    /// From the numbers of this length.
+    /// Generated with this length.
     Generated(Length),
-    /// This one.
+    /// Custom.
     Custom(Code),
 }
 
@@ -165,10 +165,10 @@ fn bad_target(field: impl Into<Cow<'static, str>>, error: &TargetError) -> LinkF
 }
 
 impl LinkRequest {
-    /// Checks it against these domains.
+    /// Validates the request against these domains.
     ///
     /// # Errors
-    /// Says which field is wrong.
+    /// Names the invalid field.
     pub fn draft(self, domains: &Domains, now_ms: u64) -> Result<Draft<'_>, LinkFieldError> {
         let domain = match &self.domain {
             None => domains.default_domain(),
@@ -207,26 +207,26 @@ impl LinkRequest {
 }
 
 impl EditRequest {
-    /// Whether it names this field of [`LinkFields`].
+    /// Whether the edit contains this field of [`LinkFields`].
     pub fn has(&self, name: &str) -> bool {
         self.fields.contains_key(name)
     }
 
-    /// Its fields in a link that is plain otherwise, to check their types without the link.
+    /// Its fields in an otherwise default link, to check their types without the real link.
     pub fn sample(&self) -> Value {
         LinkFields::plain().merged(&self.fields)
     }
 
-    /// Whether it puts the link out of use, or into it, and nothing else.
+    /// Whether it only disables or enables the link.
     pub fn is_switch_only(&self) -> bool {
         let others = self.utm.is_some() || self.life_days.is_some() || self.password.is_some();
         self.disabled.is_some() && !others && self.fields.is_empty()
     }
 
-    /// What it makes of `link`.
+    /// Applies the edit to `link`.
     ///
     /// # Errors
-    /// Says which field is wrong.
+    /// Names the invalid field.
     pub fn apply(
         &self,
         before: &StoredLink,
@@ -250,19 +250,20 @@ impl EditRequest {
     }
 }
 
-/// What a request says besides the values of the fields.
+/// The request's data besides the field values.
 struct RequestContext<'a> {
     utm: Option<&'a Utm>,
     life_days: Option<u32>,
-    /// The fields that it names; `None`: all. Only these are checked, as an edit may leave what would be refused today.
+    /// Names of the changed fields; `None`: all. Only these are validated, because an existing link may have values
+    /// that would be refused today.
     names: Option<&'a Map<String, Value>>,
     now_ms: u64,
 }
 
-/// Refuses a link that has both a password and a maximum of clicks.
+/// Refuses a link with both a password and a click limit.
 ///
 /// # Errors
-/// Says so.
+/// If the link has both.
 pub fn check_guarded(link: &Link) -> Result<(), LinkFieldError> {
     match link.guard.is_some() && link.max_clicks > 0 {
         true => Err(counts_and_guards()),
@@ -270,19 +271,19 @@ pub fn check_guarded(link: &Link) -> Result<(), LinkFieldError> {
     }
 }
 
-/// Gateways count clicks, and the origin knows passwords: nobody could say which click is one.
+/// Gateways count clicks and the origin checks passwords, so click limits cannot count only successful attempts.
 fn counts_and_guards() -> LinkFieldError {
     refused("password", "cannot be combined with max_clicks")
 }
 
-/// Where a link is, which says where it may lead.
+/// The location of a link, which restricts its targets.
 struct Site<'a> {
     domains: &'a Domains,
     domain: &'a Domain,
 }
 
 impl Site<'_> {
-    /// Sets the fields that are given, and returns the tags.
+    /// Sets the requested fields and returns the tags.
     fn set(
         &self,
         link: &mut Link,
@@ -447,7 +448,7 @@ fn percent(percent: Option<u8>, n: usize) -> Result<u8, LinkFieldError> {
     }
 }
 
-/// A language in its usual spelling.
+/// A language tag in canonical form.
 fn language(tag: String) -> Result<String, LinkFieldError> {
     let known = Language::new(tag.as_bytes());
     let known = known.map(|language| language.as_str().to_owned());

@@ -1,8 +1,8 @@
-//! What is counted of clicks, and how it is asked for.
+//! Click statistics: what is stored, and for how long.
 //!
-//! SQL holds, per link, one row an hour and a day with clicks, visitors and addresses, and per day how
-//! the clicks divide by device, system, browser, referrer, region, operator and language. Visitors
-//! and addresses come from Redis' HyperLogLogs, see [`clicks`](crate::jobs::clicks). Days are those of UTC.
+//! Per link, SQL stores one row per hour and per day with clicks, visitors and addresses. Per day it also stores clicks
+//! by device, system, browser, referrer, region, operator and language. Visitors and addresses come from HyperLogLogs
+//! in Redis, see [`clicks`](crate::jobs::clicks). Days are UTC days.
 
 use std::collections::BTreeMap;
 
@@ -16,22 +16,22 @@ pub const HOUR_MS: u64 = 3_600_000;
 /// A day, in milliseconds.
 pub const DAY_MS: u64 = 24 * HOUR_MS;
 
-/// For how long hours are kept: the finer half of the numbers, and most of the rows.
+/// Retention of hours, in milliseconds: the finer half of the numbers, and most of the rows.
 pub const HOURS_KEPT_MS: u64 = 90 * DAY_MS;
 
-/// For how long days are kept.
+/// Retention of days, in milliseconds.
 pub const DAYS_KEPT_MS: u64 = 400 * DAY_MS;
 
-/// For how long cells are kept, by which clicks are filtered by more than one thing.
+/// Retention of cells, in milliseconds. A cross-tab reads cells to combine filters.
 pub const CELLS_KEPT_MS: u64 = 31 * DAY_MS;
 
-/// The most cells of one link and hour, the [heaviest](super::heavy).
+/// Maximum number of cells per link and hour: the [top](super::heavy) ones.
 pub const CELLS_MAX: usize = 64;
 
-/// For how long it is known which batches were counted. Redis gives a batch again within minutes.
+/// How long ids of counted batches are stored, in milliseconds. Redis redelivers a batch within minutes.
 pub const BATCHES_KEPT_MS: u64 = 2 * DAY_MS;
 
-/// The most bytes of a value, such as a referrer's host.
+/// Maximum length of a value, such as a referrer host, in bytes.
 pub const VALUE_LEN_MAX: usize = 64;
 
 /// Resolution of a series.
@@ -46,7 +46,7 @@ pub enum Span {
 }
 
 impl Span {
-    /// As SQL and the API call it.
+    /// Its name in SQL and the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Hour => "hour",
@@ -54,7 +54,7 @@ impl Span {
         }
     }
 
-    /// How long one is, in milliseconds.
+    /// Its length, in milliseconds.
     pub const fn len_ms(self) -> u64 {
         match self {
             Self::Hour => HOUR_MS,
@@ -62,16 +62,16 @@ impl Span {
         }
     }
 
-    /// When the one begins that holds this instant.
+    /// Start of the interval that contains this time.
     pub const fn start_ms(self, at_ms: u64) -> u64 {
         at_ms - at_ms % self.len_ms()
     }
 }
 
-/// What clicks are divided by.
+/// A dimension of the statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Breakdown {
-    /// Desktop, mobile, tablet, script.
+    /// Device type: desktop, mobile, tablet or script.
     Device,
     /// The operating system.
     System,
@@ -79,16 +79,16 @@ pub enum Breakdown {
     Browser,
     /// The host of the page that linked here; `direct` without one.
     Referrer,
-    /// ISO 3166-2, like `DE-BE`, or just the country; `unknown` without a database.
+    /// ISO 3166-2 region, such as `DE-BE`, or only the country; `unknown` without a database.
     Region,
-    /// Who runs the network; `unknown` without a database.
+    /// The network operator; `unknown` without a database.
     Operator,
-    /// The language that is preferred; `unknown` if none is said.
+    /// The preferred language; `unknown` if not sent.
     Language,
 }
 
 impl Breakdown {
-    /// All of them.
+    /// All dimensions.
     pub const ALL: [Self; 7] = [
         Self::Device,
         Self::System,
@@ -99,7 +99,7 @@ impl Breakdown {
         Self::Language,
     ];
 
-    /// As SQL calls it.
+    /// Its name in SQL.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Device => "device",
@@ -112,7 +112,7 @@ impl Breakdown {
         }
     }
 
-    /// As the API calls all of its values.
+    /// The API's name for the list of its values.
     pub const fn plural(self) -> &'static str {
         match self {
             Self::Device => "devices",
@@ -125,13 +125,13 @@ impl Breakdown {
         }
     }
 
-    /// The one of this name.
+    /// Finds a dimension by name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|part| part.as_str() == name)
     }
 
-    /// The most different values that are kept of one link and day, the [heaviest](super::heavy): clients choose what
-    /// they send, and SQL shall not grow with it.
+    /// Maximum number of stored values per link and day: the [top](super::heavy) ones. Clients choose what they send,
+    /// so the limit bounds the size of SQL tables.
     pub const fn values_max(self) -> usize {
         match self {
             Self::Referrer | Self::Region | Self::Operator => 100,
@@ -140,7 +140,7 @@ impl Breakdown {
         }
     }
 
-    /// What an empty value means.
+    /// The label of an empty value.
     pub const fn empty_label(self) -> &'static str {
         match self {
             Self::Referrer => "direct",
@@ -148,8 +148,8 @@ impl Breakdown {
         }
     }
 
-    /// A value as it is kept: at most [`VALUE_LEN_MAX`] bytes, no control characters, no blanks at its
-    /// ends (of which MySQL takes no notice), and never empty.
+    /// Normalizes a value for storage: at most [`VALUE_LEN_MAX`] bytes, without control characters and surrounding
+    /// blanks (MySQL ignores trailing ones), and never empty.
     pub fn value(self, text: &str) -> String {
         let mut kept = String::with_capacity(text.len().min(VALUE_LEN_MAX));
         for char in text.trim().chars().filter(|char| !char.is_control()) {
@@ -165,24 +165,24 @@ impl Breakdown {
     }
 }
 
-/// What clicks are alike in, of what they can be filtered by.
+/// A combination of filter values.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cell {
-    /// ISO 3166-1; `unknown` without a database.
+    /// ISO 3166-1 country code; `unknown` without a database.
     pub country: String,
-    /// Desktop, mobile, tablet, script.
+    /// Device type: desktop, mobile, tablet or script.
     pub device: String,
-    /// The host of the page that linked here; `direct` without one, `qr` if a code was scanned.
+    /// Host of the referring page; `direct` without one, `qr` for a scanned code.
     pub referrer: String,
 }
 
 impl Cell {
-    /// As SQL has it. Only the last of the three may have a blank.
+    /// Encodes the cell as stored in SQL. Only the last of the three parts may contain a blank.
     pub fn to_text(&self) -> String {
         format!("{} {} {}", self.country, self.device, self.referrer)
     }
 
-    /// Reads what [`Cell::to_text`] has written.
+    /// Parses the output of [`Cell::to_text`].
     pub fn read(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, ' ').map(str::to_owned);
         Some(Self {
@@ -193,36 +193,36 @@ impl Cell {
     }
 }
 
-/// How many clicks a cell has in one hour.
+/// The clicks of a cell in one hour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellCount {
-    /// When the hour begins.
+    /// Start of the hour, in milliseconds since the Unix epoch.
     pub hour_ms: u64,
     /// The cell.
     pub cell: Cell,
     /// Clicks.
     pub clicks: u64,
-    /// By how much these may be too many.
+    /// Maximum overcount of these clicks.
     pub over_max: u64,
 }
 
-/// Equal clicks: of one link, in one minute, alike in every part.
+/// Identical clicks: on one link, in one minute, with equal values in each dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clicks {
     /// The link.
     pub link: LinkId,
     /// The minute, in milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// How many.
+    /// Number of clicks.
     pub count: u32,
-    /// Whether a program that comes by itself has clicked.
+    /// Whether a bot clicked.
     pub is_bot: bool,
-    /// Their value in each part, in the order of [`Breakdown::ALL`].
+    /// Their value in each dimension, in the order of [`Breakdown::ALL`].
     pub values: [String; Breakdown::ALL.len()],
 }
 
 impl Clicks {
-    /// Their value in one part.
+    /// Their value in one dimension.
     pub fn value(&self, part: Breakdown) -> &str {
         let of_part = Breakdown::ALL.into_iter().zip(&self.values);
         let mut of_part = of_part.filter(|(one, _)| *one == part);
@@ -231,7 +231,7 @@ impl Clicks {
             .map_or(part.empty_label(), |(_, value)| value)
     }
 
-    /// What they can be filtered by.
+    /// Their cell in the cross-tab.
     pub fn cell(&self) -> Cell {
         let region = self.value(Breakdown::Region);
         let country = region.split('-').next().unwrap_or(region);
@@ -243,10 +243,10 @@ impl Clicks {
     }
 }
 
-/// What a gateway sent at once.
+/// A batch of clicks from a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Its name: what arrives twice under one name is counted once.
+    /// Its id: a batch that arrives twice with the same id is counted once.
     pub id: String,
     /// The clicks.
     pub clicks: Vec<Clicks>,
@@ -262,7 +262,7 @@ pub struct Uniques {
 }
 
 impl Uniques {
-    /// The larger of each: a count only grows while its HyperLogLog lives.
+    /// The larger value of each field: a count only grows while its HyperLogLog exists.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         Self {
@@ -272,7 +272,7 @@ impl Uniques {
     }
 }
 
-/// One span of one link.
+/// An hour or day of one link.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slot {
     /// The link.
@@ -284,7 +284,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// The one that holds this instant.
+    /// The hour or day that contains this time.
     pub fn at(link: &LinkId, span: Span, at_ms: u64) -> Self {
         Self {
             link: link.clone(),
@@ -294,7 +294,7 @@ impl Slot {
     }
 }
 
-/// What is known of unique visitors.
+/// Unique counts by slot.
 pub type UniquesBySlot = BTreeMap<Slot, Uniques>;
 
 /// The clicks of an hour or day.
@@ -312,16 +312,16 @@ pub struct Point {
     pub uniques: Uniques,
 }
 
-/// How many clicks have one value of one part.
+/// Number of clicks with one value of a dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartCount {
-    /// Of what.
+    /// The dimension.
     pub part: Breakdown,
     /// The value.
     pub value: String,
     /// Clicks.
     pub clicks: u64,
-    /// By how much these may be too many.
+    /// Maximum overcount of these clicks.
     pub over_max: u64,
 }
 

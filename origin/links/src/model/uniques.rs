@@ -1,9 +1,9 @@
-//! Counts different visitors and addresses without storing them.
+//! Counts unique visitors and addresses without storing them.
 //!
-//! Redis counts hashes in HyperLogLogs. Each day of UTC has a random key of its own for the hash, which exists in
-//! Redis only, until `KEPT_MS` after its day. Then nobody can tell which address a hash was of, not even by hashing
-//! all addresses, and nobody can follow a visitor from one day to the next. So the visitors of several days add up: who
-//! comes on two days counts twice.
+//! Redis counts hashes in HyperLogLogs. Each UTC day has its own random hash key, which exists only in Redis, until
+//! `KEPT_MS` after its day. Afterwards no hash can be traced to an address, not even by hashing all addresses, and
+//! visitors cannot be tracked across days. Visitors of several days therefore add up: a visitor on two days counts
+//! twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -21,20 +21,20 @@ use weir_link::redis::link_uniques::{self, ADDED_MAX, Expiries, UniqueCounts, Un
 use super::stats::{DAY_MS, HOUR_MS, Slot, Span, Uniques, UniquesBySlot};
 use weir_origin_core::redis::{CallError, Redis};
 
-/// For how long after its hour or day a count is kept in Redis: clicks that come later than that find none
-/// to be added to. So, too, the key that they are hashed with.
+/// How long Redis stores a count and its hash key after the hour or day, in milliseconds. Later clicks do not add to
+/// visitors.
 const KEPT_MS: u64 = 2 * DAY_MS;
 
-/// For how long a count is kept at least whose time is over already.
+/// Minimum lifetime of a count whose interval has already passed, in milliseconds.
 const KEPT_LATE_MS: u64 = HOUR_MS;
 
-/// Keys of so many days are remembered: today's, yesterday's, and some for clicks that were long on their way.
+/// Number of days whose keys are cached: today, yesterday, and some earlier days for late clicks.
 const DAYS_MAX: usize = 8;
 
-/// Calls of Redis that are under way at once.
+/// Maximum number of concurrent Redis calls.
 const CALLS_AT_ONCE: usize = 32;
 
-/// The bytes of a day's key: those of HMAC-SHA256's output.
+/// Length of a day's key, in bytes: the output length of HMAC-SHA256.
 const KEY_LEN: usize = 32;
 
 /// Counts visitors in Redis.
@@ -44,7 +44,7 @@ pub struct UniqueCounter {
     days: Arc<Mutex<BTreeMap<u64, hmac::Key>>>,
 }
 
-/// Who clicked a link within an hour.
+/// The visitors of a link within an hour.
 #[derive(Default)]
 struct HourlyVisitors {
     visitors: BTreeSet<UniqueHash>,
@@ -52,17 +52,16 @@ struct HourlyVisitors {
 }
 
 impl UniqueCounter {
-    /// One that counts in this Redis.
+    /// Creates a counter on a Redis.
     pub fn new(redis: Redis) -> Self {
         let days = Arc::default();
         Self { redis, days }
     }
 
-    /// Counts who clicked, and tells how many there have been in each hour and day concerned. Counting
-    /// the same again changes nothing.
+    /// Counts visitors, and returns the current counts of each affected hour and day. Idempotent.
     ///
     /// # Errors
-    /// When Redis does not answer; some may be counted.
+    /// If Redis is unavailable; some visitors may be counted.
     pub async fn count(&self, rows: &[Row], now_ms: u64) -> Result<UniquesBySlot, CallError> {
         let mut tasks = JoinSet::new();
         let mut counts = UniquesBySlot::new();
@@ -121,7 +120,7 @@ impl UniqueCounter {
         Ok((link, hour, counts))
     }
 
-    /// What addresses of a day are hashed with: made by the origin that needs it first, the same for all.
+    /// The hash key of a day. The first origin that needs it creates it; all origins share it.
     async fn key(&self, day: u64, now_ms: u64) -> Result<hmac::Key, CallError> {
         if let Some(key) = self.days().get(&day) {
             return Ok(key.clone());
@@ -147,14 +146,14 @@ impl UniqueCounter {
         Ok(key)
     }
 
-    /// Nothing in here can be half done, so a panic elsewhere has broken nothing.
+    /// Each change is one step, so a panic elsewhere leaves the map consistent.
     fn days(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, hmac::Key>> {
         self.days.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl HourlyVisitors {
-    /// In pieces that fit into one call.
+    /// Splits the hashes into pieces that fit into one call.
     fn chunks(self) -> Vec<(Vec<UniqueHash>, Vec<UniqueHash>)> {
         let visitors: Vec<UniqueHash> = self.visitors.into_iter().collect();
         let addresses: Vec<UniqueHash> = self.addresses.into_iter().collect();
@@ -190,7 +189,7 @@ fn kept_until_ms(span: Span, at_ms: u64, now_ms: u64) -> u64 {
     (end_ms + KEPT_MS).max(now_ms + KEPT_LATE_MS)
 }
 
-/// An address with a browser; all that have no address are told apart by the browser alone.
+/// Hashes an address with a browser. Visitors without an address are distinguished by browser only.
 fn visitor(key: &hmac::Key, row: &Row) -> UniqueHash {
     let agent = row.agent_hash.to_be_bytes();
     match row.address {
@@ -200,7 +199,7 @@ fn visitor(key: &hmac::Key, row: &Row) -> UniqueHash {
 }
 
 fn hash(key: &hmac::Key, kind: &[u8], address: IpAddr, more: &[u8]) -> UniqueHash {
-    // Of one length, so that no two different inputs are the same bytes.
+    // A fixed length, so that different inputs never give the same bytes.
     let address = match address {
         IpAddr::V4(address) => address.to_ipv6_mapped(),
         IpAddr::V6(address) => address,

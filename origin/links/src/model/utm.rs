@@ -1,4 +1,4 @@
-//! What says in a target's query where its visitors come from: the five parameters that tools of analysis know.
+//! UTM parameters: the five query parameters of a target that analytics tools evaluate.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-/// The longest value, in characters.
+/// Maximum length of a value, in characters.
 pub const UTM_LEN_MAX: usize = 128;
 
 /// UTM parameters. They replace UTM parameters of the target.
@@ -44,10 +44,10 @@ impl Utm {
             .filter_map(|(name, value)| Some((name, value.as_deref()?)))
     }
 
-    /// `target` with them in its query, behind what it has.
+    /// Adds the parameters to the query of `target`, after the existing ones.
     ///
     /// # Errors
-    /// The field that is empty, too long or has a control character.
+    /// The name of a field that is empty, too long or contains a control character.
     pub fn compose<'a>(&self, target: &'a str) -> Result<Cow<'a, str>, &'static str> {
         for (name, value) in self.parameters() {
             let len = value.chars().count();
@@ -75,7 +75,7 @@ impl Utm {
     }
 }
 
-/// A value as a query string has it: all but what RFC 3986 leaves unreserved is percent-encoded.
+/// Encodes a query value: percent-encodes everything except the unreserved characters of RFC 3986.
 pub(crate) fn encoded(value: &str) -> String {
     let mut text = String::with_capacity(value.len());
     for byte in value.bytes() {
@@ -84,7 +84,7 @@ pub(crate) fn encoded(value: &str) -> String {
                 text.push(char::from(byte));
             }
             _ => {
-                // A string takes whatever is written.
+                // Writing to a string cannot fail.
                 let _ = write!(text, "%{byte:02X}");
             }
         }

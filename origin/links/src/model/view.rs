@@ -74,7 +74,7 @@ pub struct PastView {
 }
 
 impl LinkVersion {
-    /// This version of a link, with its tags.
+    /// Creates a version from a link and its tags.
     pub fn new(link: Link, tags: Vec<String>) -> Self {
         Self {
             version: link.version,
@@ -86,13 +86,13 @@ impl LinkVersion {
 }
 
 impl LinkView {
-    /// A link as the store has it.
+    /// Creates the view of a stored link.
     pub fn from_stored(stored: StoredLink, domains: &Domains, standing: LinkStatus) -> Self {
         let domain = domains.by_id(stored.id.domain.as_str());
         Self::new(stored, domain, standing)
     }
 
-    /// A link of `domain`; `None`: of one that is no longer configured, whose URL is not known.
+    /// Creates the view of a link in `domain`; `None`: the domain is no longer configured, so the URL is unknown.
     pub fn new(stored: StoredLink, domain: Option<&Domain>, standing: LinkStatus) -> Self {
         let flag = flag_of(&stored.link);
         let url = domain.map(|domain| domain.url(&stored.id.code));

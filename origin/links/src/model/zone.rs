@@ -1,4 +1,4 @@
-//! Days of a time zone, as whoever looks at statistics knows them.
+//! Days in the time zone of a statistics viewer.
 
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -6,12 +6,12 @@ use jiff::tz::TimeZone;
 
 use super::stats::DAY_MS;
 
-/// A time zone of the IANA's list. UTC is none: its days are kept.
+/// An IANA time zone other than UTC, whose days are stored directly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone(TimeZone);
 
 impl Zone {
-    /// The one of this name, such as `Europe/Berlin`; `Some(None)`: UTC. `None`: there is none.
+    /// Finds a time zone by name, such as `Europe/Berlin`; `Some(None)`: UTC. `None`: it does not exist.
     pub fn by_name(name: &str) -> Option<Option<Self>> {
         if name.eq_ignore_ascii_case("UTC") {
             return Some(None);
@@ -24,8 +24,8 @@ impl Zone {
         self.0.iana_name().unwrap_or("UTC")
     }
 
-    /// Where days begin, from the one that holds `from_ms` to the end of the one that holds `last_ms`. A day has 23 to 25 hours
-    /// where clocks are changed.
+    /// The starts of days, from the day that contains `from_ms` to the end of the day that contains `last_ms`. A day
+    /// has 23 to 25 hours when clocks change.
     pub fn borders(&self, from_ms: u64, last_ms: u64) -> Vec<u64> {
         let mut borders = Vec::new();
         let mut day = self.date(from_ms);
@@ -42,7 +42,7 @@ impl Zone {
         borders
     }
 
-    /// The start of the day so many days before the one that holds this instant.
+    /// Start of the day that is `days` days before the one that contains this time.
     pub fn days_before(&self, at_ms: u64, days: u64) -> u64 {
         let back_ms = days.saturating_mul(DAY_MS);
         let start = self
@@ -63,7 +63,7 @@ impl Zone {
 
     fn start_ms(&self, date: Date) -> Option<u64> {
         let start = date.to_zoned(self.0.clone()).ok()?;
-        // Before 1970 nobody has clicked.
+        // No clicks exist before 1970.
         Some(u64::try_from(start.timestamp().as_millisecond()).unwrap_or(0))
     }
 }

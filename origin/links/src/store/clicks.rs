@@ -1,4 +1,4 @@
-//! Clicks on short links.
+//! Stores clicks on short links.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ const DELETE_PART: &str = "
     DELETE FROM link_click_parts
     WHERE domain = ? AND code = ? AND day_ms = ? AND part = ? AND value = ?";
 
-/// What was clicked since the clicks were limited.
+/// Clicks since the click limit was set.
 const CLICKS_USED: &str = "
     SELECT clicks_before_max,
         (SELECT CAST(COALESCE(SUM(c.clicks), 0) AS SIGNED) FROM link_clicks c
@@ -92,8 +92,7 @@ const CLEAN_CLICKS: &str = "DELETE FROM link_clicks WHERE span = ? AND at_ms < ?
 
 const CLEAN_PARTS: &str = "DELETE FROM link_click_parts WHERE day_ms < ?";
 
-/// What batches add, by the row it is added to. The order is that in which rows are locked, so that two
-/// transactions seldom wait for each other.
+/// Sums of the batches by target row. Rows are locked in this order, which makes deadlocks between transactions rare.
 #[derive(Default)]
 struct Sums<'a> {
     slots: BTreeMap<Slot, ClickCounts>,
@@ -101,7 +100,7 @@ struct Sums<'a> {
     cells: BTreeMap<Slot, BTreeMap<String, u64>>,
 }
 
-/// Clicks of people, and of programs that come by themselves.
+/// Clicks of people and of bots.
 #[derive(Clone, Copy, Default)]
 struct ClickCounts {
     clicks: u64,
@@ -139,13 +138,13 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// Clicks on short links.
+/// Stores clicks on short links.
 #[derive(Clone, Copy, Debug)]
 pub struct ClickStore<'a>(pub(super) &'a LinkStore);
 
 impl ClickStore<'_> {
-    /// Counts the batches that were not counted before, in one transaction, and takes over what is known
-    /// of visitors. Tells of each batch whether it was counted now.
+    /// Counts the new batches and stores unique visitors, in one transaction. Returns for each batch whether it was
+    /// new.
     pub async fn count_clicks(
         self,
         batches: &[Batch],
@@ -173,7 +172,7 @@ impl ClickStore<'_> {
                     add_total(&mut tx, &slot.link, clicks.clicks).await?;
                 }
             }
-            // After the rows of the days, which others that count for the same day wait for.
+            // After the day rows, because other transactions that count for the same day wait for them.
             for (day, parts) in &sums.parts {
                 add_parts(&mut tx, day, parts).await?;
             }
@@ -186,7 +185,7 @@ impl ClickStore<'_> {
         Ok(retried(once).await?)
     }
 
-    /// The spans of a link with clicks that begin within `from_ms..until_ms`, in order.
+    /// The hours or days of a link with clicks that begin within `from_ms..until_ms`, in order.
     pub async fn click_points(
         self,
         link: &LinkId,
@@ -203,7 +202,7 @@ impl ClickStore<'_> {
         Ok(rows.iter().map(point).collect::<Result<_, _>>()?)
     }
 
-    /// The clicks of the days that begin within `from_ms..until_ms` by every part, the largest first.
+    /// The clicks by each dimension of the days that begin within `from_ms..until_ms`, largest first.
     pub async fn click_parts(
         self,
         link: &LinkId,
@@ -253,7 +252,7 @@ impl ClickStore<'_> {
         rows.iter().map(read).collect()
     }
 
-    /// How many clicks of a link were used since it has only so many, as far as they were counted here; 0 of no link.
+    /// Number of clicks since the click limit was set, as far as SQL has counted them; 0 for an unknown link.
     pub async fn clicks_used(self, link: &LinkId) -> Result<u64, SqlError> {
         let row = self.0.db.one(of_link(sql(CLICKS_USED), link)).await?;
         let used = row.as_ref().map(|row| {
@@ -264,7 +263,7 @@ impl ClickStore<'_> {
         Ok(used.transpose()?.unwrap_or(0))
     }
 
-    /// Removes what is older than it is kept; tells how many rows that were.
+    /// Deletes expired rows and returns their number.
     pub async fn clean_clicks(self, now_ms: u64) -> Result<u64, SqlError> {
         let before = |kept_ms: u64| now_ms.saturating_sub(kept_ms);
         let statements = || {
@@ -306,13 +305,13 @@ async fn add_clicks(
     let insert = sql(INSERT_CLICKS).number(added.clicks).number(added.bots);
     let insert = insert.number(seen.visitors).number(seen.addresses);
     if !tx.insert(of_slot(insert, slot)).await? {
-        // Another transaction has made it meanwhile.
+        // Another transaction inserted the row meanwhile.
         tx.execute(add()).await?;
     }
     Ok(())
 }
 
-/// Only links that were clicked have a total.
+/// Adds clicks to a link's total. Only clicked links have one.
 async fn add_total(tx: &mut Tx, link: &LinkId, clicks: u64) -> Result<(), Error> {
     let add = || of_link(sql(ADD_TOTAL).number(clicks), link);
     if tx.execute(add()).await? == 1 {
@@ -322,7 +321,7 @@ async fn add_total(tx: &mut Tx, link: &LinkId, clicks: u64) -> Result<(), Error>
         .insert(of_link(sql(INSERT_TOTAL).number(clicks), link))
         .await?
     {
-        // Another transaction has made it meanwhile.
+        // Another transaction inserted the row meanwhile.
         tx.execute(add()).await?;
     }
     Ok(())
@@ -340,7 +339,7 @@ fn of_link<'a>(statement: Statement<'a>, link: &'a LinkId) -> Statement<'a> {
         .text(link.code.as_str())
 }
 
-/// Adds to the values of a day, of which each part keeps the heaviest.
+/// Adds clicks to the values of a day. Each dimension keeps its top values.
 async fn add_parts(
     tx: &mut Tx,
     day: &Slot,
@@ -368,7 +367,7 @@ async fn add_parts(
     Ok(())
 }
 
-/// Adds to the cells of an hour, of which the heaviest are kept.
+/// Adds clicks to the cells of an hour. Only the top cells are kept.
 async fn add_cells(tx: &mut Tx, hour: &Slot, seen: &BTreeMap<String, u64>) -> Result<(), Error> {
     let of_hour = |statement| of_link(statement, &hour.link).number(hour.start_ms);
     let mut counters = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The columns of a link, each written here once.
+//! The columns of a link, each defined once.
 
 use sqlx::Error;
 use weir_link::record::Link;
@@ -6,12 +6,13 @@ use weir_link::record::Link;
 use super::{Action, Change, NewLink, StoredLink, ends_at, reads};
 use weir_origin_core::sql::{Columns, Plain, Row, damaged};
 
-/// A row of `links` without its name. A field of a link is part of the record; it needs a column only where SQL searches by it.
+/// A row of `links` without its id. The record contains a link's fields; a field needs a column only if SQL searches by
+/// it.
 pub(super) struct LinkRow {
     /// See [`Link::encode`].
     record: String,
     version: u32,
-    /// A JSON list of texts.
+    /// A JSON list of strings.
     tags: String,
     life_ms: u64,
     ends_at_ms: Option<u64>,
@@ -68,13 +69,14 @@ impl LinkRow {
     }
 }
 
-/// Selects links, with the SQL for their clicks and the rest of the statement. `links` is `l` in it.
+/// Builds a statement that selects links, with the SQL for their clicks and the rest of the statement. Its alias of
+/// `links` is `l`.
 pub(super) fn select(clicks: &str, rest: &str) -> String {
     let columns = LinkRow::NAMES.join(", l.");
     format!("SELECT l.domain, l.code, l.{columns}, {clicks} AS clicks {rest}")
 }
 
-/// Reads a row of [`select`].
+/// Decodes a row of [`select`].
 pub(super) fn stored(row: &Row) -> Result<StoredLink, Error> {
     let columns = LinkRow::read(row)?;
     Ok(StoredLink {
@@ -96,7 +98,7 @@ pub(super) fn read_record(record: &str) -> Result<Link, Error> {
     Link::decode(record.as_bytes()).map_err(|error| damaged("record", error))
 }
 
-/// A list of texts, as a column has it.
+/// Encodes a list of strings for a column.
 pub(super) fn tags_json(tags: &[String]) -> Result<String, Error> {
     serde_json::to_string(tags).map_err(|error| damaged("tags", error))
 }

@@ -1,4 +1,4 @@
-//! The domains, as one document.
+//! Stores the domains as one document.
 
 use weir_link::domain::{Domains, DomainsConfig};
 
@@ -16,40 +16,40 @@ const UPDATE: &str = "
     UPDATE link_domain_documents SET version = version + 1, document = ?, changed_at_ms = ?
     WHERE id = 1 AND version = ?";
 
-/// The domains as they are stored.
+/// The stored domains.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredDomains {
-    /// 1, and one more with every change.
+    /// 1, incremented by each change.
     pub version: u64,
-    /// They.
+    /// The domains.
     pub domains: Domains,
 }
 
-/// The domains, as one document.
+/// Stores the domains as one document.
 #[derive(Clone, Copy, Debug)]
 pub struct DomainStore<'a>(pub(super) &'a LinkStore);
 
 impl DomainStore<'_> {
-    /// Stores these domains unless some are stored. Whether it did.
+    /// Stores these domains if there are none yet. Returns whether it did.
     pub async fn seed_domains(self, domains: &Domains, now_ms: u64) -> Result<bool, SqlError> {
         let document = document(domains);
         let insert = sql(INSERT).text(&document).number(now_ms);
         Ok(self.0.db.insert(insert).await?)
     }
 
-    /// The domains; `None`: none are stored.
+    /// Reads the domains; `None`: none are stored.
     pub async fn stored_domains(self) -> Result<Option<StoredDomains>, SqlError> {
         let row = self.0.db.one(sql(SELECT)).await?;
         Ok(row.as_ref().map(stored).transpose()?)
     }
 
-    /// The version of the domains that are stored; 0 if none are.
+    /// The version of the stored domains; 0 if there are none.
     pub async fn domains_version(self) -> Result<u64, SqlError> {
         let row = self.0.db.one(sql(SELECT_VERSION)).await?;
         Ok(row.map_or(Ok(0), |row| row.number("version"))?)
     }
 
-    /// Replaces the domains of this version. False if they have another one by now.
+    /// Replaces this version of the domains. Returns false if the stored version differs.
     pub async fn change_domains(
         self,
         version: u64,
@@ -62,11 +62,11 @@ impl DomainStore<'_> {
     }
 }
 
-/// The version stands beside it.
+/// Encodes the domains. The version has its own column.
 fn document(domains: &Domains) -> String {
     let mut config = domains.to_config();
     config.version = 0;
-    // It was read from JSON.
+    // The domains come from JSON, so the encoding cannot fail.
     serde_json::to_string(&config).unwrap_or_default()
 }
 

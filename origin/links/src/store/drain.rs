@@ -1,4 +1,4 @@
-//! New links, many in a transaction.
+//! Stores new links in bulk.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use super::outbox::LinkNotifications;
 use super::{Entry, LinkStore, NewLink, feed};
 use weir_origin_core::sql::{Columns, SqlError, Statement, Tx, insert_into, retried, sql};
 
-/// Rows of one statement. Each statement costs a round trip of its own, and SQLite's parser.
+/// Rows per statement. Each statement costs a round trip, and a parse in SQLite.
 const ROWS: usize = 64;
 
 static INSERT_ONE: LazyLock<String> =
@@ -25,7 +25,7 @@ static INSERT_MANY: LazyLock<String> = LazyLock::new(|| {
 pub(super) const INSERT_TAG: &str =
     "INSERT INTO link_tags (tag, created_at_ms, domain, code) VALUES (?, ?, ?, ?)";
 
-/// Only a link that nobody has edited, and that is the very same.
+/// Only this exact link, and only if it was never edited.
 const DELETE_VOID: &str = "
     DELETE FROM links
     WHERE domain = ? AND code = ? AND created_at_ms = ? AND version = 1 AND record = ?";
@@ -39,12 +39,12 @@ const UPDATE_POSITION: &str = "UPDATE link_logs SET file_no = ?, at_byte = ? WHE
 
 const INSERT_POSITION: &str = "INSERT INTO link_logs (file_no, at_byte, id) VALUES (?, ?, ?)";
 
-/// New links, many in a transaction.
+/// Stores new links in bulk.
 #[derive(Clone, Copy, Debug)]
 pub struct LogStore<'a>(pub(super) &'a LinkStore);
 
 impl LogStore<'_> {
-    /// How far the log named `log` is in the store.
+    /// The position in the log named `log` up to which the store has the entries.
     pub async fn log_position(self, log: &str) -> Result<Position, SqlError> {
         let row = self.0.db.one(sql(SELECT_POSITION).text(log)).await?;
         let Some(row) = row else {
@@ -56,8 +56,8 @@ impl LogStore<'_> {
         })
     }
 
-    /// Takes entries of the log named `log`, all of them or none, and notes that it has the log up to
-    /// `position`. A link whose name is taken already is left out; how many these were is told.
+    /// Stores entries of the log named `log` and the position `position`, in one transaction. Links whose code is taken
+    /// are left out; returns their number.
     pub async fn drain(
         self,
         log: &str,
@@ -67,7 +67,7 @@ impl LogStore<'_> {
         Ok(retried(|| drain_once(self.0, log, position, entries)).await?)
     }
 
-    /// Makes a link at once. False if its name is taken.
+    /// Inserts a link. Returns false if its code is taken.
     pub async fn insert(self, link: &NewLink) -> Result<bool, SqlError> {
         let once = || async {
             let mut tx = self.0.db.begin().await?;
@@ -87,7 +87,7 @@ async fn drain_once(
 ) -> Result<u64, Error> {
     let (mut tx, telling) = (store.db.begin().await?, &store.telling);
     let mut taken = 0;
-    // In their order: a void entry takes back one before it.
+    // Keep the order: a void entry takes back an earlier one.
     for run in entries.chunk_by(|a, b| is_made(a) && is_made(b)) {
         match run {
             [Entry::Void(link)] => void_link(&mut tx, telling, link).await?,
@@ -120,7 +120,7 @@ async fn insert_made(
     Ok(taken)
 }
 
-/// Tells how many were left out, since their names are taken.
+/// Returns the number of links left out because their codes are taken.
 async fn insert_chunk(
     tx: &mut Tx,
     telling: &LinkNotifications,
@@ -137,7 +137,7 @@ async fn insert_chunk(
     Ok(taken)
 }
 
-/// False if any name is taken; then none was written.
+/// Inserts all links with one statement. Returns false if any code is taken; then nothing was written.
 async fn insert_whole(
     tx: &mut Tx,
     telling: &LinkNotifications,
@@ -160,7 +160,7 @@ async fn insert_whole(
     Ok(true)
 }
 
-/// False if the name is taken.
+/// Inserts one link. Returns false if the code is taken.
 async fn insert_in(
     tx: &mut Tx,
     telling: &LinkNotifications,

@@ -1,4 +1,4 @@
-//! Links, changed.
+//! Stores changes of links.
 
 use std::sync::LazyLock;
 
@@ -17,7 +17,7 @@ static UPDATE: LazyLock<String> = LazyLock::new(|| {
     format!("{} WHERE {condition}", sql::update::<LinkRow>("links", &[]))
 });
 
-/// A maximum that comes to a link begins with all its clicks.
+/// A new click limit starts with its full number of clicks.
 const LIMIT_CLICKS: &str = "
     UPDATE links SET clicks_before_max =
         (SELECT COALESCE(SUM(c.clicks), 0) FROM link_clicks c
@@ -50,13 +50,13 @@ pub(super) fn named<'a>(statement: Statement<'a>, id: &'a LinkId) -> Statement<'
     statement.text(id.domain.as_str()).text(id.code.as_str())
 }
 
-/// Links, changed.
+/// Stores changes of links.
 #[derive(Clone, Copy, Debug)]
 pub struct EditStore<'a>(pub(super) &'a LinkStore);
 
 impl EditStore<'_> {
-    /// Changes a link, and notes that Redis is to follow. False if it is not as it was read, of which nothing
-    /// comes.
+    /// Changes a link and marks it as pending for Redis. Returns false, without a change, if the link differs from the
+    /// one that was read.
     pub async fn change(self, change: Change<'_>) -> Result<bool, SqlError> {
         let once = || async {
             let mut tx = self.0.db.begin().await?;
@@ -71,8 +71,7 @@ impl EditStore<'_> {
         Ok(retried(once).await?)
     }
 
-    /// At most `limit` changes from before `before_ms` that Redis may not have followed: links and their
-    /// versions.
+    /// At most `limit` changes before `before_ms` that Redis may not have: links and their versions.
     pub async fn unpublished(
         self,
         before_ms: u64,
@@ -84,19 +83,19 @@ impl EditStore<'_> {
         rows.iter().map(read).collect()
     }
 
-    /// Notes that Redis may be without any edit since then; how many links.
+    /// Marks all edits since then as pending for Redis, and returns the number of links.
     pub async fn note_again(self, since_ms: u64) -> Result<u64, SqlError> {
         Ok(self.0.db.execute(sql(NOTE_AGAIN).number(since_ms)).await?)
     }
 
-    /// A change that was written to Redis just now is looked after as if it had been made now.
+    /// Resets the age of a change that was just written to Redis, so that it is checked again later.
     pub async fn put_off(self, id: &LinkId, version: u32, now_ms: u64) -> Result<(), SqlError> {
         let update = named(sql(PUT_OFF).number(now_ms), id).number(version);
         self.0.db.execute(update).await?;
         Ok(())
     }
 
-    /// Notes that Redis has followed a change.
+    /// Records that Redis has a change.
     pub async fn mark_published(self, id: &LinkId, version: u32) -> Result<(), SqlError> {
         let delete = named(sql(DELETE_UNPUBLISHED), id).number(version);
         self.0.db.execute(delete).await?;
@@ -118,7 +117,7 @@ async fn change_in(
         tx.execute(limit).await?;
     }
     if before.link.version == 1 {
-        // What it was in the beginning is worth a row only now.
+        // Store the initial version now: until the first edit it needs no row.
         let created = (Action::Create, before.created_at_ms);
         insert_past(tx, before, &before.link, &before.tags, created).await?;
     }

@@ -1,4 +1,4 @@
-//! The ends of links: put off by clicks, and what is left cleaned away.
+//! The end times of links: clicks extend them, and the clean-up deletes ended links.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use super::edits::named;
 use super::{EndedLink, LinkStore, feed, reads};
 use weir_origin_core::sql::{Database, MANY, Row, SqlError, Tx, filled, in_many, retried, sql};
 
-/// Rows of one transaction: what others wait for, so it stays short.
+/// Rows per transaction: others wait for it, so it stays short.
 const BATCH: usize = 500;
 
-/// A link's own end counts, too.
+/// Also respects a link's fixed end.
 const TOUCH: &str = "
     UPDATE links
     SET expires_at_ms = CASE
@@ -31,24 +31,24 @@ const PROLONG: &str = "
 
 const REMOVE: &str = "DELETE FROM links WHERE domain = ? AND code = ? AND expires_at_ms = ?";
 
-/// What else is known of a link that is taken away.
+/// The other data of a deleted link.
 const REMOVE_REST: [&str; 7] = [
     in_many!("DELETE FROM link_tags WHERE domain = ? AND code"),
     in_many!("DELETE FROM link_history WHERE domain = ? AND code"),
     in_many!("DELETE FROM link_unpublished WHERE domain = ? AND code"),
-    // The next link of this code has none of them.
+    // The next link with this code starts without clicks.
     in_many!("DELETE FROM link_clicks WHERE domain = ? AND code"),
     in_many!("DELETE FROM link_totals WHERE domain = ? AND code"),
     in_many!("DELETE FROM link_click_parts WHERE domain = ? AND code"),
     in_many!("DELETE FROM link_click_cells WHERE domain = ? AND code"),
 ];
 
-/// The ends of links: put off by clicks, and what is left cleaned away.
+/// Stores the end times of links.
 #[derive(Clone, Copy, Debug)]
 pub struct EndStore<'a>(pub(super) &'a LinkStore);
 
 impl EndStore<'_> {
-    /// Notes when links were last clicked, so that they live on: those that have a life.
+    /// Records the last clicks of links, which extends the end of links with a life.
     pub async fn touch(self, clicks: &[(LinkId, u64)]) -> Result<(), SqlError> {
         for chunk in clicks.chunks(BATCH) {
             retried(|| touch_chunk(&self.0.db, chunk)).await?;
@@ -56,8 +56,7 @@ impl EndStore<'_> {
         Ok(())
     }
 
-    /// At most `limit` links that ended at `from_ms` or later but before `before_ms`, those that ended first
-    /// first.
+    /// At most `limit` links that ended at or after `from_ms` and before `before_ms`, earliest first.
     pub async fn ended(
         self,
         from_ms: u64,
@@ -76,7 +75,7 @@ impl EndStore<'_> {
         rows.iter().map(read).collect()
     }
 
-    /// Gives links a later end, unless somebody else has done so.
+    /// Gives links a later end, unless it was changed meanwhile.
     pub async fn prolong(self, ended: &[(EndedLink, u64)]) -> Result<(), SqlError> {
         for chunk in ended.chunks(BATCH) {
             retried(|| prolong_chunk(&self.0.db, chunk)).await?;
@@ -84,7 +83,7 @@ impl EndStore<'_> {
         Ok(())
     }
 
-    /// Takes links and all that is known of them away, unless they have got a later end. Tells how many.
+    /// Deletes links and all of their data, unless they got a later end. Returns the number of deleted links.
     pub async fn remove(self, ended: &[EndedLink]) -> Result<u64, SqlError> {
         let mut removed = 0;
         for chunk in ended.chunks(BATCH) {

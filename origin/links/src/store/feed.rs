@@ -1,8 +1,8 @@
-//! The link feed: each link's last change has a number, and edges read in the order of the numbers.
+//! The link feed: each link's last change has a number, and edges read changes in this order.
 //!
-//! Whoever changes a link takes its number away, in the same transaction ([`mark`]). Whoever reads the feed first gives numbers to
-//! all links without one, in a transaction of which only one runs at a time. So a number is seen only when all smaller ones are:
-//! a reader who goes on from a number misses nothing, however long a change took to commit.
+//! A change of a link removes its number in the same transaction ([`mark`]). A read of the feed first assigns numbers
+//! to all links without one, in a serialized transaction. A number therefore becomes visible only after all smaller
+//! ones. A reader that continues from a number misses nothing, however long a change took to commit.
 
 use std::sync::LazyLock;
 
@@ -16,10 +16,10 @@ use super::edits::named;
 use super::{LinkStore, reads};
 use weir_origin_core::sql::{Database, Row, SqlError, Tx, damaged, retried, sql};
 
-/// Links that get their numbers in one transaction: links change no slower for it.
+/// Links numbered in one transaction. Changes of links do not wait for it.
 const NUMBERED: usize = 500;
 
-/// Rows of one statement.
+/// Rows per statement.
 pub(super) const MARKED: usize = 64;
 
 const MARK: &str = "REPLACE INTO link_feed (domain, code) VALUES ";
@@ -49,13 +49,13 @@ const PAGE: &str = "
     FROM link_feed f LEFT JOIN links l ON l.domain = f.domain AND l.code = f.code
     WHERE f.seq > ? ORDER BY f.seq LIMIT ?";
 
-/// The feed's name and its last number.
+/// The feed's id and its last number.
 struct Head {
     source: Source,
     seq: u64,
 }
 
-/// Notes in a transaction that it changes these links.
+/// Marks these links as changed, inside the transaction.
 pub(super) async fn mark(tx: &mut Tx, ids: &[&LinkId]) -> Result<(), Error> {
     let (whole, rest) = ids.as_chunks::<MARKED>();
     for chunk in whole {
@@ -68,13 +68,13 @@ pub(super) async fn mark(tx: &mut Tx, ids: &[&LinkId]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The link feed: each link's last change has a number, and edges read in the order of the numbers.
+/// Reads the link feed of edges.
 #[derive(Clone, Copy, Debug)]
 pub struct FeedStore<'a>(pub(super) &'a LinkStore);
 
 impl FeedStore<'_> {
-    /// The page of the feed that follows `cursor`, or the first one; `None` if the feed has no such place. It has all changes
-    /// that were committed before the call, or is not the last page. `state`: what edges are told of a link.
+    /// The page of the feed after `cursor`, or the first one; `None` if the feed has no such position. Pages up to the
+    /// last one contain all changes committed before the call. `state` converts a link for edges.
     pub async fn feed(
         self,
         cursor: Option<&Cursor>,
@@ -94,7 +94,7 @@ impl FeedStore<'_> {
         Ok(Some(page(head.source, after, links, is_numbered)))
     }
 
-    /// Gives numbers to links that have none, and says whether all have one now.
+    /// Assigns numbers to links without one. Returns whether all links have one now.
     async fn number(self, now_ms: u64) -> Result<(Head, bool), SqlError> {
         let head = self.0.db.one(sql(SELECT_HEAD)).await?;
         if let Some(row) = &head
@@ -110,7 +110,7 @@ async fn number_once(db: &Database, now_ms: u64) -> Result<(Head, bool), Error> 
     let mut tx = db.begin().await?;
     let mut head = lock_head(&mut tx).await?;
     let rows = tx.all(sql(UNNUMBERED).number(NUMBERED)).await?;
-    // At least the time, so that numbers go on rising even if SQL is restored from a copy.
+    // At least the current time, so that numbers keep rising even after SQL is restored from a backup.
     let first = now_ms.max(head.seq + 1);
     for (row, seq) in rows.iter().zip(first..) {
         let id = reads::id(row)?;
@@ -122,7 +122,7 @@ async fn number_once(db: &Database, now_ms: u64) -> Result<(Head, bool), Error> 
     Ok((head, rows.len() < NUMBERED))
 }
 
-/// Nobody else gives numbers until the transaction ends.
+/// Locks the head: no other transaction assigns numbers until this one ends.
 async fn lock_head(tx: &mut Tx) -> Result<Head, Error> {
     if tx.execute(sql(LOCK_HEAD)).await? == 0 {
         tx.insert(sql(INSERT_HEAD).text(&new_name()?)).await?;
@@ -146,7 +146,7 @@ fn read_head(row: &Row) -> Result<Head, Error> {
     })
 }
 
-/// A record that cannot be read is none for edges.
+/// A record that cannot be decoded is sent as `AtGateway`, so that edges forward its requests.
 fn entry(row: &Row, state: fn(&Link, String) -> State) -> Result<Entry, Error> {
     let state = match row.maybe_text("record")? {
         None => State::Gone,

@@ -1,18 +1,18 @@
-//! The cold store of links, in SQL: every acknowledged link that has not ended, what was done to it, what was
-//! counted of its clicks, and who may hand out which numbers.
+//! The cold store of links in SQL: all acknowledged links that have not ended, their history, their clicks, and the
+//! owners of number segments.
 //!
 //! | module | does |
 //! |---|---|
 //! | `columns` | the columns of a link |
-//! | `drain` | new links, many in a transaction |
-//! | `reads` | links found and listed |
-//! | `edits` | links changed, and changes that Redis has yet to follow |
-//! | `ends` | lives prolonged, ended links removed |
-//! | `segments` | numbers: who may hand out which |
-//! | `clicks` | clicks counted and read |
+//! | `drain` | new links in bulk |
+//! | `reads` | reads and lists links |
+//! | `edits` | changes of links, and changes that Redis does not have yet |
+//! | `ends` | the end times of links, and their removal |
+//! | `segments` | the owners of number segments |
+//! | `clicks` | clicks |
 //! | `domains` | the domains, as one document |
-//! | `outbox` | changes, written to be told to others |
-//! | `feed` | what edges read, in the order of changes |
+//! | `outbox` | changes for receivers |
+//! | `feed` | the feed of edges |
 
 mod clicks;
 mod columns;
@@ -42,10 +42,9 @@ pub use feed::FeedStore;
 pub use outbox::Urls;
 pub use segments::SegmentStore;
 
-/// Links in SQL. Cloning it is cheap.
+/// Links in SQL. Cloning is cheap.
 ///
-/// Instants are milliseconds since the Unix epoch. A call fails only when SQL does not answer or answers with an
-/// error.
+/// Times are milliseconds since the Unix epoch. A call fails only if SQL is unreachable or returns an error.
 #[derive(Clone, Debug)]
 pub struct LinkStore {
     db: Database,
@@ -53,7 +52,7 @@ pub struct LinkStore {
 }
 
 impl LinkStore {
-    /// The store in this database.
+    /// Creates the store on a database.
     pub fn new(db: Database) -> Self {
         Self {
             db,
@@ -66,38 +65,38 @@ impl LinkStore {
         ClickStore(self)
     }
 
-    /// The domains, as one document.
+    /// The domains, stored as one document.
     pub fn shared_domains(&self) -> DomainStore<'_> {
         DomainStore(self)
     }
 
-    /// New links, many in a transaction.
+    /// New links, stored in bulk.
     pub fn log(&self) -> LogStore<'_> {
         LogStore(self)
     }
 
-    /// Links, changed.
+    /// Changes of links.
     pub fn edits(&self) -> EditStore<'_> {
         EditStore(self)
     }
 
-    /// The ends of links: put off by clicks, and what is left cleaned away.
+    /// The end times of links.
     pub fn ends(&self) -> EndStore<'_> {
         EndStore(self)
     }
 
-    /// The link feed: each link's last change has a number, and edges read in the order of the numbers.
+    /// The link feed of edges.
     pub fn edge_feed(&self) -> FeedStore<'_> {
         FeedStore(self)
     }
 
-    /// Who may hand out which numbers.
+    /// The owners of number segments.
     pub fn segments(&self) -> SegmentStore<'_> {
         SegmentStore(self)
     }
 }
 
-/// A link as it is written first: into the log, then into the store.
+/// A new link, as written to the log and then to the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewLink {
     /// Its id.
@@ -106,13 +105,13 @@ pub struct NewLink {
     /// As in Redis, see [`Link::encode`].
     #[serde(rename = "r")]
     pub record: String,
-    /// For people, to find it again.
+    /// Tags for searching.
     #[serde(rename = "g", default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// How long it lives after its last click, in milliseconds; 0: for ever.
+    /// Life after the last click, in milliseconds; 0: permanent.
     #[serde(rename = "l")]
     pub life_ms: u64,
-    /// When it ends whatever is clicked, in milliseconds since the Unix epoch; 0: never.
+    /// Fixed end, regardless of clicks, in milliseconds since the Unix epoch; 0: none.
     #[serde(rename = "e", default, skip_serializing_if = "is_zero")]
     pub ends_at_ms: u64,
     /// Creation time, in milliseconds since the Unix epoch.
@@ -127,22 +126,22 @@ fn is_zero(number: &u64) -> bool {
 /// An entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Entry {
-    /// A link was made.
+    /// A link was created.
     #[serde(rename = "+")]
     Made(NewLink),
-    /// An earlier entry of this very link does not count: its code was another link's.
+    /// Cancels an earlier entry of exactly this link: its code belongs to another link.
     #[serde(rename = "-")]
     Void(NewLink),
 }
 
-/// A link as the store has it.
+/// A stored link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredLink {
     /// Its id.
     pub id: LinkId,
-    /// What it says.
+    /// The link's fields.
     pub link: Link,
-    /// For people, to find it again.
+    /// Tags for searching.
     pub tags: Vec<String>,
     /// Number of counted clicks.
     pub clicks: u64,
@@ -150,7 +149,7 @@ pub struct StoredLink {
     pub created_at_ms: u64,
     /// Time of the last change.
     pub changed_at_ms: u64,
-    /// When it ends if nobody clicks, as far as the store knows; `None`: never.
+    /// End time without further clicks, as known to the store; `None`: never.
     pub expires_at_ms: Option<u64>,
 }
 
@@ -181,7 +180,7 @@ impl Action {
         Self::Delete,
     ];
 
-    /// The word in SQL and JSON.
+    /// Its label in SQL and JSON.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -198,15 +197,15 @@ impl Action {
 pub struct StoredLinkVersion {
     /// The action.
     pub action: Action,
-    /// What it said from then on.
+    /// The link's fields after the action.
     pub link: Link,
-    /// Its tags from then on.
+    /// Its tags after the action.
     pub tags: Vec<String>,
     /// Time, in milliseconds since the Unix epoch.
     pub at_ms: u64,
 }
 
-/// What it was in the beginning, of a link that was never edited.
+/// The initial version of a link that was never edited.
 impl From<StoredLink> for StoredLinkVersion {
     fn from(link: StoredLink) -> Self {
         Self {
@@ -218,40 +217,40 @@ impl From<StoredLink> for StoredLinkVersion {
     }
 }
 
-/// What an edit makes of a link.
+/// A change of a link.
 #[derive(Clone, Debug)]
 pub struct Change<'a> {
-    /// As it was read.
+    /// The link as it was read.
     pub before: &'a StoredLink,
-    /// As it is to be. Its version is one more.
+    /// The new link. Its version is one higher.
     pub link: &'a Link,
-    /// The tags that it is to have.
+    /// The new tags.
     pub tags: &'a [String],
     /// What is done.
     pub action: Action,
-    /// When.
+    /// The current time, in milliseconds since the Unix epoch.
     pub now_ms: u64,
 }
 
-/// Where in the list of links a page ends.
+/// The end of a page of links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkCursor {
-    /// When the page's last link was made.
+    /// Creation time of the page's last link.
     pub created_at_ms: u64,
     /// The page's last link.
     pub id: LinkId,
 }
 
-/// Where in the list of links by clicks a page ends.
+/// The end of a page of links ordered by clicks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClicksPlace {
-    /// How often the page's last link was clicked.
+    /// Number of clicks of the page's last link.
     pub clicks: u64,
     /// The page's last link.
     pub id: LinkId,
 }
 
-/// A link whose end has come, as far as the store knows.
+/// A link that has ended, as far as the store knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedLink {
     /// The link.
@@ -262,7 +261,7 @@ pub struct EndedLink {
     pub is_deleted: bool,
 }
 
-/// When a link ends whose last click, or making, was at `last_ms`; `None`: never.
+/// The end of a link whose last click or creation was at `last_ms`; `None`: never.
 pub fn ends_at(life_ms: u64, ends_at_ms: u64, last_ms: u64) -> Option<u64> {
     let by_life = (life_ms > 0).then(|| last_ms.saturating_add(life_ms));
     let by_date = (ends_at_ms > 0).then_some(ends_at_ms);

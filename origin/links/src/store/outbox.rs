@@ -1,4 +1,4 @@
-//! Changes of links, written for the [outbox](weir_origin_core::outbox) in the transactions that make them.
+//! Writes changes of links to the [outbox](weir_origin_core::outbox), in the transactions that make them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::model::view::LinkVersion;
 use weir_origin_core::outbox::{self, Queue, Sinks, Source, change_id, queue};
 use weir_origin_core::sql::{Tx, damaged};
 
-/// What has happened to a link whose end has come, and that is removed.
+/// Kind of the change when an ended link is removed.
 const ENDED: &str = "link.ended";
 
-/// What people click, of a link of this name; `None`: its domain is no longer there.
+/// Returns the short URL of a link; `None`: its domain no longer exists.
 pub type Urls = Arc<dyn Fn(&LinkId) -> Option<String> + Send + Sync>;
 
-/// Who is told of links, and what of them the store does not know.
+/// The receivers of link changes, and data that the store lacks.
 #[derive(Clone, Default)]
 pub(super) struct LinkNotifications {
     sinks: Sinks,
@@ -33,7 +33,7 @@ impl fmt::Debug for LinkNotifications {
 }
 
 impl LinkStore {
-    /// The same, in which each change of a link is written down for these receivers.
+    /// Configures the receivers for which each change of a link is written.
     #[must_use]
     pub fn telling(mut self, sinks: Sinks, urls: Urls) -> Self {
         let urls = Some(urls);
@@ -41,13 +41,13 @@ impl LinkStore {
         self
     }
 
-    /// Changes of links that are to be told to others.
+    /// The queue of link changes for receivers.
     pub fn outbox(&self) -> Queue {
         Queue::new(self.db.clone(), Source::Link)
     }
 }
 
-/// The word for receivers.
+/// The change's kind for receivers.
 fn kind(action: Action) -> &'static str {
     match action {
         Action::Create => "link.created",
@@ -59,7 +59,7 @@ fn kind(action: Action) -> &'static str {
 }
 
 impl LinkNotifications {
-    /// A link is made in this transaction.
+    /// Writes the creation of a link.
     pub(super) async fn created(&self, tx: &mut Tx, new: &NewLink) -> Result<(), Error> {
         if !self.sinks.has_any() {
             return Ok(());
@@ -75,7 +75,7 @@ impl LinkNotifications {
         self.write(tx, told, &shown, true).await
     }
 
-    /// A link is changed in this transaction.
+    /// Writes a change of a link.
     pub(super) async fn changed(&self, tx: &mut Tx, change: &Change<'_>) -> Result<(), Error> {
         if !self.sinks.has_any() {
             return Ok(());
@@ -90,7 +90,7 @@ impl LinkNotifications {
         self.write(tx, told, &shown, false).await
     }
 
-    /// A link is removed in this transaction. Of one that somebody has deleted that was told.
+    /// Writes the removal of a link, unless its deletion was already reported.
     pub(super) async fn ended(&self, tx: &mut Tx, ended: &EndedLink) -> Result<(), Error> {
         if !self.sinks.has_any() || ended.is_deleted {
             return Ok(());
@@ -104,7 +104,8 @@ impl LinkNotifications {
         self.write(tx, told, &shown, false).await
     }
 
-    /// There was no such link: its code is another's. Who has heard of it already has heard of one that nobody was given.
+    /// Withdraws the change of a voided link, whose code belongs to another link. A receiver may already have got it;
+    /// the link was never handed out.
     pub(super) async fn never_was(&self, tx: &mut Tx, id: &LinkId) -> Result<(), Error> {
         queue::forget(tx, Source::Link, &id.to_string()).await
     }
@@ -131,7 +132,7 @@ impl LinkNotifications {
         }
     }
 
-    /// The link, as receivers see it: without what its password protects.
+    /// The link in the receivers' format, without the fields that its password protects.
     #[expect(clippy::indexing_slicing, reason = "members of a JSON object")]
     fn shown(&self, id: &LinkId, says: Option<(&Link, &[String])>) -> Value {
         let url = self.urls.as_ref().and_then(|urls| urls(id));
@@ -152,7 +153,7 @@ impl LinkNotifications {
     }
 }
 
-/// A change, but for what its link says.
+/// A change without the link's fields.
 #[derive(Clone, Copy)]
 struct LinkChange<'a> {
     id: &'a LinkId,

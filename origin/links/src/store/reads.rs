@@ -1,4 +1,4 @@
-//! Links, read.
+//! Reads links.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use super::columns::{read_record, read_tags, select, stored};
 use super::{Action, ClicksPlace, LinkCursor, LinkStore, StoredLink, StoredLinkVersion};
 use weir_origin_core::sql::{MANY, Row, SqlError, Statement, damaged, filled, in_many_then, sql};
 
-/// Codes that one statement looks for.
+/// Codes per statement.
 const CODES: usize = 100;
 
 static SELECT_ONE: LazyLock<String> = LazyLock::new(|| {
@@ -22,7 +22,7 @@ static SELECT_ONE: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The first condition on the time is for the index, which does not see through OR.
+/// The first condition on the time helps the index, which cannot use `OR`.
 static LIST: LazyLock<String> = LazyLock::new(|| {
     select(
         "COALESCE(c.clicks, 0)",
@@ -49,7 +49,7 @@ static LIST_TAGGED: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Only links that were clicked are in it.
+/// Contains clicked links only.
 static LIST_BY_CLICKS: LazyLock<String> = LazyLock::new(|| {
     select(
         "c.clicks",
@@ -62,7 +62,7 @@ static LIST_BY_CLICKS: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The same within some domains: as the primary key has them, so that a page costs what is in these, and not what is in all.
+/// The same within some domains. It uses the primary key, so a page costs only the links in these domains.
 static LIST_WITHIN: LazyLock<String> = LazyLock::new(|| {
     select("COALESCE(c.clicks, 0)", in_many_then!(
     "
@@ -120,15 +120,14 @@ static HAS_ANY: LazyLock<String> = LazyLock::new(|| {
 });
 
 impl LinkStore {
-    /// One link that is not deleted, be it one that has ended.
+    /// Reads a link that is not deleted; it may have ended.
     pub async fn link(&self, id: &LinkId) -> Result<Option<StoredLink>, SqlError> {
         let select = sql(&SELECT_ONE).text(id.domain.as_str());
         let row = self.db.one(select.text(id.code.as_str())).await?;
         Ok(row.as_ref().map(stored).transpose()?)
     }
 
-    /// At most `limit` links that are not deleted, those that were made last first: those with this tag, and
-    /// those that come after `after`.
+    /// At most `limit` links that are not deleted, newest first: with this tag, and after `after`.
     pub async fn list(
         &self,
         tag: Option<&str>,
@@ -138,7 +137,7 @@ impl LinkStore {
         self.list_before(tag, u64::MAX, after, limit).await
     }
 
-    /// The same of links that were made before `before_ms`.
+    /// Like [`list`](Self::list), for links created before `before_ms`.
     pub async fn list_before(
         &self,
         tag: Option<&str>,
@@ -156,7 +155,7 @@ impl LinkStore {
         self.listed(select).await
     }
 
-    /// The same of links under these domains, at most as many of them as a statement takes.
+    /// Like [`list_before`](Self::list_before), within these domains, at most as many as fit into a statement.
     pub async fn list_within(
         &self,
         domains: &[&str],
@@ -178,8 +177,8 @@ impl LinkStore {
         self.listed(within(select, domains).number(limit)).await
     }
 
-    /// At most `limit` links that are not deleted and were clicked, those that were clicked most first: those that come
-    /// after `after`, and those under these domains alone, if any are named, at most as many of them as a statement takes.
+    /// At most `limit` clicked links that are not deleted, most clicked first, after `after`. If `domains` are given,
+    /// only links in these domains, at most as many as fit into a statement.
     pub async fn list_by_clicks(
         &self,
         domains: Option<&[&str]>,
@@ -206,8 +205,8 @@ impl LinkStore {
         Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
     }
 
-    /// How many links there are under these domains, at most as many of them as a statement takes, that are not deleted; with more than `max`, more
-    /// than `max`.
+    /// Number of links in these domains that are not deleted; any number above `max` means more. The domains must fit
+    /// into one statement.
     pub async fn count_within(&self, domains: &[&str], max: u64) -> Result<u64, SqlError> {
         if domains.is_empty() {
             return Ok(0);
@@ -217,7 +216,7 @@ impl LinkStore {
         Ok(row.map_or(Ok(0), |row| row.number("n"))?)
     }
 
-    /// What was done to a link, the first first. Empty if it was never edited.
+    /// The history of a link, oldest first. Empty if it was never edited.
     pub async fn history(&self, id: &LinkId) -> Result<Vec<StoredLinkVersion>, SqlError> {
         let select = sql(HISTORY).text(id.domain.as_str()).text(id.code.as_str());
         Ok(self
@@ -229,16 +228,16 @@ impl LinkStore {
             .collect::<Result<_, _>>()?)
     }
 
-    /// Whether the store has any link under this domain that is not deleted.
+    /// Whether the store has a link in this domain that is not deleted.
     pub async fn has_links(&self, domain: &DomainId) -> Result<bool, SqlError> {
         let select = sql(HAS_LINKS).text(domain.as_str());
         Ok(self.db.one(select).await?.is_some())
     }
 
-    /// Whether the store has a link of any of these codes under this domain, be it one that has ended.
+    /// Whether the store has a link with one of these codes in this domain, including ended ones.
     pub async fn has_any(&self, domain: &DomainId, codes: &[Code]) -> Result<bool, SqlError> {
         for chunk in codes.chunks(CODES) {
-            // The last one stands for those that a short chunk lacks.
+            // Repeat the last code to fill a short chunk.
             let last = chunk.last().into_iter().cycle();
             let all = chunk.iter().chain(last).take(CODES);
             let select = sql(&HAS_ANY).text(domain.as_str());
@@ -251,7 +250,7 @@ impl LinkStore {
     }
 }
 
-/// Where a list begins: behind a time, a domain and a code.
+/// Where a list begins: after a time, a domain and a code.
 fn begin(before_ms: u64, after: Option<&LinkCursor>) -> (u64, &str, &str) {
     after.map_or((before_ms, "", ""), |place| {
         let before_ms = place.created_at_ms.min(before_ms);
@@ -259,7 +258,7 @@ fn begin(before_ms: u64, after: Option<&LinkCursor>) -> (u64, &str, &str) {
     })
 }
 
-/// The same statement with these domains, if there are any.
+/// Adds these domains to the statement, if there are any.
 fn within<'a>(select: Statement<'a>, domains: &[&'a str]) -> Statement<'a> {
     let some = domains.get(..MANY).unwrap_or(domains);
     match some {
@@ -268,7 +267,7 @@ fn within<'a>(select: Statement<'a>, domains: &[&'a str]) -> Statement<'a> {
     }
 }
 
-/// The name that a row has.
+/// The id of a row's link.
 pub(super) fn id(row: &Row) -> Result<LinkId, Error> {
     let domain = DomainId::new(row.text("domain")?).map_err(|error| damaged("domain", error))?;
     let code = Code::new(row.text("code")?).map_err(|error| damaged("code", error))?;
@@ -292,7 +291,7 @@ mod tests {
     use super::*;
     use weir_origin_core::sql::plan::plan;
 
-    /// What lies in other domains costs nothing, and whoever may not know of it cannot be slowed down by it.
+    /// Links in other domains cost nothing, and cannot slow down a caller without access to them.
     #[tokio::test]
     async fn a_page_within_domains_looks_at_these_alone() {
         for (statement, step) in [

@@ -1,4 +1,4 @@
-//! Who may hand out which numbers.
+//! Stores the owners of number segments.
 
 use weir_link::code::{DomainId, Length};
 use weir_link::segment::Segment;
@@ -69,12 +69,12 @@ fn segment(row: &Row, length: Length) -> Result<Segment, sqlx::Error> {
     })
 }
 
-/// Who may hand out which numbers.
+/// Stores the owners of number segments.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentStore<'a>(pub(super) &'a LinkStore);
 
 impl SegmentStore<'_> {
-    /// Reserves segments for whoever asks: says of each whether it was nobody's in its round.
+    /// Reserves segments for the caller. Returns for each whether it was free in its round.
     pub async fn reserve(self, segments: &[Segment], now_ms: u64) -> Result<Vec<bool>, SqlError> {
         let once = || async {
             let mut tx = self.0.db.begin().await?;
@@ -90,20 +90,20 @@ impl SegmentStore<'_> {
         Ok(retried(once).await?)
     }
 
-    /// Gives a segment back of which no number was handed out.
+    /// Releases a segment of which no number was handed out.
     pub async fn release(self, segment: &Segment) -> Result<(), SqlError> {
         let delete = of(DELETE, segment.length).number(segment.round);
         self.0.db.execute(delete.number(segment.start)).await?;
         Ok(())
     }
 
-    /// The last segment that was reserved of a length.
+    /// The last reserved segment of a length.
     pub async fn last_segment(self, length: Length) -> Result<Option<Segment>, SqlError> {
         let row = self.0.db.one(of(LAST, length)).await?;
         Ok(row.map(|row| segment(&row, length)).transpose()?)
     }
 
-    /// The first segment of a length that was reserved at `since_ms` or later.
+    /// The first segment of a length that was reserved at or after `since_ms`.
     pub async fn first_segment_since(
         self,
         length: Length,
@@ -127,8 +127,8 @@ impl SegmentStore<'_> {
             .map_or(Ok(None), |row| row.maybe("reserved_at_ms"))?)
     }
 
-    /// Whether a number's segment is reserved in the last round, or was reserved after `since_ms`: somebody
-    /// may be handing it out.
+    /// Whether a number's segment is reserved in the last round, or was reserved after `since_ms`. An origin may be
+    /// handing it out.
     pub async fn is_reserved(
         self,
         length: Length,
@@ -140,14 +140,14 @@ impl SegmentStore<'_> {
         Ok(self.0.db.one(select).await?.is_some())
     }
 
-    /// Opens a round through the numbers of a length; nothing if it is open.
+    /// Opens a round through the numbers of a length, unless it is open.
     pub async fn open_round(self, length: Length, round: u64, now_ms: u64) -> Result<(), SqlError> {
         let insert = of(INSERT_ROUND, length).number(round).number(now_ms);
         self.0.db.insert(insert).await?;
         Ok(())
     }
 
-    /// Whether that round is open.
+    /// Whether a round is open.
     pub async fn is_round_open(self, length: Length, round: u64) -> Result<bool, SqlError> {
         let row = self
             .0
@@ -157,7 +157,7 @@ impl SegmentStore<'_> {
         Ok(row.is_some())
     }
 
-    /// Notes that people have chosen the code of this number under this domain. False if that is noted.
+    /// Marks the code of this number in this domain as custom. Returns false if it already was.
     pub async fn add_custom(
         self,
         length: Length,
@@ -170,7 +170,7 @@ impl SegmentStore<'_> {
         Ok(self.0.db.insert(insert).await?)
     }
 
-    /// Takes that back.
+    /// Removes this mark.
     pub async fn remove_custom(
         self,
         length: Length,
@@ -180,7 +180,7 @@ impl SegmentStore<'_> {
         self.remove_customs(&[(length, index, domain)]).await
     }
 
-    /// Takes many of them back.
+    /// Removes many of these marks.
     pub async fn remove_customs(
         self,
         customs: &[(Length, u64, &DomainId)],
@@ -198,7 +198,7 @@ impl SegmentStore<'_> {
         Ok(tx.commit().await?)
     }
 
-    /// The numbers of a segment whose codes people have chosen.
+    /// The numbers of a segment with custom codes.
     pub async fn customs(self, segment: &Segment) -> Result<Vec<u64>, SqlError> {
         let numbers = segment.indexes();
         let select = of(CUSTOMS, segment.length).number(numbers.start);
@@ -209,7 +209,7 @@ impl SegmentStore<'_> {
             .collect::<Result<_, _>>()?)
     }
 
-    /// Notes domains that may have links; tells all that ever were.
+    /// Stores domains that may have links. Returns all that ever had.
     pub async fn domains(self, known: &[DomainId]) -> Result<Vec<DomainId>, SqlError> {
         for id in known {
             self.0
@@ -225,7 +225,7 @@ impl SegmentStore<'_> {
         rows.iter().map(read).collect()
     }
 
-    /// Notes how numbers become codes, unless that is noted; tells what is noted.
+    /// Stores the fingerprint of the numbering unless one is stored. Returns the stored one.
     pub async fn numbering(self, fingerprint: &str) -> Result<String, SqlError> {
         if let Some(row) = self.0.db.one(sql(SELECT_SETTING)).await? {
             return Ok(row.text("value")?);

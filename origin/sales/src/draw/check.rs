@@ -1,4 +1,4 @@
-//! `weir-origin check-draw`: anybody computes a draw again, from what was told of it. It asks nobody.
+//! `weir-origin check-draw`: verifies a draw from its published data, without network access.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub struct CheckDrawCommand {
     pub ticket: Vec<String>,
 }
 
-/// What was told of a draw.
+/// Published data of a draw.
 #[derive(Debug, Deserialize)]
 struct PublishedDraw {
     algorithm: String,
@@ -40,10 +40,10 @@ struct PublishedDraw {
     winners: u64,
 }
 
-/// Computes the draw again; what to say of it.
+/// Computes the draw again. Returns the text to print.
 ///
 /// # Errors
-/// Says what is not as it was told.
+/// Names the value that differs from the published data.
 pub fn run(command: &CheckDrawCommand) -> Result<String> {
     let told = read(&command.draw)?;
     let entries = read(&command.entries)?;
@@ -111,7 +111,7 @@ fn check(told: &PublishedDraw, entries: &str, asked: &[String]) -> Result<String
         } else {
             "not won"
         };
-        // A String takes all.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(says, "{ticket}: rank {place}, {has_won}");
     }
     Ok(says)

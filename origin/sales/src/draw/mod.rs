@@ -1,8 +1,9 @@
-//! Units go to a random choice among those who have reserved, and anybody can check it.
+//! Draws: units go to a random choice of the reservations, and anyone can verify the result.
 //!
-//! The seed is made with the sale and told as a hash; when reservations end the list is closed and told as a hash; then the
-//! winners are computed from both, written down, and the seed is told. Each step is noted in SQL, and comes to the same
-//! whoever does it again: an origin that dies leaves what another goes on with, and two that draw at once draw the same.
+//! The seed is created with the sale and published as a hash. When reservations end, the list is closed and published
+//! as a hash. The winners are computed from seed and list and stored; then the seed is published. SQL records each
+//! step. All steps are deterministic and can be repeated: another origin can continue after a crash, and two origins
+//! that draw concurrently get the same result.
 
 pub mod check;
 
@@ -18,7 +19,7 @@ use weir_origin_core::clock::now_ms;
 use weir_origin_core::sql::SqlError;
 use weir_origin_core::unavailable::Unavailable;
 
-/// Draws what is due.
+/// Completes due draws.
 #[derive(Clone, Debug)]
 pub struct Drawer {
     store: SaleStore,
@@ -30,10 +31,10 @@ impl Drawer {
         Self { store, rebuilder }
     }
 
-    /// Brings every draw whose reservations have ended to its end.
+    /// Completes every draw whose reservations have ended.
     ///
     /// # Errors
-    /// When SQL does not say which. What fails of one sale is logged, and done again in the next round.
+    /// When SQL does not list the draws. Failures of single sales are logged and retried in the next round.
     pub async fn draw_all(&self) -> Result<(), SqlError> {
         for sale in self.store.draws().draws_due(now_ms()).await? {
             if let Err(error) = self.draw(&sale).await {
@@ -43,10 +44,10 @@ impl Drawer {
         Ok(())
     }
 
-    /// Closes the list, draws and has gateways know the winners: what of that is not done.
+    /// Runs the remaining steps of a draw: closes the list, draws, and publishes the winners to gateways.
     ///
     /// # Errors
-    /// When SQL or Redis does not answer; doing it again goes on from there.
+    /// When SQL or Redis does not answer. Call it again to continue.
     pub async fn draw(&self, sale: &SaleId) -> Result<(), Unavailable> {
         self.store.draws().close_draw(sale, now_ms()).await?;
         let Some(draw) = self.store.draws().draw(sale).await? else {
@@ -63,7 +64,7 @@ impl Drawer {
         Ok(())
     }
 
-    /// Computes the winners and writes them down. False: the list is not the one that was told.
+    /// Computes and stores the winners. Returns false if the list does not match the published hash.
     async fn decide(&self, draw: &StoredDraw) -> Result<bool, SqlError> {
         let sale = &draw.sale;
         let entries = self.store.draws().draw_entries(sale).await?;

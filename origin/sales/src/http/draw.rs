@@ -1,4 +1,4 @@
-//! What anybody may see of a draw, before and after it.
+//! Public routes of draws.
 
 use axum::Json;
 use axum::extract::State;
@@ -15,7 +15,7 @@ use crate::model::draw_order::{ALGORITHM, is_ticket};
 use crate::store::StoredDraw;
 use weir_origin_core::http::{Problem, ReadQuery, page_len};
 
-/// The tickets of a page, unless the query says so, and at most.
+/// Default number of tickets per page, and its maximum.
 const LIMIT_DEFAULT: usize = 1_000;
 const LIMIT_MAX: usize = 10_000;
 

@@ -1,4 +1,4 @@
-//! What edges read of sales.
+//! The feed of sales for edges.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -12,7 +12,7 @@ use super::refusals::NO_CATALOGUE;
 use crate::Sales;
 use weir_origin_core::http::{EdgeHeaders, Edges, Problem, document_ms};
 
-/// The sales of an origin that has edges.
+/// State of the feed's handler.
 #[derive(Clone, Debug)]
 pub(super) struct Feeds {
     pub(super) sales: Sales,
@@ -46,7 +46,7 @@ pub(super) async fn sold_out(
         error!(%error, "invalid catalogue in Redis");
         Problem::redis()
     })?;
-    // Edges sign no claims.
+    // Edges do not sign claims.
     let catalogue = Catalogue {
         claim_keys: Vec::new(),
         ..catalogue

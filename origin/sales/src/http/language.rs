@@ -1,4 +1,4 @@
-//! Buyers are told what is wrong in their language, as gateways tell them. Codes, and the sentence in `detail`, stay as they are.
+//! Translates problem messages for buyers into their language, as gateways do. `error` and `detail` stay unchanged.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -12,11 +12,11 @@ use weir_sale::message::message;
 
 use weir_origin_core::http::Problem;
 
-/// Puts the `message` of a problem into the language that the client likes best, if there is a sentence for its code.
+/// Replaces the `message` of a problem by the client's preferred language, if a translation of its code exists.
 pub(super) async fn localize(request: Request, next: Next) -> Response {
     let language = preferred_language(request.headers());
     let response = next.run(request).await;
-    // English says what is special this time, too.
+    // English keeps the detail of this occurrence.
     let problem = response.extensions().get::<Problem>();
     let Some(problem) = problem.filter(|_| language != Language::English) else {
         return response;
@@ -31,14 +31,14 @@ pub(super) async fn localize(request: Request, next: Next) -> Response {
     with_message(response, &body, language)
 }
 
-/// All that the client has sent of the header: it may be there more than once.
+/// All `accept-language` values of the request, which may repeat the header.
 fn preferred_language(headers: &HeaderMap) -> Language {
     let values = headers.get_all(ACCEPT_LANGUAGE).iter();
     let all: Vec<&[u8]> = values.map(HeaderValue::as_bytes).collect();
     Language::accepted(&all.join(&b','))
 }
 
-/// The same response with another body.
+/// Replaces the body of a response and sets its language.
 fn with_message(response: Response, body: &serde_json::Value, language: Language) -> Response {
     let (mut parts, _) = response.into_parts();
     parts.headers.remove(CONTENT_LENGTH);

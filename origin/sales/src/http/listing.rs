@@ -1,4 +1,4 @@
-//! `GET /sale-list`: the sales that a shop shows.
+//! `GET /sale-list`: the public list of sales.
 
 use axum::Json;
 use axum::extract::State;
@@ -14,11 +14,11 @@ use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::{Problem, ReadQuery, page_len};
 use weir_origin_core::tenants::TenantName;
 
-/// The sales of a page, unless the query says so, and at most.
+/// Default number of sales per page, and its maximum.
 const LIMIT_DEFAULT: usize = 100;
 const LIMIT_MAX: usize = 1_000;
 
-/// The list says the same to anybody. A cache may show what it has while it asks, and when it gets no answer.
+/// The list is the same for everyone. A cache may serve it stale while it revalidates, and after an error.
 const CACHED: HeaderValue =
     HeaderValue::from_static("public, max-age=2, stale-while-revalidate=10, stale-if-error=60");
 
@@ -92,7 +92,7 @@ fn tenant(name: &str) -> Result<TenantName, Problem> {
     TenantName::new(name).ok_or_else(|| Problem::invalid_query(detail))
 }
 
-/// Where a page begins: `<starts_at_ms>.<id>` of the last sale of the page before it.
+/// Parses a cursor: `<starts_at_ms>.<id>` of the previous page's last sale.
 fn parse_cursor(after: &str) -> Result<(u64, SaleId), Problem> {
     let parts = after.split_once('.');
     let place = parts.and_then(|(at_ms, id)| Some((at_ms.parse().ok()?, SaleId::new(id).ok()?)));

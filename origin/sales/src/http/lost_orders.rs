@@ -1,4 +1,4 @@
-//! The admin's routes of orders that SQL has lost.
+//! Admin routes of orders that SQL has lost.
 
 use axum::Json;
 use axum::extract::State;
@@ -15,7 +15,7 @@ use crate::jobs::catalogue::PublishError;
 use crate::lost_orders::{DecideError, DecidedOrder, Decision, LostOrder};
 use weir_origin_core::http::{Problem, TypedBody};
 
-/// The most orders in one answer. `count` says how many there are.
+/// Maximum number of orders in one answer. `count` is the full number.
 const ORDERS_MAX: usize = 1_000;
 
 /// Orders of a sale that SQL has lost.
@@ -107,7 +107,7 @@ pub(super) async fn decide(
     TypedBody(new): TypedBody<NewDecision>,
 ) -> Result<Json<OutcomeView>, Problem> {
     let (lost_orders, sale, decision) = (sales.lost_orders(), id.clone(), new.decision);
-    // A large sale takes longer than a request may: the work goes on when the request has ended.
+    // A large sale takes longer than the request timeout. The task continues after the request ends.
     let work = tokio::spawn(async move { lost_orders.decide(&sale, decision).await });
     let decided = work.await.map_err(|_| Problem::sql())?;
     let mut orders = decided.map_err(|failure| undecided(&id, failure))?;

@@ -1,4 +1,4 @@
-//! The routes of sales: requests in, answers out. What they ask for is decided elsewhere.
+//! Routes of sales. Handlers parse requests and format answers; other modules decide.
 
 mod draw;
 mod feed;
@@ -53,7 +53,7 @@ use weir_origin_core::http::{
     EDGE_REFUSALS, Edges, Problem, TOO_MANY_STREAMS, UserReader, ValidationError, with_stamp,
 };
 
-/// The routes for gateways, for buyers whose requests passed one, and for the payment provider.
+/// The public routes: for gateways, for buyers behind a gateway, and for the payment provider.
 pub fn public() -> Api<Sales> {
     let sql = RouteRules::OPEN.refuses(&[SQL_UNAVAILABLE, OVERLOADED]);
     let user = sql.refuses(&[USER_MISSING, USER_INVALID]);
@@ -130,7 +130,7 @@ pub fn public() -> Api<Sales> {
         )
 }
 
-/// The same routes, whose refusals speak the language of buyers.
+/// Translates the routes' refusals into the buyer's language.
 pub fn in_buyers_language(routes: Router) -> Router {
     routes.layer(from_fn(language::localize))
 }
@@ -144,7 +144,7 @@ fn feeds() -> Api<Feeds> {
     )
 }
 
-/// The route for edges. It tells them whether the stock is in objects.
+/// Mounts the route for edges. It also tells them whether the stock is in edge objects.
 pub fn feed_routes(sales: Sales, edges: Edges, is_stock_in_objects: bool) -> Router {
     let key_prefix = sales.ledger().key_prefix();
     let state = Feeds {
@@ -155,7 +155,7 @@ pub fn feed_routes(sales: Sales, edges: Edges, is_stock_in_objects: bool) -> Rou
     with_stamp(feeds().into_router(state), edges)
 }
 
-/// What all routes add to the OpenAPI document.
+/// The part of all routes in the OpenAPI document.
 pub fn document() -> Document {
     let mut document = public().into_document();
     document.merge(feeds().into_document());
@@ -163,13 +163,13 @@ pub fn document() -> Document {
     document
 }
 
-/// Reads whom the gateway has signed in, for other domains.
+/// Authenticates users by the gateway's signature, for other domains.
 pub fn users(sales: Sales) -> UserReader {
     Arc::new(move |headers| user_orders::signed_user(&sales, headers))
 }
 
-/// The routes for operators. Sales are called after their tenants, and so are their orders and payments. The switch of all sales and
-/// the list of users are the platform's.
+/// The admin routes. Names of sales, orders and payments start with their tenant's name. The global switch and the user
+/// list belong to the platform.
 pub fn admin() -> Api<Sales> {
     let heeds = RouteRules::HEEDS;
     let sale = RouteRules::for_resource(ResourceKind::Sale);
@@ -291,13 +291,13 @@ pub fn admin() -> Api<Sales> {
         )
 }
 
-/// The sale that the path names.
+/// The sale in the path.
 struct SalePath(SaleId);
 
 impl<S: Send + Sync> FromRequestParts<S> for SalePath {
     type Rejection = Problem;
 
-    /// A name that no sale can have is one that no sale has.
+    /// An invalid sale id gives the same 404 as an unknown one.
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let path = Path::<String>::from_request_parts(parts, state).await;
         let Path(id) = path.map_err(|_| unknown_sale())?;
@@ -310,7 +310,7 @@ fn unknown_sale() -> Problem {
     UNKNOWN_SALE.because("there is no such sale")
 }
 
-/// The sentence says all; each mistake is told by itself, too, if there are more.
+/// All errors of a new sale: as the detail, and also in `errors` if there are several.
 fn invalid_sale(errors: &[NewSaleError]) -> Problem {
     let details: Vec<String> = errors.iter().map(ToString::to_string).collect();
     let problem = INVALID_SALE.because(details.join("; "));

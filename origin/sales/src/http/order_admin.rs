@@ -1,4 +1,4 @@
-//! Orders as operators see and handle them: found, exported, cancelled, refunded; and who is told of their changes.
+//! Admin routes of orders: search, export, cancellation, refunds, and deliveries of their changes.
 
 use std::collections::BTreeMap;
 
@@ -33,14 +33,14 @@ use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::{Problem, ReadQuery, TypedBody};
 use weir_origin_core::outbox::{Backlog, PendingSubject};
 
-/// The orders of a page, unless the query says so, and at most.
+/// Default number of orders per page, and its maximum.
 const LIMIT_DEFAULT: usize = 50;
 const LIMIT_MAX: usize = 500;
 
-/// The most orders that are handled by one request: within the time that it may take.
+/// Maximum number of orders per batch request, limited by the request timeout.
 const ACTIONS_MAX: usize = 200;
 
-/// The most changes of an order in one answer.
+/// Maximum number of changes of an order in one answer.
 const CHANGES_MAX: usize = 200;
 
 /// An order for operators.
@@ -313,7 +313,7 @@ pub(super) async fn changes(
     if changes.is_empty() && sales.store.search().find_order(&id).await?.is_none() {
         return Err(unknown_order());
     }
-    // What was pruned has no body.
+    // Pruned changes have no body.
     let bodies = changes
         .into_iter()
         .filter(|change| !change.body.is_empty())
@@ -441,7 +441,7 @@ pub(super) async fn act(
     Ok(Json(OrderVerdicts { verdicts }))
 }
 
-/// The others have their verdicts nevertheless.
+/// The outcome is unknown; other orders of the batch still get their verdicts.
 fn not_known(order: &str, error: &ActError) -> Verdict {
     error!(%order, %error, "unknown outcome of an operator action on an order");
     Verdict::TryAgain

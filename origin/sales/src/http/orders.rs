@@ -64,10 +64,10 @@ pub(super) struct OrderView {
 #[derive(ToSchema)]
 struct OrderPayload(#[expect(dead_code, reason = "describes a body")] serde_json::Value);
 
-/// The longest body of a request with an idempotency key, in bytes.
+/// Maximum length of a body with an idempotency key and without a payload schema, in bytes.
 const BODY_LEN_MAX: usize = 64 * 1024;
 
-/// How long such a body may take. Its claim is held meanwhile.
+/// Timeout for reading such a body. Its claim holds units meanwhile.
 const BODY_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Turn a signed claim into an order
@@ -132,7 +132,7 @@ impl From<&StoredOrder> for OrderView {
 }
 
 impl Sales {
-    /// Reads the claim of a request, and checks its signature. Counts invalid claims: an alert uses that count.
+    /// Reads a request's claim and verifies its signature. Counts invalid claims for an alert.
     fn read_ticket(&self, headers: &HeaderMap) -> Result<Ticket, Problem> {
         read_ticket(headers, &self.keys).inspect_err(|refusal| {
             if refusal.code == CLAIM_INVALID.code {
@@ -141,7 +141,7 @@ impl Sales {
         })
     }
 
-    /// The click that a request says led to it. What is none, or counts no more, is no reason to refuse an order.
+    /// Reads the click that led to a request. An invalid or expired click does not affect the order.
     fn click(&self, headers: &HeaderMap) -> Option<OrderClick> {
         let told = headers.get(headers::CLICK)?;
         let click = self.clicks.read(told.as_bytes());
@@ -150,8 +150,8 @@ impl Sales {
     }
 }
 
-/// Why a request for a sale in shadow comes without a claim: what the gateway would have answered, this origin does,
-/// since it sells nothing without a claim. Only gateways send the header, and nothing is given for it.
+/// The answer to a request without a claim for a sale in dry run. It is the verdict that the gateway would have
+/// returned, from a header that only gateways set. The header grants nothing.
 fn shadow_refusal(headers: &HeaderMap) -> Option<Problem> {
     let word = headers.get(headers::SHADOW)?.as_bytes();
     if headers.contains_key(headers::CLAIM) {
@@ -172,7 +172,7 @@ fn shadow_refusal(headers: &HeaderMap) -> Option<Problem> {
     })
 }
 
-/// What the request says beside its claim.
+/// Reads idempotency key and payload of a request.
 async fn read_asked(
     payloads: Payloads,
     sale: SaleId,
@@ -204,7 +204,7 @@ async fn read_asked(
     })
 }
 
-/// The attempt that the client names, if it does.
+/// Reads the idempotency key, if the request has one.
 fn read_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Problem> {
     if !headers.contains_key(headers::IDEMPOTENCY_KEY) {
         return Ok(None);
@@ -247,19 +247,19 @@ fn key_reused() -> Problem {
     IDEMPOTENCY_KEY_REUSED.because(detail)
 }
 
-/// Redis has lost orders of this user and let the user claim again.
+/// Redis has lost orders of this user, so it granted another claim.
 fn user_cap() -> Problem {
     let detail = "you have reached the limit per user";
     USER_CAP.because(detail)
 }
 
-/// Only SQL knows what a user has in other sales.
+/// Gateways do not check this limit: only SQL counts a user's units in other sales.
 fn group_cap() -> Problem {
     let detail = "this order would exceed the limit per user for these sales together";
     GROUP_CAP.because(detail)
 }
 
-/// Gateways refuse such users, unless Redis has forgotten them.
+/// Gateways refuse such users, unless Redis has lost their cooldown.
 fn cooling_down(wait_ms: u64) -> Problem {
     let detail = "an order of yours was not paid in time; please wait before you buy again";
     let wait_s = wait_ms.div_ceil(1_000).max(1);
@@ -272,13 +272,13 @@ fn unpaid_holds() -> Problem {
     UNPAID_HOLDS.because(detail)
 }
 
-/// Redis has forgotten that this user is blocked, or let one buy who has not reserved.
+/// Redis has lost the block, or has granted a claim to a user without a reservation.
 fn blocked_problem() -> Problem {
     let detail = "you cannot buy in this sale: you are blocked or have no reservation";
     BARRED.because(detail)
 }
 
-/// The claim that a gateway signed. Nothing of it is read before its signature is checked.
+/// Reads the claim. Verifies the signature before it parses the claim.
 fn read_ticket(headers: &HeaderMap, keys: &KeyRing) -> Result<Ticket, Problem> {
     let claim = only(headers, headers::CLAIM, claim_missing, claim_invalid)?;
     let signature = headers::CLAIM_SIGNATURE;
@@ -290,14 +290,14 @@ fn read_ticket(headers: &HeaderMap, keys: &KeyRing) -> Result<Ticket, Problem> {
 }
 
 fn check(claim: &[u8], signature: &[u8], keys: &KeyRing) -> Result<Ticket, TicketError> {
-    // A gateway writes ASCII: bytes that are not even UTF-8 were never signed.
+    // Gateways send ASCII, so other bytes have no valid signature.
     let claim = str::from_utf8(claim).map_err(|_| TicketError::Malformed)?;
     let signature = str::from_utf8(signature).map_err(|_| TicketError::SignatureMalformed)?;
     keys.verify(claim, signature)?;
     Ticket::decode(claim)
 }
 
-/// The header's value. It must be there exactly once: of two, neither can be trusted.
+/// Returns the header's value. It must occur exactly once, because none of several values can be trusted.
 pub(super) fn only<'a>(
     headers: &'a HeaderMap,
     name: &'static str,
@@ -317,7 +317,7 @@ fn claim_missing() -> Problem {
     CLAIM_MISSING.because(detail).challenge("Weir-Claim")
 }
 
-/// One answer to every wrong claim: which part of it is wrong is in the log.
+/// One answer to all invalid claims; the log contains the cause.
 fn claim_invalid() -> Problem {
     let detail = "the claim is not signed by a known gateway";
     CLAIM_INVALID.because(detail)

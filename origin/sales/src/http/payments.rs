@@ -1,4 +1,4 @@
-//! Payments: started by buyers, decided by the provider's callback, looked after by operators.
+//! Routes of payments: buyers start them, the provider's callbacks decide them, operators list and refund them.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -29,13 +29,13 @@ use weir_origin_core::api::words;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::{Problem, ReadQuery, page_len, read_typed};
 
-/// The most payments on one page.
+/// Maximum number of payments per page.
 const PAGE_MAX: usize = 1_000;
 
-/// The longest reference of a refund, in characters.
+/// Maximum length of a refund reference, in characters.
 const REFERENCE_LEN_MAX: usize = 128;
 
-/// The longest name of an event, in bytes.
+/// Maximum length of an event id, in bytes.
 const EVENT_LEN_MAX: usize = 128;
 
 /// A payment.
@@ -257,7 +257,7 @@ pub(super) async fn list(
     let state = state.ok_or_else(must_be)?;
     let after = query.after.as_deref().map(parse_cursor).transpose()?;
     let limit = page_len(query.limit, PAGE_MAX)?.unwrap_or(PAGE_MAX);
-    // One more tells whether there is another page.
+    // One more payment shows whether there is another page.
     let (orders, after) = (caller.names(), after.unwrap_or((0, "")));
     let found = sales
         .store
@@ -289,11 +289,11 @@ pub(super) struct PaymentList {
     next: Option<String>,
 }
 
-/// Where a page begins: since when the last payment of the page before it was in its state, and its name.
+/// Parses a cursor: the time since which the previous page's last payment was in its state, and its id.
 fn parse_cursor(after: &str) -> Result<(u64, &str), Problem> {
     let parts = after.split_once('.');
     let place = parts.and_then(|(at_ms, id)| Some((at_ms.parse().ok()?, id)));
-    // SQL's numbers end there.
+    // SQL's number range ends there.
     let place = place.filter(|(at_ms, _): &(u64, &str)| i64::try_from(*at_ms).is_ok());
     place.ok_or_else(|| Problem::invalid_query("after: must be the `next` of an earlier page"))
 }

@@ -1,4 +1,4 @@
-//! Why routes of sales refuse.
+//! Refusals of the routes of sales.
 
 use axum::http::StatusCode;
 
@@ -290,23 +290,23 @@ pub(super) const USER_CAP: Refusal = Refusal::conflict(
     "The user has reached the limit per user",
 );
 
-/// An order names a sale that SQL does not have.
+/// SQL does not have the sale of an order.
 pub(super) const SALE_GONE: Refusal =
     Refusal::conflict("unknown_sale", "Unknown sale", UNKNOWN_SALE.meaning);
 
-/// Another request of the user has taken the reservation back meanwhile.
+/// A concurrent request of the user has cancelled the reservation.
 pub(super) const RESERVATION_GONE: Refusal = Refusal::conflict(
     "unknown_reservation",
     "No reservation",
     UNKNOWN_RESERVATION.meaning,
 );
 
-/// What a gateway would have answered where a sale is in shadow: a verdict by its word.
+/// Refusal for a verdict of a sale in dry run, by its label.
 const fn verdict(code: &'static str, status: StatusCode, meaning: &'static str) -> Refusal {
     Refusal::new(status, code, "Refused", meaning)
 }
 
-/// The refusals among verdicts. A test compares them.
+/// All verdicts that are refusals. A test compares them with the verdicts.
 pub(super) const VERDICTS: &[Refusal] = &[
     verdict(
         "unknown_sale",

@@ -1,4 +1,4 @@
-//! A user's reservation. The gateway says who the user is, and signs it.
+//! Routes of a user's reservation. Gateways authenticate the user with a signature.
 
 use axum::Json;
 use axum::extract::State;
@@ -20,7 +20,7 @@ use crate::store::{ReservationOutcome, StoredReservation, Visitor, WithdrawOutco
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::Problem;
 
-/// The characters that are kept of a client's address and of its `User-Agent`, for the risk check.
+/// Maximum characters of a client's address and `User-Agent` that are stored for the risk check.
 const ADDRESS_LEN_MAX: usize = 64;
 const AGENT_LEN_MAX: usize = 512;
 
@@ -95,16 +95,16 @@ pub(super) async fn reserve(
     let call = sales.store.reservations().reservation(&id, &user);
     let reservation = sales.orders.sql(call).await?;
     let Some(reservation) = reservation else {
-        // Another request of the user has taken it back meanwhile.
+        // A concurrent request of the user has cancelled it.
         return Err(RESERVATION_GONE.because(NO_RESERVATION_YET));
     };
     let view = view(&sales, &id, &user, reservation).await?;
     if view.state != ReservationState::Reserved {
-        // Gateways hear of it when the risk check has passed the user, and the draw has chosen whom it chooses.
+        // Gateways learn of the reservation after the risk check and the draw.
         return Ok((status, Json(view)));
     }
-    // After SQL has it, so that a warm-up under way finds it there; and whether or not the sale is
-    // warm, so that none falls between.
+    // Write to Redis after SQL, so that a concurrent warm-up finds the reservation in SQL. Write even if the sale is
+    // not warm, so that none is missed.
     let sale = sales.store.sale(&id).await?;
     let sale = sale
         .ok_or_else(|| not_reserved(ReservationOutcome::Unknown))?
@@ -213,8 +213,8 @@ async fn view(
     })
 }
 
-/// Where a request came from, as the gateway says: Envoy appends the connection's address to what a client may have
-/// sent.
+/// Address and agent of the client, according to the gateway: Envoy appends the connection's address to the header that
+/// a client may have sent.
 fn visitor(headers: &HeaderMap) -> Visitor {
     let text = |name| {
         let value = headers.get_all(name).iter().next_back();

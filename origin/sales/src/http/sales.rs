@@ -1,4 +1,4 @@
-//! The admin's routes of sales.
+//! Admin routes of sales.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ use weir_origin_core::access::{Caller, over_limit};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::{LiveAnswers, Problem, ReadQuery, TypedBody, page_len};
 
-/// The most sales on one page.
+/// Maximum number of sales per page.
 const PAGE_MAX: usize = 1_000;
 
 /// Which page of sales.
@@ -53,7 +53,7 @@ pub(super) struct SalePage {
     next: Option<String>,
 }
 
-/// A new sale, with the path at which it is found.
+/// A new sale with its path in `location`.
 type CreatedSale = (StatusCode, [(HeaderName, String); 1], Json<SaleSummary>);
 
 /// Create a sale
@@ -105,7 +105,7 @@ pub(super) async fn list(
     let after = page.after.as_deref().map(parse_cursor).transpose()?;
     let after = after.as_ref().map(|(ends_at_ms, id)| (*ends_at_ms, id));
     let limit = page_len(page.limit, PAGE_MAX)?.unwrap_or(PAGE_MAX);
-    // One more tells whether there is another page.
+    // One more sale shows whether there is another page.
     let names = caller.names();
     let mut stored = sales
         .store
@@ -122,7 +122,7 @@ pub(super) async fn list(
     Ok(Json(SalePage { sales, next }))
 }
 
-/// Where a page begins: `<ends_at_ms>.<id>` of the last sale of the page before it.
+/// Parses a cursor: `<ends_at_ms>.<id>` of the previous page's last sale.
 fn parse_cursor(after: &str) -> Result<(u64, SaleId), Problem> {
     let parts = after.split_once('.');
     let place =
@@ -159,7 +159,7 @@ pub(super) struct WarmView {
     shards_filled: u32,
 }
 
-/// How long until gateways have read a new catalogue: a poll each 250 ms, and some time for its answer.
+/// Time until gateways have read a new catalogue: a poll interval of 250 ms, and some time for the reply.
 const GATEWAYS_LEARN: Duration = Duration::from_millis(300);
 
 /// Load a sale's stock into Redis

@@ -1,4 +1,4 @@
-//! The admin's routes of a running sale's stock.
+//! Admin routes of a running sale's stock.
 
 use axum::Json;
 use axum::extract::State;
@@ -21,10 +21,10 @@ use crate::store::{ChangeBegun, ChangeRefusal, StoredChange};
 use weir_origin_core::access::TENANT_LIMIT;
 use weir_origin_core::http::{Problem, TypedBody};
 
-/// The request header by which an operator names a change.
+/// Header with the idempotency key of a change.
 const KEY_HEADER: &str = "idempotency-key";
 
-/// The most changes in one list: the last ones.
+/// Maximum number of changes in a list; the newest ones.
 const LIST_LEN_MAX: usize = 100;
 
 /// A stock change.
@@ -144,7 +144,7 @@ pub(super) async fn change(
     if change.done_at_ms.is_some() {
         return Ok((StatusCode::OK, Json(change.into())));
     }
-    // It is noted: whatever fails now, jobs go on with it.
+    // The change is stored. If this fails, jobs continue with it.
     match sales.changer().finish(&change).await {
         Ok(Some(done)) => return Ok((StatusCode::OK, Json(done.into()))),
         Ok(None) => {}
@@ -183,7 +183,7 @@ pub(super) async fn list(
     }))
 }
 
-/// The change's key; all that is wrong with the request at once if something is.
+/// Returns the idempotency key. Reports all errors of the request together.
 fn checked(headers: &HeaderMap, new: &NewChange) -> Result<IdempotencyKey, Problem> {
     let key = match headers.get(KEY_HEADER) {
         Some(value) => IdempotencyKey::read(value.as_bytes())

@@ -1,4 +1,4 @@
-//! The admin's routes of switches, edits and blocked users.
+//! Admin routes of switches, sale changes and blocked users.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -173,8 +173,8 @@ pub(super) async fn global(State(sales): State<Sales>) -> Result<Json<GlobalSwit
     Ok(Json(GlobalSwitch { state }))
 }
 
-/// Publishes at once. If that fails, SQL has the switch and the publisher keeps trying; the operator is told that
-/// gateways do not know of it yet.
+/// Publishes the catalogue at once. If that fails, SQL has the switch and the publisher retries; the operator gets an
+/// error, because gateways do not apply the switch yet.
 async fn publish(sales: &Sales) -> Result<(), Problem> {
     sales.publisher.publish().await.map_err(|error| {
         error!(%error, "cannot publish the catalogue");
@@ -224,12 +224,12 @@ pub(super) async fn edit(
     summary(&sales, stored(&sales, &id).await?).await
 }
 
-/// What this member is to be, if nothing else is to change.
+/// Returns the new value of this member if it is the only change.
 fn only<'a>(changes: &'a serde_json::Map<String, Value>, name: &str) -> Option<&'a Value> {
     changes.get(name).filter(|_| changes.len() == 1)
 }
 
-/// Who may buy does not change with who sees it, so this may be at any time.
+/// Lists or unlists a sale. Allowed at any time, because it does not affect who can buy.
 async fn list(sales: &Sales, id: &SaleId, listed: &Value) -> Result<Json<SaleSummary>, Problem> {
     let Some(listed) = listed.as_bool() else {
         return Err(Problem::invalid_body("listed: must be true or false"));
@@ -239,8 +239,7 @@ async fn list(sales: &Sales, id: &SaleId, listed: &Value) -> Result<Json<SaleSum
     summary(sales, stored(sales, id).await?).await
 }
 
-/// A running sale ends later or earlier; an end that has passed means now. One that has ended goes on, unless it is
-/// archived.
+/// Moves the end of a started sale. A past end means now. An ended sale continues unless it is archived.
 async fn move_end(
     sales: &Sales,
     stored_sale: &StoredSale,
@@ -254,7 +253,7 @@ async fn move_end(
         return Err(invalid_sale(&[NewSaleError::TooLate]));
     }
     let (sale, now_ms) = (&stored_sale.sale, now_ms());
-    // The earliest end that is left to choose: one that has passed stays as it was.
+    // The earliest possible end: now, or the current end if it has already passed.
     let soonest_ms = sale.ends_at_ms.min(now_ms).max(sale.starts_at_ms + 1);
     let ends_at_ms = wanted_ms.max(soonest_ms);
     check_room(sales, sale, ends_at_ms).await?;
@@ -264,7 +263,7 @@ async fn move_end(
         .move_end(&sale.id, ends_at_ms)
         .await?
     {
-        // Of a sale that is there, only its archive keeps it from that.
+        // The sale exists, so the only cause is that it is archived.
         running(sales, &sale.id).await?;
         return Err(Problem::sql());
     }
@@ -273,7 +272,7 @@ async fn move_end(
     summary(sales, stored(sales, &sale.id).await?).await
 }
 
-/// A sale that ended so long ago that gateways have forgotten it takes a place among those that they know.
+/// Checks the catalogue's size before a sale returns to it that ended so long ago that gateways have dropped it.
 async fn check_room(sales: &Sales, sale: &Sale, ends_at_ms: u64) -> Result<(), Problem> {
     let returns = sale.ends_at_ms <= ended_after_ms() && ends_at_ms > ended_after_ms();
     if returns && sales.publisher.sales().await?.len() >= SALES_MAX {
@@ -394,7 +393,7 @@ async fn sale_and_user(
     Ok((running(sales, &id).await?, user))
 }
 
-/// The sale as operators see it.
+/// Returns the sale in its admin form.
 pub(super) async fn summary(
     sales: &Sales,
     stored: StoredSale,
@@ -403,7 +402,7 @@ pub(super) async fn summary(
     Ok(Json(SaleSummary::new(stored, switch)))
 }
 
-/// A sale that is not archived.
+/// Returns a sale that is not archived.
 pub(super) async fn running(sales: &Sales, id: &SaleId) -> Result<StoredSale, Problem> {
     let stored = stored(sales, id).await?;
     match stored.archived_at_ms {

@@ -1,4 +1,4 @@
-//! Users of every sale: whom operators have blocked, and whom they let buy whatever a risk check says.
+//! Admin routes of the global user list: users blocked in all sales, and users exempt from the risk check.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -16,14 +16,14 @@ use crate::store::{ListedUser, Remark, UserListStatus};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::{Problem, ReadQuery, TypedBody, read_typed};
 
-/// The users of a page, unless the query says so, and at most.
+/// Default number of users per page, and its maximum.
 const LIMIT_DEFAULT: usize = 100;
 const LIMIT_MAX: usize = 1_000;
 
-/// The changes that are shown of a user.
+/// Maximum number of changes shown per user.
 const LOG_LEN_MAX: usize = 100;
 
-/// The longest reason and the longest name of an operator, in characters.
+/// Maximum length of a reason and of an operator's name, in characters.
 const TEXT_LEN_MAX: usize = 200;
 
 /// Filters of the user list.
@@ -244,8 +244,8 @@ pub(super) async fn delete(
     change(&sales, &user, None, &said).await
 }
 
-/// SQL first: from then on the origin refuses, or lets buy. Then gateways hear of it, in each sale that runs; the same request
-/// again tells those that did not.
+/// Changes SQL first, which takes effect at the origin at once. Then updates Redis for each sale in the catalogue,
+/// which takes effect at gateways. Repeating the request completes an interrupted update.
 async fn change(
     sales: &Sales,
     user: &UserId,

@@ -1,4 +1,4 @@
-//! A user's orders. The gateway says who the user is, and signs it.
+//! Routes of a user's orders. Gateways authenticate the user with a signature.
 
 use axum::Json;
 use axum::extract::{FromRequestParts, Path, State};
@@ -25,7 +25,7 @@ use weir_origin_core::http::Problem;
 use weir_origin_core::http::refusal::{USER_INVALID, USER_MISSING};
 use weir_origin_core::sql::SqlError;
 
-/// Who asks.
+/// The authenticated user.
 pub(super) struct SignedUser(pub UserId);
 
 impl FromRequestParts<Sales> for SignedUser {
@@ -36,7 +36,7 @@ impl FromRequestParts<Sales> for SignedUser {
     }
 }
 
-/// Who asks, by the headers that a gateway has signed.
+/// Authenticates the user by the headers that a gateway has signed.
 pub(super) fn signed_user(sales: &Sales, headers: &HeaderMap) -> Result<UserId, Problem> {
     let value = only(headers, headers::USER, user_missing, user_invalid)?;
     let signature = headers::USER_SIGNATURE;
@@ -132,12 +132,12 @@ pub(super) async fn cancel(
     }
 }
 
-/// The outcome of a task that decides an order.
+/// Result of a task that decides an order.
 type Ended<T> = Result<Result<T, SqlError>, JoinError>;
 
 pub(super) fn ended<T>(outcome: Ended<T>) -> Result<T, Problem> {
     let answer = outcome.map_err(|error| {
-        // A panic in the task: a fault of ours, with the outcome unknown.
+        // The task panicked: a bug in the origin, with an unknown outcome.
         error!(%error, "order task failed");
         Problem::sql()
     })?;

@@ -1,12 +1,12 @@
-//! Clears away what an ended sale leaves: first in Redis, then in SQL.
+//! Archives ended sales: first in Redis, then in SQL.
 //!
-//! 1. SQL notes that the sale is archived. From then on nothing puts it on Redis: it is not in the catalogue, so the
-//!    reconciler leaves it alone; it takes no orders, and cannot be warmed.
-//! 2. After [`ArchiveRules::settle_ms`], in which whoever had it in hand has let go of it, its keys in Redis go.
-//! 3. In SQL, its decided orders move to `orders_archive`, then what served it goes: reservations, blocked users, buyers,
-//!    idempotency keys, claim outcomes. Unpaid orders stay, with all that, until they are decided.
+//! 1. SQL marks the sale as archived. From then on the catalogue omits it, so the reconciler does not write it to
+//!    Redis. It accepts no orders and cannot be warmed.
+//! 2. After [`ArchiveRules::settle_ms`], when all work on the sale has ended, its keys in Redis are deleted.
+//! 3. In SQL, decided orders move to `orders_archive`. Then reservations, blocked users, buyers, idempotency keys and
+//!    claim outcomes are deleted. Unpaid orders stay with this data until they are decided.
 //!
-//! Each step is noted when it is done, and may be done again: whoever dies in between leaves the rest to the next one.
+//! SQL records each completed step. All steps can be repeated, so another origin can continue after a crash.
 
 use std::time::Duration;
 
@@ -19,29 +19,29 @@ use weir_origin_core::background::Interval;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::unavailable::Unavailable;
 
-/// The pause between two rounds.
+/// Interval between two rounds.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// The pause between two batches: orders of other sales come first.
+/// Pause between two batches, so that orders of other sales are not delayed.
 const BATCH_PAUSE: Duration = Duration::from_millis(20);
 
-/// Sales of one round.
+/// Maximum number of sales per round.
 const SALES_MAX: usize = 100;
 
-/// Batches of one sale in one round: one with very much must not keep others from theirs.
+/// Maximum number of batches per sale and round, so that a large sale does not delay the others.
 const BATCHES_MAX: usize = 200;
 
-/// When what a sale leaves goes.
+/// When data of ended sales is archived and deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArchiveRules {
-    /// How long after its end, in milliseconds; `None`: never.
+    /// Time from the sale's end to archiving, in milliseconds; `None`: never.
     pub after_ms: Option<u64>,
-    /// How long after that its keys go, in milliseconds: longer than anybody has a sale in hand.
+    /// Time from archiving to the deletion of its Redis keys, in milliseconds; longer than any work on the sale takes.
     pub settle_ms: u64,
 }
 
 impl Default for ArchiveRules {
-    /// A day, and a minute.
+    /// One day, and one minute.
     fn default() -> Self {
         Self {
             after_ms: Some(24 * 60 * 60 * 1_000),
@@ -50,7 +50,7 @@ impl Default for ArchiveRules {
     }
 }
 
-/// Clears away what ended sales leave.
+/// Archives ended sales.
 #[derive(Clone, Debug)]
 pub struct Archiver {
     pub(crate) store: SaleStore,
@@ -58,19 +58,19 @@ pub struct Archiver {
     pub(crate) rules: ArchiveRules,
 }
 
-/// How far a step has come.
+/// Progress of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// There may be more to do at once.
+    /// More may be left to do at once.
     More,
-    /// Nothing for now.
+    /// Nothing to do now.
     Wait,
-    /// All is done.
+    /// Completed.
     Done,
 }
 
 impl Archiver {
-    /// Works until `stop`.
+    /// Runs until `stop`.
     pub async fn run(self, stop: CancellationToken) {
         let mut interval = Interval::every(PERIOD, "archiving ended sales", stop);
         while interval.next().await {
@@ -79,10 +79,10 @@ impl Archiver {
         }
     }
 
-    /// One round over all sales that are due.
+    /// Runs one round over all due sales.
     ///
     /// # Errors
-    /// When SQL or Redis does not answer. The next round goes on from there.
+    /// When SQL or Redis does not answer. The next round continues.
     pub async fn round(&self) -> Result<(), Unavailable> {
         let Some(after_ms) = self.rules.after_ms else {
             return Ok(());
@@ -104,10 +104,10 @@ impl Archiver {
         Ok(())
     }
 
-    /// The next step of one sale.
+    /// Runs the next step of one sale.
     ///
     /// # Errors
-    /// When SQL or Redis does not answer: then it may or may not be done, and is done again.
+    /// When SQL or Redis does not answer. The step may or may not be done; call it again.
     pub async fn step(&self, sale: &mut EndedSale) -> Result<Progress, Unavailable> {
         let now_ms = now_ms();
         let Some(archived_at_ms) = sale.archived_at_ms else {

@@ -1,4 +1,4 @@
-//! The catalogue: what gateways poll, written from SQL.
+//! Publishes the catalogue, which gateways poll, from SQL to Redis.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
@@ -18,43 +18,43 @@ use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
 
-/// How long an ended sale stays in the catalogue, in milliseconds: latecomers are told that it is over, not that it
-/// does not exist.
+/// How long an ended sale stays in the catalogue, in milliseconds, so that gateways answer that it has ended, not that
+/// it does not exist.
 const KEEP_ENDED_MS: u64 = 60 * 60 * 1000;
 
-/// How often the catalogue is compared with the last one: what is left of a sale moves it between bands, and gateways say
-/// `sold_out` only once it says that nothing is.
+/// Interval for comparing the catalogue with the last one. Sold units change a sale's stock level, and gateways answer
+/// `sold_out` only when the catalogue reports no stock.
 const CHANGE_PERIOD: Duration = Duration::from_millis(250);
 
-/// How often it is looked whether gateways have the last one: a Redis that lost its last writes, or all, gets it again.
+/// Interval for checking that Redis has the last catalogue, in case it lost data.
 const CHECK_PERIOD: Duration = Duration::from_secs(1);
 
-/// How long changes of orders are gathered before their sales are looked at.
+/// How long order changes are collected before their sales are checked.
 const GATHER_PERIOD: Duration = Duration::from_millis(20);
 
-/// The pause after failures.
+/// Pauses after failures.
 const BACKOFF: Backoff = Backoff {
     first: Duration::from_millis(100),
     max: Duration::from_secs(5),
 };
 
-/// Writes the catalogue. Cloning it is cheap.
+/// Publishes the catalogue. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct Publisher {
     store: SaleStore,
     ledger: Ledger,
-    /// How claims must be signed.
+    /// The keys that sign claims.
     claim_keys: Vec<ClaimKey>,
-    // Held from reading SQL to writing Redis: what was written last. Another origin may write meanwhile, but a later
-    // version is never overwritten by an earlier one.
+    // The last written catalogue. Locked from reading SQL to writing Redis. Another origin may write concurrently, but
+    // an earlier version never overwrites a later one.
     turn: Arc<Mutex<Catalogue>>,
     changed: ChangedSales,
     /// See [`CHANGE_PERIOD`].
     period: Duration,
 }
 
-/// The sales whose orders have changed since they were looked at: the last unit may have gone, or one may have come back.
-/// Cloning it is cheap: clones share it.
+/// Sales with order changes since the last check: the last unit may be sold, or one may have returned. Cloning it is
+/// cheap: clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChangedSales(Arc<PendingSales>);
 
@@ -65,7 +65,7 @@ struct PendingSales {
 }
 
 impl ChangedSales {
-    /// Notes that an order of this sale has changed.
+    /// Records that an order of this sale has changed.
     pub(crate) fn note(&self, sale: &SaleId) {
         let mut ids = self.0.ids.lock().unwrap_or_else(PoisonError::into_inner);
         if !ids.contains(sale) {
@@ -74,7 +74,7 @@ impl ChangedSales {
         self.0.notify.notify_one();
     }
 
-    /// Waits for a change, and for [`GATHER_PERIOD`] for more.
+    /// Waits for a change, then collects more for [`GATHER_PERIOD`].
     async fn next(&self) -> BTreeSet<SaleId> {
         self.0.notify.notified().await;
         tokio::time::sleep(GATHER_PERIOD).await;
@@ -83,19 +83,19 @@ impl ChangedSales {
     }
 }
 
-/// Why the catalogue was not written.
+/// Why the catalogue was not published.
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
     /// SQL did not answer.
     #[error(transparent)]
     Store(#[from] SqlError),
-    /// Redis did not take it, or it is unknown whether it did.
+    /// Redis did not answer, or the outcome is unknown.
     #[error(transparent)]
     Ledger(#[from] CallError),
-    /// Gateways would refuse it.
+    /// Gateways would reject it.
     #[error("the catalogue {0}")]
     Catalogue(#[from] CatalogueError),
-    /// It could not be written as JSON.
+    /// It cannot be encoded as JSON.
     #[error("cannot encode the catalogue as JSON: {0}")]
     Json(#[from] serde_json::Error),
 }
@@ -112,21 +112,21 @@ impl Publisher {
         }
     }
 
-    /// The same, which compares the catalogue with the last one this often, and not four times a second.
+    /// Sets the interval for comparing the catalogue with the last one; the default is four times per second.
     #[must_use]
     pub fn comparing_every(self, period: Duration) -> Self {
         Self { period, ..self }
     }
 
-    /// Where changes of orders are noted, so that gateways learn at once when nothing is left.
+    /// Records order changes, so that gateways learn at once when a sale is sold out.
     pub(crate) fn changed_sales(&self) -> ChangedSales {
         self.changed.clone()
     }
 
-    /// The sales that gateways should know: those that have not ended long ago. Without a version.
+    /// Returns the current catalogue without a version. It omits sales that ended long ago.
     ///
     /// # Errors
-    /// When SQL does not answer, or holds what gateways would refuse.
+    /// When SQL does not answer, or contains data that gateways would reject.
     pub async fn current(&self) -> Result<Catalogue, PublishError> {
         let sales = self.store.catalogue(ended_after_ms(), SALES_MAX).await?;
         let sales = sales.into_iter().map(|stored| stored.sale);
@@ -141,7 +141,7 @@ impl Publisher {
         Ok(catalogue.checked()?)
     }
 
-    /// The same sales as SQL has them, each with the versions of its orders: see [`SaleStore::running`].
+    /// Returns the same sales with their data in SQL, each with the versions of its orders: see [`SaleStore::running`].
     ///
     /// # Errors
     /// When SQL does not answer.
@@ -149,7 +149,7 @@ impl Publisher {
         self.store.running(ended_after_ms(), SALES_MAX).await
     }
 
-    /// Writes the catalogue.
+    /// Publishes the catalogue.
     ///
     /// # Errors
     /// See [`PublishError`].
@@ -167,14 +167,14 @@ impl Publisher {
             ..next.await?.checked()?
         };
         let json = catalogue::write(&catalogue)?;
-        // If the reply is lost it is unknown what gateways have: then nothing counts as written.
+        // If the reply is lost, the published version is unknown. Treat the catalogue as not written.
         *last = Catalogue::default();
         self.ledger.publish(catalogue.version, &json).await?;
         *last = catalogue;
         Ok(())
     }
 
-    /// Writes the catalogue if it differs from the last one.
+    /// Publishes the catalogue if it differs from the last one.
     async fn write_changed(&self) -> Result<(), PublishError> {
         let mut last = self.turn.lock().await;
         let version = last.version;
@@ -188,11 +188,11 @@ impl Publisher {
         }
     }
 
-    /// Writes the catalogue if one of these sales is in another band than the last one says.
+    /// Publishes the catalogue if the stock level of one of these sales has changed.
     async fn write_moved(&self, ids: &BTreeSet<SaleId>) -> Result<(), PublishError> {
         let mut last = self.turn.lock().await;
         for id in ids {
-            // A sale that is not in the catalogue, such as one that ended long ago, changes nothing there.
+            // Sales outside the catalogue, such as those that ended long ago, do not matter.
             let Some(known) = last.find(id.as_str().as_bytes()).map(|sale| sale.band) else {
                 continue;
             };
@@ -204,8 +204,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// Writes the catalogue again if Redis has another one than the last: it has lost that, or another origin has
-    /// written its own and died, and SQL has changed back since.
+    /// Publishes the catalogue again if Redis has a different one: Redis lost data, or another origin wrote its own and
+    /// crashed before SQL changed back.
     async fn check(&self) -> Result<(), PublishError> {
         let mut last = self.turn.lock().await;
         let published = self.ledger.published().await?;
@@ -225,7 +225,7 @@ impl Publisher {
         }
     }
 
-    /// Keeps the catalogue in Redis up to date until `stop`: when it changes, and when Redis has lost it.
+    /// Keeps the catalogue in Redis up to date until `stop`.
     pub async fn run(self, stop: CancellationToken) {
         let interval = Interval::every(self.period, "publishing the catalogue", stop);
         let mut interval = interval.backing_off(BACKOFF);
@@ -258,7 +258,7 @@ impl Publisher {
     }
 }
 
-/// Sales that ended by then are not in it, and nobody looks after them in Redis.
+/// Sales that ended before this time are not in the catalogue, and the reconciler ignores them.
 pub(crate) fn ended_after_ms() -> u64 {
     now_ms().saturating_sub(KEEP_ENDED_MS)
 }

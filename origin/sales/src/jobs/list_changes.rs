@@ -1,8 +1,8 @@
-//! Changes of the lists of reserved and blocked users that are written to Redis once more.
+//! Repeats writes of reserved and blocked users to Redis.
 //!
-//! Redis may lose its last writes: a failover takes what the replica had not heard of, a power cut what was not on the
-//! disk yet. Nothing tells of a user who is then missing in a list, or still there. So each change is repeated from SQL
-//! after a while, when the write itself must have become safe.
+//! Redis may lose its last writes: a failover loses writes that the replica had not received, a power failure those
+//! that were not on disk yet. A missing or stale list entry cannot be detected. So each change is written again from
+//! SQL after a while, when the write must have become durable.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,16 +11,16 @@ use weir_base::id::{SaleId, UserId};
 
 use crate::ledger::UserList;
 
-/// How long after a change it is written again: soon, since most losses are of the last second, and once more.
+/// Delays after which a change is written again: soon, because most losses affect the last second, and once more later.
 const AGAIN: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];
 
-/// The most changes that wait. Beyond it the oldest are left out, so that memory is bounded.
+/// Maximum number of queued changes, to bound memory. Beyond it the oldest are dropped.
 const WAITING_MAX: usize = 200_000;
 
-/// A user of whom a list of a sale has changed.
+/// A change of a user on a sale's list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListChange {
-    /// When.
+    /// Time of the change.
     pub at: Instant,
     /// The sale.
     pub sale: SaleId,
@@ -30,14 +30,14 @@ pub struct ListChange {
     pub user: UserId,
 }
 
-/// Changes that wait, the oldest first: a line for each time that they are written again.
+/// Queued changes, oldest first: one queue per delay.
 #[derive(Debug, Default)]
 pub struct ListChanges {
     waiting: [VecDeque<ListChange>; AGAIN.len()],
 }
 
 impl ListChanges {
-    /// Notes a change.
+    /// Queues a change.
     pub fn note(&mut self, change: ListChange) {
         for line in &mut self.waiting {
             if line.len() == WAITING_MAX {
@@ -47,7 +47,7 @@ impl ListChanges {
         }
     }
 
-    /// Takes the changes that are to be written again now.
+    /// Removes and returns the changes that are due.
     pub fn due(&mut self) -> Vec<ListChange> {
         let now = Instant::now();
         let mut due = Vec::new();

@@ -1,12 +1,12 @@
-//! Rebuilds shards that lost their data, from SQL.
+//! Rebuilds shards that lost their data from SQL.
 //!
-//! First comes what may keep somebody from buying: who is blocked, who has reserved, and the users' orders, so that caps
-//! hold. Only then is a shard in use again, with 0 units and a fresh epoch. The reconciler then finds that units are
-//! missing, and puts them back once it is sure how many. No step makes a unit, so none is sold twice; and as long as SQL
-//! has units, nobody hears that they are gone.
+//! A rebuild first writes what restricts buyers: blocked users, reservations, and users' orders for the limit per user.
+//! Then it opens the shard with 0 units and a new epoch. The reconciler finds the missing units and adds them once
+//! their number is certain. No step creates units, so none is sold twice. While SQL has units left, gateways do not
+//! report sold out.
 //!
-//! Of several origins that find a shard cold, one rebuilds it: it holds a lease, and whatever it writes is refused once
-//! another has taken over.
+//! Only one origin rebuilds a cold shard at a time: it holds a lease, and Redis refuses its writes once another origin
+//! has taken over.
 
 use std::collections::BTreeMap;
 
@@ -21,16 +21,16 @@ use crate::store::SaleStore;
 use weir_origin_core::sql::SqlError;
 use weir_origin_core::unavailable::Unavailable;
 
-/// The orders read from SQL at a time.
+/// Number of orders read from SQL per page.
 const PAGE_LEN: usize = 1_000;
 
-/// The users read from SQL at a time: a sale's sets are many, and each gets some of a page.
+/// Number of users read from SQL per page. A sale has many sets, and each page contains some users of each.
 const USERS_PAGE_LEN: usize = 20_000;
 
-/// The users written to Redis at a time: a script that runs long holds up all others.
+/// Number of users written to Redis per script: a long script blocks all others.
 const BATCH_LEN: usize = 100;
 
-/// For how long after each step a rebuild keeps others away: an origin that died is replaced after so long.
+/// Lease duration after each step, in milliseconds. After a crash, another origin continues after this time.
 const LEASE_MS: u64 = 3_000;
 
 /// Rebuilds shards. Cloning it is cheap.
@@ -52,8 +52,8 @@ impl Rebuilder {
         Self { store, ledger }
     }
 
-    /// Rebuilds those of `shards` that are cold, of a warmed sale; others are left alone, and so are those that another
-    /// origin rebuilds. Returns which it did.
+    /// Rebuilds the cold shards among `shards` of a warmed sale. Skips shards that another origin is rebuilding.
+    /// Returns the rebuilt shards.
     ///
     /// # Errors
     /// When SQL or Redis does not answer.
@@ -73,10 +73,10 @@ impl Rebuilder {
                 rebuild.shards.push(shard);
             }
         }
-        // The lists once for all shards: a sale may have a million users, and 64 shards.
+        // Write the lists once for all shards: a sale may have a million users and 64 shards.
         self.add_lists(sale, &mut UserSelection::Rebuild(&mut rebuild))
             .await?;
-        // Before the orders: what ends or is made after this count, Redis may be told of once the shard is in use.
+        // Count before reading the orders: Redis may learn of later changes only once the shard is open.
         let counts = self.store.counters().counts(&sale.id).await?;
         let mut rebuilt = vec![];
         for shard in rebuild.shards.clone() {
@@ -97,15 +97,15 @@ impl Rebuilder {
             }
         }
         if !rebuilt.is_empty() {
-            // Once more, now that they are in use: Redis may have lost the first writing, and nothing but their absence
-            // would tell.
+            // Write the lists again, now that the shards are open. Redis may have lost the first write, which cannot be
+            // detected.
             self.add_lists(sale, &mut UserSelection::Shards(&rebuilt))
                 .await?;
         }
         Ok(rebuilt)
     }
 
-    /// Keeps others away from the shards that are being rebuilt; those that another has taken over are left to it.
+    /// Renews the leases of the shards, and drops shards that another origin has taken over.
     async fn renew(&self, rebuild: &mut Rebuild<'_>) -> Result<(), Unavailable> {
         let Rebuild { sale, token, .. } = &*rebuild;
         let mut kept = vec![];
@@ -118,7 +118,7 @@ impl Rebuilder {
         Ok(())
     }
 
-    /// Restores the orders of a shard; returns of how many users.
+    /// Restores the orders of a shard. Returns the number of users.
     async fn restore_orders(
         &self,
         rebuild: &mut Rebuild<'_>,
@@ -140,7 +140,8 @@ impl Rebuilder {
         Ok(users.len())
     }
 
-    /// Which attempts with a key have become which orders, so that trying again finds them though nothing is left.
+    /// Restores which idempotency keys have become which orders, so that retries find them even when the sale is sold
+    /// out.
     async fn add_attempts(&self, sale: &Sale, shard: u32) -> Result<(), Unavailable> {
         let mut after = None;
         loop {
@@ -157,7 +158,7 @@ impl Rebuilder {
         }
     }
 
-    /// The orders that stand, of all users at home on the shard, oldest first.
+    /// Returns the active orders of all users whose home is this shard, oldest first.
     async fn orders(
         &self,
         sale: &Sale,
@@ -179,7 +180,7 @@ impl Rebuilder {
         Ok(users)
     }
 
-    /// Writes who has reserved and who is blocked, of the whole sale. Doing it again changes nothing.
+    /// Writes all reservations and blocked users of the sale. Repeating it changes nothing.
     ///
     /// # Errors
     /// When SQL or Redis does not answer.
@@ -237,13 +238,13 @@ impl Rebuilder {
     }
 }
 
-/// Whose users are written.
+/// Which users to write.
 enum UserSelection<'a, 'b> {
-    /// Those of all shards.
+    /// Users of all shards.
     All,
-    /// Those of the shards that are being rebuilt.
+    /// Users of the shards that are being rebuilt.
     Rebuild(&'a mut Rebuild<'b>),
-    /// Those of these shards.
+    /// Users of these shards.
     Shards(&'a [u32]),
 }
 
@@ -257,7 +258,7 @@ impl UserSelection<'_, '_> {
     }
 }
 
-/// Who rebuilds: nobody else has this name. Without random numbers, which every system gives, the time must do.
+/// Unique name of this rebuild for its leases. Falls back to the time if there are no random numbers.
 fn token() -> String {
     let mut bytes = [0; 8];
     if SystemRandom::new().fill(&mut bytes).is_err() {

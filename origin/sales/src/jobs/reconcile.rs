@@ -1,16 +1,17 @@
-//! The reconciler cleans up after lost replies, dead gateways, dead origins and lost data.
+//! The reconciler repairs the effects of lost replies, crashed gateways, crashed origins and lost data.
 //!
-//! Every second, for every warmed sale that has not ended long ago, each sale by itself, so that none waits for another:
+//! Every second, for each warmed sale that has not ended long ago, it checks the following. Sales are processed
+//! independently, so that none waits for another.
 //!
-//! 1. Shards that lost their stock entry: rebuilt from SQL, with no units.
-//! 2. Claims past their deadline: SQL decides whether one was ordered or is released for good, and
-//!    Redis follows.
-//! 3. Abandoned transfers between shards: deposit, then settle.
-//! 4. Orders that SQL has lost: the sale is paused, and nothing of it is repaired until an operator has decided.
-//! 5. Books that do not add up: missing units are put back, surplus ones taken, by compare and set on the shards as they
-//!    were read. Users' orders in Redis that differ from SQL are corrected.
+//! 1. Shards without a stock entry: rebuilds them from SQL, with no units.
+//! 2. Claims past their deadline: SQL decides whether a claim was ordered or is permanently released, and Redis
+//!    follows.
+//! 3. Abandoned transfers between shards: completes the deposit, then settles the transfer.
+//! 4. Orders that SQL has lost: pauses the sale, and repairs nothing until an operator has decided.
+//! 5. Stock balance: adds missing units and removes surplus ones, by compare-and-set on the shards as they were read.
+//!    Corrects users' orders in Redis that differ from SQL.
 //!
-//! Every step is safe to repeat, also by several origins at once.
+//! All steps can be repeated, also by several origins concurrently.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,30 +42,29 @@ use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
 use weir_origin_core::unavailable::Unavailable;
 
-/// The pause between two rounds.
+/// Interval between two rounds.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// How long after its deadline a claim is left alone, in milliseconds: it may just be becoming an order. Clocks that
-/// differ do not endanger what is sold.
+/// Grace period after a claim's deadline, in milliseconds: the claim may just be becoming an order. Clock differences
+/// cannot cause overselling.
 pub const GRACE_MS: u64 = 1_000;
 
-/// How long a transfer may be open before it counts as left behind, in milliseconds. A gateway needs
-/// a few for it.
+/// Age from which an open transfer counts as abandoned, in milliseconds. A gateway needs a few milliseconds.
 const TRANSFER_LIMIT_MS: u64 = 1_000;
 
-/// The most overdue claims of one shard in one round; the next round takes the rest.
+/// Maximum number of overdue claims per shard and round; the next round takes the rest.
 const OVERDUE_MAX: u32 = 500;
 
-/// After so many rounds a sale's books are read even if nothing happened.
+/// After this many rounds, the balance of a sale is read even without changes.
 const ROUNDS_UNREAD_MAX: u32 = 60;
 
-/// How long the work on a sale may take. A shard of a million orders that is rebuilt takes a minute.
+/// Timeout for the work on a sale. Rebuilding a shard with a million orders takes one minute.
 const TURN_MAX: Duration = Duration::from_secs(300);
 
-/// The most sales that are worked on at once.
+/// Maximum number of sales processed concurrently.
 const SALES_AT_ONCE: usize = 16;
 
-/// Cleans up what was left behind.
+/// Repairs the sales that gateways know.
 #[derive(Debug)]
 pub struct Reconciler {
     worker: Arc<Worker>,
@@ -72,15 +72,15 @@ pub struct Reconciler {
     heartbeat: Heartbeat,
 }
 
-/// The last round of a sale.
+/// The current or last round of a sale.
 #[derive(Debug)]
 struct ReconcileRound {
-    /// What was found. It is locked as long as the sale is worked on.
+    /// The findings of the last round. Locked while the sale is processed.
     last: Arc<Mutex<Option<ReconcileFindings>>>,
     begun: Instant,
 }
 
-/// Works on one sale at a time, for any of them.
+/// Processes single sales.
 #[derive(Debug)]
 struct Worker {
     store: SaleStore,
@@ -95,22 +95,22 @@ struct Worker {
     slots: Semaphore,
 }
 
-/// What was found of a sale.
+/// Findings of a sale.
 #[derive(Debug)]
 struct ReconcileFindings {
     shards: Vec<Audit>,
     in_sql: InSql,
     drift: Option<i64>,
-    /// On which shards Redis knows other orders than SQL.
+    /// Shards on which Redis has other orders than SQL.
     other_orders: Vec<u32>,
     rounds_unread: u32,
 }
 
-/// What SQL had left, and the versions of its orders.
+/// Remaining units in SQL, and the versions of the sale's orders.
 type InSql = (u64, [u64; 2]);
 
 impl ReconcileFindings {
-    /// Whether all was right then, and nothing has changed since.
+    /// Whether everything was correct in the last round and has not changed since.
     fn still_right(&self, shards: &[Audit], in_sql: InSql) -> bool {
         self.drift == Some(0)
             && self.other_orders.is_empty()
@@ -120,10 +120,10 @@ impl ReconcileFindings {
     }
 }
 
-/// The sales that are worked on.
+/// The sales in progress.
 type Tasks = JoinSet<Result<(), ReconcileError>>;
 
-/// Why a round broke off. The next one begins anew.
+/// Why a round failed. The next one starts again.
 #[derive(Debug, thiserror::Error)]
 pub enum ReconcileError {
     /// SQL did not answer.
@@ -132,16 +132,16 @@ pub enum ReconcileError {
     /// Redis did not answer.
     #[error(transparent)]
     Ledger(#[from] CallError),
-    /// The catalogue could not be written.
+    /// The catalogue was not published.
     #[error(transparent)]
     Catalogue(#[from] PublishError),
-    /// The books could not be read, or a shard could not be rebuilt.
+    /// The balance could not be read, or a shard could not be rebuilt.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// A task that worked on a sale ended early.
+    /// A task for a sale ended early.
     #[error("a task failed: {0}")]
     Task(#[from] JoinError),
-    /// Nothing has come of the work on a sale for too long.
+    /// The work on a sale exceeds the timeout.
     #[error("sale {0}: not reconciled within {TURN_MAX:?}")]
     Stuck(SaleId),
 }
@@ -180,13 +180,13 @@ impl Reconciler {
         }
     }
 
-    /// Works until `stop`. A sale that takes long does not keep others from their turn.
+    /// Runs until `stop`. A slow sale does not delay the others.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut interval = Interval::every(PERIOD, "reconciling", stop);
         let mut tasks = Tasks::new();
         while interval.next().await {
             let mut outcome = self.begin(&mut tasks).await;
-            // Those that have ended by now; the others go on.
+            // Collect the results of finished sales; the others continue.
             while let Ok(Some(ended)) = tokio::time::timeout(PERIOD, tasks.join_next()).await {
                 outcome = outcome.and(flat(ended));
             }
@@ -197,10 +197,10 @@ impl Reconciler {
         }
     }
 
-    /// One round over all sales. One that fails does not keep others from theirs.
+    /// Runs one round over all sales. A failed sale does not affect the others.
     ///
     /// # Errors
-    /// A failure of any sale.
+    /// The failure of one of the sales.
     pub async fn round(&mut self) -> Result<(), ReconcileError> {
         let mut tasks = Tasks::new();
         let mut outcome = self.begin(&mut tasks).await;
@@ -210,7 +210,7 @@ impl Reconciler {
         outcome
     }
 
-    /// Begins to work on every sale that is not worked on already.
+    /// Starts processing each sale that is not in progress.
     async fn begin(&mut self, tasks: &mut Tasks) -> Result<(), ReconcileError> {
         let sales = self.worker.publisher.sales().await?;
         self.turns
@@ -258,7 +258,7 @@ impl Worker {
         let sale = &stored.sale;
         let mut shards = self.ledger.audits(&sale.id, sale.shards).await?;
         self.measure(sale, &shards).await?;
-        // Redis has the only list of what SQL has lost.
+        // Redis has the only list of the orders that SQL has lost.
         let is_paused = stored.paused_at_ms.is_some();
         if !is_paused && let Some(rebuilt) = self.rebuild(sale, &shards).await? {
             shards = rebuilt;
@@ -300,7 +300,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Rebuilds what is cold; returns how the shards are then, if anything was.
+    /// Rebuilds cold shards. Returns the new state of all shards; `None` if no shard was cold.
     async fn rebuild(
         &self,
         sale: &Sale,
@@ -312,14 +312,14 @@ impl Worker {
             return Ok(None);
         }
         error!(sale = %sale.id, shards = ?cold, "Redis has lost shards; rebuilding them from SQL");
-        // The operator's switches first: what is closed must not be sold because Redis has forgotten that.
+        // Publish the operator's switches first: Redis may have lost them, and a closed sale must not sell.
         self.publisher.publish().await?;
         let rebuilt = self.rebuilder.rebuild(sale, &cold).await?;
         self.metrics.rewarmed.inc_by(rebuilt.len() as u64);
         Ok(Some(self.ledger.audits(&sale.id, sale.shards).await?))
     }
 
-    /// How many open claims are how far past their deadline: see [`CLAIM_AGES`].
+    /// Number of open claims by the time since their deadline; see [`CLAIM_AGES`].
     async fn open_claims_by_age(
         &self,
         sale: &Sale,
@@ -328,7 +328,7 @@ impl Worker {
         let now_ms = now_ms();
         let mut by_age = [0; CLAIM_AGES.len()];
         for (shard, seen) in (0..).zip(shards).filter(|(_, seen)| seen.open > 0) {
-            // Those of an age are those that are no older, less those that are younger.
+            // The claims of an age are those that are not older, minus the younger ones.
             let mut left = seen.open;
             for (age, place) in CLAIM_AGES.iter().zip(&mut by_age) {
                 let older = match age.past_ms_max {
@@ -369,7 +369,7 @@ impl Worker {
         shard: u32,
         seen: &Audit,
     ) -> Result<(), ReconcileError> {
-        // By Redis' clock, which is that of the transfers.
+        // Transfers use Redis' clock.
         let now_ms = self.ledger.now_ms().await?;
         for &open in &seen.transfers {
             if now_ms >= open.at_ms.saturating_add(TRANSFER_LIMIT_MS) {
@@ -395,7 +395,7 @@ impl Worker {
         Ok(())
     }
 
-    /// The later half of a transfer.
+    /// Runs the second half of a transfer: deposit and settlement.
     async fn move_units(
         &self,
         id: &SaleId,
@@ -407,7 +407,7 @@ impl Worker {
             .ledger
             .deposit(id, from_shard, to_shard, transfer)
             .await?;
-        // A cold target gets them once it is rebuilt.
+        // A cold target gets the units after its rebuild.
         if reply != DepositReply::Cold {
             self.ledger
                 .settle_transfer(id, from_shard, to_shard, transfer.id)
@@ -416,8 +416,8 @@ impl Worker {
         Ok(())
     }
 
-    /// A shard whose stock is below 0, since what was sold from it at payment was elsewhere, gets
-    /// units from the richest.
+    /// Transfers units to shards with negative stock from the shard with the most. Stock becomes negative when an order
+    /// is paid whose units are on other shards.
     async fn pay_debts(&self, sale: &Sale, shards: &[Audit]) -> Result<(), CallError> {
         let stock = |seen: &Audit| seen.stock.unwrap_or(0);
         for (shard, seen) in (0..).zip(shards).filter(|(_, seen)| stock(seen) < 0) {
@@ -438,8 +438,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Reads the books, unless nothing has changed since they were right, neither in Redis nor in SQL. A drift that two
-    /// rounds in a row have found alike is repaired.
+    /// Reads the balance, unless it was correct and neither Redis nor SQL has changed since. Repairs a drift that two
+    /// consecutive rounds have found.
     async fn check_books(
         &self,
         stored: &StoredSale,
@@ -471,7 +471,7 @@ impl Worker {
             self.repair(&sale.id, &books, drift).await?;
         }
         for &shard in &other_orders {
-            // Once more, since an order may just be on its way from SQL to Redis.
+            // Wait for a second round, because an order may be on its way from SQL to Redis.
             let is_known = |last: &ReconcileFindings| last.other_orders.contains(&shard);
             if before.as_ref().is_some_and(is_known) {
                 let lost = self.verifier.verify(&sale.id, shard).await?.lost;
@@ -491,7 +491,7 @@ impl Worker {
         }
         *last = Some(ReconcileFindings {
             shards: books.shards,
-            // As it was before the books were read: what has changed since is a reason to read them again.
+            // The state before the balance was read: later changes cause another reading.
             in_sql,
             drift,
             other_orders,

@@ -1,7 +1,7 @@
-//! Regular work: draws are made, unpaid orders expire, cooldowns end, Redis follows SQL, changes of stocks come to their end,
-//! sales are warmed in time.
+//! Periodic work: completes draws, expires unpaid orders, ends cooldowns, updates Redis from SQL, finishes stock
+//! changes, and warms sales in time.
 //!
-//! It may run in several origins at once: SQL decides each step once, and Redis' steps may be repeated.
+//! Several origins may run it concurrently: SQL decides each step once, and the steps in Redis can be repeated.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,13 +23,13 @@ use weir_origin_core::background::Interval;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::sql::SqlError;
 
-/// The pause between two rounds.
+/// Interval between two rounds.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// Orders of one step: SQL ends them in transactions of its own.
+/// Maximum number of orders per step. SQL ends them in several transactions.
 const ORDERS_MAX: usize = 256;
 
-/// Does the regular work.
+/// Runs the periodic work.
 #[derive(Clone, Debug)]
 pub struct Jobs {
     pub(crate) store: SaleStore,
@@ -39,12 +39,12 @@ pub struct Jobs {
     pub(crate) drawer: Drawer,
     pub(crate) holds: HoldRules,
     pub(crate) metrics: SaleMetrics,
-    /// The sales that were told of in the log.
+    /// Sales already reported in the log as not warmed.
     pub(crate) cold: Arc<Mutex<BTreeSet<SaleId>>>,
 }
 
 impl Jobs {
-    /// Works until `stop`.
+    /// Runs until `stop`.
     pub async fn run(self, stop: CancellationToken) {
         let mut interval = Interval::every(
             PERIOD,
@@ -57,10 +57,10 @@ impl Jobs {
         }
     }
 
-    /// One round of all of them.
+    /// Runs one round of all jobs.
     ///
     /// # Errors
-    /// When SQL does not answer. If Redis does not, that is logged, and tried again in the next round.
+    /// When SQL does not answer. If Redis does not answer, this is logged and retried in the next round.
     pub async fn round(&self) -> Result<(), SqlError> {
         self.expire().await?;
         self.end_cooldowns().await?;
@@ -73,7 +73,7 @@ impl Jobs {
         self.tell_of_cold().await
     }
 
-    /// SQL ends orders that were not paid in time; then Redis gives their units back.
+    /// Expires unpaid orders in SQL, then returns their units in Redis.
     async fn expire(&self) -> Result<(), SqlError> {
         loop {
             let expired = self
@@ -92,7 +92,7 @@ impl Jobs {
         }
     }
 
-    /// Those whose cooldown is over may buy again.
+    /// Ends expired cooldowns, so that the users can buy again.
     async fn end_cooldowns(&self) -> Result<(), SqlError> {
         for over in self
             .store
@@ -107,8 +107,8 @@ impl Jobs {
         Ok(())
     }
 
-    /// Redis follows the orders of each sale. Sales do not wait for each other: one of which Redis has lost a shard, or
-    /// cannot be reached, does not keep others from following.
+    /// Updates Redis for each sale's orders. Sales are processed concurrently, so that a lost shard or an unreachable
+    /// node does not delay other sales.
     async fn follow(&self) -> Result<(), SqlError> {
         let mut sales = JoinSet::new();
         for sale in self.store.unfollowed_sales().await? {
@@ -127,7 +127,7 @@ impl Jobs {
     }
 
     async fn follow_sale(&self, sale: &SaleId) -> Result<(), SqlError> {
-        // Those of one shard that is lost must not keep those of the others from their turn.
+        // A lost shard must not delay orders on other shards.
         let mut failed = BTreeSet::new();
         for order in self.store.unfollowed_of(sale, ORDERS_MAX).await? {
             if failed.contains(&order.shard) {
@@ -141,7 +141,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// Changes of lists are written once more, as SQL has them: Redis may have lost them.
+    /// Writes changed list entries again from SQL, in case Redis has lost them.
     async fn repeat_lists(&self) -> Result<(), SqlError> {
         for change in self.orders.changed_lists() {
             let ListChange {
@@ -163,7 +163,8 @@ impl Jobs {
         Ok(())
     }
 
-    /// Gateways refuse buyers of a sale that was never warmed, and nothing else shows why. Each such sale is logged once.
+    /// Reports started sales that were never warmed: gateways refuse their buyers, and nothing else shows the cause.
+    /// Logs each sale once.
     async fn tell_of_cold(&self) -> Result<(), SqlError> {
         let cold = self.store.warming().cold(now_ms()).await?;
         self.metrics.cold_sales(cold.len());
@@ -178,7 +179,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// Counts the paused sales, which wait for an operator: an alert uses that count.
+    /// Counts the paused sales, which wait for an operator. An alert uses this count.
     async fn count_paused(&self) -> Result<(), SqlError> {
         let paused = self.store.pauses().paused().await?;
         self.metrics.paused_sales(paused.len());

@@ -1,5 +1,5 @@
-//! `weir-origin lost-orders`: shows the orders of a sale that SQL has lost, and decides about them, by the admin port of a running
-//! origin.
+//! `weir-origin lost-orders`: shows the orders of a sale that SQL has lost, and decides about them, through the admin
+//! port of a running origin.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ use weir_origin_core::secret::{self, Variables};
 const API_KEY: &str = "WEIR_API_KEY";
 const ADMIN_TOKEN: &str = "WEIR_ADMIN_TOKEN";
 
-/// The longest answer that is kept in memory: a thousand orders.
+/// Maximum length of an answer, in bytes: a thousand orders.
 const ANSWER_LEN_MAX: usize = 1 << 20;
 
 /// Show orders that SQL has lost, and accept or restore them, through the admin port of a running origin
@@ -61,7 +61,7 @@ impl LostOrdersCommand {
     }
 }
 
-/// Does it; the answer as text.
+/// Runs the command. Returns the text to print.
 ///
 /// # Errors
 /// When the origin does not answer, or refuses.

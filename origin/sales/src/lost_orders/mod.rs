@@ -1,17 +1,17 @@
-//! Orders that SQL has lost: it failed over to a replica that was behind, or it was restored from a copy.
+//! Orders that SQL has lost, because it failed over to a replica that lagged, or was restored from a backup.
 //!
 //! ```text
-//! reconciler: Redis was told of more changes than SQL counts ──▶ pause ──▶ gateways answer 503 `paused`
+//! reconciler: Redis counts more changes than SQL has ──────────▶ pause ──▶ gateways answer 503 `paused`
 //!                                                                  │
 //! operator: GET /sales/{id}/lost-orders, then POST ────────────────┤
-//!                                                                  ├─ accept:  SQL is right, the lost orders are given up
-//!                                                                  └─ restore: they are placed again, as far as stock goes
+//!                                                                  ├─ accept:  SQL is right, the lost orders are dropped
+//!                                                                  └─ restore: they are created again, as far as stock allows
 //!                                                                       └──▶ Redis is rebuilt from SQL ──▶ resume
 //! ```
 //!
-//! While a sale is paused, Redis has the only list of its lost orders, so the reconciler repairs nothing of it. It still ends
-//! overdue claims: gateways grant no new ones, so soon none is open, and Redis lists the orders of all users. Each step may be
-//! repeated, also by another origin: if a decision breaks off, send it again.
+//! While a sale is paused, Redis has the only list of its lost orders, so the reconciler repairs nothing of it. It
+//! still ends overdue claims. Gateways grant no new ones, so soon no claim is open, and Redis lists the orders of all
+//! users. All steps can be repeated, also by another origin: if a decision is interrupted, send it again.
 
 pub mod cli;
 
@@ -73,22 +73,22 @@ pub struct DecidedOrder {
     pub outcome: &'static str,
 }
 
-/// Why nothing was decided, or not all of it.
+/// Why a decision failed or is incomplete.
 #[derive(Debug, thiserror::Error)]
 pub enum DecideError {
     /// SQL has no such sale.
     #[error("there is no such sale")]
     UnknownSale,
-    /// Nothing of it is lost, or somebody has decided already.
+    /// No orders of the sale are lost, or the decision has already been made.
     #[error("the sale is not paused")]
     NotPaused,
-    /// Redis does not list the orders of a user who holds a claim.
+    /// A user has an open claim, so Redis does not list that user's orders.
     #[error("the sale has {0} open claims; try again in about half a minute")]
     ClaimsOpen(u64),
-    /// SQL or Redis did not answer. The same decision again goes on from there.
+    /// SQL or Redis did not answer. Send the same decision again to continue.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// The sale is resumed, but gateways may not know it yet: that is tried again.
+    /// The sale is resumed, but gateways may not know it yet; the publisher retries.
     #[error(transparent)]
     Publish(#[from] PublishError),
 }
@@ -105,7 +105,7 @@ impl From<CallError> for DecideError {
     }
 }
 
-/// Pauses sales whose orders SQL has lost, and does what operators decide. Cloning it is cheap.
+/// Pauses sales whose orders SQL has lost, and executes operators' decisions. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct LostOrders {
     store: SaleStore,
@@ -131,7 +131,7 @@ impl LostOrders {
         }
     }
 
-    /// Pauses a sale and tells gateways, unless somebody has decided about this loss since the sale was read.
+    /// Pauses a sale and publishes it, unless this loss was decided after the sale was read.
     ///
     /// # Errors
     /// When SQL or Redis does not answer. The next round finds the loss again.
@@ -146,7 +146,7 @@ impl LostOrders {
         self.publisher.publish().await
     }
 
-    /// How many changes of a sale's orders SQL has lost, as far as Redis was told of them.
+    /// Number of order changes that SQL has lost, according to the counts in Redis.
     ///
     /// # Errors
     /// When SQL or Redis does not answer.
@@ -157,7 +157,7 @@ impl LostOrders {
         Ok(changes_lost(&shards, in_sql.sum()))
     }
 
-    /// The orders that Redis knows and SQL does not have, shard by shard.
+    /// Returns the orders that Redis has and SQL does not, by shard.
     ///
     /// # Errors
     /// When SQL or Redis does not answer.
@@ -165,10 +165,10 @@ impl LostOrders {
         self.verifier.lost_orders(sale).await
     }
 
-    /// Carries out an operator's decision, rebuilds Redis from SQL, and lets the sale go on.
+    /// Executes an operator's decision, rebuilds Redis from SQL, and resumes the sale.
     ///
     /// # Errors
-    /// See [`DecideError`]. The same again goes on from there.
+    /// See [`DecideError`]. Call it again to continue.
     pub async fn decide(
         &self,
         id: &SaleId,
@@ -189,7 +189,7 @@ impl LostOrders {
             warn!(order = %order.id, user = %order.user, units = order.units, outcome, "lost order resolved");
             decided.push(DecidedOrder { order, outcome });
         }
-        // Somebody else may have decided meanwhile: then gateways sell from these shards.
+        // If a concurrent decision has finished, gateways already sell from these shards.
         if self.paused(id).await?.pauses != stored.pauses {
             return Err(DecideError::NotPaused);
         }
@@ -213,14 +213,14 @@ impl LostOrders {
         }
     }
 
-    /// Places an order again from its claim, under the same id. The other data of the buyer's request is lost.
+    /// Creates an order again from its claim, with the same id. Other data of the buyer's request is lost.
     async fn restore(&self, sale: &SaleId, order: &LostOrder) -> Result<&'static str, SqlError> {
         let ticket = Ticket {
             sale: sale.clone(),
             shard: order.shard,
             generation: order.generation,
             quantity: u32::try_from(order.units).unwrap_or(u32::MAX),
-            // Its claim was decided long ago.
+            // The claim was decided long ago.
             deadline_ms: 0,
             user: order.user.clone(),
         };

@@ -5,34 +5,34 @@
 //! x-weir-payment-signature: <key id>;<HMAC-SHA256 of "<timestamp>.<body>", in hex>
 //! ```
 //!
-//! The timestamp is signed with the body, and counts for [`AGE_S_MAX`]: what somebody has recorded cannot be sent again
-//! later. Within that time the event's name keeps it from counting twice.
+//! The timestamp is signed with the body and valid for [`AGE_S_MAX`], so a recorded callback cannot be replayed later.
+//! Within that time, the event id prevents duplicates.
 
 use std::str;
 
 use weir_base::key::{KeyRing, Purpose, SignatureError};
 
-/// How old a callback may be, in seconds, and how far the provider's clock may be ahead.
+/// Maximum age of a callback, and maximum clock skew of the provider, in seconds.
 pub const AGE_S_MAX: u64 = 300;
 
 /// Why a callback was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallbackError {
-    /// A header or the body is not text, or the timestamp no number.
+    /// A header or the body is not text, or the timestamp is not a number.
     #[error("the callback is malformed")]
     Malformed,
-    /// It is not signed by one of the keys.
+    /// The signature does not match any of the keys.
     #[error(transparent)]
     Signature(#[from] SignatureError),
-    /// It was signed more than [`AGE_S_MAX`] from now.
+    /// The timestamp differs from the current time by more than [`AGE_S_MAX`].
     #[error("the callback's signature time is wrong")]
     Age,
 }
 
-/// Checks a callback. Nothing of its body is looked at before its signature counts.
+/// Verifies a callback. Call it before the body is parsed.
 ///
 /// # Errors
-/// Says what is wrong: the form, the signature or the age.
+/// Names the cause: form, signature or age.
 pub fn verify(
     keys: &KeyRing,
     timestamp: &[u8],
@@ -65,7 +65,7 @@ mod tests {
         KeyRing::new(keys.collect()).unwrap()
     }
 
-    /// As OpenSSL has it: `printf '1700000000.{}' | openssl dgst -sha256 -mac HMAC -macopt hexkey:0707…07`.
+    /// Computed with OpenSSL: `printf '1700000000.{}' | openssl dgst -sha256 -mac HMAC -macopt hexkey:0707…07`.
     const SIGNED: &str = "p1;7b24748c9a3d39ed07b08d270a9c3b5ae3b420a0cba2eb3337b0fd8b739e40cd";
 
     #[test]
@@ -95,7 +95,7 @@ mod tests {
         let wrong = Err(SignatureError::Wrong.into());
         assert_eq!(check(&rotated, "1700000001", "{}"), wrong);
         assert_eq!(check(&rotated, "1700000000", "{ }"), wrong);
-        // What gateways sign with the same secret is no callback.
+        // A signature of a gateway with the same secret is not valid for a callback.
         let claim = ring(&[("p1", 7)]).sign_for(Purpose::User, "1700000000.{}");
         let refused = verify(&rotated, b"1700000000", claim.as_bytes(), b"{}", NOW_MS);
         assert_eq!(refused, wrong);

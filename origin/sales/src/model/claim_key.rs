@@ -1,11 +1,11 @@
-//! The name of a claim in Redis.
+//! The key of a claim in Redis.
 
 use weir_base::id::{SaleId, UserId};
 use weir_sale::claim::Ticket;
 
 use crate::store::StoredOrder;
 
-/// Names a claim in Redis: that of a ticket, or the one that an order came from.
+/// Identifies a claim in Redis: from a ticket, or from an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimKey {
     pub(crate) sale: SaleId,

@@ -1,31 +1,31 @@
-//! The click that an order came of. Who can read one is found at start-up: sales know nothing of links.
+//! The click that led to an order. Start-up provides the reader, because sales do not depend on links.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The click that an order came of.
+/// The click that led to an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderClick {
     /// The link.
     pub link: String,
-    /// The click's name.
+    /// Id of the click.
     pub id: String,
 }
 
-/// Reads what a client has sent as the name of a click; `None`: it is none that counts.
+/// Reads a click id from a client; `None`: it is invalid or expired.
 pub type ReadClick = Arc<dyn Fn(&[u8]) -> Option<OrderClick> + Send + Sync>;
 
-/// Reads the names of clicks, if there is anybody who can.
+/// Reads click ids, if a reader is configured.
 #[derive(Clone, Default)]
 pub struct Clicks(Option<ReadClick>);
 
 impl Clicks {
-    /// Reads them with this.
+    /// Uses this reader.
     pub fn new(read: ReadClick) -> Self {
         Self(Some(read))
     }
 
-    /// The click of this name, if it counts.
+    /// Reads a click id; `None`: it is invalid or expired, or no reader is configured.
     pub fn read(&self, text: &[u8]) -> Option<OrderClick> {
         self.0.as_ref().and_then(|read| read(text))
     }

@@ -1,36 +1,37 @@
-//! `weir-draw-1`: who wins, as anybody can compute it afterwards.
+//! `weir-draw-1`: the algorithm that selects the winners of a draw, which anyone can recompute.
 //!
-//! - The *seed* is 32 random bytes. Its *commitment*, SHA-256 of these bytes in hex, is told before anybody reserves.
-//! - Each entry has a *ticket*, 32 hex digits, which its user alone knows to be theirs.
-//! - When reservations have closed, the tickets are sorted and each is ended by a line feed: the SHA-256 of that text, in hex, is
-//!   told before the seed is.
-//! - A ticket's score is HMAC-SHA256 with the seed as key, of that hash in hex, a colon, and the ticket. The lowest score has
-//!   place 1. As many win as there are places.
+//! - The *seed* is 32 random bytes. Its *commitment*, the SHA-256 of these bytes in hex, is published before
+//!   reservations open.
+//! - Each entry has a *ticket*, 32 hex digits, known only to its user.
+//! - When reservations close, the tickets are sorted, and each is followed by a line feed. The SHA-256 of that text, in
+//!   hex, is published before the seed.
+//! - A ticket's score is the HMAC-SHA256 with the seed as the key, of that hash in hex, a colon, and the ticket. The
+//!   lowest score has rank 1. The number of winners is configured.
 
 use ring::digest::{SHA256, digest};
 use ring::hmac;
 
-/// The name of what is done here; another way to draw gets another.
+/// Name of the algorithm; a different algorithm needs a different name.
 pub const ALGORITHM: &str = "weir-draw-1";
 
-/// The bytes of a seed.
+/// Length of a seed in bytes.
 pub const SEED_LEN: usize = 32;
 
-/// The characters of a ticket.
+/// Length of a ticket in characters.
 pub const TICKET_LEN: usize = 32;
 
-/// What a seed is committed to by, in hex.
+/// The commitment of a seed, in hex.
 pub fn commitment(seed: &[u8]) -> String {
     hex::encode(digest(&SHA256, seed))
 }
 
-/// Whether a text may be a ticket.
+/// Whether a text is a well-formed ticket.
 pub fn is_ticket(text: &str) -> bool {
     let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     text.len() == TICKET_LEN && text.bytes().all(is_hex)
 }
 
-/// The hash of a list of tickets, in hex; they must be sorted.
+/// The hash of a list of sorted tickets, in hex.
 pub fn list_hash<'a>(sorted: impl IntoIterator<Item = &'a str>) -> String {
     let mut hash = ring::digest::Context::new(&SHA256);
     for ticket in sorted {
@@ -40,7 +41,7 @@ pub fn list_hash<'a>(sorted: impl IntoIterator<Item = &'a str>) -> String {
     hex::encode(hash.finish())
 }
 
-/// The tickets in the order of their places, the first one first.
+/// The tickets in the order of their ranks.
 pub fn places<'a>(seed: &[u8], list_hash: &str, tickets: &[&'a str]) -> Vec<&'a str> {
     let key = hmac::Key::new(hmac::HMAC_SHA256, seed);
     let score = |ticket: &&'a str| {
@@ -67,7 +68,7 @@ mod tests {
         places(&[seed; SEED_LEN], &hash, &tickets)
     }
 
-    /// Computed with Python's hashlib and hmac.
+    /// Expected values from Python's hashlib and hmac.
     #[test]
     fn another_program_comes_to_the_same() {
         let tickets = tickets(5);
@@ -99,7 +100,7 @@ mod tests {
         assert_ne!(drawn(2, &tickets), order);
     }
 
-    /// Over many draws each of ten tickets is first about as often as any other.
+    /// Over many draws, each of ten tickets is first about equally often.
     #[test]
     fn nobody_is_preferred() {
         let tickets = tickets(10);

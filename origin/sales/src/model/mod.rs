@@ -1,14 +1,14 @@
-//! Plain types of sales, which store, routes and jobs share.
+//! Plain types of sales, shared by store, routes and jobs.
 //!
-//! | module | has |
+//! | module | contents |
 //! |---|---|
-//! | [`sale`] | what an operator sets of a sale, and which sales may be made |
-//! | [`price`] | prices and sums of money |
-//! | [`payload`], [`click`] | what a buyer says with an order; the click that the order came of |
+//! | [`sale`] | fields of a sale, and their validation |
+//! | [`price`] | prices and amounts of money |
+//! | [`payload`], [`click`] | a buyer's data in an order; the click that led to an order |
 //! | [`payment`], [`callback`] | the payment provider, and the signature of its callbacks |
-//! | [`draw_order`] | who wins a draw |
-//! | [`user_list`] | lists of users of a sale |
-//! | `claim_key` | the name of a claim in Redis |
+//! | [`draw_order`] | the algorithm of draws |
+//! | [`user_list`] | a sale's lists of users |
+//! | `claim_key` | the key of a claim in Redis |
 
 pub mod callback;
 pub(crate) mod claim_key;

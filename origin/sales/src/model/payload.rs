@@ -1,6 +1,7 @@
-//! What a buyer says with an order, such as a contact, an address or a variant: what a sale wants of it, by a JSON Schema.
+//! A buyer's data in an order, such as a contact, an address or a variant, validated by the sale's JSON Schema.
 //!
-//! It is personal data. It stands in SQL and in what operators, the buyer and receivers of changes are told, and in no log.
+//! It is personal data. It is stored in SQL and sent to operators, the buyer and receivers of order changes. It is
+//! never logged.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,24 +19,24 @@ use weir_origin_core::http::ValidationError;
 use weir_origin_core::json_schema::{compile, validation_errors};
 use weir_origin_core::sql::SqlError;
 
-/// The longest payload, in bytes of JSON.
+/// Maximum length of a payload, in bytes of JSON.
 pub const PAYLOAD_LEN_MAX: usize = 8 * 1024;
 
-/// The longest schema, in bytes of JSON.
+/// Maximum length of a schema, in bytes of JSON.
 pub const SCHEMA_LEN_MAX: usize = 8 * 1024;
 
-/// For how long a schema is taken for what SQL has. It changes only before the sale starts, when no orders come.
+/// How long a schema is cached. It changes only before the sale starts, when there are no orders.
 const KNOWN_FOR: Duration = Duration::from_secs(5);
 
-/// The most sales whose schemas are kept in memory.
+/// Maximum number of sales whose schemas are cached.
 const KNOWN_MAX: usize = 1_024;
 
-/// A payload that its sale takes, as JSON.
+/// A payload that matches its sale's schema, as JSON.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Payload(String);
 
 impl Payload {
-    /// One that SQL has.
+    /// Wraps a payload from SQL.
     pub fn of_sql(json: String) -> Self {
         Self(json)
     }
@@ -46,7 +47,7 @@ impl Payload {
     }
 }
 
-/// What it says is nobody's business who reads a log.
+/// Omits the content, which must not appear in logs.
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Payload({} bytes)", self.0.len())
@@ -60,10 +61,10 @@ impl Serialize for Payload {
     }
 }
 
-/// Whether a schema may be a sale's, and if not, why.
+/// Checks whether a value is a valid schema for a sale.
 ///
 /// # Errors
-/// Says what is wrong.
+/// Describes the problem.
 pub fn check_schema(schema: &Value) -> Result<(), String> {
     let length = schema.to_string().len();
     if length > SCHEMA_LEN_MAX {
@@ -75,15 +76,15 @@ pub fn check_schema(schema: &Value) -> Result<(), String> {
     compile(schema).map(drop)
 }
 
-/// What a sale wants of payloads.
+/// The compiled payload schema of a sale.
 #[derive(Clone, Debug)]
 pub struct PayloadRules(Arc<Validator>);
 
 impl PayloadRules {
-    /// The payload that a body is.
+    /// Parses and validates a body.
     ///
     /// # Errors
-    /// All that is wrong with it, by place, without what it says.
+    /// All validation errors with their locations, without the values.
     pub fn read(&self, body: &[u8]) -> Result<Payload, Vec<ValidationError>> {
         let value: Value = serde_json::from_slice(body).map_err(|_| {
             let detail = "must be JSON".to_owned();
@@ -98,15 +99,15 @@ impl PayloadRules {
     }
 }
 
-/// What SQL said last of a sale: when, and what it wants; `None`: nothing.
+/// A cached schema with the time of its query; `None`: the sale has none.
 type CachedRules = (Instant, Option<PayloadRules>);
 
-/// What sales want of payloads. Cloning it is cheap.
+/// The payload schemas of sales. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct Payloads {
     store: SaleStore,
     known: Arc<Mutex<HashMap<SaleId, CachedRules>>>,
-    /// Whose turn it is to ask SQL: when a sale starts, many want to know at once.
+    /// Serializes queries to SQL, because many orders need the schema when a sale starts.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -119,10 +120,10 @@ impl Payloads {
         }
     }
 
-    /// What a sale wants of payloads; `None`: there is no such sale, or it takes none.
+    /// Returns the payload rules of a sale; `None`: the sale does not exist or has no schema.
     ///
     /// # Errors
-    /// When SQL does not answer, or has what is no schema.
+    /// When SQL does not answer, or contains an invalid schema.
     pub async fn of(&self, sale: &SaleId) -> Result<Option<PayloadRules>, SqlError> {
         if let Some((_, rules)) = self.cached_schema(sale) {
             return Ok(rules);
@@ -145,7 +146,7 @@ impl Payloads {
         Ok(rules)
     }
 
-    /// What SQL said of a sale not long ago.
+    /// Returns a cached schema that is still fresh.
     fn cached_schema(&self, sale: &SaleId) -> Option<CachedRules> {
         let known = self.lock().get(sale).cloned();
         known.filter(|(at, _)| at.elapsed() < KNOWN_FOR)

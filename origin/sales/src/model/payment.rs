@@ -1,8 +1,8 @@
-//! The payment provider, as the origin knows it: its keys, and where buyers pay.
+//! The payment provider: its keys and its payment page.
 
 use weir_base::key::KeyRing;
 
-/// Where the name of a payment goes in the provider's URL.
+/// Placeholder of the payment's id in the URL of the payment page.
 pub const PLACE: &str = "{payment}";
 
 /// A payment provider.
@@ -13,20 +13,20 @@ pub struct Payments {
 }
 
 impl Payments {
-    /// A provider that signs its callbacks with one of `keys`. Buyers pay at `pay_url`, with the payment's name in
-    /// [`PLACE`].
+    /// A provider that signs its callbacks with one of `keys`. `pay_url` is its payment page, with [`PLACE`] for the
+    /// payment's id.
     pub fn new(keys: KeyRing, pay_url: Option<String>) -> Self {
         Self { keys, pay_url }
     }
 
-    /// The keys of its callbacks.
+    /// Keys that verify its callbacks.
     pub fn keys(&self) -> &KeyRing {
         &self.keys
     }
 
-    /// Where this payment is paid.
+    /// URL of a payment's page; `None` if there is no page.
     pub fn pay_url(&self, payment: &str) -> Option<String> {
-        // A payment's name is made of an order's: it needs no escaping in a path or a query.
+        // A payment id is derived from an order id and needs no escaping in a path or query.
         self.pay_url.as_ref().map(|url| url.replace(PLACE, payment))
     }
 }

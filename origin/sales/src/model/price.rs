@@ -1,28 +1,28 @@
-//! What a unit costs. Weir moves no money: it keeps what was asked for when an order was made, and compares.
+//! Prices. Weir does not transfer money: it stores the price with each order, and compares it with payments.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The highest price of one unit, in the currency's smallest unit. Times the most units of a user it stays exact in JSON's
-/// numbers (2^53).
+/// Maximum price of one unit, in the currency's smallest unit. The total of an order stays exact in JSON numbers
+/// (2^53).
 pub const UNIT_AMOUNT_MAX: u64 = 1_000_000_000_000;
 
-/// A currency, by the three capital letters of ISO 4217.
+/// A currency as an ISO 4217 code: three capital letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Currency([u8; 3]);
 
-/// A currency is no three capital letters.
+/// The text is not three capital letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a currency must be three capital letters, such as EUR (ISO 4217)")]
 pub struct CurrencyError;
 
 impl Currency {
-    /// The three letters.
+    /// The code.
     pub fn as_str(&self) -> &str {
-        // Letters of ASCII only.
+        // The code is always ASCII.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
@@ -64,7 +64,7 @@ pub struct Price {
 }
 
 impl Price {
-    /// What so many units cost together.
+    /// Total price of `units` units.
     pub fn times(self, units: u32) -> Money {
         Money {
             amount: self.unit_amount.saturating_mul(units.into()),
@@ -73,12 +73,12 @@ impl Price {
     }
 }
 
-/// A sum of money.
+/// An amount of money.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Money {
     /// In the currency's smallest unit.
     pub amount: u64,
-    /// Of what money.
+    /// The currency.
     pub currency: Currency,
 }
 
@@ -95,7 +95,7 @@ pub struct OrderPrice {
 }
 
 impl OrderPrice {
-    /// Of so many units at this price.
+    /// The price of `units` units.
     pub fn new(price: Price, units: u32) -> Self {
         Self {
             unit_amount: price.unit_amount,

@@ -1,4 +1,4 @@
-//! Which sales may be made.
+//! Fields of a sale, and their validation.
 
 use std::borrow::Cow;
 
@@ -19,26 +19,25 @@ use weir_origin_core::api::words;
 use weir_origin_core::http::shared_members;
 use weir_origin_core::tenants::TenantName;
 
-/// The most units of one sale: a billion. Sums over all shards stay exact in Lua's numbers (2^53).
+/// Maximum number of units per sale: one billion. Sums over all shards stay exact in Lua numbers (2^53).
 pub const TOTAL_MAX: u64 = 1_000_000_000;
 
-/// The longest title, in characters.
+/// Maximum length of a title, in characters.
 pub const TITLE_LEN_MAX: usize = 200;
 
-/// The longest name of what is sold, in characters.
+/// Maximum length of a SKU, in characters.
 pub const SKU_LEN_MAX: usize = 64;
 
-/// The last instant a window may name: the end of the year 9999. Later ones are mistakes, such as
-/// microseconds taken for milliseconds.
+/// Latest accepted time: the end of the year 9999. Later ones are errors, such as microseconds instead of milliseconds.
 pub const INSTANT_MS_MAX: u64 = 253_402_300_799_999;
 
-/// The longest time to pay: 30 days. Longer ones are mistakes.
+/// Maximum payment deadline: 30 days. Longer ones are errors.
 pub const PAY_WITHIN_MS_MAX: u64 = 30 * 24 * 60 * 60 * 1000;
 
-/// The most winners of a draw.
+/// Maximum number of winners of a draw.
 pub const WINNERS_MAX: u64 = 1_000_000;
 
-/// How long before its start a sale is warmed unless it says: five minutes, in which an operator can still mend what fails.
+/// Default warm-up before the start, in milliseconds: five minutes, in which operators can fix problems.
 pub const WARM_BEFORE_MS: u64 = 5 * 60 * 1000;
 
 #[expect(clippy::unnecessary_wraps, reason = "serde wants the field's type")]
@@ -137,7 +136,7 @@ pub struct SaleGroup {
     pub user_cap: u32,
 }
 
-/// The most units that a group may allow a user.
+/// Maximum limit per user of a group.
 pub const GROUP_CAP_MAX: u32 = 1_000_000;
 
 /// A period, including its start and excluding its end.
@@ -161,24 +160,24 @@ pub struct DrawRules {
     pub winners: u64,
 }
 
-/// When an order takes its units.
+/// When units are deducted from the stock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Payment {
-    /// When it is made, and keeps them until it is paid or cancelled. Users who do not pay keep
-    /// others from buying.
+    /// When the order is created; the order holds them until it is paid or cancelled. Unpaid orders block these units
+    /// for other buyers.
     #[default]
     AtOrder,
-    /// When it is made; if it is not paid in time it expires, and its units are sold again.
+    /// When the order is created. An order that is not paid in time expires, and its units return to stock.
     Hold {
-        /// How long a user has, from the order on: 1 to [`PAY_WITHIN_MS_MAX`].
+        /// Time to pay after the order, in milliseconds: 1 to [`PAY_WITHIN_MS_MAX`].
         pay_within_ms: u64,
     },
-    /// When it is paid. No unit lies idle, but a user may find the sale sold out when paying.
+    /// When the order is paid. No unit is held unpaid, but the sale may be sold out when a user pays.
     AtPayment,
 }
 
-/// The document gives each form of [`Payment`] a name, by which generated clients call it.
+/// Gives each variant of [`Payment`] a schema name, which generated clients use.
 impl PartialSchema for Payment {
     fn schema() -> RefOr<Schema> {
         OneOf::builder()
@@ -226,55 +225,55 @@ impl ToSchema for Payment {
     }
 }
 
-/// Why a sale may not be made.
+/// Why a sale is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NewSaleError {
-    /// The title is empty, too long, or has control characters.
+    /// The title is empty, too long, or contains control characters.
     #[error("title: must be 1 to {TITLE_LEN_MAX} characters without control characters")]
     Title,
     /// More units than [`TOTAL_MAX`].
     #[error("total: must be at most {TOTAL_MAX}")]
     Total,
-    /// The window ends after [`INSTANT_MS_MAX`].
+    /// The sale ends after [`INSTANT_MS_MAX`].
     #[error("ends_at_ms: must be before the year 10000, in milliseconds since the Unix epoch")]
     TooLate,
-    /// The window of reservations is empty, ends after the sale, or after [`INSTANT_MS_MAX`].
+    /// The reservation period is empty, ends after the sale, or ends after [`INSTANT_MS_MAX`].
     #[error("reservation: until_ms must be after from_ms and not after the sale's ends_at_ms")]
     Reservation,
     /// The time to pay is 0 or above [`PAY_WITHIN_MS_MAX`].
     #[error("payment: pay_within_ms must be 1 to {PAY_WITHIN_MS_MAX}")]
     PayWithin,
-    /// A challenge comes before an order token, and the sale wants none.
+    /// A challenge requires order tokens, but the sale does not use them.
     #[error("challenge: needs token, because the challenge guards order tokens")]
     Challenge,
-    /// The name of what is sold is empty, too long, or has control characters.
+    /// The SKU is empty, too long, or contains control characters.
     #[error("sku: must be 1 to {SKU_LEN_MAX} characters without control characters")]
     Sku,
     /// The price is above [`UNIT_AMOUNT_MAX`].
     #[error("price: unit_amount must be at most {UNIT_AMOUNT_MAX}")]
     Price,
-    /// The cap of the group is 0 or above [`GROUP_CAP_MAX`].
+    /// The limit per user of the group is 0 or above [`GROUP_CAP_MAX`].
     #[error("group: user_cap must be 1 to {GROUP_CAP_MAX}")]
     GroupCap,
-    /// The group bears the name of another tenant than the sale, or of one where the sale bears none.
+    /// The group belongs to another tenant than the sale, or only one of the two belongs to a tenant.
     #[error("group: must belong to the sale's tenant: both names must be equal up to --")]
     GroupOfOthers,
-    /// A draw without reservations that end before the sale starts, without winners or with too many.
+    /// The draw needs reservations that end before the sale starts, and 1 to [`WINNERS_MAX`] winners.
     #[error("draw: winners must be 1 to {WINNERS_MAX}, and reservations must end by starts_at_ms")]
     Draw,
-    /// The schema of payloads is none, or too long.
+    /// The payload schema is invalid or too long.
     #[error("payload_schema: {0}")]
     PayloadSchema(String),
-    /// The warm-up would be before the epoch.
+    /// The warm-up would start before the Unix epoch.
     #[error("warm_before_ms: must be at most {INSTANT_MS_MAX}")]
     WarmBefore,
-    /// Gateways would refuse it.
+    /// Gateways would reject the sale.
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),
 }
 
 impl NewSaleError {
-    /// Which field is wrong.
+    /// Name of the invalid field.
     pub fn field(&self) -> &'static str {
         match self {
             Self::Title => "title",
@@ -297,12 +296,12 @@ impl NewSaleError {
 }
 
 impl NewSale {
-    /// Checks what the types cannot say.
+    /// Validates what the types cannot express.
     ///
     /// # Errors
-    /// All that is wrong: which field, and how.
+    /// All errors, each with its field.
     pub fn check(&self) -> Result<(), Vec<NewSaleError>> {
-        // The gateways' own rules are asked there, so that they stand once.
+        // Use the gateways' own validation, so that the rules exist only once.
         let gateways = self.as_gateways_see_it();
         let gateways = gateways.errors().map(NewSaleError::Catalogue);
         let errors: Vec<NewSaleError> = self.own_errors().chain(gateways).collect();

@@ -1,10 +1,10 @@
-//! Lists of users of a sale.
+//! A sale's lists of users.
 
-/// The lists of users of a sale: SQL has them, and Redis follows.
+/// A list of users of a sale. SQL has the lists, and Redis follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserList {
-    /// Who has reserved.
+    /// Users with a reservation.
     Reserved,
-    /// Who may not buy.
+    /// Users who cannot buy.
     Blocked,
 }

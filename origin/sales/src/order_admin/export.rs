@@ -1,4 +1,4 @@
-//! Orders as CSV: a page of them is in memory at a time, and the next one is read when the client has taken it.
+//! Streams orders as CSV: one page is in memory at a time, and the next one is read when the client has received it.
 
 use std::io;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use crate::store::{FoundOrder, OrderFilter, SaleStore};
 use weir_origin_core::http::csv::Csv;
 use weir_origin_core::sql::SqlError;
 
-/// The orders of a page.
+/// Number of orders per page.
 const PAGE_LEN: usize = 500;
 
 const COLUMNS: [&str; 18] = [
@@ -37,17 +37,17 @@ const COLUMNS: [&str; 18] = [
     "currency",
 ];
 
-/// A table that is being sent. It breaks off if SQL does not answer, so that nobody takes a part for the whole.
+/// A CSV table as a stream. It ends with an error if SQL does not answer, so that clients detect an incomplete table.
 #[derive(Debug)]
 pub struct Export(Receiver<Result<Bytes, SqlError>>);
 
-/// Begins to read what `filter` asks for.
+/// Starts to read the orders that match `filter`.
 pub fn export(store: SaleStore, filter: OrderFilter) -> Export {
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
         if let Err(error) = read(&store, &filter, &sender).await {
             warn!(%error, "order export interrupted");
-            // Gone: nobody wants to know.
+            // The client has disconnected; nothing to report.
             let _ = sender.send(Err(error)).await;
         }
     });

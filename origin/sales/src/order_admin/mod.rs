@@ -1,12 +1,12 @@
-//! What operators do with orders: many at once, and as a table.
+//! Operators' actions on orders: batch actions and CSV export.
 //!
-//! | module | does |
+//! | module | contents |
 //! |---|---|
-//! | here | cancels and refunds, with a verdict for each order |
-//! | [`export`] | orders as CSV, a page at a time |
+//! | this one | cancellation and refund, with a verdict per order |
+//! | [`export`] | CSV export, page by page |
 //!
-//! One order at a time is decided in SQL ([`store`](super::store)); Redis follows as it does everywhere
-//! ([`orders`](super::orders)), so units come back to the shards by the one way that there is.
+//! SQL decides each order on its own ([`store`](super::store)). Redis follows as for all orders
+//! ([`orders`](super::orders)), so units return to the shards as usual.
 
 pub mod export;
 
@@ -50,10 +50,10 @@ pub enum Verdict {
     TryAgain,
 }
 
-/// Does this with one order.
+/// Applies the action to one order.
 ///
 /// # Errors
-/// When SQL does not answer, or a task ends early: then it may be done, and asking again is safe.
+/// When SQL does not answer, or a task ends early. The action may be done; calling it again is safe.
 pub async fn act(orders: &Orders, action: Action, id: String) -> Result<Verdict, ActError> {
     Ok(match action {
         Action::Cancel => cancelled(&orders.cancel_any(id).await??),
@@ -61,13 +61,13 @@ pub async fn act(orders: &Orders, action: Action, id: String) -> Result<Verdict,
     })
 }
 
-/// It is not known whether it was done.
+/// It is unknown whether the action was done.
 #[derive(Debug, thiserror::Error)]
 pub enum ActError {
     /// SQL did not answer.
     #[error(transparent)]
     Sql(#[from] SqlError),
-    /// The task that did it ended early.
+    /// The task ended early.
     #[error(transparent)]
     Ended(#[from] JoinError),
 }

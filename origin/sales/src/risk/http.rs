@@ -1,4 +1,4 @@
-//! A risk service over HTTPS or HTTP: `POST {"sale", "user", "address", "agent"}`, answered by `{"score"}`.
+//! Client of a risk service over HTTPS or HTTP: `POST {"sale", "user", "address", "agent"}`, answered by `{"score"}`.
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
@@ -16,20 +16,20 @@ use crate::store::UnscoredReservation;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::client::{ClientError, HttpClient};
 
-/// The largest answer that is read, in bytes.
+/// Maximum length of an answer, in bytes.
 const ANSWER_LEN_MAX: usize = 16 * 1024;
 
-/// How patient a [`HttpScorer`] is.
+/// Timeouts and retries of an [`HttpScorer`].
 #[derive(Clone, Copy, Debug)]
 pub struct HttpSettings {
-    /// How long one try may take.
+    /// Timeout of one try.
     pub timeout: Duration,
-    /// Tries for one score: at least 1.
+    /// Maximum tries per score: at least 1.
     pub tries: u32,
-    /// The pause after the first failed try; doubled with each further one, and up to half as much
-    /// again by chance, so that many do not come back at once.
+    /// Pause after the first failed try. It doubles with each further one, plus a random part of up to half, so that
+    /// retries spread out.
     pub pause: Duration,
-    /// When the service is left alone.
+    /// Settings of the circuit breaker.
     pub breaker: Settings,
 }
 
@@ -44,7 +44,7 @@ impl Default for HttpSettings {
     }
 }
 
-/// Asks a risk service.
+/// Client of a risk service.
 #[derive(Debug)]
 pub struct HttpScorer {
     client: HttpClient,
@@ -58,10 +58,10 @@ struct Answer {
 }
 
 impl HttpScorer {
-    /// Asks the service at `url`. If that is of `https`, the authorities in the file `ca` count, or else the system's.
+    /// Creates a client of the service at `url`. For `https`, it trusts the CAs in the file `ca`, or the system's.
     ///
     /// # Errors
-    /// When the URL is of another form, or the authorities cannot be read.
+    /// When the URL is malformed, or the CAs cannot be read.
     pub fn new(url: &str, ca: Option<&Path>, settings: HttpSettings) -> Result<Self, ClientError> {
         Ok(Self {
             client: HttpClient::new(url, ca)?,
@@ -88,9 +88,9 @@ impl HttpScorer {
         }
     }
 
-    /// One try, if the breaker lets it.
+    /// Makes one try, if the circuit breaker allows it.
     async fn try_once(&self, who: &UnscoredReservation) -> Result<u32, ScoreError> {
-        // A panic while it was held has left it whole: it is changed in one call.
+        // The breaker is consistent even after a panic, because one call changes it.
         let breaker = || self.breaker.lock().unwrap_or_else(PoisonError::into_inner);
         let permit = breaker().permit(now_ms());
         let pass = match permit {
@@ -127,7 +127,7 @@ impl HttpScorer {
     }
 }
 
-/// Whether another try may fare better at once.
+/// Whether an immediate retry may succeed.
 fn is_passing(error: &ScoreError) -> bool {
     match error {
         ScoreError::Timeout | ScoreError::Connection(_) => true,
@@ -137,7 +137,7 @@ fn is_passing(error: &ScoreError) -> bool {
 }
 
 fn with_jitter(pause: Duration) -> Duration {
-    // Keys of each `RandomState` differ: chance enough for a pause.
+    // The keys of each `RandomState` differ, which is random enough for a pause.
     let chance = RandomState::new().hash_one(0) % 512;
     pause + pause * u32::try_from(chance).unwrap_or(0) / 1024
 }

@@ -1,7 +1,8 @@
-//! Scores users who have reserved, in the background, and blocks those whose score is too high.
+//! Scores users with reservations in the background, and blocks users with a high score.
 //!
-//! SQL keeps the users yet to be scored, so a crash loses none. If the scorer is down, scores are late; reservations
-//! are not, unless the check fails closed: then gateways hear of a reservation when its user has passed.
+//! SQL stores the users to score, so a crash loses none. If the scorer is down, scores are delayed, but reservations
+//! are not. The exception is a check that fails closed: gateways then learn of a reservation only after its user has
+//! passed.
 
 mod http;
 mod rules;
@@ -27,46 +28,46 @@ use weir_origin_core::sql::SqlError;
 pub use http::{HttpScorer, HttpSettings};
 pub use rules::{Rules, RulesFileError};
 
-/// The pause when no user waits for a score, or a check failed.
+/// Pause when no user waits for a score, or a check failed.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// The pause between two counts of who waits.
+/// Interval between two counts of waiting users.
 const COUNT_PERIOD: Duration = Duration::from_secs(5);
 
-/// How long a user waits after a failed check, in milliseconds; doubled with each further one.
+/// Wait of a user after a failed check, in milliseconds; it doubles with each further one.
 const POSTPONE_MS: u64 = 500;
 
-/// The longest wait for the next check, in milliseconds: 5 minutes.
+/// Maximum wait for the next check, in milliseconds: 5 minutes.
 const POSTPONE_MS_MAX: u64 = 300_000;
 
-/// Users scored at the same time.
+/// Maximum number of concurrent checks.
 const AT_ONCE: usize = 16;
 
-/// A score in the making.
+/// A running risk check.
 pub type ScoreFuture<'a> = Pin<Box<dyn Future<Output = Result<u32, ScoreError>> + Send + 'a>>;
 
-/// Says how much a user looks like a bot.
+/// Scores how likely a user is a bot.
 pub trait RiskScorer: fmt::Debug + Send + Sync {
-    /// The higher, the worse.
+    /// Returns the score; higher is worse.
     fn score<'a>(&'a self, who: &'a UnscoredReservation) -> ScoreFuture<'a>;
 }
 
-/// There is no score yet; ask again.
+/// A failed risk check; retry later.
 #[derive(Debug, thiserror::Error)]
 pub enum ScoreError {
-    /// The service failed too often of late, and is not asked for now.
+    /// The circuit breaker is open: the service failed too often recently.
     #[error("risk service circuit open for {retry_after_ms} ms")]
     Open {
-        /// After which time it is asked again.
+        /// Time until the next try, in milliseconds.
         retry_after_ms: u64,
     },
-    /// The service did not answer in time.
+    /// Timeout.
     #[error("timeout waiting for the risk service")]
     Timeout,
     /// The service answered with this status.
     #[error("the risk service answered {0}")]
     Status(u16),
-    /// The service's answer is no score.
+    /// The service's answer is not a score.
     #[error("the risk service's answer is not a score: {0}")]
     Answer(#[from] serde_json::Error),
     /// The connection failed.
@@ -84,7 +85,7 @@ enum WorkError {
     Ledger(#[from] CallError),
 }
 
-/// Scores who has reserved.
+/// Scores users with reservations.
 #[derive(Clone, Debug)]
 pub struct RiskWorker {
     store: SaleStore,
@@ -111,12 +112,12 @@ impl RiskWorker {
         }
     }
 
-    /// Works until `stop`.
+    /// Runs until `stop`.
     pub async fn run(self, stop: CancellationToken) {
         let mut interval = Interval::every(PERIOD, "checking risks", stop);
         let mut counted = None::<Instant>;
         while interval.next().await {
-            // All of them are counted for it: not in each round.
+            // The count reads all waiting users, so it does not run in each round.
             if counted.is_none_or(|at| at.elapsed() >= COUNT_PERIOD) {
                 counted = Some(Instant::now());
                 self.count_pending().await;
@@ -130,17 +131,17 @@ impl RiskWorker {
         }
     }
 
-    /// Counts those who wait for a score. What SQL does not answer now it does the next time.
+    /// Counts the users who wait for a score. If SQL does not answer, the next count updates the metric.
     pub async fn count_pending(&self) {
         if let Ok(pending) = self.store.reservations().risk_pending().await {
             self.metrics.risk_pending(pending);
         }
     }
 
-    /// Scores some of those who wait for it.
+    /// Scores some of the waiting users.
     ///
     /// # Errors
-    /// When SQL does not say who waits.
+    /// When SQL does not list the waiting users.
     pub async fn round(&self) -> Result<Round, SqlError> {
         let mut tasks = JoinSet::new();
         let waiting = self
@@ -169,11 +170,11 @@ impl RiskWorker {
         Ok(round)
     }
 
-    /// Scores a user. If that fails the user goes behind the others: one that the service never scores must not block
-    /// the queue.
+    /// Scores a user. After a failure the user moves behind the others, so that a user whose checks always fail does
+    /// not block the queue.
     async fn turn(&self, waiting: &UnscoredReservation) -> Result<(), WorkError> {
         let scored = self.score(waiting).await;
-        // With the breaker open nobody was asked, which says nothing about this user.
+        // With an open breaker, the service was not called. This is not a failure of this user's check.
         let is_asked = !matches!(scored, Err(WorkError::Score(ScoreError::Open { .. })));
         if scored.is_err() && is_asked {
             let check_at_ms = now_ms() + postpone_ms(waiting.failed_checks);
@@ -186,7 +187,7 @@ impl RiskWorker {
         scored
     }
 
-    /// Redis first: SQL's note ends the work, so after a crash before it everything is done again.
+    /// Writes to Redis before SQL. The write to SQL ends the work, so after a crash everything is repeated.
     async fn score(&self, waiting: &UnscoredReservation) -> Result<(), WorkError> {
         let (id, user) = (&waiting.sale, &waiting.user);
         let score = self.scorer.score(waiting).await?;
@@ -196,7 +197,7 @@ impl RiskWorker {
         let list = match block {
             true => Some(UserList::Blocked),
             false if self.store.risk_fails_closed() => {
-                // Whom a draw has not chosen waits for that.
+                // If the draw has not chosen the user, the reservation does not count yet.
                 let is_admitted = self.store.reservations().is_admitted(id, user).await?;
                 is_admitted.then_some(UserList::Reserved)
             }
@@ -222,7 +223,7 @@ impl RiskWorker {
     }
 }
 
-/// A user who was not asked about, since the breaker is open, is no news: what opened it was logged.
+/// Does not warn about an open breaker, because the failures that opened it were logged.
 fn note_failure(error: &WorkError) {
     match error {
         WorkError::Score(ScoreError::Open { .. }) => debug!(%error, "risk check failed"),
@@ -230,18 +231,18 @@ fn note_failure(error: &WorkError) {
     }
 }
 
-/// The wait after a failed check, with this many failed ones before it.
+/// The wait after a failed check, after `failed_before` earlier failures.
 fn postpone_ms(failed_before: u32) -> u64 {
     let doubled = 1_u64.checked_shl(failed_before).unwrap_or(u64::MAX);
     POSTPONE_MS.saturating_mul(doubled).min(POSTPONE_MS_MAX)
 }
 
-/// What a round did.
+/// The result of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Round {
-    /// Users who have a score now.
+    /// Number of scored users.
     pub scored: u32,
-    /// Users who still wait for it.
+    /// Number of failed checks.
     pub failed: u32,
 }
 

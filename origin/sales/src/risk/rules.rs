@@ -1,4 +1,4 @@
-//! The embedded risk check: a file of rules.
+//! The built-in risk check: a file of rules.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use serde::Deserialize;
 use super::{RiskScorer, ScoreFuture};
 use crate::store::{UnscoredReservation, Visitor};
 
-/// Rules about users' names, addresses and agents, as JSON:
-/// `{"rules": [{"users": ["mallory"], "score": 100}, {"glob": "bot-*", "agent": "curl/*", "score": 90}]}`.
+/// Rules about users' names, addresses and agents, as JSON: `{"rules": [{"users": ["mallory"], "score": 100}, {"glob":
+/// "bot-*", "agent": "curl/*", "score": 90}]}`.
 ///
-/// A rule matches if all that it names does.
-/// The highest score of the rules that match counts; 0 if none does.
+/// A rule matches if all its conditions match. The result is the highest score of the matching rules; 0 if none
+/// matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rules {
@@ -21,48 +21,48 @@ pub struct Rules {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rule {
-    /// These very names.
+    /// Exact user ids.
     #[serde(default)]
     users: Vec<String>,
-    /// Names of this form: `*` stands for any text. With `users`, either will do.
+    /// Pattern of user ids: `*` matches any text. With `users`, one of the two must match.
     glob: Option<String>,
-    /// Addresses of this form.
+    /// Pattern of addresses.
     address: Option<String>,
-    /// `User-Agent`s of this form.
+    /// Pattern of `User-Agent`.
     agent: Option<String>,
     score: u32,
 }
 
-/// Why there are no rules.
+/// Why rules cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RulesFileError {
     /// The file cannot be read.
     #[error("cannot be read: {0}")]
     File(#[from] std::io::Error),
-    /// It is not of the form of [`Rules`].
+    /// It does not have the form of [`Rules`].
     #[error("{0}")]
     Form(#[from] serde_path_to_error::Error<serde_json::Error>),
 }
 
 impl Rules {
-    /// Reads a file.
+    /// Reads rules from a file.
     ///
     /// # Errors
-    /// When it cannot be read, or is not of that form.
+    /// When the file cannot be read or is invalid.
     pub fn read(path: &Path) -> Result<Self, RulesFileError> {
         Self::parse(&std::fs::read_to_string(path)?)
     }
 
-    /// Reads JSON.
+    /// Parses rules from JSON.
     ///
     /// # Errors
-    /// When it is not of that form.
+    /// When the JSON is invalid.
     pub fn parse(text: &str) -> Result<Self, RulesFileError> {
         let mut json = serde_json::Deserializer::from_str(text);
         Ok(serde_path_to_error::deserialize(&mut json)?)
     }
 
-    /// The score of a user who comes from there.
+    /// Returns the score of a user.
     pub fn score_of(&self, user: &str, visitor: &Visitor) -> u32 {
         let matching = self.rules.iter().filter(|rule| rule.matches(user, visitor));
         matching.map(|rule| rule.score).max().unwrap_or(0)
@@ -85,8 +85,8 @@ impl Rule {
     }
 }
 
-/// Whether `text` is of the form of `glob`. Takes each part between stars at its first place: no
-/// going back, so no name makes it slow.
+/// Whether `text` matches `glob`. Matches each part between stars at its first occurrence, without backtracking, so
+/// matching is fast for all texts.
 fn fits(glob: &str, text: &str) -> bool {
     let Some((first, rest)) = glob.split_once('*') else {
         return glob == text;

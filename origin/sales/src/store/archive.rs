@@ -1,6 +1,6 @@
-//! What an ended sale leaves: decided orders move to an archive, what only served the sale goes.
+//! Data of ended sales: decided orders move to an archive, and data that only served the sale is deleted.
 //!
-//! Every step may be done again, and by several origins at once.
+//! All steps can be repeated, also by several origins concurrently.
 
 use sqlx::Error;
 use weir_base::id::SaleId;
@@ -9,7 +9,7 @@ use super::sales::sale_id;
 use super::{SaleStore, groups};
 use weir_origin_core::sql::{Database, Row, SqlError, Statement, Tx, retried, sql};
 
-/// The rows of one transaction: other orders wait no longer than for them.
+/// Maximum number of rows per transaction, so that other orders do not wait long.
 const ROWS_MAX: u64 = 500;
 
 const SELECT_DUE: &str = "
@@ -18,8 +18,8 @@ const SELECT_DUE: &str = "
     ORDER BY ends_at_ms, id
     LIMIT ?";
 
-// Its end may have been moved since it was looked at. While it is paused, Redis has the only list of its lost orders. A change of
-// its stock must be done first: Redis may hold units of it.
+// Checks the end again, because it may have moved. A paused sale stays, because Redis has the only list of its lost
+// orders. An open stock change must finish first, because Redis may hold its units.
 const MARK_ARCHIVED: &str = "
     UPDATE sales SET archived_at_ms = ?
     WHERE id = ? AND archived_at_ms IS NULL AND paused_at_ms IS NULL AND ends_at_ms <= ? AND NOT EXISTS (
@@ -32,11 +32,11 @@ const MARK_CLEARED: &str = "
 const MARK_DONE: &str = "
     UPDATE sales SET archive_done_at_ms = ? WHERE id = ? AND archive_done_at_ms IS NULL";
 
-// Changes nothing, and makes origins that archive one sale take turns.
+// Locks the row without a change, so that origins archive a sale one at a time.
 const LOCK_SALE: &str = "UPDATE sales SET archived_at_ms = archived_at_ms WHERE id = ?";
 
-// An order's id is its claim's, which begins with the sale's, and a dot: `/` is the character behind it. `+` keeps the index
-// by sale out of it: a batch would walk through all orders of the sale.
+// Order ids start with the sale's id and a dot; `/` follows the dot in byte order. `+` prevents SQLite from using the
+// index by sale, with which each batch would scan all orders of the sale.
 const SELECT_LAST_ORDER: &str = "
     SELECT MAX(id) AS last FROM (
         SELECT id FROM orders
@@ -62,7 +62,7 @@ const SELECT_LAST_OUTCOME: &str = "
 const DELETE_OUTCOMES: &str = "
     DELETE FROM claim_outcomes WHERE claim_id >= ? AND claim_id <= ? AND +sale_id = ?";
 
-/// How a batch of a table's rows of one sale, in the order of their users, ends, and how it goes.
+/// The SELECT of a batch's last user, and the DELETE of the batch, for a table of one sale.
 macro_rules! batch {
     ($table:literal) => {
         (
@@ -80,7 +80,7 @@ macro_rules! batch {
     };
 }
 
-/// What only served a sale while it ran, by table. The outcomes of its claims did, too.
+/// Tables that only served the sale while it ran, besides claim outcomes.
 const SERVING: [(&str, &str); 4] = [
     batch!("reservations"),
     batch!("blocked_users"),
@@ -88,27 +88,28 @@ const SERVING: [(&str, &str); 4] = [
     batch!("idempotency_keys"),
 ];
 
-/// A sale that is to be archived, and how far that is.
+/// A sale to archive, and its progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedSale {
     /// The sale.
     pub id: SaleId,
-    /// Over how many shards it is spread.
+    /// Number of its shards.
     pub shards: u32,
-    /// When it ended.
+    /// Its end, in milliseconds since the Unix epoch.
     pub ends_at_ms: u64,
-    /// Since when nothing of it may change but what is unpaid; `None`: it may.
+    /// Time of archiving, after which only unpaid orders can change; `None`: not archived.
     pub archived_at_ms: Option<u64>,
-    /// Since when Redis holds nothing of it.
+    /// Time since which Redis has no data of it.
     pub cleared_at_ms: Option<u64>,
 }
 
-/// What an ended sale leaves: decided orders move to an archive, what only served the sale goes.
+/// Data of ended sales: decided orders move to an archive, and data that only served the sale is deleted.
 #[derive(Clone, Copy, Debug)]
 pub struct ArchiveStore<'a>(pub(super) &'a SaleStore);
 
 impl ArchiveStore<'_> {
-    /// At most `limit` sales that ended at `ended_by_ms` or before and are not archived, the first to end first.
+    /// Returns up to `limit` sales that ended at `ended_by_ms` or earlier and are not completely archived, earliest end
+    /// first.
     pub async fn due_to_archive(
         self,
         ended_by_ms: u64,
@@ -119,8 +120,8 @@ impl ArchiveStore<'_> {
         Ok(rows.iter().map(ended).collect::<Result<_, _>>()?)
     }
 
-    /// Notes that a sale is being archived: from now on it takes no orders and is not put on Redis again. False if it has
-    /// not ended at `ended_by_ms`, is paused, a change of its stock is under way, or another has noted it.
+    /// Marks a sale as archived: it then accepts no orders and is not warmed again. Returns false if it ends after
+    /// `ended_by_ms`, is paused, has an open stock change, or is already marked.
     pub async fn mark_archived(
         self,
         id: &SaleId,
@@ -134,12 +135,12 @@ impl ArchiveStore<'_> {
         Ok(retried(|| self.0.db.execute(mark())).await? == 1)
     }
 
-    /// Notes that Redis holds nothing of it.
+    /// Records that Redis has no data of the sale.
     pub async fn mark_cleared(self, id: &SaleId, now_ms: u64) -> Result<(), SqlError> {
         self.mark(MARK_CLEARED, id, now_ms).await
     }
 
-    /// Notes that nothing is left to archive.
+    /// Records that nothing is left to archive.
     pub async fn mark_archive_done(self, id: &SaleId, now_ms: u64) -> Result<(), SqlError> {
         self.mark(MARK_DONE, id, now_ms).await
     }
@@ -150,12 +151,12 @@ impl ArchiveStore<'_> {
         Ok(())
     }
 
-    /// Archives some of what a sale has left, in one transaction. False if nothing more can be.
+    /// Archives some data of a sale in one transaction. Returns false if nothing more can be archived now.
     pub async fn archive_some(self, id: &SaleId) -> Result<bool, SqlError> {
         Ok(retried(|| archive_once(&self.0.db, id)).await?)
     }
 
-    /// Whether a sale has orders that are neither paid nor ended: these stay until they are.
+    /// Whether a sale has unpaid orders, which are not archived until they are decided.
     pub async fn has_unpaid(self, id: &SaleId) -> Result<bool, SqlError> {
         let (first, behind) = claim_ids(id);
         let row = self.0.db.one(of_claims(SELECT_UNPAID, &first, &behind, id));
@@ -181,7 +182,7 @@ async fn archive_in(tx: &mut Tx, id: &SaleId) -> Result<bool, Error> {
             .await?;
         return Ok(true);
     }
-    // Orders that can still change need what served the sale.
+    // Undecided orders still need this data.
     let unpaid = tx
         .one(of_claims(SELECT_UNPAID, &first, &behind, id))
         .await?;
@@ -208,13 +209,13 @@ async fn archive_in(tx: &mut Tx, id: &SaleId) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// The last name of a batch; `None` if the batch is empty.
+/// The last key of a batch; `None` if the batch is empty.
 async fn last_of(tx: &mut Tx, select: Statement<'_>) -> Result<Option<String>, Error> {
     let row = tx.one(select).await?;
     row.map_or(Ok(None), |row| row.maybe_text("last"))
 }
 
-/// What the ids of a sale's claims, and so those of its orders, lie between.
+/// The range of a sale's claim ids, which are also its order ids.
 fn claim_ids(id: &SaleId) -> (String, String) {
     (format!("{id}."), format!("{id}/"))
 }

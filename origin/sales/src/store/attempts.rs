@@ -1,4 +1,4 @@
-//! Which attempt with a key has become which order.
+//! Idempotency keys and their orders.
 
 use sqlx::Error;
 use weir_base::id::{SaleId, UserId};
@@ -27,16 +27,16 @@ const SELECT_PAGE: &str = "
     ORDER BY orders.generation, idempotency_keys.attempt_key
     LIMIT ?";
 
-/// An attempt that has become an order: by its user, its key and the order's generation.
+/// An idempotency key with an order: the user, the key and the order's generation.
 pub type OrderedAttempt = (UserId, IdempotencyKey, u64);
 
-/// Which attempt with a key has become which order.
+/// Idempotency keys and their orders.
 #[derive(Clone, Copy, Debug)]
 pub struct AttemptStore<'a>(pub(super) &'a SaleStore);
 
 impl AttemptStore<'_> {
-    /// At most `limit` attempts that have become orders which stand, of users at home on `shard`: those behind `after`, by
-    /// generation and key. An order may be several attempts': where it is all that its user may have, each gets it.
+    /// Returns up to `limit` idempotency keys with active orders on `shard`, sorted by generation and key, after
+    /// `after`. An order may have several keys: if the user cannot buy more, each further attempt returns this order.
     pub async fn attempts_page(
         self,
         sale: &SaleId,
@@ -65,8 +65,8 @@ fn ordered(row: &Row) -> Result<OrderedAttempt, Error> {
     Ok((user_id(row)?, key, row.number("generation")?))
 }
 
-/// Binds the attempt to the claim, whose order is about to be made. If it was bound before, says to what; `None`: it is
-/// bound now, or was to this very claim.
+/// Binds an idempotency key to the claim that is about to become an order. Returns the outcome if the key is bound to
+/// another claim or request; `None`: it is bound to this claim.
 pub(super) async fn bind(
     tx: &mut Tx,
     ticket: &Ticket,
@@ -82,7 +82,7 @@ pub(super) async fn bind(
     let insert = of_attempt(INSERT_KEY)
         .text(id.as_str())
         .text(&attempt.body_sha256);
-    // Inserted first, read then: so what another transaction has just bound is seen.
+    // Insert first, then read, so that a concurrent binding is visible.
     if tx.insert(insert).await? {
         return Ok(None);
     }

@@ -1,4 +1,4 @@
-//! The outcomes of claims.
+//! Outcomes of claims.
 
 use sqlx::Error;
 use weir_sale::claim::Ticket;
@@ -38,7 +38,7 @@ const INSERT_CHANGE: &str = "
     INSERT INTO change_log (sale_id, order_id, units, reason, at_ms)
     VALUES (?, ?, ?, ?, ?)";
 
-/// What is decided about a claim.
+/// The stored outcome of a claim.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Ordered,
@@ -46,21 +46,21 @@ enum Outcome {
     Void,
 }
 
-/// The outcomes of claims.
+/// Outcomes of claims.
 #[derive(Clone, Copy, Debug)]
 pub struct ClaimStore<'a>(pub(super) &'a SaleStore);
 
 impl ClaimStore<'_> {
-    /// Makes a claim an order, in one transaction: its outcome, the order, the change log, and the
-    /// stock last, so that the row that all orders of a sale share is locked shortest. A sale that
-    /// is paid `at_payment` takes no stock yet.
+    /// Turns a claim into an order in one transaction. It updates the outcome, the order, the change log, and the stock
+    /// last, so that the row shared by all orders of the sale is locked shortest. A sale with payment `at_payment` does
+    /// not deduct stock yet.
     pub async fn place(self, ticket: &Ticket, now_ms: u64) -> Result<OrderOutcome, SqlError> {
         let asked = OrderRequest::default();
         self.place_asked(ticket, &asked, now_ms).await
     }
 
-    /// As `ClaimStore::place`, with what the request says. An attempt with a key becomes an order once: see
-    /// [`OrderOutcome::Elsewhere`] and [`OrderOutcome::KeyReused`]. What was said with an order that is there already stays.
+    /// Like `ClaimStore::place`, with the data of the request. An idempotency key becomes an order only once: see
+    /// [`OrderOutcome::Elsewhere`] and [`OrderOutcome::KeyReused`]. The data of an existing order does not change.
     pub async fn place_asked(
         self,
         ticket: &Ticket,
@@ -70,8 +70,7 @@ impl ClaimStore<'_> {
         Ok(retried(|| place_once(self.0, ticket, asked, now_ms)).await?)
     }
 
-    /// Decides that a claim without units behind it never becomes an order. False if its outcome was
-    /// decided before.
+    /// Decides that a claim without units never becomes an order. Returns false if it was decided before.
     pub async fn void(self, ticket: &Ticket, now_ms: u64) -> Result<bool, SqlError> {
         let once = || async {
             let mut tx = self.0.db.begin().await?;
@@ -82,8 +81,7 @@ impl ClaimStore<'_> {
         Ok(retried(once).await?)
     }
 
-    /// Decides that a claim never becomes an order, unless its outcome was decided before: then that is
-    /// told.
+    /// Decides that a claim never becomes an order. If it was decided before, returns that outcome.
     pub async fn release(
         self,
         ticket: &Ticket,
@@ -113,7 +111,7 @@ async fn place_once(
     let placed = place_in(&mut tx, store.sinks, ticket, asked, now_ms).await?;
     let is_kept = match placed {
         OrderOutcome::New(_) => true,
-        // The claim came with another attempt before, or without a key: this attempt has become its order, too.
+        // The claim came before, with another idempotency key or without one. Store that this key has the same order.
         OrderOutcome::Again(_) => asked.attempt.is_some(),
         _ => false,
     };
@@ -125,7 +123,7 @@ async fn place_once(
     Ok(placed)
 }
 
-/// The steps, in the design's order. Whatever comes of them but an order is rolled back.
+/// The steps of placing an order. The caller rolls back unless the result is an order.
 async fn place_in(
     tx: &mut Tx,
     sinks: Sinks,
@@ -145,7 +143,7 @@ async fn place_in(
         return Ok(OrderOutcome::Short(Shortage::UnknownSale));
     };
     if sale.archived_at_ms.is_some() {
-        // Whatever became of the claim was decided long ago, and is forgotten.
+        // The claim was decided long ago, and its outcome is deleted.
         return Ok(OrderOutcome::Released { void: false });
     }
     if is_barred(tx, &sale.sale, &ticket.user).await? {
@@ -178,7 +176,7 @@ async fn place_in(
     Ok(OrderOutcome::New(order))
 }
 
-/// Of these open claims, the units that no order has taken from the stock, and no void claim has.
+/// Sums the units of these open claims that neither an order nor a void claim has taken from the stock.
 pub(super) async fn held_units(tx: &mut Tx, open: &[Ticket]) -> Result<u64, Error> {
     let mut held = 0;
     for ticket in open {
@@ -198,8 +196,8 @@ pub(super) async fn held_units(tx: &mut Tx, open: &[Ticket]) -> Result<u64, Erro
     Ok(held)
 }
 
-/// Whether a claim that is open in Redis has units there that SQL counts among those that are left. One whose name
-/// another has taken never becomes an order: its units come back.
+/// Whether SQL counts the units of a claim that is open in Redis as remaining. A claim whose name is taken never
+/// becomes an order, so its units return.
 fn is_held(outcome: OrderOutcome) -> bool {
     match outcome {
         OrderOutcome::New(order) | OrderOutcome::Again(order) => {
@@ -210,7 +208,7 @@ fn is_held(outcome: OrderOutcome) -> bool {
     }
 }
 
-/// Decides the claim's outcome; false if it was decided before.
+/// Stores the claim's outcome. Returns false if it was decided before.
 async fn insert_outcome(
     tx: &mut Tx,
     ticket: &Ticket,
@@ -232,7 +230,7 @@ async fn insert_outcome(
     tx.insert(insert).await
 }
 
-/// The outcome that was decided before.
+/// Reads the outcome that was decided before.
 async fn known_outcome(tx: &mut Tx, ticket: &Ticket) -> Result<OrderOutcome, Error> {
     let id = ticket.claim_id();
     let row = tx.one(sql(SELECT_OUTCOME).text(id.as_str())).await?;
@@ -240,7 +238,7 @@ async fn known_outcome(tx: &mut Tx, ticket: &Ticket) -> Result<OrderOutcome, Err
     if row.text("user_id")? != ticket.user.as_str() {
         return Ok(OrderOutcome::NameTaken);
     }
-    // The column's CHECK leaves no third.
+    // The column's CHECK allows only two values.
     if row.text("outcome")? != "ordered" {
         let void = row.flag("void")?;
         return Ok(OrderOutcome::Released { void });
@@ -249,8 +247,8 @@ async fn known_outcome(tx: &mut Tx, ticket: &Ticket) -> Result<OrderOutcome, Err
     Ok(OrderOutcome::Again(order.ok_or(Error::RowNotFound)?))
 }
 
-/// Counts the units as the user's; false if that is more than one user may have, or the user may not buy for a while.
-/// Most users have one order, so the insertion is tried first.
+/// Adds the units to the user's total. Returns false if that exceeds the limit per user, or the user has a cooldown.
+/// Tries the insert first, because most users have one order.
 async fn add_to_buyer(
     tx: &mut Tx,
     ticket: &Ticket,
@@ -274,7 +272,7 @@ async fn add_to_buyer(
     Ok(tx.execute(add).await? == 1)
 }
 
-/// The order as the sale's way to pay has it.
+/// Creates the order according to the sale's payment type.
 fn new_order(ticket: &Ticket, sale: &StoredSale, now_ms: u64) -> StoredOrder {
     let pay_by_ms = match sale.fields.payment {
         Payment::Hold { pay_within_ms } => Some(now_ms.saturating_add(pay_within_ms)),

@@ -1,4 +1,4 @@
-//! Orders, by the link whose click they came of.
+//! Orders by the link that led to them.
 
 use std::collections::BTreeMap;
 
@@ -31,29 +31,29 @@ const SELECT_REVENUE: &str = "
     ) AS found
     GROUP BY currency";
 
-/// Orders that came of a link's clicks.
+/// Totals of orders that a link's clicks led to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClickOrders {
-    /// Clicks that an order came of.
+    /// Number of clicks that led to orders.
     pub clicks: u64,
-    /// Orders, whatever has become of them.
+    /// Number of orders, regardless of their status.
     pub orders: u64,
-    /// Their units.
+    /// Units of these orders.
     pub units: u64,
-    /// Those that are paid.
+    /// Number of paid orders.
     pub paid_orders: u64,
-    /// Their units.
+    /// Units of the paid orders.
     pub paid_units: u64,
-    /// What those cost, by currency.
+    /// Total price of the paid orders, by currency.
     pub revenue: BTreeMap<String, u64>,
 }
 
-/// Orders, by the link whose click they came of.
+/// Orders by the link that led to them.
 #[derive(Clone, Copy, Debug)]
 pub struct ClickStore<'a>(pub(super) &'a SaleStore);
 
 impl ClickStore<'_> {
-    /// The orders that came of clicks on this link, made from `from_ms` until before `until_ms`.
+    /// Sums the orders that this link's clicks led to, created from `from_ms` (inclusive) to `until_ms` (exclusive).
     pub async fn orders_of_click_link(
         self,
         link: &str,

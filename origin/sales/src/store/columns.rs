@@ -1,4 +1,4 @@
-//! The columns of a sale, each written here once.
+//! The columns of a sale, each defined once.
 
 use sqlx::Error;
 use weir_base::id::SaleId;
@@ -24,7 +24,7 @@ weir_origin_core::columns!(SaleFields {
     warm_before_ms: Plain["warm_before_ms"],
 });
 
-/// An amount and its currency, of a sale or of an order; both NULL: none.
+/// Amount and currency of a sale or an order; both NULL: no price.
 pub(super) struct PriceColumns;
 
 impl Codec<Option<Price>> for PriceColumns {
@@ -48,7 +48,7 @@ impl Codec<Option<Price>> for PriceColumns {
     }
 }
 
-/// A group's name and its cap; both NULL: the sale stands alone.
+/// Id and limit per user of a group; both NULL: no group.
 struct GroupColumns;
 
 impl Codec<Option<SaleGroup>> for GroupColumns {
@@ -70,7 +70,7 @@ impl Codec<Option<SaleGroup>> for GroupColumns {
     }
 }
 
-/// Two instants; both NULL: nobody needs to reserve.
+/// Start and end; both NULL: no reservation is needed.
 struct WindowColumns;
 
 impl Codec<Option<Window>> for WindowColumns {
@@ -87,7 +87,7 @@ impl Codec<Option<Window>> for WindowColumns {
     }
 }
 
-/// A word, and the time to pay, which only holds have.
+/// The payment type, and the time to pay of holds.
 struct PaymentColumns;
 
 impl Codec<Payment> for PaymentColumns {

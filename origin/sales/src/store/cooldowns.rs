@@ -1,8 +1,8 @@
-//! Users who keep units and do not pay: for how long they may not buy.
+//! Cooldowns of users with unpaid holds.
 //!
-//! A hold that expires counts as one. A hold that its user cancels counts by the time it lasted: together, cancelled holds
-//! count as one whenever they have lasted as long as one that expires. So cancelling just before the end gains nothing,
-//! however it is timed, and who cancels soon may do so many times.
+//! An expired hold counts as one. Cancelled holds count by their duration: they count as one expired hold whenever,
+//! together, they have lasted as long as one. So cancelling just before the deadline gains nothing, and users who
+//! cancel early may do so many times.
 
 use sqlx::Error;
 use weir_base::id::{SaleId, UserId};
@@ -12,10 +12,10 @@ use super::sales::sale_id;
 use super::{HoldRules, SaleStore, Shortage, StoredOrder};
 use weir_origin_core::sql::{Row, SqlError, Statement, Tx, retried, sql};
 
-/// The end of a cooldown that does not end.
+/// End of a permanent cooldown.
 pub const FOR_GOOD_MS: u64 = 9_007_199_254_740_991;
 
-// In this order: in MySQL what follows an assignment sees it, in SQLite it does not.
+// The order of assignments matters: MySQL uses the new value of an assigned column, SQLite the old one.
 const COUNT_EXPIRED: &str = "
     UPDATE buyers SET
         cooldown_until_ms = CASE
@@ -46,7 +46,7 @@ const END: &str = "
     UPDATE buyers SET cooldown_until_ms = NULL
     WHERE sale_id = ? AND user_id = ? AND cooldown_until_ms = ?";
 
-// Whom operators have allowed in every sale, no risk check blocks.
+// Users whom operators have allowed in all sales are exempt from blocks by the risk check.
 const SELECT_BARRED: &str = "
     SELECT 1 AS one FROM user_list WHERE user_id = ? AND standing = 'blocked'
     UNION ALL
@@ -55,25 +55,25 @@ const SELECT_BARRED: &str = "
     UNION ALL
     SELECT 1 AS one FROM buyers WHERE sale_id = ? AND user_id = ? AND cooldown_until_ms > ?";
 
-/// A cooldown that is over, and which Redis has yet to forget.
+/// An expired cooldown that Redis still has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cooldown {
     /// The sale.
     pub sale: SaleId,
-    /// Over how many shards it is spread.
+    /// Number of the sale's shards.
     pub shards: u32,
-    /// Who may buy again.
+    /// The user who may buy again.
     pub user: UserId,
     /// When the cooldown ended, in milliseconds since the Unix epoch.
     pub until_ms: u64,
 }
 
-/// Users who keep units and do not pay: for how long they may not buy.
+/// Cooldowns of users with unpaid holds.
 #[derive(Clone, Copy, Debug)]
 pub struct CooldownStore<'a>(pub(super) &'a SaleStore);
 
 impl CooldownStore<'_> {
-    /// Whether the user may not buy: blocked, in this sale or in every one, or in a cooldown.
+    /// Whether the user cannot buy: blocked in this sale or in all, or in a cooldown.
     pub async fn is_barred(
         self,
         sale: &SaleId,
@@ -86,7 +86,7 @@ impl CooldownStore<'_> {
         Ok(self.0.db.one(select.number(now_ms)).await?.is_some())
     }
 
-    /// At most `limit` cooldowns that are over, the first to end first.
+    /// Returns up to `limit` expired cooldowns, earliest end first.
     pub async fn cooldowns_over(
         self,
         now_ms: u64,
@@ -97,7 +97,7 @@ impl CooldownStore<'_> {
         Ok(rows.iter().map(cooldown).collect::<Result<_, _>>()?)
     }
 
-    /// Forgets a cooldown, unless a later one has taken its place.
+    /// Deletes a cooldown, unless a later one has replaced it.
     pub async fn end_cooldown(self, over: &Cooldown) -> Result<(), SqlError> {
         let end = || of_user(sql(END), &over.sale, &over.user).number(over.until_ms);
         retried(|| self.0.db.execute(end())).await?;
@@ -114,7 +114,7 @@ fn cooldown(row: &Row) -> Result<Cooldown, Error> {
     })
 }
 
-/// Counts a hold that has expired, with what follows for its user.
+/// Counts an expired hold, and starts a cooldown if the rules require one.
 pub(super) async fn count_expired(
     tx: &mut Tx,
     order: &StoredOrder,
@@ -131,8 +131,8 @@ pub(super) async fn count_expired(
     Ok(())
 }
 
-/// Counts the time of a hold that its user cancels, with what follows. The order is as it was before. The row of its user
-/// must be locked: what was counted is read first.
+/// Counts the duration of a cancelled hold, and starts a cooldown if the rules require one. `order` is the order before
+/// the cancellation. The caller must have locked the user's row, because this reads it before writing.
 pub(super) async fn count_cancelled(
     tx: &mut Tx,
     order: &StoredOrder,
@@ -143,7 +143,7 @@ pub(super) async fn count_cancelled(
         return Ok(()); // It would not have expired.
     };
     let whole_ms = pay_by_ms.saturating_sub(order.created_at_ms);
-    // Past its end, if it is cancelled before it is expired.
+    // The hold may be past its deadline but not expired yet.
     let held_ms = now_ms.saturating_sub(order.created_at_ms).min(whole_ms);
     let select = of_user(sql(SELECT_CANCELLED), &order.sale, &order.user);
     let Some(row) = tx.one(select).await? else {
@@ -160,7 +160,7 @@ pub(super) async fn count_cancelled(
     Ok(())
 }
 
-/// Why this user may not have more units.
+/// Why the user cannot have more units.
 pub(super) async fn shortage(
     tx: &mut Tx,
     sale: &SaleId,

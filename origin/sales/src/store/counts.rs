@@ -1,4 +1,4 @@
-//! How many orders a sale has: kept by shard, in the transactions that change them.
+//! Order counts by shard, updated in the transactions that change orders.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -33,7 +33,7 @@ impl OrderCounts {
         self.unpaid + self.paid
     }
 
-    /// How many changes these orders have been through: see [`weir_sale::mark`].
+    /// Total number of changes of these orders: see [`weir_sale::mark`].
     pub fn changes(&self) -> u64 {
         mark::changes(self.active(), self.cancelled + self.expired)
     }
@@ -68,7 +68,7 @@ const INSERT: &str = "
 
 const SELECT: &str = "SELECT * FROM order_counts WHERE sale_id = ? ORDER BY shard";
 
-/// What changes in the numbers of a shard's orders.
+/// Changes of a shard's order counts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Change {
     /// By status, in the order of [`OrderStatus::ALL`].
@@ -78,12 +78,12 @@ struct Change {
     checksum: u64,
 }
 
-/// Changes of several orders, by sale and shard: in this order, so that two transactions never wait for each other.
+/// Count changes of several orders. They are sorted by sale and shard, so that concurrent transactions cannot deadlock.
 #[derive(Debug, Default)]
 pub(super) struct Changes(BTreeMap<(SaleId, u32), Change>);
 
 impl Changes {
-    /// Those of one order, which was as `before`, if it was, and is as `after`.
+    /// The change from `before`, if the order existed, to `after`.
     pub(super) fn between(before: Option<&StoredOrder>, after: &StoredOrder) -> Self {
         let mut changes = Self::default();
         changes.add(before, after);
@@ -99,11 +99,11 @@ impl Changes {
         change.count(after, 1);
     }
 
-    /// Writes them.
+    /// Writes the changes.
     pub(super) async fn write(&self, tx: &mut Tx) -> Result<(), Error> {
         for ((sale, shard), change) in &self.0 {
             if change.write(tx, sale, *shard).await? == 0 {
-                // The shard's first order. Another may make the row first.
+                // This is the shard's first order. A concurrent transaction may insert the row first.
                 tx.insert(sql(INSERT).text(sale.as_str()).number(*shard))
                     .await?;
                 change.write(tx, sale, *shard).await?;
@@ -114,7 +114,7 @@ impl Changes {
 }
 
 impl Change {
-    /// Counts `order` once more, or once less.
+    /// Adds or subtracts `order`.
     fn count(&mut self, order: &StoredOrder, by: i64) {
         let mut statuses = OrderStatus::ALL.iter();
         let at = statuses.position(|&status| status == order.status);
@@ -147,12 +147,12 @@ impl Change {
     }
 }
 
-/// How many orders a sale has: kept by shard, in the transactions that change them.
+/// Order counts by shard, updated in the transactions that change orders.
 #[derive(Clone, Copy, Debug)]
 pub struct CountStore<'a>(pub(super) &'a SaleStore);
 
 impl CountStore<'_> {
-    /// The numbers of a sale's orders by shard. Shards that never had one are left out.
+    /// Returns a sale's order counts by shard. Omits shards without orders.
     pub async fn counts(self, id: &SaleId) -> Result<Vec<ShardCounts>, SqlError> {
         let mut tx = self.0.db.snapshot().await?;
         let counts = select(&mut tx, id).await?;
@@ -161,7 +161,7 @@ impl CountStore<'_> {
     }
 }
 
-/// The same within a transaction.
+/// Like [`CountStore::counts`], in a transaction.
 pub(super) async fn select(tx: &mut Tx, id: &SaleId) -> Result<Vec<ShardCounts>, Error> {
     let rows = tx.all(sql(SELECT).text(id.as_str())).await?;
     rows.iter().map(counts).collect()

@@ -1,7 +1,7 @@
-//! Draws among those who have reserved: seeds, lists and winners.
+//! Draws: seeds, lists and winners.
 //!
-//! Each step is noted once, in the order of the columns. What a step does before its note may be done again, by any origin, and
-//! comes to the same: the list is closed, and the seed is there.
+//! Each step is recorded once, in the order of the columns. Any origin may repeat a step before it is recorded, with
+//! the same result, because the list is closed and the seed is stored.
 
 use std::fmt;
 
@@ -16,10 +16,10 @@ use crate::model::draw_order::{SEED_LEN, TICKET_LEN, commitment};
 use crate::model::sale::DrawRules;
 use weir_origin_core::sql::{Row, SqlError, Tx, damaged, retried, sql};
 
-/// The winners that are noted in one transaction: others wait no longer than for them.
+/// Maximum number of winners stored per transaction, so that other writers do not wait long.
 const TOGETHER: usize = 500;
 
-/// The users of a page of the list.
+/// Number of users per page of the list.
 const PAGE_LEN: usize = 5_000;
 
 const SELECT: &str = "SELECT * FROM draws WHERE sale_id = ?";
@@ -30,7 +30,7 @@ const SET_WINNERS: &str = "UPDATE draws SET winners = ? WHERE sale_id = ?";
 
 const DELETE: &str = "DELETE FROM draws WHERE sale_id = ?";
 
-// Whoever reserves or gives up takes this row in turn, so that none falls between the list and its end.
+// Locks the row for reservations and cancellations, so that none happens between the list and its closing.
 const LOCK_OPEN: &str =
     "UPDATE draws SET winners = winners WHERE sale_id = ? AND closed_at_ms IS NULL";
 
@@ -62,7 +62,7 @@ const SET_DRAWN: &str = "
 const SET_ADMITTED: &str = "
     UPDATE draws SET admitted_at_ms = ? WHERE sale_id = ? AND admitted_at_ms IS NULL";
 
-/// What makes a draw what it is. Until it is told, nobody may know it.
+/// The seed of a draw. It is secret until it is published.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Seed(Vec<u8>);
 
@@ -72,7 +72,7 @@ impl Seed {
         &self.0
     }
 
-    /// In hex, for everybody to see.
+    /// The seed in hex, for publication.
     pub fn reveal(&self) -> String {
         hex::encode(&self.0)
     }
@@ -84,48 +84,48 @@ impl fmt::Debug for Seed {
     }
 }
 
-/// A sale's draw, as far as it is.
+/// A sale's draw and its progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredDraw {
     /// The sale.
     pub sale: SaleId,
-    /// What decides.
+    /// The seed.
     pub seed: Seed,
-    /// What was told of it before anybody reserved.
+    /// The commitment, published before reservations open.
     pub commitment: String,
-    /// How many win.
+    /// Number of winners.
     pub winners: u64,
-    /// Since when nobody enters or leaves.
+    /// Closing time of the list.
     pub closed_at_ms: Option<u64>,
-    /// How many have entered, and the hash of their tickets; `None`: not counted yet.
+    /// Number of entries and the hash of their tickets; `None`: not computed yet.
     pub list: Option<(u64, String)>,
-    /// Since when the winners stand in SQL.
+    /// Time at which the winners were stored.
     pub drawn_at_ms: Option<u64>,
-    /// Since when gateways know them.
+    /// Time at which gateways learned the winners.
     pub admitted_at_ms: Option<u64>,
 }
 
-/// Somebody who has entered a draw.
+/// An entry of a draw.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Who.
     pub user: UserId,
-    /// The name under which the user stands in the list.
+    /// The user's ticket in the list.
     pub ticket: String,
 }
 
-/// Draws among those who have reserved: seeds, lists and winners.
+/// Draws: seeds, lists and winners.
 #[derive(Clone, Copy, Debug)]
 pub struct DrawStore<'a>(pub(super) &'a SaleStore);
 
 impl DrawStore<'_> {
-    /// A sale's draw, if it has one.
+    /// Returns a sale's draw, if it has one.
     pub async fn draw(self, sale: &SaleId) -> Result<Option<StoredDraw>, SqlError> {
         let row = self.0.db.one(sql(SELECT).text(sale.as_str())).await?;
         Ok(row.as_ref().map(stored).transpose()?)
     }
 
-    /// The sales whose reservations have ended and whose winners gateways do not know yet.
+    /// Returns the sales whose reservations have ended and whose winners are not published to gateways yet.
     pub async fn draws_due(self, now_ms: u64) -> Result<Vec<SaleId>, SqlError> {
         let rows = self.0.db.all(sql(SELECT_DUE).number(now_ms)).await?;
         rows.iter()
@@ -133,16 +133,16 @@ impl DrawStore<'_> {
             .collect()
     }
 
-    /// From now on nobody enters a draw or leaves it.
+    /// Closes the list of a draw: no one can enter or leave it.
     pub async fn close_draw(self, sale: &SaleId, now_ms: u64) -> Result<(), SqlError> {
         self.note_draw(CLOSE, sale, now_ms).await
     }
 
-    /// Everybody who has entered a draw that is closed.
+    /// Returns all entries of a closed draw.
     pub async fn draw_entries(self, sale: &SaleId) -> Result<Vec<Entry>, SqlError> {
         let mut entries: Vec<Entry> = Vec::new();
         loop {
-            // No user's name is empty.
+            // User ids are never empty.
             let after = entries.last().map_or("", |entry| entry.user.as_str());
             let select = sql(SELECT_ENTRIES).text(sale.as_str()).text(after);
             let rows = self.0.db.all(select.number(PAGE_LEN)).await?;
@@ -155,7 +155,7 @@ impl DrawStore<'_> {
         }
     }
 
-    /// At most `limit` tickets of a draw behind `after`, sorted.
+    /// Returns up to `limit` tickets of a draw after `after`, sorted.
     pub async fn draw_tickets(
         self,
         sale: &SaleId,
@@ -167,7 +167,8 @@ impl DrawStore<'_> {
         rows.iter().map(|row| Ok(row.text("ticket")?)).collect()
     }
 
-    /// Notes how many have entered, and the hash of their tickets, unless that is noted already; tells what is noted.
+    /// Stores the number of entries and the hash of their tickets, unless they are stored already. Returns the stored
+    /// draw.
     pub async fn set_draw_list(
         self,
         sale: &SaleId,
@@ -182,7 +183,7 @@ impl DrawStore<'_> {
         self.draw(sale).await
     }
 
-    /// Notes who has won, the first place first; their reservations count from then on.
+    /// Stores the winners in the order of their ranks. Their reservations are valid from then on.
     pub async fn set_winners(
         self,
         sale: &SaleId,
@@ -204,7 +205,7 @@ impl DrawStore<'_> {
         self.note_draw(SET_DRAWN, sale, now_ms).await
     }
 
-    /// Notes that gateways know the winners.
+    /// Records that gateways have the winners.
     pub async fn set_admitted(self, sale: &SaleId, now_ms: u64) -> Result<(), SqlError> {
         self.note_draw(SET_ADMITTED, sale, now_ms).await
     }
@@ -220,7 +221,7 @@ impl DrawStore<'_> {
         Ok(())
     }
 
-    /// Reserves for a user in a sale with a draw. `None`: the list is closed; false: the user has entered before.
+    /// Enters a user in a draw. Returns `None` if the list is closed, and false if the user has entered before.
     pub(super) async fn enter(
         self,
         new: &reservations::NewReservation<'_>,
@@ -241,12 +242,12 @@ impl DrawStore<'_> {
     }
 }
 
-/// Takes a draw's row, if its list is open; with it nobody closes the list before this transaction ends.
+/// Locks a draw's row if its list is open, so that the list cannot close before this transaction ends.
 pub(super) async fn lock_open(tx: &mut Tx, sale: &SaleId) -> Result<bool, Error> {
     Ok(tx.execute(sql(LOCK_OPEN).text(sale.as_str())).await? == 1)
 }
 
-/// A sale's draw, within a transaction.
+/// Reads a sale's draw in a transaction.
 pub(super) async fn in_transaction(
     tx: &mut Tx,
     sale: &SaleId,
@@ -255,7 +256,7 @@ pub(super) async fn in_transaction(
     row.as_ref().map(stored).transpose()
 }
 
-/// Gives a sale a draw, with a seed that stays, or takes it away.
+/// Adds a draw with a permanent seed, updates its winners, or deletes it.
 pub(super) async fn set(tx: &mut Tx, sale: &SaleId, rules: Option<DrawRules>) -> Result<(), Error> {
     let Some(DrawRules { winners }) = rules else {
         tx.execute(sql(DELETE).text(sale.as_str())).await?;
@@ -274,7 +275,7 @@ pub(super) async fn set(tx: &mut Tx, sale: &SaleId, rules: Option<DrawRules>) ->
     Ok(())
 }
 
-/// Random bytes, which every system gives.
+/// Returns random bytes from the operating system.
 fn random(len: usize) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0; len];
     let filled = SystemRandom::new().fill(&mut bytes);

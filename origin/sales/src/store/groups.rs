@@ -1,7 +1,7 @@
-//! How many units users have of the sales of a group together.
+//! Units of users in all sales of a group together.
 //!
-//! Orders of one user meet at one row, whatever sale they are in; those of different users do not meet. It is written after the
-//! sale's own row of the user and before the stock, in this order everywhere, so that two orders never wait for each other.
+//! Orders of one user lock one row, regardless of the sale; orders of different users do not collide. The row is always
+//! written after the user's row of the sale and before the stock, so that concurrent orders cannot deadlock.
 
 use sqlx::Error;
 use weir_base::id::SaleId;
@@ -21,7 +21,7 @@ const TAKE: &str = "
     UPDATE group_buyers SET units = units - ?
     WHERE user_id = ? AND group_id = (SELECT group_id FROM sales WHERE id = ?)";
 
-// Nothing counts any more when the last sale of a group is archived.
+// The totals are no longer needed when the last sale of a group is archived.
 const SELECT_OVER: &str = "
     SELECT group_id FROM sales
     WHERE id = ? AND group_id IS NOT NULL AND NOT EXISTS (
@@ -34,7 +34,7 @@ const SELECT_BATCH: &str = "
 
 const DELETE_BATCH: &str = "DELETE FROM group_buyers WHERE group_id = ? AND user_id <= ?";
 
-/// Counts a claim's units as the user's in the group; false if that is more than one user may have.
+/// Adds a claim's units to the user's total in the group. Returns false if that exceeds the limit.
 pub(super) async fn add(tx: &mut Tx, ticket: &Ticket, group: &SaleGroup) -> Result<bool, Error> {
     if ticket.quantity > group.user_cap {
         return Ok(false);
@@ -52,7 +52,7 @@ pub(super) async fn add(tx: &mut Tx, ticket: &Ticket, group: &SaleGroup) -> Resu
     Ok(tx.execute(add).await? == 1)
 }
 
-/// Counts the order's units no longer as its user's.
+/// Subtracts the order's units from its user's total.
 pub(super) async fn take(tx: &mut Tx, order: &StoredOrder) -> Result<(), Error> {
     let take = sql(TAKE)
         .number(order.units)
@@ -61,7 +61,8 @@ pub(super) async fn take(tx: &mut Tx, order: &StoredOrder) -> Result<(), Error> 
     tx.execute(take).await.map(drop)
 }
 
-/// Forgets at most `limit` users of the group of this sale, if all its sales are archived. False if there is nothing to forget.
+/// Deletes up to `limit` users of this sale's group, if all its sales are archived. Returns false if nothing is left to
+/// delete.
 pub(super) async fn forget(tx: &mut Tx, sale: &SaleId, limit: u64) -> Result<bool, Error> {
     let Some(row) = tx.one(sql(SELECT_OVER).text(sale.as_str())).await? else {
         return Ok(false);

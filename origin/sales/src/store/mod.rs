@@ -1,28 +1,30 @@
-//! Sales and orders in SQL: the truth that Redis follows.
+//! Sales and orders in SQL: the source of truth, which Redis follows.
 //!
-//! | module | does |
+//! | module | contents |
 //! |---|---|
 //! | `sales` | sales, their switches and sums |
-//! | `archive` | what an ended sale leaves: moved to an archive, or gone |
-//! | `attempts` | which attempt with a key has become which order |
-//! | `changes` | changes of a running sale's stock and end |
-//! | `claims` | decides claims: ordered or released |
-//! | `cooldowns` | users who keep units and do not pay: for how long they may not buy |
-//! | `counts` | how many orders there are |
+//! | `columns` | the columns of a sale |
+//! | `archive` | data of ended sales: archived or deleted |
+//! | `attempts` | idempotency keys and their orders |
+//! | `stock_changes` | changes of a running sale's stock and end |
+//! | `claims` | outcomes of claims: ordered or released |
+//! | `clicks` | orders by the link that led to them |
+//! | `cooldowns` | cooldowns of users with unpaid holds |
+//! | `counts` | order counts by shard |
 //! | `draws` | seeds, lists and winners of draws |
-//! | `groups` | what users have of sales that belong together |
-//! | `desk`, `search` | orders as operators handle and find them |
-//! | `change`, `outbox` | what is told of an order, and to whom it is still to be told |
-//! | `orders` | orders as they are read, and those Redis has yet to follow |
-//! | `pauses` | sales that are paused because SQL has lost orders of them |
-//! | `payloads` | what buyers say with orders, and what sales want of it |
-//! | `payments` | orders paid, cancelled or expired |
+//! | `groups` | units of users in groups of sales |
+//! | `order_admin`, `search` | refunds and search for operators |
+//! | `order_change`, `outbox` | changes of orders for receivers |
+//! | `orders` | reads orders, and lists those that Redis has not followed |
+//! | `pauses` | sales paused because SQL has lost orders |
+//! | `payloads` | buyers' data in orders, and its schemas |
+//! | `payments` | payment, cancellation and expiry of orders |
 //! | `provider` | payments at a provider: started, decided, refunded |
-//! | `reservations` | who has reserved, who is blocked |
-//! | `rows` | what SQL has of sales and orders, and the outcomes of changes |
-//! | `tenants` | what of it is a tenant's |
-//! | `user_list` | who is blocked in every sale, and whom no risk check blocks |
-//! | `warming` | which sales are to be warmed, and which are |
+//! | `reservations` | reservations and blocked users |
+//! | `rows` | rows of sales and orders, and outcomes of changes |
+//! | `tenants` | objects of tenants |
+//! | `user_list` | the global user list: blocked, or exempt from the risk check |
+//! | `warming` | sales to warm, and warmed ones |
 
 mod archive;
 mod attempts;
@@ -83,21 +85,21 @@ pub use warming::WarmingStore;
 
 /// Sales and orders in SQL. Cloning it is cheap.
 ///
-/// Instants are milliseconds since the Unix epoch. A call fails only when SQL does not answer or answers with an
-/// error. Calling again is safe: what changes something changes it once.
+/// Times are milliseconds since the Unix epoch. Methods fail only when SQL does not answer or returns an error. All
+/// changes are idempotent, so a retry is safe.
 ///
-/// Pages are sorted by the bytes of the user's name; a page shorter than its limit is the last.
+/// Pages are sorted by the bytes of the user id; a page shorter than its limit is the last.
 #[derive(Clone, Debug)]
 pub struct SaleStore {
     db: Database,
-    /// Whether a reservation counts only once a risk check has passed its user.
+    /// Whether a reservation is valid only after its user has passed a risk check.
     risk_fails_closed: bool,
-    /// Which receivers changes of orders are written for.
+    /// The receivers for which changes of orders are stored.
     sinks: Sinks,
 }
 
 impl SaleStore {
-    /// The store in this database.
+    /// Creates a store on this database.
     pub fn new(db: Database) -> Self {
         Self {
             db,
@@ -106,116 +108,116 @@ impl SaleStore {
         }
     }
 
-    /// The same, in which a reservation counts only once a risk check has passed its user.
+    /// Makes reservations valid only after their users have passed a risk check.
     #[must_use]
     pub fn with_risk_failing_closed(mut self) -> Self {
         self.risk_fails_closed = true;
         self
     }
 
-    /// The same, in which each change of an order is written down for these receivers.
+    /// Stores each order change for these receivers.
     #[must_use]
     pub fn with_sinks(mut self, sinks: Sinks) -> Self {
         self.sinks = sinks;
         self
     }
 
-    /// Changes of orders that receivers have yet to get.
+    /// The queue of undelivered order changes.
     pub fn outbox(&self) -> Queue {
         Queue::new(self.db.clone(), Source::Order)
     }
 
-    /// Whether a reservation counts only once a risk check has passed its user.
+    /// Whether a reservation is valid only after its user has passed a risk check.
     pub fn risk_fails_closed(&self) -> bool {
         self.risk_fails_closed
     }
 
-    /// What an ended sale leaves: decided orders move to an archive, what only served the sale goes.
+    /// Data of ended sales.
     pub fn archive(&self) -> ArchiveStore<'_> {
         ArchiveStore(self)
     }
 
-    /// Which attempt with a key has become which order.
+    /// Idempotency keys and their orders.
     pub fn attempts(&self) -> AttemptStore<'_> {
         AttemptStore(self)
     }
 
-    /// The outcomes of claims.
+    /// Outcomes of claims.
     pub fn claims(&self) -> ClaimStore<'_> {
         ClaimStore(self)
     }
 
-    /// Orders, by the link whose click they came of.
+    /// Orders by the link that led to them.
     pub fn clicks(&self) -> ClickStore<'_> {
         ClickStore(self)
     }
 
-    /// Users who keep units and do not pay: for how long they may not buy.
+    /// Cooldowns of users with unpaid holds.
     pub fn cooldowns(&self) -> CooldownStore<'_> {
         CooldownStore(self)
     }
 
-    /// How many orders a sale has: kept by shard, in the transactions that change them.
+    /// Order counts by shard.
     pub fn counters(&self) -> CountStore<'_> {
         CountStore(self)
     }
 
-    /// Orders as operators handle them: ended, whosever they are, and their money given back.
+    /// Refunds by operators.
     pub fn order_admin(&self) -> OrderAdminStore<'_> {
         OrderAdminStore(self)
     }
 
-    /// Draws among those who have reserved: seeds, lists and winners.
+    /// Draws: seeds, lists and winners.
     pub fn draws(&self) -> DrawStore<'_> {
         DrawStore(self)
     }
 
-    /// Sales that are paused because SQL has lost orders of them.
+    /// Sales paused because SQL has lost orders.
     pub fn pauses(&self) -> PauseStore<'_> {
         PauseStore(self)
     }
 
-    /// What buyers say with their orders, and what sales want of it.
+    /// Buyers' data in orders, and its schemas.
     pub fn payloads(&self) -> PayloadStore<'_> {
         PayloadStore(self)
     }
 
-    /// Payment, cancellation and expiry of orders, each decided in one transaction by the
+    /// Payment, cancellation and expiry of orders.
     pub fn payments(&self) -> PaymentStore<'_> {
         PaymentStore(self)
     }
 
-    /// Payments at a provider: started by buyers, decided by what the provider says of them.
+    /// Payments at a provider.
     pub fn provider(&self) -> ProviderStore<'_> {
         ProviderStore(self)
     }
 
-    /// Who has reserved, and who is blocked.
+    /// Reservations and blocked users.
     pub fn reservations(&self) -> ReservationStore<'_> {
         ReservationStore(self)
     }
 
-    /// Orders of a sale or of a user, as operators look for them: those of archived sales, too.
+    /// Search of orders for operators, including archived sales.
     pub fn search(&self) -> SearchStore<'_> {
         SearchStore(self)
     }
 
-    /// Changes of a running sale: its stock and its end.
+    /// Changes of a running sale's stock and end.
     pub fn stock_changes(&self) -> StockChangeStore<'_> {
         StockChangeStore(self)
     }
 
-    /// What of sales is a tenant's, told by its name: counted against the tenant's limits, and listed.
+    /// Sales of tenants.
     pub fn tenants(&self) -> TenantStore<'_> {
         TenantStore(self)
     }
 
-    /// Users of every sale: whom operators have blocked, and whom they let buy whatever a risk check says. Each change is written
+    /// The global user list: blocked, or exempt from the risk check.
     pub fn user_list(&self) -> UserListStore<'_> {
         UserListStore(self)
     }
 
-    /// Which sales are to be warmed, and which are.
+    /// Sales to warm, and warmed ones.
     pub fn warming(&self) -> WarmingStore<'_> {
         WarmingStore(self)
     }

@@ -1,4 +1,4 @@
-//! Orders as operators handle them: ended, whosever they are, and their money given back.
+//! Refunds by operators.
 
 use sqlx::Error;
 
@@ -10,10 +10,11 @@ use super::payments::{change, order_units, return_stock, take_from_buyer};
 use super::{OrderStatus, PaymentState, SaleStore, StoredOrder, StoredPayment, orders, provider};
 use weir_origin_core::sql::{SqlError, Tx, retried, sql};
 
-/// In the place of a cause, and of the reason for a refund.
+/// Cause of a change, and reason of a refund, by an operator.
 const OPERATOR: &str = "operator";
 
-// Changes nothing, and makes callbacks about these payments wait: they lock the payment before the order, too.
+// Locks the rows without a change, so that callbacks about these payments wait; callbacks also lock the payment before
+// the order.
 const LOCK_PAYMENTS: &str = "
     UPDATE payments SET started_at_ms = started_at_ms WHERE order_id = ?";
 
@@ -26,34 +27,34 @@ const END_PAID_ARCHIVED: &str = "
 
 const SELECT_UNFOLLOWED: &str = "SELECT 1 AS one FROM unfollowed_orders WHERE order_id = ?";
 
-/// The answer to an operator who refunds an order.
+/// The outcome of a refund.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refund {
-    /// It is ended now, and its units are in stock again. Its money, if a payment of it is known, is due for refund.
+    /// The order is ended, and its units are in stock again. Its payment, if known, is due for refund.
     Now(StoredOrder, Option<StoredPayment>),
-    /// It was refunded before; its payment as it stands.
+    /// The order was refunded before; with its payment's current state.
     Again(StoredOrder, Option<StoredPayment>),
-    /// Nobody has paid it.
+    /// The order is not paid.
     NotPaid(StoredOrder),
-    /// Redis has not followed its payment yet. Nothing was changed.
+    /// Redis has not followed the order's payment yet. Nothing was changed.
     Busy,
-    /// There is no such order.
+    /// The order does not exist.
     Unknown,
 }
 
-/// Where a paid order was found.
+/// The table that contained a paid order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OrderTable {
     Orders,
     Archive,
 }
 
-/// Orders as operators handle them: ended, whosever they are, and their money given back.
+/// Refunds by operators.
 #[derive(Clone, Copy, Debug)]
 pub struct OrderAdminStore<'a>(pub(super) &'a SaleStore);
 
 impl OrderAdminStore<'_> {
-    /// Ends a paid order, in one transaction: its units return to stock, and its payment is due for refund.
+    /// Refunds a paid order in one transaction: its units return to stock, and its payment is due for refund.
     pub async fn refund(self, order_id: &str, now_ms: u64) -> Result<Refund, SqlError> {
         Ok(retried(|| refund_once(self.0, order_id, now_ms)).await?)
     }
@@ -84,7 +85,8 @@ async fn refund_in(
         return not_ended(tx, order).await;
     };
     if place == OrderTable::Orders {
-        // Its row would stand for the payment: whoever follows that now would take it away.
+        // The row of the unfollowed payment would be reused for the refund, and a concurrent update for the payment
+        // would delete it.
         let unfollowed = sql(SELECT_UNFOLLOWED).text(order_id);
         if tx.one(unfollowed).await?.is_some() {
             return Ok(Refund::Busy);
@@ -107,7 +109,7 @@ async fn refund_in(
     Ok(Refund::Now(order, payment))
 }
 
-/// Ends the order if it is paid; where it was. The archive last: an order moves there, and never back.
+/// Ends the order if it is paid. Returns its table. Checks the archive last, because orders only move to it.
 async fn end_paid(tx: &mut Tx, order_id: &str, now_ms: u64) -> Result<Option<OrderTable>, Error> {
     for (statement, place) in [
         (END_PAID, OrderTable::Orders),
@@ -136,7 +138,7 @@ async fn not_ended(tx: &mut Tx, order: StoredOrder) -> Result<Refund, Error> {
     })
 }
 
-/// Marks the payment that has paid the order as due for refund.
+/// Marks the payment of the order as due for refund.
 async fn due(
     tx: &mut Tx,
     store: &SaleStore,

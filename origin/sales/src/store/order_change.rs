@@ -1,4 +1,4 @@
-//! What is told of an order: kinds, and the JSON that receivers get.
+//! Order changes for receivers: kinds and JSON bodies.
 
 use serde::Serialize;
 use serde_json::json;
@@ -11,27 +11,27 @@ use crate::model::price::OrderPrice;
 use weir_origin_core::api::words;
 use weir_origin_core::outbox::change_id;
 
-/// What has happened to an order.
+/// Kind of an order change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChangeKind {
-    /// It was made: the unit is the buyer's.
+    /// The order was created.
     Created,
-    /// It was paid.
+    /// The order was paid.
     Paid,
-    /// Its buyer or an operator has ended it.
+    /// The buyer or an operator cancelled the order.
     Cancelled,
-    /// It was not paid in time.
+    /// The order was not paid in time.
     Expired,
-    /// The provider could not take the money.
+    /// The payment failed.
     PaymentFailed,
-    /// The provider has money that must be given back.
+    /// The payment is due for refund.
     RefundDue,
-    /// That was given back.
+    /// The payment was refunded.
     Refunded,
 }
 
 impl ChangeKind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 7] = [
         Self::Created,
         Self::Paid,
@@ -42,7 +42,7 @@ impl ChangeKind {
         Self::Refunded,
     ];
 
-    /// The word in SQL and JSON.
+    /// The label in SQL and JSON.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Created => "order.created",
@@ -56,15 +56,15 @@ impl ChangeKind {
     }
 }
 
-/// A change, as it is written.
+/// A change to store.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewChange<'a> {
     pub(super) kind: ChangeKind,
-    /// The order as it is now.
+    /// The order after the change.
     pub(super) order: &'a StoredOrder,
-    /// The payment that it is about, as it is now.
+    /// The payment after the change, if the change concerns one.
     pub(super) payment: Option<&'a StoredPayment>,
-    /// Who or what made it, in a word; empty: its kind says it all.
+    /// Cause of the change; empty: the kind implies it.
     pub(super) cause: &'a str,
 }
 
@@ -143,7 +143,7 @@ fn kinds() -> Object {
 }
 
 impl<'a> NewChange<'a> {
-    /// The JSON that receivers get.
+    /// The JSON for receivers.
     pub(super) fn body(self, payload: Option<&'a Payload>, seq: u64, now_ms: u64) -> String {
         let Self {
             kind,
@@ -179,7 +179,7 @@ impl<'a> NewChange<'a> {
             },
             payment,
         };
-        // With sorted members, as every change before.
+        // Members are sorted, as in all earlier changes.
         json!(change).to_string()
     }
 }

@@ -1,4 +1,4 @@
-//! Orders as they are read, and what Redis has still to follow.
+//! Reads orders, and lists those that Redis has not followed.
 
 use sqlx::Error;
 use weir_base::id::{SaleId, UserId};
@@ -26,8 +26,8 @@ const SELECT_OF_USER: &str = "
     WHERE sale_id = ? AND user_id = ? AND shard = ? AND status IN ('unpaid', 'paid')
     ORDER BY generation";
 
-// CROSS JOIN is a join whose order SQLite keeps. Left to choose, it walks all orders there are, twice a second, to find the
-// few that are unfollowed.
+// SQLite does not reorder a CROSS JOIN. Otherwise it would scan all orders, twice per second, to find the few
+// unfollowed ones.
 const SELECT_UNFOLLOWED: &str = "
     SELECT orders.*
     FROM unfollowed_orders CROSS JOIN orders ON orders.id = unfollowed_orders.order_id
@@ -48,13 +48,13 @@ const SELECT_UNFOLLOWED_OF: &str = "
 const INSERT_UNFOLLOWED: &str = "
     INSERT INTO unfollowed_orders (order_id, at_ms) VALUES (?, ?)";
 
-// An order changes once after it was made, so a status that it has is the one that was followed.
+// An order's status changes at most once, so an order that still has this status has been followed.
 const DELETE_UNFOLLOWED: &str = "
     DELETE FROM unfollowed_orders
     WHERE order_id = ? AND EXISTS (SELECT 1 FROM orders WHERE id = ? AND status = ?)";
 
 impl SaleStore {
-    /// One order of this user.
+    /// Returns an order of this user.
     pub async fn order(
         &self,
         order_id: &str,
@@ -68,8 +68,7 @@ impl SaleStore {
         Ok(order.filter(|order| order.user == *user))
     }
 
-    /// At most `limit` unpaid and paid orders, of users at home on `shard`, with their users: those
-    /// that came of a later generation than `after`, the earliest first.
+    /// Returns up to `limit` active orders on `shard` with their users, sorted by generation, after generation `after`.
     pub async fn orders_page(
         &self,
         sale: &SaleId,
@@ -86,16 +85,15 @@ impl SaleStore {
         Ok(rows.iter().map(entry).collect::<Result<_, _>>()?)
     }
 
-    /// At most `limit` orders that Redis may not have followed, those that changed first first:
-    /// cancelled and expired ones (`cancel` in Redis), and those that took their units when they
-    /// were paid (`settle` in Redis, then `charge`). A new order is not among them: its claim is
-    /// open in Redis until Redis has followed.
+    /// Returns up to `limit` orders that Redis may not have followed, earliest change first. These are cancelled and
+    /// expired orders (`cancel` in Redis), and orders deducted at payment (`settle` in Redis, then `charge`). New
+    /// orders are not included: their claims stay open in Redis until Redis has followed.
     pub async fn unfollowed(&self, limit: usize) -> Result<Vec<StoredOrder>, SqlError> {
         let rows = self.db.all(sql(SELECT_UNFOLLOWED).number(limit)).await?;
         Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
     }
 
-    /// The orders of a user that stand, which came of claims on this shard, oldest first.
+    /// Returns a user's active orders from claims on this shard, oldest first.
     pub async fn orders_of(
         &self,
         sale: &SaleId,
@@ -111,7 +109,7 @@ impl SaleStore {
         orders.collect()
     }
 
-    /// The sales of which Redis may not have followed an order.
+    /// Returns the sales with orders that Redis may not have followed.
     pub async fn unfollowed_sales(&self) -> Result<Vec<SaleId>, SqlError> {
         let rows = self.db.all(sql(SELECT_UNFOLLOWED_SALES)).await?;
         rows.iter()
@@ -119,7 +117,7 @@ impl SaleStore {
             .collect()
     }
 
-    /// As [`SaleStore::unfollowed`], of one sale.
+    /// Like [`SaleStore::unfollowed`], for one sale.
     pub async fn unfollowed_of(
         &self,
         sale: &SaleId,
@@ -130,8 +128,7 @@ impl SaleStore {
         Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
     }
 
-    /// Notes that Redis has followed the order to this status, which is of no effect if it has
-    /// another one now.
+    /// Records that Redis has followed the order to this status. Has no effect if the status has changed since.
     pub async fn mark_followed(&self, order_id: &str, status: OrderStatus) -> Result<(), SqlError> {
         let delete = || {
             sql(DELETE_UNFOLLOWED)
@@ -150,7 +147,7 @@ pub(super) async fn is_followed(tx: &mut Tx, sale: &SaleId) -> Result<bool, Erro
     Ok(tx.one(select).await?.is_none())
 }
 
-/// The same within a transaction, whoever's it is.
+/// Reads an order of any user in a transaction.
 pub(super) async fn select(tx: &mut Tx, order_id: &str) -> Result<Option<StoredOrder>, Error> {
     let row = tx
         .one(sql(SELECT_ORDER).text(order_id).text(order_id))
@@ -171,7 +168,7 @@ fn entry(row: &Row) -> Result<(UserId, OrderEntry), Error> {
     Ok((user_id(row)?, entry))
 }
 
-/// Notes in the order's own transaction that Redis has to follow it.
+/// Records, in the order's transaction, that Redis must follow it.
 pub(super) async fn note_unfollowed(tx: &mut Tx, id: &str, now_ms: u64) -> Result<(), Error> {
     let insert = sql(INSERT_UNFOLLOWED).text(id).number(now_ms);
     tx.execute(insert).await.map(drop)

@@ -1,4 +1,4 @@
-//! Changes of orders, written for the [outbox](weir_origin_core::outbox) in the transactions that make them.
+//! Stores order changes for the [outbox](weir_origin_core::outbox), in the transactions that make them.
 
 use sqlx::Error;
 
@@ -8,7 +8,7 @@ use crate::model::payload::Payload;
 use weir_origin_core::outbox::{self, Sinks, Source, queue};
 use weir_origin_core::sql::Tx;
 
-/// Writes the first change of an order that is made in this transaction.
+/// Stores the creation of an order, in its transaction.
 pub(super) async fn note_created(
     tx: &mut Tx,
     sinks: Sinks,
@@ -31,7 +31,7 @@ pub(super) async fn note_created(
     queue::note_first(tx, Source::Order, sinks, written(change, &body, at_ms)).await
 }
 
-/// Writes a change in the transaction that makes it.
+/// Stores a change in the transaction that makes it.
 pub(super) async fn note(
     tx: &mut Tx,
     sinks: Sinks,

@@ -1,4 +1,4 @@
-//! Sales that are paused because SQL has lost orders of them, and which orders SQL has ever had.
+//! Sales paused because SQL has lost orders, and lookups of orders by claim.
 
 use weir_base::id::SaleId;
 use weir_sale::claim::ClaimId;
@@ -22,13 +22,13 @@ const SELECT_ORDER: &str = "
     UNION ALL
     SELECT 1 AS one FROM orders_archive WHERE id = ?";
 
-/// Sales that are paused because SQL has lost orders of them.
+/// Sales paused because SQL has lost orders.
 #[derive(Clone, Copy, Debug)]
 pub struct PauseStore<'a>(pub(super) &'a SaleStore);
 
 impl PauseStore<'_> {
-    /// Pauses a sale. False if it is paused already, or a pause has ended since `seen` was read: an operator has decided about
-    /// the same loss then.
+    /// Pauses a sale. Returns false if it is paused already, or if a pause has ended since `seen` was read: an operator
+    /// has then decided about the same loss.
     pub async fn pause(self, seen: &StoredSale, now_ms: u64) -> Result<bool, SqlError> {
         let pause = || {
             let pause = sql(PAUSE).number(now_ms).text(seen.sale.id.as_str());
@@ -37,23 +37,23 @@ impl PauseStore<'_> {
         Ok(retried(|| self.0.db.execute(pause())).await? == 1)
     }
 
-    /// Ends the pause that `seen` tells of. False if another has ended it.
+    /// Ends the pause in `seen`. Returns false if it has already ended.
     pub async fn resume(self, seen: &StoredSale) -> Result<bool, SqlError> {
         let resume = || sql(RESUME).text(seen.sale.id.as_str()).number(seen.pauses);
         Ok(retried(|| self.0.db.execute(resume())).await? == 1)
     }
 
-    /// The sales that are paused.
+    /// Returns the paused sales.
     pub async fn paused(self) -> Result<Vec<SaleId>, SqlError> {
         let rows = self.0.db.all(sql(SELECT_PAUSED)).await?;
         let ids = rows.iter().map(|row| sale_id(row, "id"));
         let mut ids: Vec<SaleId> = ids.collect::<Result<_, _>>()?;
-        // Not by SQL, which would walk through all sales by their ids.
+        // Sort here: with ORDER BY, SQL would scan all sales by id.
         ids.sort();
         Ok(ids)
     }
 
-    /// Whether SQL has the order that this claim became, in whatever state.
+    /// Whether SQL has an order of this claim, in any status.
     pub async fn has_order(self, claim: &ClaimId) -> Result<bool, SqlError> {
         let select = sql(SELECT_ORDER).text(claim.as_str()).text(claim.as_str());
         Ok(self.0.db.one(select).await?.is_some())

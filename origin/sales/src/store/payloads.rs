@@ -1,4 +1,4 @@
-//! What buyers say with their orders, and what sales want of it.
+//! Buyers' data in orders, and its schemas.
 
 use serde_json::Value;
 use sqlx::Error;
@@ -23,12 +23,12 @@ const SELECT_PAYLOAD: &str = "SELECT payload FROM order_payloads WHERE order_id 
 const SELECT_PAYLOADS: &str =
     in_many!("SELECT order_id, payload FROM order_payloads WHERE order_id");
 
-/// What buyers say with their orders, and what sales want of it.
+/// Buyers' data in orders, and its schemas.
 #[derive(Clone, Copy, Debug)]
 pub struct PayloadStore<'a>(pub(super) &'a SaleStore);
 
 impl PayloadStore<'_> {
-    /// What a sale wants of payloads, in JSON Schema; `None`: it takes none.
+    /// Returns a sale's payload schema; `None`: it has none.
     pub async fn payload_schema(self, sale: &SaleId) -> Result<Option<Value>, SqlError> {
         let row = self
             .0
@@ -43,7 +43,7 @@ impl PayloadStore<'_> {
         Ok(Some(document.map_err(|error| damaged("document", error))?))
     }
 
-    /// What its buyer has said with an order.
+    /// Returns the payload of an order.
     pub async fn payload(self, order_id: &str) -> Result<Option<Payload>, SqlError> {
         let row = self.0.db.one(sql(SELECT_PAYLOAD).text(order_id)).await?;
         let payload = row.map(|row| row.text("payload")).transpose()?;
@@ -67,7 +67,7 @@ impl PayloadStore<'_> {
     }
 }
 
-/// Notes what a sale wants from now on.
+/// Sets or deletes a sale's payload schema.
 pub(super) async fn set_schema(
     tx: &mut Tx,
     sale: &SaleId,
@@ -82,18 +82,18 @@ pub(super) async fn set_schema(
     Ok(())
 }
 
-/// Keeps what a buyer has said with a new order.
+/// Stores the payload of a new order.
 pub(super) async fn insert(tx: &mut Tx, order_id: &str, payload: &Payload) -> Result<(), Error> {
     let insert = sql(INSERT_PAYLOAD).text(order_id).text(payload.as_str());
     if !tx.insert(insert).await? {
-        // An order of this name was there, and somebody has taken it out of SQL.
+        // A payload of an earlier order with this id exists; that order was deleted from SQL.
         let update = sql(UPDATE_PAYLOAD).text(payload.as_str()).text(order_id);
         tx.execute(update).await?;
     }
     Ok(())
 }
 
-/// The payload of an order, within a transaction.
+/// Reads the payload of an order in a transaction.
 pub(super) async fn in_transaction(tx: &mut Tx, order_id: &str) -> Result<Option<Payload>, Error> {
     let row = tx.one(sql(SELECT_PAYLOAD).text(order_id)).await?;
     let payload = row.map(|row| row.text("payload")).transpose()?;

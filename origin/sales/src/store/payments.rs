@@ -1,5 +1,5 @@
-//! Payment, cancellation and expiry of orders, each decided in one transaction by the
-//! one statement that changes its status.
+//! Payment, cancellation and expiry of orders, each decided in one transaction by the one statement that changes the
+//! status.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ use super::{
 };
 use weir_origin_core::sql::{SqlError, Tx, retried, sql};
 
-/// The most orders that expire in one transaction. The stock's row is locked while it is
-/// committed, so orders wait no longer than that.
+/// Maximum number of orders that expire per transaction. The stock's row stays locked until the commit, so other orders
+/// wait.
 const EXPIRE_TOGETHER: usize = 50;
 
 const TAKE_STOCK: &str = "
@@ -28,7 +28,7 @@ const RETURN_STOCK: &str = "UPDATE stock SET remaining = remaining + ? WHERE sal
 const TAKE_FROM_BUYER: &str = "
     UPDATE buyers SET units = units - ? WHERE sale_id = ? AND user_id = ?";
 
-// A late payment is refused whether or not the order was ended for it yet.
+// Refuses late payments, whether or not the order has expired yet.
 const PAY: &str = "
     UPDATE orders SET status = 'paid', deducted = 1, pay_by_ms = NULL, paid_at_ms = ?
     WHERE id = ? AND user_id = ? AND status = 'unpaid' AND (pay_by_ms IS NULL OR pay_by_ms > ?)";
@@ -44,12 +44,13 @@ const EXPIRE: &str = "
 const SELECT_OVERDUE: &str = "
     SELECT * FROM orders WHERE pay_by_ms <= ? ORDER BY pay_by_ms LIMIT ?";
 
-/// Payment, cancellation and expiry of orders, each decided in one transaction by the
+/// Payment, cancellation and expiry of orders, each decided in one transaction by the one statement that changes the
+/// status.
 #[derive(Clone, Copy, Debug)]
 pub struct PaymentStore<'a>(pub(super) &'a SaleStore);
 
 impl PaymentStore<'_> {
-    /// Pays an order, in one transaction. An order that has no units yet takes them now.
+    /// Pays an order in one transaction. If its units are deducted at payment, deducts them.
     pub async fn pay(
         self,
         order_id: &str,
@@ -59,8 +60,8 @@ impl PaymentStore<'_> {
         Ok(retried(|| pay_once(self.0, order_id, user, now_ms)).await?)
     }
 
-    /// Takes an unpaid order back, in one transaction; its units return to stock. By `rules` its user may not buy for a
-    /// while, if that was a hold too many.
+    /// Cancels an unpaid order in one transaction; its units return to stock. `rules` may start a cooldown for its
+    /// user.
     pub async fn cancel(
         self,
         order_id: &str,
@@ -72,14 +73,14 @@ impl PaymentStore<'_> {
         Ok(retried(|| cancel_once(self.0, order_id, by, now_ms)).await?)
     }
 
-    /// The same for an operator, whosever the order is. Nothing is held against its user for it.
+    /// Cancels an unpaid order for an operator, for any user. It does not count against the user.
     pub async fn cancel_any(self, order_id: &str, now_ms: u64) -> Result<CancelOutcome, SqlError> {
         let by = Canceller::Operator;
         Ok(retried(|| cancel_once(self.0, order_id, by, now_ms)).await?)
     }
 
-    /// Ends at most `limit` orders whose time to pay has passed; their units return to stock.
-    /// Tells which were ended just now. By `rules` their users may not buy for a while.
+    /// Expires up to `limit` orders past their payment deadline; their units return to stock. Returns the expired
+    /// orders. `rules` may start cooldowns for their users.
     pub async fn expire(
         self,
         rules: HoldRules,
@@ -118,14 +119,14 @@ async fn pay_once(
     Ok(paid)
 }
 
-/// Pays the order; its caller writes down that it did. Whatever but [`PaymentOutcome::Now`] comes of it is to be rolled back, if it is [`PaymentOutcome::SoldOut`].
+/// Pays the order. The caller stores the change for receivers, and must roll back on [`PaymentOutcome::SoldOut`].
 pub(super) async fn pay_in(
     tx: &mut Tx,
     order_id: &str,
     user: &UserId,
     now_ms: u64,
 ) -> Result<PaymentOutcome, Error> {
-    // As it was before: it tells whether the units are taken now. That never changes but here.
+    // The order before the payment shows whether its units must be deducted now.
     let Some(before) = own(tx, order_id, user).await? else {
         return Ok(PaymentOutcome::Unknown);
     };
@@ -155,7 +156,7 @@ pub(super) async fn pay_in(
     Ok(PaymentOutcome::Now(order))
 }
 
-/// Who takes an order back.
+/// Who cancels an order.
 #[derive(Clone, Copy)]
 enum Canceller<'a> {
     Buyer(&'a UserId, HoldRules),
@@ -170,7 +171,7 @@ impl Canceller<'_> {
         }
     }
 
-    /// The order, if it is one that this may cancel.
+    /// Returns the order if it may be cancelled.
     async fn order(self, tx: &mut Tx, order_id: &str) -> Result<Option<StoredOrder>, Error> {
         match self {
             Self::Buyer(user, _) => own(tx, order_id, user).await,
@@ -186,7 +187,8 @@ async fn cancel_once(
     now_ms: u64,
 ) -> Result<CancelOutcome, Error> {
     let mut tx = store.db.begin().await?;
-    // As it was before: it tells how long its units were held. If it is unpaid still, nothing else of it has changed.
+    // The order before the cancellation shows how long its units were held. If it is still unpaid, nothing else has
+    // changed.
     let Some(before) = by.order(&mut tx, order_id).await? else {
         return Ok(CancelOutcome::Unknown);
     };
@@ -212,7 +214,7 @@ async fn cancel_once(
     Ok(match order.status {
         OrderStatus::Cancelled => CancelOutcome::Again(order),
         OrderStatus::Expired => CancelOutcome::Expired(order),
-        // Unpaid: it cannot be, since it was not changed; that it stays is the safe answer.
+        // Unpaid is impossible here, because nothing was changed. Treating it as paid is the safe answer.
         OrderStatus::Paid | OrderStatus::Unpaid => CancelOutcome::Paid(order),
     })
 }
@@ -246,8 +248,7 @@ async fn expire_once(
         expired.push(ended);
     }
     changes.write(&mut tx).await?;
-    // Last, and in the order of their names, so that two such transactions never wait for each
-    // other.
+    // Return stock last, sorted by sale, so that concurrent transactions cannot deadlock.
     for (sale, units) in units {
         return_stock(&mut tx, sale, units).await?;
     }
@@ -255,7 +256,7 @@ async fn expire_once(
     Ok(expired)
 }
 
-/// A change that is about no payment.
+/// Creates a change that does not concern a payment.
 pub(super) fn change<'a>(
     kind: ChangeKind,
     order: &'a StoredOrder,
@@ -274,7 +275,7 @@ async fn own(tx: &mut Tx, order_id: &str, user: &UserId) -> Result<Option<Stored
     Ok(order.filter(|order| order.user == *user))
 }
 
-/// What is the same for every order that ends without being paid, but for the stock.
+/// Steps of each order that ends unpaid, except returning stock.
 async fn end(
     tx: &mut Tx,
     order: &StoredOrder,
@@ -287,7 +288,7 @@ async fn end(
     insert_change(tx, order, units, reason, now_ms).await
 }
 
-/// Counts the order's units no longer as its user's.
+/// Subtracts the order's units from its user's total.
 pub(super) async fn take_from_buyer(tx: &mut Tx, order: &StoredOrder) -> Result<(), Error> {
     let take = sql(TAKE_FROM_BUYER)
         .number(order.units)
@@ -297,7 +298,7 @@ pub(super) async fn take_from_buyer(tx: &mut Tx, order: &StoredOrder) -> Result<
     groups::take(tx, order).await
 }
 
-/// The units that the order has from stock.
+/// Number of units that the order has taken from stock.
 pub(super) fn order_units(order: &StoredOrder) -> u64 {
     if order.deducted {
         u64::from(order.units)
@@ -306,7 +307,7 @@ pub(super) fn order_units(order: &StoredOrder) -> u64 {
     }
 }
 
-/// Takes the units; false if fewer are left.
+/// Deducts the order's units. Returns false if too few remain.
 pub(super) async fn take_stock(tx: &mut Tx, order: &StoredOrder) -> Result<bool, Error> {
     let take = sql(TAKE_STOCK)
         .number(order.units)

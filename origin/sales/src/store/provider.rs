@@ -1,4 +1,4 @@
-//! Payments at a provider: started by buyers, decided by what the provider says of them.
+//! Payments at a provider: started by buyers, decided by the provider's callbacks.
 
 use serde::Serialize;
 use sqlx::Error;
@@ -34,7 +34,7 @@ const DECIDE: &str = "
 
 const SET_REFERENCE: &str = "UPDATE payments SET reference = ? WHERE id = ?";
 
-// Changes nothing, and makes events of one payment wait for each other.
+// Locks the row without a change, so that events of one payment wait for each other.
 const LOCK_PAYMENT: &str = "UPDATE payments SET started_at_ms = started_at_ms WHERE id = ?";
 
 const INSERT_EVENT: &str = "
@@ -59,7 +59,7 @@ pub enum PaymentState {
 }
 
 impl PaymentState {
-    /// Every state.
+    /// All states.
     pub const ALL: [Self; 5] = [
         Self::Started,
         Self::Paid,
@@ -68,7 +68,7 @@ impl PaymentState {
         Self::Refunded,
     ];
 
-    /// The word in SQL and JSON.
+    /// The label in SQL and JSON.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Started => "started",
@@ -83,73 +83,73 @@ impl PaymentState {
 /// A payment of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredPayment {
-    /// Its name, by which the provider speaks of it: `<order>.p<number>`.
+    /// Payment id, as sent to the provider: `<order>.p<number>`.
     pub id: String,
-    /// What it pays for.
+    /// Id of the order.
     pub order: String,
-    /// Whose order that is.
+    /// The user of the order.
     pub user: UserId,
     /// Its state.
     pub state: PaymentState,
-    /// Why money must be given back: see [`PaymentOutcome`]; empty otherwise.
+    /// Reason of the refund: see [`PaymentOutcome`]; empty: none.
     pub reason: String,
-    /// What the operator who gave it back wrote down; empty otherwise.
+    /// Refund reference from the operator; empty: none.
     pub reference: String,
-    /// Since when it is in this state, in milliseconds since the Unix epoch; 0 for one that has only started.
+    /// Time since which it is in this state, in milliseconds since the Unix epoch; 0 for a started payment.
     pub decided_at_ms: u64,
 }
 
-/// The answer to a buyer who wants to pay.
+/// The outcome of starting a payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PaymentStart {
     /// A new payment.
     New(StoredPayment),
-    /// The one that was started, or has paid, before.
+    /// The payment that was started, or has paid the order, before.
     Again(StoredPayment),
-    /// The order is paid, though by no payment that is known.
+    /// The order is paid, but without a known payment.
     Paid,
-    /// The time to pay has passed.
+    /// The payment deadline has passed.
     Expired,
-    /// The order was taken back.
+    /// The order was cancelled.
     Cancelled,
-    /// The order takes its units when it is paid, and there are none now.
+    /// The order's units are deducted at payment, and too few remain.
     SoldOut,
-    /// This user has no such order.
+    /// The user has no such order.
     Unknown,
 }
 
-/// What a provider says of a payment.
+/// A provider's report about a payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PaymentEvent {
-    /// The event's name: of two with one name, the later is the same event again.
+    /// Event id; an event with a known id is a repetition.
     pub id: String,
-    /// The payment.
+    /// Id of the payment.
     pub payment: String,
-    /// Whether the money was taken.
+    /// Whether the payment succeeded.
     pub is_paid: bool,
-    /// How much it was, if the provider says.
+    /// The paid amount, if the provider reports it.
     pub money: Option<Money>,
-    /// SHA-256 of the event as it was received, in hex.
+    /// SHA-256 of the request's body, in hex.
     pub body_sha256: String,
 }
 
-/// The answer to a provider.
+/// The outcome of a payment event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PaymentNoted {
-    /// The payment as it stands now, and its order.
+    /// The payment after the event, and its order.
     Noted(Box<StoredPayment>, Box<StoredOrder>),
-    /// There is no such payment. Nothing was changed.
+    /// The payment does not exist. Nothing was changed.
     Unknown,
-    /// Another event had this name before. Nothing was changed.
+    /// The event id was used for a different event. Nothing was changed.
     EventReused,
 }
 
-/// Payments at a provider: started by buyers, decided by what the provider says of them.
+/// Payments at a provider: started by buyers, decided by the provider's callbacks.
 #[derive(Clone, Copy, Debug)]
 pub struct ProviderStore<'a>(pub(super) &'a SaleStore);
 
 impl ProviderStore<'_> {
-    /// Starts a payment of an order of this user. Again gives the same one, until the provider has said that it failed.
+    /// Starts a payment of a user's order. Repeating it returns the same payment, until the provider reports a failure.
     pub async fn start_payment(
         self,
         order_id: &str,
@@ -159,8 +159,7 @@ impl ProviderStore<'_> {
         Ok(retried(|| start_once(&self.0.db, order_id, user, now_ms)).await?)
     }
 
-    /// Notes what the provider says of a payment, in one transaction with what follows for its order. An event that was
-    /// noted before changes nothing.
+    /// Applies a payment event, and its effect on the order, in one transaction. A repeated event changes nothing.
     pub async fn note_payment(
         self,
         event: &PaymentEvent,
@@ -169,7 +168,7 @@ impl ProviderStore<'_> {
         let once = || async {
             match note_once(self.0, event, false, now_ms).await? {
                 Some(noted) => Ok(noted),
-                // Nothing is left for the order, so it stays unpaid; the money is noted.
+                // No units are left for the order, so it stays unpaid; the payment becomes due for refund.
                 None => {
                     let noted = note_once(self.0, event, true, now_ms).await?;
                     noted.ok_or(Error::RowNotFound)
@@ -179,14 +178,14 @@ impl ProviderStore<'_> {
         Ok(retried(once).await?)
     }
 
-    /// The last payment of an order, if any was started.
+    /// Returns the last payment of an order, if there is one.
     pub async fn last_payment(self, order_id: &str) -> Result<Option<StoredPayment>, SqlError> {
         let rows = self.0.db.all(sql(SELECT_OF_ORDER).text(order_id)).await?;
         Ok(rows.last().map(stored).transpose()?)
     }
 
-    /// At most `limit` payments of orders of these names in this state, those first that have been in it for longest, behind the one of this
-    /// [`StoredPayment::decided_at_ms`] and this name.
+    /// Returns up to `limit` payments in this state of orders with these names, longest in the state first, after the
+    /// cursor of [`StoredPayment::decided_at_ms`] and payment id.
     pub async fn payments_in(
         self,
         state: PaymentState,
@@ -206,8 +205,8 @@ impl ProviderStore<'_> {
         Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
     }
 
-    /// Notes that the money of a payment was given back, with a reference of the operator's; the payment as it stands now, if
-    /// there is one of that name. The first reference stays.
+    /// Records a refund with the operator's reference. Returns the payment; `None` if it does not exist. The first
+    /// reference stays.
     pub async fn note_refund(
         self,
         payment_id: &str,
@@ -247,7 +246,7 @@ async fn refunded(
     apply_payment_state(tx, sinks, &order, &payment, now_ms).await
 }
 
-/// Which of its order's payments it is.
+/// The payment's number within its order.
 pub(super) fn number(payment: &StoredPayment) -> u64 {
     let (_, number) = payment.id.rsplit_once(".p").unwrap_or_default();
     number.parse().unwrap_or_default()
@@ -293,7 +292,7 @@ async fn start_in(
     if order.status == OrderStatus::Paid {
         return Ok(PaymentStart::Paid);
     }
-    // Only so that nobody pays in vain: who pays first has the units.
+    // Only avoids pointless payments: the units go to the first paid order.
     if !order.deducted && remaining(tx, &order).await? < u64::from(order.units) {
         return Ok(PaymentStart::SoldOut);
     }
@@ -303,7 +302,7 @@ async fn start_in(
         .text(order_id)
         .text(user.as_str())
         .number(now_ms);
-    // False: another call has just started this very one.
+    // False: a concurrent call has just started the same payment.
     let is_new = tx.insert(insert).await?;
     let payment = StoredPayment {
         id,
@@ -325,7 +324,8 @@ async fn remaining(tx: &mut Tx, order: &StoredOrder) -> Result<u64, Error> {
     Ok(sale.map_or(0, |sale| sale.remaining))
 }
 
-/// `None`, with nothing changed: the order takes its units now, and there are none. If `is_sold_out` that is known.
+/// Applies an event. Returns `None`, with nothing changed, if the order's units must be deducted and too few remain;
+/// the caller then calls it again with `is_sold_out`.
 async fn note_once(
     store: &SaleStore,
     event: &PaymentEvent,
@@ -353,7 +353,7 @@ async fn note_in(
         .text(&event.payment)
         .text(&event.body_sha256)
         .number(now_ms);
-    // Inserted first, read then: so what another transaction has just noted is seen.
+    // Insert first, then read, so that a concurrent event is visible.
     let is_new = tx.insert(insert).await?;
     if !is_new && !is_same(tx, event).await? {
         return Ok(Some(PaymentNoted::EventReused));
@@ -378,7 +378,7 @@ async fn note_in(
     )))
 }
 
-/// What follows from an event that is new. False: the order's units are not there, and nothing must be kept.
+/// Applies a new event. Returns false if the order's units are not available; the caller must then roll back.
 async fn follow_event(
     tx: &mut Tx,
     event: &PaymentEvent,
@@ -414,7 +414,7 @@ async fn follow_event(
     Ok(true)
 }
 
-/// Whether what was paid is what the order costs, as far as both are known.
+/// Whether the paid amount equals the order's price; true if one of them is unknown.
 async fn is_right(
     tx: &mut Tx,
     event: &PaymentEvent,
@@ -429,7 +429,7 @@ async fn is_right(
         .is_none_or(|(paid, cost)| paid == cost))
 }
 
-/// Writes down what a payment's new state means for its order.
+/// Stores the change of a payment's state for receivers.
 pub(super) async fn apply_payment_state(
     tx: &mut Tx,
     sinks: Sinks,
@@ -461,7 +461,7 @@ async fn is_same(tx: &mut Tx, event: &PaymentEvent) -> Result<bool, Error> {
     Ok(is_same)
 }
 
-/// Changes the payment from the state in which it was read.
+/// Changes a payment's state, if it is still in the state that was read.
 pub(super) async fn decide(
     tx: &mut Tx,
     payment: &StoredPayment,
@@ -477,7 +477,7 @@ pub(super) async fn decide(
         .text(payment.state.label());
     match tx.execute(decide).await? {
         1 => Ok(()),
-        // Only without the lock: the provider is told to send it again.
+        // Possible only without the lock. The error makes the provider repeat the callback.
         _ => Err(Error::RowNotFound),
     }
 }

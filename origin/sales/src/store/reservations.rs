@@ -1,4 +1,4 @@
-//! Who has reserved, and who is blocked.
+//! Reservations and blocked users.
 
 use sqlx::Error;
 use weir_base::id::{SaleId, UserId};
@@ -56,7 +56,7 @@ const SELECT_RESERVED: &str = "
     SELECT user_id FROM reservations
     WHERE sale_id = ? AND user_id > ? AND admitted = 1 ORDER BY user_id LIMIT ?";
 
-// But whom only a risk check has blocked, and operators have allowed.
+// Omits users who are blocked only by the risk check and exempt from it.
 const SELECT_BLOCKED: &str = "
     SELECT user_id FROM blocked_users
     WHERE sale_id = ? AND user_id > ? AND (reason <> 'risk' OR NOT EXISTS (
@@ -73,15 +73,15 @@ const SELECT_ONE_BLOCKED: &str = "
 const SELECT_ONE_BLOCKED_BY_OPERATORS: &str = "
     SELECT 1 AS one FROM blocked_users WHERE sale_id = ? AND user_id = ? AND reason <> 'risk'";
 
-/// The reason of users whom the risk check has blocked.
+/// The reason of blocks by the risk check.
 const RISK: &str = "risk";
 
-/// Who has reserved, and who is blocked.
+/// Reservations and blocked users.
 #[derive(Clone, Copy, Debug)]
 pub struct ReservationStore<'a>(pub(super) &'a SaleStore);
 
 impl ReservationStore<'_> {
-    /// Reserves for a user, of whom nothing else is known.
+    /// Creates a reservation without data for the risk check.
     pub async fn reserve(
         self,
         id: &SaleId,
@@ -92,7 +92,7 @@ impl ReservationStore<'_> {
         self.reserve_from(id, user, &visitor, now_ms).await
     }
 
-    /// Reserves for a user who comes from there.
+    /// Creates a reservation, with the client's address and agent for the risk check.
     pub async fn reserve_from(
         self,
         id: &SaleId,
@@ -137,7 +137,7 @@ impl ReservationStore<'_> {
         })
     }
 
-    /// What a user has reserved.
+    /// Returns a user's reservation.
     pub async fn reservation(
         self,
         id: &SaleId,
@@ -148,8 +148,8 @@ impl ReservationStore<'_> {
         Ok(row.as_ref().map(reservation).transpose()?)
     }
 
-    /// Takes a user's reservation back: from now on no claim of that user becomes an order of a sale that wants
-    /// reservations. Once the list of a draw is closed, it stays.
+    /// Cancels a user's reservation. If the sale requires reservations, the user's claims can no longer become orders.
+    /// After the list of a draw is closed, the reservation stays.
     pub async fn cancel_reservation(
         self,
         id: &SaleId,
@@ -174,8 +174,8 @@ impl ReservationStore<'_> {
         Ok(retried(once).await?)
     }
 
-    /// At most `limit` users whom no risk check has judged and whose turn has come: those first whose
-    /// turn came first. It comes with the reservation, unless it is postponed.
+    /// Returns up to `limit` users without a score whose check is due, earliest due time first. A check is due at the
+    /// time of the reservation, unless it is postponed.
     pub async fn reservations_to_score(
         self,
         now_ms: u64,
@@ -186,19 +186,19 @@ impl ReservationStore<'_> {
         Ok(rows.iter().map(unscored).collect::<Result<_, _>>()?)
     }
 
-    /// How many users no risk check has judged.
+    /// Number of users without a score.
     pub async fn risk_pending(self) -> Result<u64, SqlError> {
         let row = self.0.db.one(sql(COUNT_PENDING)).await?;
         Ok(row.map_or(Ok(0), |row| row.number("pending"))?)
     }
 
-    /// Whether a draw, if the sale has one, has chosen this user, who has reserved.
+    /// Whether the user has a reservation and, if the sale has a draw, has won.
     pub async fn is_admitted(self, id: &SaleId, user: &UserId) -> Result<bool, SqlError> {
         let reservation = self.reservation(id, user).await?;
         Ok(reservation.is_some_and(|reservation| reservation.is_admitted))
     }
 
-    /// Counts a risk check that said nothing; the user's turn comes again at `check_at_ms`.
+    /// Counts a failed risk check; the next one is due at `check_at_ms`.
     pub async fn postpone_check(
         self,
         id: &SaleId,
@@ -210,8 +210,7 @@ impl ReservationStore<'_> {
         Ok(())
     }
 
-    /// Notes what the risk check said of a user who has reserved, and blocks the user if it said
-    /// so. False if that user has not reserved.
+    /// Stores a user's score, and blocks the user if `score.block`. Returns false if the user has no reservation.
     pub async fn set_score(
         self,
         id: &SaleId,
@@ -232,7 +231,7 @@ impl ReservationStore<'_> {
         Ok(retried(once).await?)
     }
 
-    /// Blocks a user. False if the user is blocked already; the first reason stays.
+    /// Blocks a user. Returns false if the user is blocked already; the first reason stays.
     pub async fn block(
         self,
         id: &SaleId,
@@ -249,14 +248,14 @@ impl ReservationStore<'_> {
         Ok(retried(once).await?)
     }
 
-    /// Lets a user buy again. False if the user is not blocked.
+    /// Unblocks a user. Returns false if the user is not blocked.
     pub async fn unblock(self, id: &SaleId, user: &UserId) -> Result<bool, SqlError> {
         let delete = || of_user(sql(DELETE_BLOCKED), id, user);
         Ok(retried(|| self.0.db.execute(delete())).await? == 1)
     }
 
-    /// Whether a user is on a list of a sale, as Redis should have it: of those who have reserved, only whose reservations
-    /// count; of those blocked, also who has to wait.
+    /// Whether Redis should list a user. The reserved list contains only valid reservations; the blocked list also
+    /// contains users in a cooldown.
     pub async fn is_listed(
         self,
         id: &SaleId,
@@ -277,7 +276,7 @@ impl ReservationStore<'_> {
         }
     }
 
-    /// At most `limit` users whose reservations count, after `after`.
+    /// Returns up to `limit` users with valid reservations, after `after`.
     pub async fn reserved_page(
         self,
         id: &SaleId,
@@ -291,7 +290,7 @@ impl ReservationStore<'_> {
         Ok(page(&self.0.db, sql(select), id, after, limit).await?)
     }
 
-    /// At most `limit` users who are blocked in this sale, after `after`.
+    /// Returns up to `limit` users blocked in this sale, after `after`.
     pub async fn blocked_page(
         self,
         id: &SaleId,
@@ -302,7 +301,7 @@ impl ReservationStore<'_> {
     }
 }
 
-/// A reservation that is to be made.
+/// A reservation to create.
 pub(super) struct NewReservation<'a> {
     pub(super) sale: &'a SaleId,
     user: &'a UserId,
@@ -311,7 +310,7 @@ pub(super) struct NewReservation<'a> {
 }
 
 impl<'a> NewReservation<'a> {
-    /// With this ticket of a draw; without a draw everybody is admitted.
+    /// The insert statement. `ticket` is for a draw and otherwise empty; without a draw every reservation is admitted.
     pub(super) fn insert(&self, ticket: &'a str, is_admitted: bool) -> Statement<'a> {
         of_user(sql(INSERT_RESERVATION), self.sale, self.user)
             .number(self.now_ms)
@@ -331,12 +330,11 @@ fn select_listed<'a>(id: &'a SaleId, list: UserList, user: &'a UserId) -> Statem
     of_user(sql(select), id, user)
 }
 
-/// Whether a user may not buy from a sale, whatever Redis says: it may have forgotten who is blocked, and who has
-/// reserved.
+/// Whether a user cannot buy from a sale. SQL checks it again, because Redis may have lost blocks and reservations.
 pub(super) async fn is_barred(tx: &mut Tx, sale: &Sale, user: &UserId) -> Result<bool, Error> {
     let degrade = sale.degrade;
     let blocked = match user_list::user_status(tx, user).await? {
-        // No switch of a sale lets them in.
+        // No degraded mode of a sale skips a global block.
         Some(UserListStatus::Blocked) => return Ok(true),
         Some(UserListStatus::Allowed) => SELECT_ONE_BLOCKED_BY_OPERATORS,
         None => SELECT_ONE_BLOCKED,
@@ -395,7 +393,7 @@ async fn page<'a>(
     after: Option<&'a UserId>,
     limit: usize,
 ) -> Result<Vec<UserId>, Error> {
-    // No user's name is empty.
+    // User ids are never empty.
     let after = after.map_or("", UserId::as_str);
     let select = select.text(id.as_str()).text(after).number(limit);
     let rows = db.all(select).await?;

@@ -1,4 +1,4 @@
-//! What SQL has of sales and orders, and the outcomes of changes.
+//! Rows of sales and orders, and outcomes of changes.
 
 use super::OrderCounts;
 use crate::model::click::OrderClick;
@@ -14,55 +14,53 @@ use weir_sale::idempotency::IdempotencyKey;
 use weir_sale::ledger::StockChange;
 use weir_sale::sale::{Sale, SaleState};
 
-/// A sale as SQL has it.
+/// A sale in SQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredSale {
-    /// What gateways see of it; the band is that of the units that are left in SQL.
+    /// The sale as gateways see it. Its stock level is that of the remaining units in SQL.
     pub sale: Sale,
     /// Fields set by operators.
     pub fields: SaleFields,
-    /// Units that were added to it since it was warmed.
+    /// Units added since it was warmed.
     pub topped_up: u64,
-    /// Units that were withdrawn from it.
+    /// Units withdrawn.
     pub withdrawn: u64,
     /// Units not ordered.
     pub remaining: u64,
     /// Creation time, in milliseconds since the Unix epoch.
     pub created_at_ms: u64,
-    /// When its stock was first put on Redis.
+    /// Time of the first warm-up.
     pub warmed_at_ms: Option<u64>,
-    /// Since when it takes no orders and is not put on Redis again.
+    /// Time of archiving, after which it accepts no orders and is not warmed again.
     pub archived_at_ms: Option<u64>,
-    /// Since when it is paused: SQL has lost orders of it.
+    /// Time of the pause, because SQL has lost orders.
     pub paused_at_ms: Option<u64>,
-    /// How often it was paused.
+    /// Number of pauses.
     pub pauses: u64,
 }
 
-/// A sale, and what became of its claims, all as of one instant.
+/// A sale and the totals of its claims and orders, from one consistent snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SaleTotals {
     /// The sale.
     pub stored: StoredSale,
     /// Its orders, by status.
     pub orders: OrderCounts,
-    /// The units of unpaid and paid orders that were taken from stock:
-    /// `stored.remaining + units_deducted = stored.fields.total`.
+    /// Units of active orders that were deducted: `stored.remaining + units_deducted = stored.fields.total`.
     pub units_deducted: u64,
-    /// The units of unpaid orders that take theirs at payment.
+    /// Units of unpaid orders that are deducted at payment.
     pub units_deferred: u64,
-    /// Whether the outcome of any claim on it is decided: then Redis has handed out units.
+    /// Whether any claim was decided, which means that Redis has granted units.
     pub has_outcomes: bool,
-    /// Whether its stock was ever changed after it was warmed.
+    /// Whether its stock was ever changed after the warm-up.
     pub has_changes: bool,
-    /// The change of its stock that not every shard has heard of, as far as `stored.fields.total` counts it.
+    /// The stock change in progress, as far as `stored.fields.total` contains it.
     pub open_change: Option<StockChange>,
-    /// The latest entry of the sale's change log; 0 if there is none. Two answers with one version
-    /// tell the same stock.
+    /// The latest entry of the sale's change log; 0: none. Equal versions mean equal stock.
     pub version: u64,
 }
 
-/// What SQL holds of a sale's units, as of one instant, given which claims are open in Redis.
+/// A sale's units in SQL, from one consistent snapshot, given the open claims in Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Balance {
     /// As in [`StoredSale`].
@@ -75,15 +73,15 @@ pub struct Balance {
     pub open_change: Option<StockChange>,
     /// Units not ordered.
     pub remaining: u64,
-    /// Units of the open claims that SQL has not counted among the ordered, and that are not void.
+    /// Units of the open claims that SQL does not count as ordered, without void claims.
     pub held: u64,
-    /// Whether Redis has followed every order that ended or was paid.
+    /// Whether Redis has followed all ended and paid orders.
     pub is_followed: bool,
-    /// Its orders by shard.
+    /// Order counts by shard.
     pub counts: Vec<ShardCounts>,
 }
 
-/// The numbers of the orders of one shard.
+/// Order counts of one shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShardCounts {
     /// The shard.
@@ -94,7 +92,7 @@ pub struct ShardCounts {
     pub units_deducted: u64,
     /// As in [`SaleTotals`].
     pub units_deferred: u64,
-    /// Of the generations of its unpaid and paid orders: see [`weir_sale::ledger::checksum_of`].
+    /// Checksum of the generations of its active orders: see [`weir_sale::ledger::checksum_of`].
     pub checksum: u64,
 }
 
@@ -113,10 +111,10 @@ pub enum OrderStatus {
 }
 
 impl OrderStatus {
-    /// Every status.
+    /// All statuses.
     pub const ALL: [Self; 4] = [Self::Unpaid, Self::Paid, Self::Cancelled, Self::Expired];
 
-    /// The word in SQL and JSON.
+    /// The label in SQL and JSON.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Unpaid => "unpaid",
@@ -132,10 +130,10 @@ impl OrderStatus {
     }
 }
 
-/// An order, with all that Redis needs to follow it.
+/// An order, with all data that Redis needs to follow it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredOrder {
-    /// Its name, which is its claim's.
+    /// Order id, which is its claim's id.
     pub id: String,
     /// The sale.
     pub sale: SaleId,
@@ -143,86 +141,86 @@ pub struct StoredOrder {
     pub shard: u32,
     /// The generation of its claim.
     pub generation: u64,
-    /// Whose it is.
+    /// The buyer.
     pub user: UserId,
     /// Number of units.
     pub units: u32,
     /// Its state.
     pub status: OrderStatus,
-    /// Whether its units were taken from stock (and given back, if it was cancelled or expired).
+    /// Whether its units were deducted from stock (and returned, if it was cancelled or expired).
     pub deducted: bool,
-    /// Until when it must be paid; `None`: no limit, or decided.
+    /// Payment deadline; `None`: none, or already decided.
     pub pay_by_ms: Option<u64>,
     /// Creation time, in milliseconds since the Unix epoch.
     pub created_at_ms: u64,
-    /// What the shop called what was sold when it was made, if it said.
+    /// The SKU at the time of the order.
     pub sku: Option<String>,
-    /// What one unit cost then, if it said.
+    /// Price per unit at the time of the order.
     pub price: Option<Price>,
-    /// The click that it came of, if that is known.
+    /// The click that led to it, if known.
     pub click: Option<OrderClick>,
 }
 
 impl StoredOrder {
-    /// What it costs, if the sale said what a unit does.
+    /// Its price, if the sale had one.
     pub fn cost(&self) -> Option<OrderPrice> {
         self.price.map(|price| OrderPrice::new(price, self.units))
     }
 }
 
-/// The request that a claim came with, if its client named the attempt by a key.
+/// The request of a claim with an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// The key.
     pub key: IdempotencyKey,
-    /// SHA-256 of the request's body, in hex. A key counts for one request only.
+    /// SHA-256 of the request's body, in hex. A key is valid for one body only.
     pub body_sha256: String,
 }
 
-/// What a request to order says beside its claim.
+/// Data of an order request, in addition to its claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OrderRequest {
-    /// The attempt, if its client named it by a key.
+    /// The idempotency key, if the request has one.
     pub attempt: Option<Attempt>,
-    /// What its buyer says with the order, if the sale wants that.
+    /// The payload, if the sale has a schema.
     pub payload: Option<Payload>,
-    /// The click that led to it, if that is known.
+    /// The click that led to it, if known.
     pub click: Option<OrderClick>,
 }
 
-/// The outcome of a claim that asked to be an order.
+/// The outcome of placing an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OrderOutcome {
-    /// It is an order now.
+    /// The claim is an order now.
     New(StoredOrder),
-    /// It was an order already, which may have ended meanwhile.
+    /// The claim was an order already, which may have ended since.
     Again(StoredOrder),
-    /// It was released before, and never becomes an order.
+    /// The claim was released before and never becomes an order.
     Released {
-        /// SQL had no unit behind it.
+        /// Whether SQL had no unit for it.
         void: bool,
     },
-    /// Another user's claim of the same name had its outcome decided before. Redis lost data, and a
-    /// clock went back: this claim never becomes an order.
+    /// Another user's claim with the same id was decided before, because Redis lost data and a clock was set back. This
+    /// claim never becomes an order.
     NameTaken,
     /// SQL has no units for it. Nothing was changed.
     Short(Shortage),
-    /// Its attempt has become this order, by another claim: this one is not needed. Nothing was changed.
+    /// The idempotency key has this order from another claim; this claim is not needed. Nothing was changed.
     Elsewhere(StoredOrder),
-    /// The attempt's key came with another request before. Nothing was changed.
+    /// The idempotency key was used with a different request. Nothing was changed.
     KeyReused {
-        /// Whether this claim is not needed: the key's order is another claim's.
+        /// Whether this claim is not needed, because the key's order has another claim.
         is_spare: bool,
     },
 }
 
-/// What follows for users who let holds expire unpaid. Holds that a user cancels count as one that expired whenever, together,
-/// they have lasted as long.
+/// Consequences of unpaid holds. Holds cancelled by their user count as one expired hold whenever, together, they have
+/// lasted as long as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldRules {
-    /// For how long such a user may not buy in that sale, in milliseconds; 0: may at once.
+    /// Cooldown in which the user cannot buy in the sale, in milliseconds; 0: none.
     pub cooldown_ms: u64,
-    /// After how many such holds the user may not buy in that sale again; 0: however many.
+    /// Number of such holds after which the user cannot buy in the sale permanently; 0: unlimited.
     pub expired_max: u32,
 }
 
@@ -238,28 +236,27 @@ impl Default for HoldRules {
 /// Why SQL has no units for a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
-    /// Fewer units are left than the claim holds.
+    /// Fewer units remain than the claim holds.
     SoldOut,
-    /// SQL has no such sale.
+    /// SQL does not have the sale.
     UnknownSale,
-    /// The user's orders and this claim together are more than one user may have: Redis has lost
-    /// orders of the user.
+    /// The user's orders and this claim exceed the limit per user, because Redis has lost orders of the user.
     UserCap,
-    /// The user's orders in all sales of the group and this claim together are more than one user may have.
+    /// The user's orders in all sales of the group and this claim exceed the group's limit per user.
     GroupCap,
-    /// The user let a hold expire, or cancelled holds that lasted as long, and has to wait.
+    /// The user has a cooldown because of unpaid or late cancelled holds.
     CoolingDown {
-        /// For how long, in milliseconds.
+        /// Remaining cooldown, in milliseconds.
         wait_ms: u64,
     },
-    /// The user let too many holds expire, or cancelled as many late.
+    /// The user has too many unpaid or late cancelled holds.
     UnpaidHolds,
-    /// The user is blocked, or has not reserved where only who has may buy: Redis did not know, or not yet.
+    /// The user is blocked, or has no reservation although the sale requires one; Redis did not have this information.
     Barred,
 }
 
 impl Shortage {
-    /// Whether the unit is there, only not for this user: then another may have it.
+    /// Whether the unit exists, but not for this user, so that others may have it.
     pub fn is_the_users(self) -> bool {
         match self {
             Self::UserCap
@@ -272,48 +269,48 @@ impl Shortage {
     }
 }
 
-/// The answer to a payment.
+/// The outcome of a payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PaymentOutcome {
-    /// It is paid now.
+    /// The order is paid now.
     Now(StoredOrder),
-    /// It was paid before.
+    /// The order was paid before.
     Again(StoredOrder),
-    /// It comes too late: the deadline has passed, whether or not the order was ended for it yet.
+    /// The payment is late: the deadline has passed, whether or not the order has expired yet.
     Expired,
-    /// The user took the order back before.
+    /// The order was cancelled before.
     Cancelled,
-    /// The order takes its units now, and there are none. It stays as it is.
+    /// The order's units are deducted at payment, and too few remain. The order is unchanged.
     SoldOut,
-    /// This user has no such order.
+    /// The user has no such order.
     Unknown,
 }
 
-/// The answer to a user who takes an order back.
+/// The outcome of a cancellation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CancelOutcome {
-    /// It is cancelled now; its units are in stock again.
+    /// The order is cancelled now; its units are in stock again.
     Now(StoredOrder),
-    /// It was cancelled before.
+    /// The order was cancelled before.
     Again(StoredOrder),
     /// The order has already expired.
     Expired(StoredOrder),
-    /// It is paid, and stays.
+    /// The order is paid and stays.
     Paid(StoredOrder),
-    /// This user has no such order.
+    /// The user has no such order.
     Unknown,
 }
 
-/// The answer to a reservation.
+/// The outcome of a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReservationOutcome {
-    /// The user has reserved now.
+    /// The reservation was created.
     Now,
-    /// The user had reserved before.
+    /// The user already had a reservation.
     Again,
     /// Reservations have not opened.
     NotOpen {
-        /// Milliseconds until they do: at least 1.
+        /// Milliseconds until they open: at least 1.
         wait_ms: u64,
     },
     /// Reservations have ended.
@@ -322,119 +319,119 @@ pub enum ReservationOutcome {
     Blocked,
     /// The sale needs no reservation.
     NoReservation,
-    /// SQL has no such sale.
+    /// SQL does not have the sale.
     Unknown,
 }
 
-/// What a user has reserved.
+/// A user's reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredReservation {
-    /// When.
+    /// Creation time, in milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// Whether a risk check has judged the user.
+    /// Whether a risk check has scored the user.
     pub is_checked: bool,
-    /// The name under which the user stands in the list of the sale's draw; `None`: it has none.
+    /// The user's ticket in the sale's draw; `None`: no draw.
     pub ticket: Option<String>,
-    /// Whether the user may buy, as far as a draw has to say.
+    /// Whether the reservation is valid with respect to a draw.
     pub is_admitted: bool,
-    /// Of a winner of a draw: 1, 2, 3 …
+    /// Rank of a winner: 1, 2, 3 …
     pub place: Option<u64>,
 }
 
-/// The answer to a user who takes a reservation back.
+/// The outcome of cancelling a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WithdrawOutcome {
-    /// There is none any more.
+    /// The reservation was cancelled.
     Now,
-    /// There was none.
+    /// The user had no reservation.
     Again,
-    /// The list of the sale's draw is closed: it stays.
+    /// The list of the sale's draw is closed; the reservation stays.
     Closed,
 }
 
-/// A sale was not made.
+/// Why a sale was not created.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// SQL did not answer, or answered with an error.
+    /// The SQL statement failed.
     #[error(transparent)]
     Sql(#[from] SqlError),
-    /// Its tenant would have more than it may.
+    /// The tenant would exceed a limit.
     #[error(transparent)]
     Over(#[from] LimitExceeded),
 }
 
-/// The answer to a changed sale.
+/// The outcome of changing a sale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateOutcome {
-    /// It is as given now.
+    /// The sale was changed.
     Done,
-    /// SQL has no such sale.
+    /// SQL does not have the sale.
     Unknown,
-    /// It stays as it was.
+    /// The sale stays unchanged.
     Refused(EditRefusal),
 }
 
-/// A change of a sale's switches: what is `None` stays.
+/// A change of a sale's switches; `None` leaves a switch unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwitchChange {
     /// The switch.
     pub state: Option<SaleState>,
-    /// As in [`Degrade`](weir_sale::sale::Degrade); so for the next two.
+    /// As in [`Degrade`](weir_sale::sale::Degrade), like the next two fields.
     pub skip_risk: Option<bool>,
-    /// See there.
+    /// See `skip_risk`.
     pub skip_reservation: Option<bool>,
-    /// See there.
+    /// See `skip_risk`.
     pub static_page: Option<bool>,
 }
 
-/// Why a sale may not be changed.
+/// Why a sale cannot be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditRefusal {
-    /// Its rules hold from its start on, or from its first order.
+    /// The fields are fixed from the sale's start, or from its first order.
     #[error(
         "the sale has started: only ends_at_ms can change, and the stock with POST /sales/{{id}}/stock"
     )]
     Started,
-    /// Stock, shards, or whether one must reserve cannot change once they are on Redis.
+    /// Stock, shards, and whether a reservation is required cannot change after the warm-up.
     #[error("the sale is warmed: total, shards and reservation cannot change")]
     Warmed,
-    /// Who has entered a draw relies on what was told of it.
+    /// Entrants of a draw rely on its published data.
     #[error("reservations for the draw have opened: they and the draw cannot change")]
     Drawing,
-    /// Its tenant would have more units than it may.
+    /// The tenant would exceed its limit of units.
     #[error(transparent)]
     Over(#[from] LimitExceeded),
 }
 
-/// A user who has reserved and whom nobody has judged yet.
+/// A user with a reservation and without a score.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnscoredReservation {
     /// The sale.
     pub sale: SaleId,
-    /// Who.
+    /// The user.
     pub user: UserId,
-    /// When the user reserved.
+    /// Time of the reservation, in milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// How many checks have failed to say anything.
+    /// Number of failed checks.
     pub failed_checks: u32,
-    /// Where the user came from.
+    /// Origin of the request.
     pub visitor: Visitor,
 }
 
-/// Where a request came from, for the risk check.
+/// Origin of a request, for the risk check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Visitor {
-    /// The client's address, as the gateway saw it; empty: not known.
+    /// The client's address, according to the gateway; empty: unknown.
     pub address: String,
-    /// The client's `User-Agent`, cut off; empty: not known.
+    /// The client's `User-Agent`, truncated; empty: unknown.
     pub agent: String,
 }
 
-/// What a risk check said of a user.
+/// The result of a risk check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Score {
-    /// The higher, the worse.
+    /// The score; higher is worse.
     pub score: u32,
-    /// Whether the user is blocked for it.
+    /// Whether to block the user.
     pub block: bool,
 }

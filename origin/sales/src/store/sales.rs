@@ -1,4 +1,4 @@
-//! Sales, their switches and their sums.
+//! Sales, their switches and sums.
 
 use std::sync::LazyLock;
 
@@ -37,7 +37,7 @@ const INSERT_STOCK: &str = "INSERT INTO stock (sale_id, remaining) VALUES (?, ?)
 
 const SET_STOCK: &str = "UPDATE stock SET remaining = ? WHERE sale_id = ?";
 
-/// The columns that [`stored`] reads, of the sales that `$rest` selects; `$more` follows them.
+/// SELECT of the columns that [`stored`] reads, for the sales that `$rest` selects; `$more` adds columns.
 macro_rules! select_sales {
     ($rest:literal) => {
         select_sales!("", $rest)
@@ -73,15 +73,15 @@ const SELECT_LISTED: &str = select_sales!(
 
 const SET_LISTED: &str = "UPDATE sales SET listed = ? WHERE id = ?";
 
-// Gateways know a sale from its creation on, so that early buyers hear when it starts. Sales that can sell come first.
+// Gateways know a sale from its creation on, so that early buyers learn when it starts. Warmed sales come first.
 const SELECT_CATALOGUE: &str = select_sales!(
     "WHERE archived_at_ms IS NULL AND ends_at_ms > ?
     ORDER BY CASE WHEN warmed_at_ms IS NULL THEN 1 ELSE 0 END, starts_at_ms, id
     LIMIT ?"
 );
 
-// Each change of an order is in the log, whether or not it moves units. Both numbers only grow, so their sum is another
-// one after either. If SQL has lost commits and made others, the sum may be the same: so `order_changes` is compared, too.
+// The log contains every order change, with or without units. Both versions only grow, so their sum changes with
+// either. If SQL loses commits and makes new ones, the sum may repeat, so `order_changes` is compared too.
 const SELECT_RUNNING: &str = select_sales!(
     ",
         (SELECT COALESCE(MAX(id), 0) FROM change_log WHERE change_log.sale_id = sales.id)
@@ -111,13 +111,13 @@ const SELECT_RESERVED: &str = "SELECT 1 AS one FROM reservations WHERE sale_id =
 const SELECT_VERSION: &str = "
     SELECT COALESCE(MAX(id), 0) AS version FROM change_log WHERE sale_id = ?";
 
-/// The setting that holds the operator's switch of all sales.
+/// The setting with the global switch.
 const GLOBAL_SWITCH: &str = "switch";
 
-/// The setting that holds the version of the last catalogue.
+/// The setting with the version of the last catalogue.
 const CATALOGUE_VERSION: &str = "catalogue_version";
 
-// Takes the row's lock; the value stays.
+// Locks the row without changing its value.
 const LOCK_SETTING: &str = "UPDATE settings SET value = value WHERE name = ?";
 
 const SELECT_SETTING: &str = "SELECT value FROM settings WHERE name = ?";
@@ -127,7 +127,7 @@ const UPDATE_SETTING: &str = "UPDATE settings SET value = ? WHERE name = ?";
 const INSERT_SETTING: &str = "INSERT INTO settings (value, name) VALUES (?, ?)";
 
 impl SaleStore {
-    /// Makes a sale, open, with all its units remaining. False if there is one of that id.
+    /// Creates an open sale with all units remaining. Returns false if the id exists.
     pub async fn create_sale(&self, new: &NewSale, now_ms: u64) -> Result<bool, CreateError> {
         match retried(|| create_once(&self.db, new, now_ms)).await {
             Ok(CreateOutcome::New) => Ok(true),
@@ -137,12 +137,12 @@ impl SaleStore {
         }
     }
 
-    /// Changes the sale of that id, before it starts, to what `sale` says; its state stays.
+    /// Changes a sale before it starts; its switch stays unchanged.
     pub async fn update_sale(&self, new: &NewSale, now_ms: u64) -> Result<UpdateOutcome, SqlError> {
         Ok(retried(|| update_once(&self.db, new, now_ms)).await?)
     }
 
-    /// Sets the operator's switches of a sale, at any time. False if there is no such sale.
+    /// Sets the switch and degraded modes of a sale at any time. Returns false if the sale does not exist.
     pub async fn set_state(
         &self,
         id: &SaleId,
@@ -160,8 +160,8 @@ impl SaleStore {
         Ok(retried(|| self.db.execute(set())).await? == 1)
     }
 
-    /// Changes some of the operator's switches of a sale, at any time, in one step: two operators who change different
-    /// ones undo nothing of each other's. False if there is no such sale.
+    /// Changes some switches of a sale at any time, in one statement, so that concurrent changes of different switches
+    /// do not overwrite each other. Returns false if the sale does not exist.
     pub async fn change_switch(
         &self,
         id: &SaleId,
@@ -182,7 +182,7 @@ impl SaleStore {
         Ok(retried(|| self.db.execute(set())).await? == 1)
     }
 
-    /// The operator's switch of all sales: open, unless it was ever set.
+    /// Returns the global switch; it is open unless it was set.
     pub async fn global_switch(&self) -> Result<SaleState, SqlError> {
         let row = self.db.one(sql(SELECT_SETTING).text(GLOBAL_SWITCH));
         match row.await? {
@@ -191,20 +191,20 @@ impl SaleStore {
         }
     }
 
-    /// Sets it.
+    /// Sets the global switch.
     pub async fn set_global_switch(&self, state: SaleState) -> Result<(), SqlError> {
         let with = |statement: &'static str| sql(statement).text(state.label()).text(GLOBAL_SWITCH);
         if self.db.execute(with(UPDATE_SETTING)).await? == 0
             && !self.db.insert(with(INSERT_SETTING)).await?
         {
-            // Someone else has made it in between.
+            // A concurrent request has inserted the row.
             self.db.execute(with(UPDATE_SETTING)).await?;
         }
         Ok(())
     }
 
-    /// All that gateways should know, with a version that is later than that of any catalogue before it: of two, the later
-    /// one was read later. Sales that ended before `ended_after_ms` are left out, and all but `limit`.
+    /// Returns the catalogue with a new version, which is later than all earlier ones: of two catalogues, the one with
+    /// the later version was read later. Omits sales that ended before `ended_after_ms`, and those beyond `limit`.
     pub async fn next_catalogue(
         &self,
         ended_after_ms: u64,
@@ -215,15 +215,15 @@ impl SaleStore {
         Ok(retried(read).await?)
     }
 
-    /// One sale.
+    /// Returns a sale.
     pub async fn sale(&self, id: &SaleId) -> Result<Option<StoredSale>, SqlError> {
         let row = self.db.one(sql(SELECT_ONE).text(id.as_str())).await?;
         Ok(row.as_ref().map(stored).transpose()?)
     }
 
-    /// One sale and its sums, all of it as of one instant.
+    /// Returns a sale and its sums, from one consistent snapshot.
     pub async fn totals(&self, id: &SaleId) -> Result<Option<SaleTotals>, SqlError> {
-        // All its numbers are of one instant.
+        // All values are from one snapshot.
         let mut tx = self.db.snapshot().await?;
         let Some(stored) = select_one(&mut tx, id).await? else {
             return Ok(None);
@@ -248,7 +248,7 @@ impl SaleStore {
         Ok(Some(totals))
     }
 
-    /// What SQL holds of a sale's units, given which claims are open in Redis; `None` if there is no such sale.
+    /// Returns a sale's units in SQL, given the open claims in Redis; `None` if the sale does not exist.
     pub async fn balance(&self, id: &SaleId, open: &[Ticket]) -> Result<Option<Balance>, SqlError> {
         let mut tx = self.db.snapshot().await?;
         let Some(stored) = select_one(&mut tx, id).await? else {
@@ -269,13 +269,13 @@ impl SaleStore {
         Ok(Some(balance))
     }
 
-    /// At most `limit` sales, those that end last first, behind the one that ends at `after.0` and has the name `after.1`.
+    /// Returns up to `limit` sales, latest end first, after the sale with end `after.0` and id `after.1`.
     pub async fn sales(
         &self,
         after: Option<(u64, &SaleId)>,
         limit: usize,
     ) -> Result<Vec<StoredSale>, SqlError> {
-        // Before the first: no sale ends that late.
+        // The first page: no sale ends that late.
         let (ends_at_ms, id) = after.map_or((INSTANT_MS_MAX + 1, ""), |(ends_at_ms, id)| {
             (ends_at_ms.min(INSTANT_MS_MAX + 1), id.as_str())
         });
@@ -284,7 +284,7 @@ impl SaleStore {
         Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
     }
 
-    /// At most `limit` sales that anybody may see and that end after `ended_after_ms`, those that start first first.
+    /// Returns up to `limit` listed sales that end after `ended_after_ms`, earliest start first.
     pub async fn listed(
         &self,
         ended_after_ms: u64,
@@ -295,14 +295,14 @@ impl SaleStore {
         Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
     }
 
-    /// Shows a sale in the list of sales, or takes it off, at any time.
+    /// Lists or unlists a sale, at any time.
     pub async fn set_listed(&self, id: &SaleId, listed: bool) -> Result<(), SqlError> {
         let set = || sql(SET_LISTED).number(listed).text(id.as_str());
         retried(|| self.db.execute(set())).await?;
         Ok(())
     }
 
-    /// At most `limit` sales that end after `ended_after_ms`: warmed ones first, then by their start.
+    /// Returns up to `limit` sales that end after `ended_after_ms`: warmed ones first, then by start time.
     pub async fn catalogue(
         &self,
         ended_after_ms: u64,
@@ -313,8 +313,8 @@ impl SaleStore {
         rows.iter().map(|row| Ok(stored(row)?)).collect()
     }
 
-    /// At most `limit` warmed sales that end after `ended_after_ms`, by their start, each with the version of its orders and of
-    /// the changes of its stock, and how many changes its orders have been through.
+    /// Returns up to `limit` warmed sales that end after `ended_after_ms`, by start time. Each has the version of its
+    /// orders and stock changes, and the total number of order changes.
     pub async fn running(
         &self,
         ended_after_ms: u64,
@@ -345,7 +345,7 @@ async fn next_catalogue_once(
     now_ms: u64,
 ) -> Result<Catalogue, Error> {
     let mut tx = db.begin().await?;
-    // First, so that whoever else wants a version waits, and reads what follows after this one has.
+    // Take the version first: it locks the row, so a concurrent call waits and reads the sales after this one.
     let version = next_version(&mut tx, now_ms).await?;
     let select = sql(SELECT_CATALOGUE).number(ended_after_ms).number(limit);
     let rows = tx.all(select).await?;
@@ -362,7 +362,8 @@ async fn next_catalogue_once(
     })
 }
 
-/// One more than the last, and at least the time: so that it grows even if SQL is restored from a copy.
+/// Returns the last version plus one, and at least the time, so that versions grow even if SQL is restored from a
+/// backup.
 async fn next_version(tx: &mut Tx, now_ms: u64) -> Result<u64, Error> {
     let insert = sql(INSERT_SETTING).text("0").text(CATALOGUE_VERSION);
     if tx
@@ -387,7 +388,7 @@ async fn next_version(tx: &mut Tx, now_ms: u64) -> Result<u64, Error> {
 /// The outcome of one attempt to create a sale.
 enum CreateOutcome {
     New,
-    /// A sale of that ID exists already.
+    /// The id exists already.
     Exists,
     /// Its tenant would exceed a limit.
     OverLimit(LimitExceeded),
@@ -447,8 +448,8 @@ async fn update_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<Update
     Ok(UpdateOutcome::Done)
 }
 
-/// A sale may be changed only while no order of it can be, and what is on Redis only before it is
-/// there.
+/// Checks whether a sale can be changed: only before its start and its first order. Stock, shards and the need for a
+/// reservation can change only before the warm-up.
 async fn refusal(
     tx: &mut Tx,
     old: &StoredSale,
@@ -471,7 +472,7 @@ async fn refusal(
     Ok(fixed.then_some(EditRefusal::Warmed))
 }
 
-/// Whether something of a draw would change that somebody may have relied on: reservations have opened.
+/// Whether the change would affect a draw that users may rely on, because reservations have opened.
 async fn is_drawing(
     tx: &mut Tx,
     old: &StoredSale,
@@ -487,12 +488,12 @@ async fn is_drawing(
     if !is_draws || stays {
         return Ok(false);
     }
-    // Who reserved when there was no draw has no ticket.
+    // Users who reserved before there was a draw have no ticket.
     let reserved = tx.one(sql(SELECT_RESERVED).text(new.id.as_str()));
     Ok(has_opened(old.fields.reservation) || reserved.await?.is_some())
 }
 
-/// The same within a transaction.
+/// Reads a sale in a transaction.
 pub(super) async fn select_one(tx: &mut Tx, id: &SaleId) -> Result<Option<StoredSale>, Error> {
     let row = tx.one(sql(SELECT_ONE).text(id.as_str())).await?;
     row.as_ref().map(stored).transpose()
@@ -520,7 +521,7 @@ pub(super) fn stored(row: &Row) -> Result<StoredSale, Error> {
     })
 }
 
-/// The units of an unpaid hold may come back, so a sale with such holds is not sold out.
+/// The stock level. A sale with unpaid holds is not sold out, because their units may return.
 fn band(row: &Row, fields: &SaleFields, remaining: u64) -> Result<Band, Error> {
     let holds = matches!(fields.payment, Payment::Hold { .. });
     Ok(match Band::from_remaining(remaining, fields.total) {

@@ -1,4 +1,4 @@
-//! Orders of a sale or of a user, as operators look for them: those of archived sales, too.
+//! Search of orders for operators, including archived sales.
 
 use sqlx::Error;
 use weir_base::id::{SaleId, UserId};
@@ -8,7 +8,7 @@ use crate::model::payload::Payload;
 use weir_origin_core::sql::{MANY, Row, SqlError, filled, in_many, sql};
 use weir_origin_core::tenants::NameRange;
 
-/// One table's part of a page. The columns are those of both tables, in one order.
+/// The part of a page from one table. Both tables have these columns in the same order.
 macro_rules! part {
     ($table:literal, $by:literal, $order:literal, $compare:literal) => {
         concat!(
@@ -61,68 +61,68 @@ const SELECT_ONE: &str = "
 
 const SELECT_PAYMENTS: &str = in_many!("SELECT * FROM payments WHERE order_id");
 
-/// Whose orders are looked for.
+/// Whose orders to search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OrdersOf {
-    /// A sale's, of this user if there is one.
+    /// Orders of a sale, optionally of one user.
     Sale(SaleId, Option<UserId>),
-    /// A user's, of any sale.
+    /// Orders of a user in all sales.
     User(UserId),
 }
 
-/// In which order they come, by when they were made.
+/// Sort order by creation time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sorting {
-    /// The last one first.
+    /// Newest first.
     #[default]
     Newest,
-    /// The first one first.
+    /// Oldest first.
     Oldest,
 }
 
-/// Which orders are looked for.
+/// Filter of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderFilter {
-    /// Whose.
+    /// Sale or user.
     pub of: OrdersOf,
-    /// Those that stand so; `None`: however.
+    /// Only this status; `None`: any status.
     pub status: Option<OrderStatus>,
-    /// Those that were made at this instant or later, in milliseconds since the Unix epoch.
+    /// Only orders created at or after this time, in milliseconds since the Unix epoch.
     pub from_ms: u64,
-    /// And before this one.
+    /// Only orders created before this time.
     pub until_ms: u64,
-    /// Those of sales of these names.
+    /// Only sales in this range of names.
     pub sales: NameRange,
-    /// In which order.
+    /// Sort order.
     pub sorting: Sorting,
 }
 
-/// The last order of a page: the next page begins behind it.
+/// Cursor: the last order of a page, after which the next page starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderCursor {
-    /// When it was made.
+    /// Creation time, in milliseconds since the Unix epoch.
     pub created_at_ms: u64,
-    /// Its name.
+    /// Order id.
     pub id: String,
 }
 
-/// An order with its times and its payments.
+/// An order with its times, payments and payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundOrder {
     /// The order.
     pub order: StoredOrder,
-    /// When it was paid, in milliseconds since the Unix epoch.
+    /// Payment time, in milliseconds since the Unix epoch.
     pub paid_at_ms: Option<u64>,
-    /// When it was cancelled or expired.
+    /// End time of a cancelled or expired order, in milliseconds since the Unix epoch.
     pub ended_at_ms: Option<u64>,
-    /// Its payments, the first to be started first.
+    /// Its payments, oldest first.
     pub payments: Vec<StoredPayment>,
-    /// What its buyer has said with it.
+    /// The buyer's data.
     pub payload: Option<Payload>,
 }
 
 impl FoundOrder {
-    /// Behind it the next page begins.
+    /// The cursor after which the next page starts.
     pub fn cursor(&self) -> OrderCursor {
         OrderCursor {
             created_at_ms: self.order.created_at_ms,
@@ -131,12 +131,12 @@ impl FoundOrder {
     }
 }
 
-/// Orders of a sale or of a user, as operators look for them: those of archived sales, too.
+/// Search of orders for operators, including archived sales.
 #[derive(Clone, Copy, Debug)]
 pub struct SearchStore<'a>(pub(super) &'a SaleStore);
 
 impl SearchStore<'_> {
-    /// One order, whosever it is.
+    /// Returns an order of any user.
     pub async fn find_order(self, order_id: &str) -> Result<Option<FoundOrder>, SqlError> {
         let select = sql(SELECT_ONE).text(order_id).text(order_id);
         let rows = self.0.db.all(select).await?;
@@ -147,7 +147,7 @@ impl SearchStore<'_> {
         Ok(found.pop())
     }
 
-    /// At most `limit` orders behind `after`. A page that is shorter than its limit is the last.
+    /// Returns up to `limit` orders after `after`. A page shorter than its limit is the last.
     pub async fn find_orders(
         self,
         filter: &OrderFilter,

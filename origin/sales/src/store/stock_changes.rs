@@ -1,4 +1,4 @@
-//! Changes of a running sale: its stock and its end.
+//! Changes of a running sale's stock and end.
 
 use sqlx::Error;
 use weir_base::id::SaleId;
@@ -11,10 +11,10 @@ use crate::model::sale::TOTAL_MAX;
 use weir_origin_core::sql::{Database, Row, SqlError, Tx, damaged, retried, sql};
 use weir_origin_core::tenants::{LimitExceeded, Limits, NameRange, held_by};
 
-// Takes the row's lock, so that changes of one sale take turns.
+// Locks the row, so that changes of one sale run one after another.
 const LOCK_SALE: &str = "UPDATE sales SET total = total WHERE id = ?";
 
-// So that no order takes what is about to be withdrawn.
+// Locks the stock, so that no order takes the units that are about to be withdrawn.
 const LOCK_STOCK: &str = "UPDATE stock SET remaining = remaining WHERE sale_id = ?";
 
 const SELECT_BY_KEY: &str = "SELECT * FROM stock_changes WHERE sale_id = ? AND change_key = ?";
@@ -54,61 +54,61 @@ const MOVE_END: &str = "
 pub struct StoredChange {
     /// The sale.
     pub sale: SaleId,
-    /// Tells it from every other one of the sale; only grows.
+    /// Number of the change, unique within the sale and increasing.
     pub number: u64,
-    /// By which the operator names it.
+    /// Idempotency key from the operator.
     pub key: String,
-    /// Units to be added; below 0: to be withdrawn, as far as nobody holds them.
+    /// Units to add; below 0: free units to withdraw.
     pub wanted: i64,
-    /// How many of them each shard adds or gives.
+    /// Units that each shard adds or gives up.
     pub shares: Vec<u64>,
-    /// How many were added, or below 0 withdrawn; `None`: not every shard has answered.
+    /// Units added, or below 0 withdrawn; `None`: some shards have not answered.
     pub units: Option<i64>,
-    /// When it was asked for, in milliseconds since the Unix epoch.
+    /// Request time, in milliseconds since the Unix epoch.
     pub asked_at_ms: u64,
-    /// When every shard had answered.
+    /// Time at which all shards had answered, in milliseconds since the Unix epoch.
     pub done_at_ms: Option<u64>,
 }
 
-/// The answer to a change of a sale's stock.
+/// The outcome of requesting a stock change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeBegun {
-    /// It is noted: from now on it comes to its end whoever dies.
+    /// The change is stored, and will be completed even after a crash.
     New(StoredChange),
-    /// It was noted before, and may be done.
+    /// The change was stored before, and may be completed.
     Known(StoredChange),
     /// Nothing was changed.
     Refused(ChangeRefusal),
 }
 
-/// Why a running sale may not be changed.
+/// Why the stock of a running sale cannot be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeRefusal {
-    /// SQL has no such sale.
+    /// SQL does not have the sale.
     #[error("there is no such sale")]
     UnknownSale,
-    /// Its stock is not on Redis.
+    /// The sale is not warmed.
     #[error("the sale was never warmed: PATCH its total before it starts, or warm it first")]
     NotWarmed,
-    /// It is over.
+    /// The sale has ended.
     #[error("the sale has ended: first extend it with PATCH /sales/{{id}}")]
     Ended,
-    /// It is archived.
+    /// The sale is archived.
     #[error("the sale is archived and cannot change")]
     Archived,
-    /// Another change is not done.
+    /// Another change is in progress.
     #[error("another stock change of the sale is in progress")]
     UnderWay,
-    /// It would have more units than a sale may have.
+    /// The sale would exceed the maximum number of units.
     #[error("the sale would have more than {TOTAL_MAX} units")]
     TooMany,
-    /// Its tenant would have more units than it may.
+    /// The tenant would exceed its limit of units.
     #[error(transparent)]
     Over(#[from] LimitExceeded),
 }
 
 impl StoredChange {
-    /// What SQL's total counts of it while it is open: see [`weir_sale::repair::total_in_redis`].
+    /// The part of the open change that SQL's total contains: see [`weir_sale::repair::total_in_redis`].
     pub(super) fn counted(&self) -> StockChange {
         StockChange {
             number: self.number,
@@ -117,12 +117,12 @@ impl StoredChange {
     }
 }
 
-/// Changes of a running sale: its stock and its end.
+/// Changes of a running sale's stock and end.
 #[derive(Clone, Copy, Debug)]
 pub struct StockChangeStore<'a>(pub(super) &'a SaleStore);
 
 impl StockChangeStore<'_> {
-    /// The change of this key.
+    /// Returns the change with this key.
     pub async fn change(
         self,
         sale: &SaleId,
@@ -133,21 +133,21 @@ impl StockChangeStore<'_> {
         Ok(row.as_ref().map(change).transpose()?)
     }
 
-    /// At most `limit` changes of a sale's stock, the last first.
+    /// Returns up to `limit` stock changes of a sale, newest first.
     pub async fn changes(self, sale: &SaleId, limit: usize) -> Result<Vec<StoredChange>, SqlError> {
         let select = sql(SELECT_LIST).text(sale.as_str()).number(limit);
         let rows = self.0.db.all(select).await?;
         Ok(rows.iter().map(change).collect::<Result<_, _>>()?)
     }
 
-    /// At most `limit` changes of any sale that not every shard has answered, the oldest first.
+    /// Returns up to `limit` unfinished stock changes of all sales, oldest first.
     pub async fn open_changes(self, limit: usize) -> Result<Vec<StoredChange>, SqlError> {
         let rows = self.0.db.all(sql(SELECT_OPEN).number(limit)).await?;
         Ok(rows.iter().map(change).collect::<Result<_, _>>()?)
     }
 
-    /// Notes that a sale's stock is to change by `wanted` units, of which each shard has its share. Units that are added
-    /// can be ordered from now on; what is withdrawn stays until `StockChangeStore::end_change`.
+    /// Stores a stock change of `wanted` units with the share of each shard. Added units can be ordered at once;
+    /// withdrawn units stay in the total until `StockChangeStore::end_change`.
     pub async fn begin_change(
         self,
         sale: &SaleId,
@@ -169,8 +169,8 @@ impl StockChangeStore<'_> {
         Ok(retried(|| begin_once(&self.0.db, &change)).await?)
     }
 
-    /// Notes what came of a change: `units` are those that shards have added, or below 0 taken. Only the first time
-    /// counts. Returns the change as it is then.
+    /// Stores the outcome of a change: `units` are the units that shards have added, or below 0 withdrawn. Only the
+    /// first call counts. Returns the stored change.
     pub async fn end_change(
         self,
         open: &StoredChange,
@@ -180,8 +180,8 @@ impl StockChangeStore<'_> {
         Ok(retried(|| end_once(&self.0.db, open, units, now_ms)).await?)
     }
 
-    /// Moves the end of a sale, at any time until it is archived. False if there is no such sale, it is archived, or the
-    /// end would not be after the start.
+    /// Moves the end of a sale that is not archived. Returns false if the sale does not exist, is archived, or would
+    /// end before its start.
     pub async fn move_end(self, sale: &SaleId, ends_at_ms: u64) -> Result<bool, SqlError> {
         let set = || {
             sql(MOVE_END)
@@ -211,7 +211,7 @@ async fn begin_once(db: &Database, asked: &StoredChange) -> Result<ChangeBegun, 
     let last = tx.one(sql(SELECT_LAST).text(id)).await?;
     let last: u64 = last.map_or(Ok(0), |row| row.number("last"))?;
     let begun = StoredChange {
-        // At least the time: so that it grows even if SQL is restored from a copy.
+        // At least the time, so that numbers grow even if SQL is restored from a backup.
         number: (last + 1).max(asked.asked_at_ms),
         ..asked.clone()
     };
@@ -272,7 +272,7 @@ async fn end_once(
     let id = open.sale.as_str();
     tx.execute(sql(LOCK_SALE).text(id)).await?;
     let units = match open.wanted > 0 {
-        // SQL has counted all of it, so what a shard has lost is put back there.
+        // SQL has already counted all added units. If a shard has lost some, the reconciler adds them.
         true => open.wanted,
         false => withdrawable(&mut tx, &open.sale, units).await?,
     };
@@ -293,8 +293,8 @@ async fn end_once(
     Ok(ended)
 }
 
-/// Of `units` that Redis has taken, below 0, those that SQL has not sold: fewer if Redis has lost data, or has not heard of payments
-/// that took units. What it has taken too much is put back there, as after a loss.
+/// Limits the units that Redis has withdrawn (below 0) to those that SQL has not sold. Redis may withdraw too many if
+/// it lost data, or has not followed payments that deducted units. The reconciler then adds the difference to Redis.
 async fn withdrawable(tx: &mut Tx, sale: &SaleId, units: i64) -> Result<i64, Error> {
     tx.execute(sql(LOCK_STOCK).text(sale.as_str())).await?;
     let stored = select_one(tx, sale).await?;
@@ -303,7 +303,7 @@ async fn withdrawable(tx: &mut Tx, sale: &SaleId, units: i64) -> Result<i64, Err
     Ok(units.clamp(-remaining, 0))
 }
 
-/// Adds to what a sale has, or below 0 takes.
+/// Adds units to a sale, or removes them if below 0.
 async fn add_units(tx: &mut Tx, sale: &SaleId, units: i64) -> Result<(), Error> {
     let stock = sql(ADD_STOCK).signed(units).text(sale.as_str());
     tx.execute(stock).await?;
@@ -316,7 +316,7 @@ async fn add_units(tx: &mut Tx, sale: &SaleId, units: i64) -> Result<(), Error> 
     Ok(())
 }
 
-/// The change of a sale's stock that is under way, within a transaction.
+/// Reads the sale's open stock change in a transaction.
 pub(super) async fn open_of(tx: &mut Tx, sale: &SaleId) -> Result<Option<StoredChange>, Error> {
     let row = tx.one(sql(SELECT_OPEN_OF).text(sale.as_str())).await?;
     row.as_ref().map(change).transpose()

@@ -1,4 +1,4 @@
-//! What of sales is a tenant's, told by its name: counted against the tenant's limits, and listed.
+//! Sales of tenants, by the prefix of their names: counts for limits, and lists.
 
 use sqlx::Error;
 use weir_base::id::SaleId;
@@ -11,7 +11,7 @@ use weir_origin_core::tenants::{Count, LimitExceeded, Limits, NameRange};
 
 const NAMED: &str = "SELECT COUNT(*) AS n FROM sales WHERE id >= ? AND id < ?";
 
-/// A tenant's sales.
+/// Number of sales per tenant.
 pub const TENANTS_SALES: Count = Count {
     what: "sales",
     used: "
@@ -19,7 +19,7 @@ pub const TENANTS_SALES: Count = Count {
     named: NAMED,
 };
 
-/// The units in them. What is named so is told by the sales.
+/// Number of units in a tenant's sales. `named` counts nothing, because the sales already count as named objects.
 pub const TENANTS_UNITS: Count = Count {
     what: "units",
     used: "
@@ -38,12 +38,12 @@ const SELECT_LIST: &str = select_sales!(
     LIMIT ?"
 );
 
-/// What of sales is a tenant's, told by its name: counted against the tenant's limits, and listed.
+/// Sales of tenants, by the prefix of their names: counts for limits, and lists.
 #[derive(Clone, Copy, Debug)]
 pub struct TenantStore<'a>(pub(super) &'a SaleStore);
 
 impl TenantStore<'_> {
-    /// At most `limit` sales of these names, those that end last first, behind the one that ends at `after.0` and has the name
+    /// Returns up to `limit` sales in this range of names, latest end first, after the sale with end `after.0` and id
     /// `after.1`.
     pub async fn sales_of(
         self,
@@ -64,8 +64,8 @@ impl TenantStore<'_> {
     }
 }
 
-/// What of its tenant's limits a sale of `total` units would pass, with what the tenant has beside it; one that is there counts
-/// for its units alone. The tenant's row is locked.
+/// Returns the tenant limit that a sale of `total` units would exceed, together with the tenant's other sales. An
+/// existing sale is checked only for its units. The caller has locked the tenant's row.
 pub(super) async fn over(
     tx: &mut Tx,
     tenant: Option<&(NameRange, Limits)>,

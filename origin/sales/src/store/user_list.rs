@@ -1,5 +1,5 @@
-//! Users of every sale: whom operators have blocked, and whom they let buy whatever a risk check says. Each change is written
-//! down, in its transaction.
+//! The global user list: users blocked in all sales, and users exempt from the risk check. Each change is logged in its
+//! transaction.
 
 use sqlx::Error;
 use weir_base::id::UserId;
@@ -26,23 +26,23 @@ const SELECT_LOG: &str = "
     SELECT standing, reason, operator, at_ms FROM user_list_log
     WHERE user_id = ? ORDER BY id DESC LIMIT ?";
 
-/// In the log, of a user who was taken off the list.
+/// Status in the log of a user removed from the list.
 const NONE: &str = "none";
 
-/// How a user stands, in every sale.
+/// Status of a user in all sales.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserListStatus {
-    /// May not buy.
+    /// Cannot buy.
     Blocked,
-    /// May buy, whatever a risk check says.
+    /// Can buy, exempt from the risk check.
     Allowed,
 }
 
 impl UserListStatus {
-    /// Both.
+    /// All statuses.
     pub const ALL: [Self; 2] = [Self::Blocked, Self::Allowed];
 
-    /// The word in SQL and JSON.
+    /// The label in SQL and JSON.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Blocked => "blocked",
@@ -57,51 +57,52 @@ impl UserListStatus {
     }
 }
 
-/// Why somebody says so.
+/// Reason and author of a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remark {
-    /// Why.
+    /// Reason.
     pub reason: String,
-    /// Who, as they name themselves.
+    /// Operator, as given.
     pub operator: String,
 }
 
-/// A user of the list.
+/// A user on the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedUser {
-    /// Who.
+    /// The user.
     pub user: UserId,
-    /// How the user stands.
+    /// Status.
     pub standing: UserListStatus,
-    /// Why.
+    /// Reason and author.
     pub said: Remark,
-    /// Since when, in milliseconds since the Unix epoch.
+    /// Time of the change, in milliseconds since the Unix epoch.
     pub at_ms: u64,
 }
 
-/// A change of the list.
+/// An entry of the change log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListEntry {
-    /// How the user stood from then on; `None`: as anybody.
+    /// Status after the change; `None`: removed from the list.
     pub standing: Option<UserListStatus>,
-    /// Why.
+    /// Reason and author.
     pub said: Remark,
-    /// When, in milliseconds since the Unix epoch.
+    /// Time of the change, in milliseconds since the Unix epoch.
     pub at_ms: u64,
 }
 
-/// Users of every sale: whom operators have blocked, and whom they let buy whatever a risk check says. Each change is written
+/// The global user list: users blocked in all sales, and users exempt from the risk check. Each change is logged in its
+/// transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct UserListStore<'a>(pub(super) &'a SaleStore);
 
 impl UserListStore<'_> {
-    /// How a user stands, if the list says.
+    /// Returns a user's entry; `None`: the user is not listed.
     pub async fn listed_user(self, user: &UserId) -> Result<Option<ListedUser>, SqlError> {
         let row = self.0.db.one(sql(SELECT).text(user.as_str())).await?;
         Ok(row.as_ref().map(listed).transpose()?)
     }
 
-    /// At most `limit` users who stand so, after `after`, sorted by the bytes of their names.
+    /// Returns up to `limit` users with this status after `after`, sorted by the bytes of their ids.
     pub async fn listed_users(
         self,
         standing: UserListStatus,
@@ -114,14 +115,15 @@ impl UserListStore<'_> {
         Ok(rows.iter().map(listed).collect::<Result<_, _>>()?)
     }
 
-    /// At most `limit` changes of how a user stands, the last one first.
+    /// Returns up to `limit` changes of a user's status, newest first.
     pub async fn list_log(self, user: &UserId, limit: usize) -> Result<Vec<ListEntry>, SqlError> {
         let select = sql(SELECT_LOG).text(user.as_str()).number(limit);
         let rows = self.0.db.all(select).await?;
         Ok(rows.iter().map(entry).collect::<Result<_, _>>()?)
     }
 
-    /// Has a user stand so from now on, or as anybody; false if that was so, for the same reason.
+    /// Sets a user's status, or removes the user from the list. Returns false if status, reason and operator are
+    /// unchanged.
     pub async fn set_standing(
         self,
         user: &UserId,
@@ -185,7 +187,7 @@ fn row<'a>(
         .number(now_ms)
 }
 
-/// How a user stands, within a transaction: one look at one key.
+/// Reads a user's status in a transaction, with one lookup by key.
 pub(super) async fn user_status(
     tx: &mut Tx,
     user: &UserId,

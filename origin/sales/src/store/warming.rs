@@ -1,4 +1,4 @@
-//! Which sales are to be warmed, and which are.
+//! Sales to warm, and warmed ones.
 
 use weir_base::id::SaleId;
 
@@ -20,12 +20,12 @@ const SELECT_COLD: &str = "
 const MARK_WARMED: &str = "
     UPDATE sales SET warmed_at_ms = ? WHERE id = ? AND warmed_at_ms IS NULL";
 
-/// Which sales are to be warmed, and which are.
+/// Sales to warm, and warmed ones.
 #[derive(Clone, Copy, Debug)]
 pub struct WarmingStore<'a>(pub(super) &'a SaleStore);
 
 impl WarmingStore<'_> {
-    /// The sales that are to be warmed by now, have not been, and have not ended.
+    /// Returns the sales whose automatic warm-up is due, and that are neither warmed nor ended.
     pub async fn due_to_warm(self, now_ms: u64) -> Result<Vec<SaleId>, SqlError> {
         let select = sql(SELECT_DUE).number(now_ms).number(now_ms);
         let rows = self.0.db.all(select).await?;
@@ -35,7 +35,7 @@ impl WarmingStore<'_> {
             .collect::<Result<_, _>>()?)
     }
 
-    /// The sales that have begun, have not ended, and were never warmed: gateways do not know them.
+    /// Returns the sales that have started, have not ended, and were never warmed: gateways refuse their buyers.
     pub async fn cold(self, now_ms: u64) -> Result<Vec<SaleId>, SqlError> {
         let select = sql(SELECT_COLD).number(now_ms).number(now_ms);
         let rows = self.0.db.all(select).await?;
@@ -45,7 +45,7 @@ impl WarmingStore<'_> {
             .collect::<Result<_, _>>()?)
     }
 
-    /// Notes that a sale's stock is on Redis, unless that is noted already.
+    /// Records that a sale's stock is in Redis, unless that is recorded already.
     pub async fn mark_warmed(self, id: &SaleId, now_ms: u64) -> Result<(), SqlError> {
         let mark = || sql(MARK_WARMED).number(now_ms).text(id.as_str());
         retried(|| self.0.db.execute(mark())).await?;

@@ -1,6 +1,5 @@
-//! Writes small databases in MaxMind's format, version 2.0: a binary tree over the bits of IPv4
-//! addresses, whose leaves point to records in MaxMind's own encoding.
-//! <https://maxmind.github.io/MaxMind-DB/>
+//! Writes small databases in MaxMind's format, version 2.0: a binary tree over the bits of IPv4 addresses, whose leaves
+//! point to records in MaxMind's own encoding. <https://maxmind.github.io/MaxMind-DB/>
 
 use std::net::Ipv4Addr;
 
@@ -16,7 +15,7 @@ pub enum Data {
 
 use Data::{List, Long, Map, Number, Short, Text};
 
-/// A node of the tree: where each bit leads.
+/// A node of the tree: the target of each bit.
 #[derive(Clone, Copy, Default)]
 struct Node([Leads; 2]);
 
@@ -28,7 +27,7 @@ enum Leads {
     ToRecord(usize),
 }
 
-/// A database that knows these networks: address, bits of the prefix, record.
+/// Builds a database of these networks: address, prefix length, record.
 pub fn database(kind: &'static str, networks: &[(Ipv4Addr, u32, Data)]) -> Vec<u8> {
     let mut nodes = vec![Node::default()];
     let mut records = Vec::new();
@@ -39,7 +38,7 @@ pub fn database(kind: &'static str, networks: &[(Ipv4Addr, u32, Data)]) -> Vec<u
     let count = nodes.len();
     let mut out = Vec::new();
     for leads in nodes.iter().flat_map(|node| node.0) {
-        // A record's offset counts from behind the tree and 16 empty bytes.
+        // Record offsets count from the end of the tree plus 16 empty bytes.
         let number = match leads {
             Leads::Nowhere => count,
             Leads::ToNode(node) => node,
@@ -88,12 +87,12 @@ fn insert(nodes: &mut Vec<Node>, address: u32, bits: u32, record: usize) {
     }
 }
 
-/// Of lists and maps sizes below 29 only.
+/// Lists and maps support sizes below 29 only.
 fn encode(data: &Data, out: &mut Vec<u8>) {
     let head = |kind: u8, size: usize| (kind << 5) | u8::try_from(size).unwrap();
     match data {
         Text(text) => {
-            // From 29 on the size is that and what the next byte says.
+            // From 29 on, the next byte has the rest of the size.
             out.push(head(2, text.len().min(29)));
             out.extend(
                 text.len()

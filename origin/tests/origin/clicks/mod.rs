@@ -1,4 +1,4 @@
-//! From the stream of clicks to what SQL counts of them.
+//! Clicks from the stream to the counts in SQL.
 
 mod mmdb;
 
@@ -56,7 +56,7 @@ fn stream(world: &World) -> String {
     format!("{}:link:clicks", world.prefix)
 }
 
-/// Puts a batch into the stream as gateways do; tells the entry's id.
+/// Adds a batch to the stream like a gateway, and returns the entry's id.
 async fn send(world: &World, id: &str, payload: &[u8]) -> Vec<u8> {
     let mut add = cmd("XADD");
     add.arg(stream(world)).arg("*");
@@ -76,7 +76,7 @@ async fn length(world: &World, stream: &str) -> i64 {
     }
 }
 
-/// Entries that were handed out and not acknowledged.
+/// Entries that were delivered but not acknowledged.
 async fn pending(world: &World) -> Value {
     let summary = world
         .redis(cmd("XPENDING").arg(stream(world)).arg("stats"))
@@ -144,7 +144,7 @@ async fn clicks_are_counted_once_however_often_their_batch_comes() {
     let mut first = counter(&world, "one", Geo::default());
     assert_eq!(first.round().await.unwrap(), 1);
     assert_eq!(first.round().await.unwrap(), 0);
-    // By a gateway that has not heard whether it arrived.
+    // Sent again by a gateway that did not learn whether the first one arrived.
     for id in [
         "00000000000000aa-1",
         "00000000000000aa-1",
@@ -220,7 +220,7 @@ async fn what_is_no_batch_is_put_aside_and_holds_nobody_up() {
     assert!(metric(&world, refused));
 }
 
-/// One is given a batch and is heard of no more; another has counted one and could not say so.
+/// One consumer gets a batch and dies; another counts one but cannot acknowledge it.
 #[tokio::test]
 async fn batches_of_dead_origins_are_taken_over() {
     let world = world().await;
@@ -260,7 +260,7 @@ async fn what_failed_half_way_is_finished_in_the_next_round() {
     send(&world, "00000000000000aa-1", &payload).await;
     let entry = send(&world, "00000000000000aa-2", &payload).await;
     send(&world, "00000000000000aa-3", &payload).await;
-    // HyperLogLogs cannot be counted where there is something else.
+    // A key of another type blocks the HyperLogLog.
     let hour = now_ms() / 3_600_000;
     let in_the_way = format!("{}:link:uv:{{s/abc}}:h{hour}:v", world.prefix);
     world.redis(cmd("SET").arg(&in_the_way).arg("x")).await;
@@ -269,7 +269,7 @@ async fn what_failed_half_way_is_finished_in_the_next_round() {
         assert_eq!(pending(&world).await, Value::Int(3));
         assert_eq!(days(&world, "s/abc").await, (0, 0, 0));
     }
-    // Somebody has deleted one meanwhile, as a full stream does.
+    // An entry is deleted meanwhile, as in a full stream.
     world
         .redis(cmd("XDEL").arg(stream(&world)).arg(entry))
         .await;
@@ -277,7 +277,7 @@ async fn what_failed_half_way_is_finished_in_the_next_round() {
     while counter.round().await.unwrap() > 0 {}
     assert_eq!(days(&world, "s/abc").await, (2, 1, 1));
     assert_eq!(pending(&world).await, Value::Int(0));
-    // Redis loses all, the group included.
+    // Redis loses all data, including the group.
     world.redis(cmd("DEL").arg(stream(&world))).await;
     counter.round().await.unwrap_err();
     send(&world, "00000000000000aa-4", &payload).await;
@@ -345,7 +345,7 @@ async fn regions_and_operators_come_from_databases() {
     }
 }
 
-/// Redis renews a link's life with each click; the cold store hears of it here.
+/// Redis renews a link with each click; the cold store learns of it here.
 #[tokio::test]
 async fn a_clicked_link_lives_on_in_the_cold_store() {
     let world = world().await;
@@ -366,7 +366,7 @@ async fn a_clicked_link_lives_on_in_the_cold_store() {
         stored.expires_at_ms.unwrap()
     };
     let before_ms = end_ms("s/abc").await;
-    // The batch was under way for a while, in which the link was idle.
+    // The batch was delayed, while the link was idle.
     let last_ms = now_ms() - 10_000;
     let clicked = Row {
         minute_ms: last_ms - last_ms % MINUTE_MS,
@@ -382,7 +382,7 @@ async fn a_clicked_link_lives_on_in_the_cold_store() {
     assert!(end_ms("s/xyz").await <= before_ms + 1_000);
 }
 
-/// Whether these bytes stand anywhere in a file of this folder.
+/// Whether a file in this folder contains these bytes.
 fn stands_in(dir: &Path, text: &[u8]) -> bool {
     let files = std::fs::read_dir(dir)
         .unwrap()
@@ -393,8 +393,7 @@ fn stands_in(dir: &Path, text: &[u8]) -> bool {
     })
 }
 
-/// All that Redis holds under the world's prefix, as it would be written to disk, but not compressed: in what is, text
-/// that stands there is not always to be found.
+/// All data of this world in Redis, uncompressed: compressed dumps may hide text.
 async fn dump(world: &World) -> Vec<u8> {
     let mut plain = cmd("CONFIG");
     world
@@ -431,7 +430,7 @@ async fn no_address_is_left_anywhere_once_it_is_counted() {
         send(&world, &format!("00000000000000aa-{n}"), &payload).await;
     }
     let has = |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).any(|window| window == text);
-    // The search itself finds it as long as it is there.
+    // The search finds the address while it is stored.
     assert!(has(&dump(&world).await, address.as_bytes()));
     let mut counter = counter(&world, "one", Geo::default());
     while counter.round().await.unwrap() > 0 {}

@@ -1,5 +1,5 @@
-//! The OpenAPI document in the hands of others: a client that is generated from it runs a sale, and a tester asks all that it
-//! allows, and more, without a fault of the origin's.
+//! Third-party clients of the OpenAPI document: a generated client runs a sale, and a fuzzer sends valid and invalid
+//! requests without causing a server error.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -15,10 +15,10 @@ use weir_stack::tools::OpenApiTools;
 use crate::support::requests::user_headers;
 use crate::support::{TOKEN, World, claim_headers};
 
-/// Long enough for a machine that is busy with other tests.
+/// Long enough for a machine that runs other tests at the same time.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// The programs; without Python or a way to get them the tests say so and are left out.
+/// The tools. Without Python, or if they cannot be installed, the tests report so and are skipped.
 fn tools() -> Option<OpenApiTools> {
     let tools = OpenApiTools::find_or_get(&mut Console);
     tools
@@ -53,7 +53,7 @@ async fn serve(world: &World) -> Ports {
     }
 }
 
-/// Runs a program to its good end; what it says.
+/// Runs a program, asserts success and returns its output.
 async fn run(command: &mut Command, input: &Value) -> String {
     command.stdin(Stdio::piped()).kill_on_drop(true);
     let mut child = command
@@ -62,7 +62,7 @@ async fn run(command: &mut Command, input: &Value) -> String {
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // Who does not read it may have gone already.
+    // The program may have exited without reading its input.
     let _ = stdin.write_all(input.to_string().as_bytes()).await;
     drop(stdin);
     let ended = tokio::time::timeout(LIMIT, child.wait_with_output()).await;
@@ -108,7 +108,7 @@ async fn a_generated_client_makes_warms_buys_pays_and_audits() {
     };
     step("make", json!({})).await;
     let ticket = world.claim("py", "alice").await;
-    // What the gateway adds: the claim, and who is signed in.
+    // Headers added by the gateway: the claim and the signed-in user.
     let mut given = Vec::from(claim_headers(&ticket));
     given.extend(user_headers("alice"));
     let bought = step("buy", json!({ "headers": headers(&given) })).await;
@@ -124,8 +124,8 @@ async fn a_generated_client_makes_warms_buys_pays_and_audits() {
     .await;
 }
 
-/// What the tester does: a few requests to each operation. The seed is fixed, so that a failure comes again; one worker, as Python's
-/// parser fails in threads.
+/// Options of the fuzzer: a few requests per operation. A fixed seed makes failures reproducible. One worker, because
+/// Python's parser is not thread-safe.
 const TESTER: &str = "run --seed 1 --workers 1 --phases fuzzing --max-examples 6 --no-shrink --checks not_a_server_error \
     --request-timeout 20 --suppress-health-check all --no-color --warnings off";
 

@@ -1,4 +1,4 @@
-//! What clients are told of their events, and what becomes of those that are refused.
+//! Verdicts on events, and the handling of refused events.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -88,7 +88,7 @@ async fn events_get_verdicts_and_refused_ones_can_be_fixed_and_resent() {
     })
     .await;
 
-    // A type that is registered too late: all that waits for it is taken at once.
+    // The type is registered late: then all waiting dead letters are accepted together.
     register(&world, "buy").await;
     let which = json!({"reason": "unknown_type"});
     let many = world
@@ -116,7 +116,7 @@ async fn repeated_event_counts_once_and_changed_one_is_refused() {
         verdicts(&send(&world, &server(), &other).await),
         ["id_reused"]
     );
-    // Forgotten in memory: the store still knows.
+    // The memory has forgotten them, but the store still detects them.
     let rest = json!([
         view("e2", "alice"),
         view("e3", "alice"),
@@ -355,7 +355,7 @@ async fn types_are_changed_only_as_they_were_read() {
     assert_eq!(verdicts(&refused), ["unknown_type"]);
 }
 
-/// Each body is judged by one version of its type, whatever changes meanwhile.
+/// One version of a type validates a whole body, even if the type changes meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_schema_that_changes_under_way_splits_no_body() {
     let world = world(|_| {}).await;

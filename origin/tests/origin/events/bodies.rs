@@ -1,4 +1,4 @@
-//! Bodies that come compressed, and numbers in them.
+//! Compressed bodies, and numbers in bodies.
 
 use std::io::Write;
 
@@ -142,7 +142,7 @@ async fn numbers_are_kept_exactly_or_rejected_with_their_path() {
             "{number}: {told:?}"
         );
     }
-    // An anonymous event keeps its number as it was sent, also among the dead letters.
+    // An anonymous event keeps its number unchanged, also in dead letters.
     let anonymous = Stamps {
         consent: Consent::Anonymous,
         ..server()

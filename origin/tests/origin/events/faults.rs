@@ -1,4 +1,4 @@
-//! What fails: SQL, the log's room, consumers that never answer.
+//! Failures: SQL outages, a full log, and consumers that never acknowledge.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ async fn post(world: &World, path: &str, body: &Value) -> Value {
     answer.body
 }
 
-/// The log does not need SQL: what is taken meanwhile is stored when it is back.
+/// The log does not need SQL: events accepted meanwhile are stored after the outage.
 #[tokio::test]
 async fn events_are_taken_while_sql_is_away() {
     let world = world(|_| {}).await;
@@ -45,7 +45,7 @@ async fn events_are_taken_while_sql_is_away() {
     assert_eq!(stored(&world, "alice").await.len(), 21);
 }
 
-/// A group that never acknowledges fills the log; then events are refused and none is lost, until somebody decides.
+/// A group that never acknowledges fills the log. Then events are refused and none is lost, until an operator acts.
 #[tokio::test]
 async fn silent_consumer_fills_the_log_and_nothing_is_lost() {
     let (world, noting) = with_noting(|settings| {
@@ -100,7 +100,7 @@ async fn silent_consumer_fills_the_log_and_nothing_is_lost() {
     until("the group goes on", async || noting.of("bob") == ["after"]).await;
 }
 
-/// What all have handled goes when it is old; what one has not handled stays.
+/// Old records that all groups handled are deleted; unhandled ones stay.
 #[tokio::test]
 async fn the_log_keeps_what_a_group_has_not_handled() {
     let (world, noting) = with_noting(|settings| {

@@ -1,4 +1,4 @@
-//! Groups: order, retries, dead letters, outages, seeks.
+//! Consumer groups: order, retries, dead letters, outages, seeks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,24 +15,24 @@ use weir_origin::events::groups::{
 
 use super::*;
 
-/// A handler that notes what it is given, and does what its test says.
+/// A handler that records its events and fails as its test configures it.
 #[derive(Debug, Default)]
 pub(super) struct RecordingHandler {
-    /// What was handled, in its order, by customer.
+    /// Handled event ids in order, by customer.
     handled: Mutex<BTreeMap<String, Vec<String>>>,
     /// Ids that fail.
     poisoned: Mutex<BTreeSet<String>>,
     /// Ids that are refused.
     refused: Mutex<BTreeSet<String>>,
-    /// Ids over which it panics.
+    /// Ids that cause a panic.
     panics: Mutex<BTreeSet<String>>,
-    /// Whether all fail.
+    /// Whether all events fail.
     is_down: AtomicBool,
-    /// Whether it never ends.
+    /// Whether calls never return.
     hangs: AtomicBool,
-    /// Who was computed anew, of which events.
+    /// Recomputed customers, with the ids of their events.
     recomputed: Mutex<BTreeMap<String, Vec<String>>>,
-    /// How often each id was tried.
+    /// Number of attempts by id.
     tries: Mutex<BTreeMap<String, usize>>,
 }
 
@@ -142,7 +142,7 @@ impl Handler for RecordingHandler {
     }
 }
 
-/// Nothing takes long.
+/// Shortens all intervals.
 pub(super) fn hurried(settings: &mut Settings) {
     settings.times.retries_after_ms = [20, 20, 20, 20, 20];
     settings.times.recompute_after_ms = 20;
@@ -151,7 +151,7 @@ pub(super) fn hurried(settings: &mut Settings) {
     settings.times.outage = Backoff::constant(Duration::from_millis(20));
 }
 
-/// With a group `noting`.
+/// Adds a group `noting`.
 pub(super) async fn with_noting(
     change: impl FnOnce(&mut Settings),
 ) -> (World, Arc<RecordingHandler>) {
@@ -200,7 +200,7 @@ async fn customers_keep_their_order_behind_an_event_that_fails() {
         group(&world, "noting").await["retries"] == 3
     })
     .await;
-    // Those that come later wait, too.
+    // Later events wait, too.
     all = vec![view("alice-4", "alice"), view("carol-0", "carol")];
     send(&world, &server(), &json!(all)).await;
     until("carol", async || noting.of("carol").len() == 1).await;
@@ -255,7 +255,7 @@ async fn failing_event_is_dead_lettered_and_its_customer_recomputed() {
         group(&world, "noting").await["compensations"] == 0
     })
     .await;
-    // Mended outside: the group tries it once more.
+    // The cause is fixed: the group retries the event once more.
     noting.cure();
     let id = letters[0]["id"].as_str().unwrap();
     let resent = post(
@@ -382,7 +382,7 @@ async fn a_group_is_paused_and_moved_and_a_dry_run_says_how_far() {
     until("carol", async || noting.of("carol").len() == 1).await;
     assert_eq!(noting.all().len(), 4, "bob was skipped");
 
-    // While it runs and has nothing to do.
+    // While it is running and idle.
     post(&world, path, &json!({"position": position})).await;
     until("bob", async || noting.of("bob").len() == 2).await;
     post(&world, path, &json!({"to": "start"})).await;
@@ -432,7 +432,7 @@ async fn a_seek_to_what_is_gone_says_where_the_group_begins() {
         target["dry_run"] = true.into();
         post(&world, path, &target).await["sources"][0].clone()
     };
-    // One is left, or nobody could tell its time.
+    // Keep one event, otherwise its time would be unknown.
     send(&world, &server(), &json!(view("last", "alice"))).await;
     let start = sought(json!({"to": "start"})).await;
     assert_eq!(start["begins_ms"], Value::Null);

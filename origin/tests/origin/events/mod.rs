@@ -1,4 +1,4 @@
-//! Behaviour events: on real SQL and files.
+//! Behaviour events on a real SQL database and real files.
 
 mod api;
 mod bodies;
@@ -23,7 +23,7 @@ use weir_origin::events::Settings;
 
 use crate::support::{Answer, World};
 
-/// So long may what must happen take: other tests run beside.
+/// Time limit of a wait: other tests run at the same time.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Waits until `is_so`.
@@ -35,7 +35,7 @@ async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> 
     }
 }
 
-/// What a gateway says of a browser.
+/// Gateway metadata of a browser.
 fn browser() -> Stamps {
     Stamps {
         key: KeyName::new("web").unwrap(),
@@ -46,7 +46,7 @@ fn browser() -> Stamps {
     }
 }
 
-/// What a gateway says of a server.
+/// Gateway metadata of a server.
 fn server() -> Stamps {
     Stamps {
         key: KeyName::new("shop").unwrap(),
@@ -55,7 +55,7 @@ fn server() -> Stamps {
     }
 }
 
-/// A request that a gateway has stamped.
+/// A request with gateway metadata.
 fn stamped(stamps: &Stamps, method: &str, path: &str) -> axum::http::request::Builder {
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in stamps.headers() {
@@ -64,14 +64,14 @@ fn stamped(stamps: &Stamps, method: &str, path: &str) -> axum::http::request::Bu
     request
 }
 
-/// Events by a gateway.
+/// Sends events like a gateway.
 async fn send(world: &World, stamps: &Stamps, body: &Value) -> Answer {
     let request = stamped(stamps, "POST", "/events").header("content-type", "application/json");
     let body = Body::from(body.to_string());
     world.public(request.body(body).unwrap()).await
 }
 
-/// A type that takes any attributes.
+/// Registers a type that accepts any attributes.
 async fn register(world: &World, name: &str) {
     put_type(world, name, &json!({})).await;
 }
@@ -83,14 +83,14 @@ async fn put_type(world: &World, name: &str, spec: &Value) {
     assert!(put.status.is_success(), "{put:?}");
 }
 
-/// With a type `view`, and settings in which nothing takes long.
+/// A world with a type `view` and short intervals.
 async fn world(change: impl FnOnce(&mut Settings)) -> World {
     let world = World::with_events(change).await;
     register(&world, "view").await;
     world
 }
 
-/// The words of the verdicts of an answer.
+/// The labels of the verdicts in an answer.
 fn verdicts(answer: &Answer) -> Vec<String> {
     assert_eq!(answer.status, 202, "{answer:?}");
     let verdicts = answer.body["verdicts"].as_array().unwrap().iter();
@@ -101,12 +101,12 @@ fn verdicts(answer: &Answer) -> Vec<String> {
     verdicts.map(word).collect()
 }
 
-/// A view of a customer, by a server.
+/// A `view` event of a customer, sent by a server.
 fn view(id: &str, customer: &str) -> Value {
     json!({ "id": id, "type": "view", "customer": customer, "attributes": { "sku": id } })
 }
 
-/// The ids of a customer's events in SQL, in their order.
+/// The ids of a customer's events in SQL, in order.
 async fn stored(world: &World, customer: &str) -> Vec<String> {
     let path = format!("/customers/{customer}/events?limit=1000");
     let answer = world.admin("GET", &path, &Value::Null).await;
@@ -132,7 +132,7 @@ async fn group(world: &World, name: &str) -> Value {
     answer.body
 }
 
-/// Waits until a group has handled all there is.
+/// Waits until a group has handled everything.
 async fn until_caught_up(world: &World, name: &str) {
     until("caught up", async || {
         let group = group(world, name).await;

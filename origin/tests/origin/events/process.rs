@@ -1,4 +1,4 @@
-//! A real origin: killed in the middle, on a full disk, on another's folder.
+//! A real origin process: killed at any time, on a full disk, on another origin's folder.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -57,7 +57,7 @@ pub async fn start_with(options: OriginOptions, dir: &Path) -> Origin {
     started.await.unwrap()
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !is_so().await {
@@ -83,7 +83,7 @@ pub async fn register(origin: &Origin) {
     assert_eq!(put.status, 201, "{}", put.text());
 }
 
-/// Sends batches until the origin answers no more; the ids that it has acknowledged.
+/// Sends batches until the origin stops answering; returns the acknowledged ids.
 async fn send_until_killed(authority: String, n: u32) -> Vec<String> {
     let mut taken = Vec::new();
     let received_ms = weir_origin::clock::now_ms().to_string();
@@ -111,7 +111,7 @@ async fn send_until_killed(authority: String, n: u32) -> Vec<String> {
     taken
 }
 
-/// Waits until the metrics have these lines: groups are measured every few seconds.
+/// Waits until the metrics contain these lines: groups are measured every few seconds.
 async fn until_metrics(origin: &Origin, lines: &[&str]) {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
@@ -167,7 +167,7 @@ async fn every_acknowledged_event_survives_kill_9_and_is_stored_once() {
         let senders: Vec<_> = (0..8)
             .map(|n| tokio::spawn(send_until_killed(authority.clone(), 8 * round + n)))
             .collect();
-        // Any instant will do: there is always something that is being appended, and something that is not in SQL.
+        // The exact time does not matter: events are always being appended, and some are not in SQL yet.
         tokio::time::sleep(Duration::from_millis(400)).await;
         origin.process().kill();
         for sender in senders {
@@ -215,7 +215,7 @@ async fn table_pull_loses_and_duplicates_no_row_after_kill_9() {
     let file = dir.path().join("pulls.json");
     std::fs::write(&file, pulls.to_string()).unwrap();
 
-    // The types first, or its events would be dead letters.
+    // Load the types first, otherwise its events become dead letters.
     let mut origin = start(dir.path(), &dir.path().join("events"), redis.url()).await;
     register(&origin).await;
     origin.process().kill();
@@ -393,7 +393,7 @@ async fn a_full_disk_refuses_events_and_loses_none() {
     until_stored_all(&origin).await;
     assert_eq!(stored(&origin, "alice").await.len(), taken);
 
-    // The next process cannot begin a file: it says so. With room again it goes on.
+    // The next process reports that it cannot create a file. Once there is space again, it continues.
     origin.process().kill();
     let mut grow = Command::new("mount");
     grow.args(["-o", "remount,size=8m"]).arg(&disk.0);

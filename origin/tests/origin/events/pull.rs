@@ -1,4 +1,4 @@
-//! Events fetched from a real service.
+//! Events pulled from a real service.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use weir_origin::http::server::serve;
 
 use super::*;
 
-/// A service with so many events, three at a time; the third is none.
+/// A service with this many events, three per page; the third one is invalid.
 #[derive(Default)]
 struct Service {
     count: AtomicUsize,
@@ -82,7 +82,7 @@ async fn events_are_fetched_once_behind_a_cursor_that_survives() {
     let (service, pull, _stop) = service().await;
     service.count.store(10, Ordering::Relaxed);
     let again = pull.clone();
-    // The type is there before the first round, or its events would be dead letters.
+    // Register the type before the first round, otherwise its events become dead letters.
     let world = World::with_events(|_| {}).await;
     register(&world, "view").await;
     let world = world

@@ -1,4 +1,4 @@
-//! Events fetched from tables of somebody else: real SQLite and real MariaDB.
+//! Events pulled from third-party tables on real SQLite and MariaDB.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,7 @@ const MYSQL_QUERY: &str = "
         ELSE JSON_OBJECT('id', CONCAT('order-', id), 'type', 'view', 'customer', customer) END AS event
     FROM shop_orders WHERE id > {cursor} ORDER BY id LIMIT {limit}";
 
-/// A table of its own, in a database that is not the origin's.
+/// A table in a database that is not the origin's.
 struct Shop {
     url: String,
     query: &'static str,
@@ -62,7 +62,7 @@ impl Shop {
         shop
     }
 
-    /// A connection of the shop's own.
+    /// A connection to the shop's database.
     async fn sql(&self) -> Sql {
         match self.url.starts_with("sqlite") {
             true => Sql::Sqlite(SqliteConnection::connect(&self.url).await.unwrap()),
@@ -112,7 +112,7 @@ impl Counting {
         NewGroup::new("counting", Arc::new(self.clone()))
     }
 
-    /// Waits for so many events, each of which was in the log once.
+    /// Waits for this many events, each once in the log.
     async fn until_each_once(&self, count: usize) {
         until("counted", async || self.0.lock().unwrap().len() >= count).await;
         let counts = self.0.lock().unwrap();
@@ -134,7 +134,7 @@ async fn until_at(world: &World, cursor: &str) {
     .await;
 }
 
-/// Waits until SQL has how far the collector and the group are: what stops sooner may do its last step again.
+/// Waits until SQL has the positions of the collector and the group. An earlier stop may repeat the last step.
 async fn until_noted(world: &World) {
     for _ in 0..2 {
         let before = pulled(world, 0).await["fetched_at_ms"].clone();
@@ -146,7 +146,7 @@ async fn until_noted(world: &World) {
     until_caught_up(world, "counting").await;
 }
 
-/// With a type `view`, and then this collector and a group that counts.
+/// A world with a type `view`, then this collector and a counting group.
 async fn pulling(world: World, pull: Pull, counting: &Counting) -> World {
     let group = counting.group();
     world
@@ -163,11 +163,11 @@ async fn late_rows_are_taken_and_none_twice(shop: Shop) {
     let world = pulling(world(|_| {}).await, shop.pull(), &counting).await;
     until_at(&world, "20").await;
     counting.until_each_once(18).await;
-    // Their numbers are smaller, and they come when greater ones were taken.
+    // Rows with smaller numbers that appear after greater ones were taken.
     shop.sell([6]).await;
     counting.until_each_once(19).await;
     until_noted(&world).await;
-    // What is late is known to another process, too.
+    // Another process also finds late rows.
     let world = pulling(world, shop.pull(), &counting).await;
     shop.sell([21]).await;
     until_at(&world, "21").await;
@@ -270,7 +270,7 @@ async fn a_table_that_fails_says_so_and_stops_no_other() {
     assert_eq!(told["cursor"], "");
     assert_eq!(pulled(&world, 1).await["failures"], 0);
 
-    // Away, and back again.
+    // The table disappears and returns.
     let mut sql = shop.sql().await;
     sql.execute("RENAME TABLE shop_orders TO away", &[]).await;
     until("the other fails", async || {

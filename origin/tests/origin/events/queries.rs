@@ -1,4 +1,4 @@
-//! What customers did.
+//! Queries of events by customer.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What SQL holds of events: the same suite over SQLite and MariaDB.
+//! The SQL store of events: the same suite on SQLite and MariaDB.
 
 use weir_origin::events::store::{
     CourseFilter, CourseOwner, DeadFilter, DeadLetter, EventCursor, EventStore, Move, NewEvent,
@@ -443,7 +443,7 @@ async fn a_unit_is_asked_for_once(store: &EventStore) {
         .step_with(to(1, 2), &[], &[dead(1, 20)])
         .await
         .unwrap();
-    // It was asked for again meanwhile: what was done does not count.
+    // It was requested again meanwhile, so the finished recomputation does not count.
     store
         .replays()
         .compensated("store", &first[0])

@@ -22,12 +22,12 @@ use super::*;
 
 const SECRET: &[u8] = b"webhook-secret-webhook-secret-webhook";
 
-/// What came, and what is answered.
+/// The requests received, and the answers to give.
 #[derive(Default)]
 struct Receiver {
-    /// Bodies by id, each time that one came.
+    /// Received bodies by id.
     came: Mutex<BTreeMap<String, Vec<Value>>>,
-    /// The answers for an id, before it is taken.
+    /// Answers by id, before the event is accepted.
     answers: Mutex<BTreeMap<String, Vec<u16>>>,
 }
 
@@ -82,7 +82,7 @@ async fn with_receiver() -> (World, Arc<Receiver>, DropGuard) {
 #[tokio::test]
 async fn events_come_signed_and_again_until_they_are_taken() {
     let (world, receiver, _stop) = with_receiver().await;
-    // The last one comes first.
+    // The last answer comes first.
     let answers = [("e3", vec![500, 429, 302]), ("e4", vec![410])];
     let answers = answers.map(|(id, answers)| (id.to_owned(), answers));
     receiver.answers.lock().unwrap().extend(answers);

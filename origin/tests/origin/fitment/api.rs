@@ -1,4 +1,4 @@
-//! The questions of clients, and what is wrong with them.
+//! Fitment queries of clients, and their errors.
 
 use serde_json::{Value, json};
 
@@ -109,7 +109,7 @@ async fn gateways_ask_at_the_public_port() {
     assert_eq!((off.status.as_u16(), off.code()), (404, "fitment_off"));
 }
 
-/// What is beyond those that read SQL is refused, and comes again.
+/// Queries above the limit of concurrent SQL reads are refused and succeed later.
 #[tokio::test]
 async fn only_so_many_questions_read_sql_at_a_time() {
     let world = World::with_fitment(|settings| settings.fallbacks_max = 0).await;
@@ -172,7 +172,7 @@ async fn what_fits_a_vehicle_comes_in_pages() {
     assert!(!even.contains(&"S000".to_owned()));
 }
 
-/// A page in Redis goes with a single change of its vehicle, and its stamp is another one after a product was put.
+/// A single change of a vehicle drops its cached page, and a changed product changes the page's stamp.
 #[tokio::test]
 async fn a_page_in_redis_does_not_outlive_what_it_says() {
     let world = World::with_fitment(|_| ()).await;

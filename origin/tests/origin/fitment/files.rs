@@ -1,4 +1,4 @@
-//! Files as catalogues and spreadsheets write them: VCdb ids, qualifiers, encodings, delimiters.
+//! Files as written by catalogues and spreadsheets: VCdb ids, qualifiers, encodings, delimiters.
 
 use serde_json::{Value, json};
 
@@ -67,7 +67,7 @@ async fn ids_of_a_vcdb_have_1_to_7_digits() {
 
 #[tokio::test]
 async fn dropped_qualifiers_are_counted_and_refused_if_strict() {
-    // Pieces of one App: counts go on over their ends.
+    // Pieces of one App each: counts continue across pieces.
     for records_staged in [1, 100] {
         let world = vcdb(records_staged).await;
         let _background = start(&world);

@@ -51,7 +51,7 @@ async fn one_of_a_users_vehicles_is_the_default() {
     assert_eq!(delete(&world, "alice", 2).await, 404);
     assert_eq!(names(garage(&world, "alice").await).len(), 2);
     assert_eq!(garage(&world, "bob").await, [], "another user's");
-    // The default is retired.
+    // The default vehicle is retired.
     let default = garage(&world, "alice").await[0].0.parse().unwrap();
     fitment(&world)
         .store()

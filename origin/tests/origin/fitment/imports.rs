@@ -1,4 +1,4 @@
-//! Imports: what is sound is applied at once, what is not is told by line.
+//! Imports: a valid file is applied at once, and errors are reported by line.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ async fn upload(world: &World, what: &str, text: impl Into<Body>) -> u64 {
     answer.body["id"].as_u64().unwrap()
 }
 
-/// An import of these bytes, when it has ended.
+/// Uploads a file and waits until the import has ended.
 pub(super) async fn uploaded(world: &World, what: &str, bytes: Vec<u8>) -> Value {
     ended(world, upload(world, what, bytes).await).await
 }
@@ -116,7 +116,7 @@ async fn a_catalogue_comes_in_three_files() {
     );
     follow(&world).await;
     assert_eq!(in_redis(&world, "S,3", 3).await, Answer::Fits);
-    // The other way round, too.
+    // The other direction, too.
     let page = world
         .admin("GET", "/fitment/skus?vehicle=1000003", &Value::Null)
         .await;
@@ -130,7 +130,7 @@ async fn a_catalogue_comes_in_three_files() {
             .count(),
         0
     );
-    // Once more changes nothing, nor does an earlier file of vehicles give new offsets.
+    // A repetition changes nothing, and an earlier file of vehicles gives no new offsets.
     done(&world, "kind=vehicles", VEHICLES).await;
     assert_eq!(fitment(&world).store().vehicle_count().await.unwrap(), 3);
 }
@@ -142,7 +142,7 @@ async fn relations_are_merged_or_replaced() {
     catalogue(&world, 9, &[("S1", "P1"), ("S2", "P1")]).await;
     add(&world, "S1", 1).await;
     add(&world, "S2", 2).await;
-    // The later line counts, over the end of a piece, too.
+    // The later line takes precedence, also across pieces.
     let text = "sku,vehicle,action\nS1,1000003,\nS1,1000004,add\nS1,1000001,remove\nS1,1000004,remove\n\
                 S2,1000005,\nS1,1000001,\nS1,1000006,\nS1,1000006,remove\n";
     done(&world, "kind=relations", text).await;
@@ -265,7 +265,7 @@ async fn a_file_that_is_none_is_refused_as_a_whole() {
             "<ACES><App action=\"A></App></ACES>",
             "line 1",
         ),
-        // What begins there would be read into memory up to the file's end.
+        // A reader without a limit would read this record to the end of the file.
         (
             "kind=relations",
             &format!("sku,vehicle\nS1,1000001\n\"S2,1000001\n{endless}"),
@@ -333,7 +333,7 @@ const ACES: &str = r#"<?xml version="1.0" encoding="utf-8"?>
 
 #[tokio::test]
 async fn a_catalogue_may_be_aces() {
-    // One at a time, so that reading begins in the middle.
+    // One record at a time, so that reads start in the middle of the file.
     for records_staged in [1, 100] {
         let world = World::with_fitment(|settings| settings.records_staged = records_staged).await;
         let _background = start(&world);
@@ -359,7 +359,7 @@ async fn a_catalogue_may_be_aces() {
     }
 }
 
-/// Its file is lost, or it was a mistake.
+/// An import whose file is lost, or that was a mistake, can be cancelled.
 #[tokio::test]
 async fn an_import_may_be_given_up() {
     let world = World::with_fitment(|_| ()).await;
@@ -387,7 +387,7 @@ async fn an_import_may_be_given_up() {
         assert_eq!(ended(&world, id).await["message"], "cancelled");
     }
     assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0);
-    // Who has begun it cannot end it.
+    // The origin that started it can no longer finish it.
     let store = fitment(&world).store();
     let third = upload(&world, "kind=relations", text).await;
     assert!(
@@ -407,7 +407,7 @@ async fn an_import_may_be_given_up() {
     assert_eq!(check(&world, "S1", &[1]).await, ["unknown"]);
 }
 
-/// An origin that died has read a part; one that has lost the import to another notes nothing more.
+/// A dead origin has read a part. An origin that lost the import cannot store anything more.
 #[tokio::test]
 async fn who_holds_an_import_no_longer_changes_nothing() {
     let world = World::with_fitment(|_| ()).await;

@@ -1,4 +1,4 @@
-//! The map of vehicles: offsets are never used twice, and an offset beyond it is an unknown vehicle.
+//! The vehicle map: offsets are never reused, and an offset beyond the map is an unknown vehicle.
 
 use serde_json::{Value, json};
 use weir_fitment::{Answer, Offset};
@@ -14,7 +14,7 @@ async fn an_offset_is_never_used_twice() {
     follow(&world).await;
     let before = map(&world).await;
     assert_eq!(before[&vehicle(5)].get(), 5);
-    // The last one goes, and comes again: as another vehicle.
+    // The last vehicle is retired and created again: it counts as another vehicle.
     let path = format!("/fitment/vehicles/{}", vehicle(5));
     assert_eq!(world.admin("DELETE", &path, &Value::Null).await.status, 204);
     assert_eq!(world.admin("DELETE", &path, &Value::Null).await.status, 404);
@@ -77,7 +77,7 @@ async fn a_block_of_the_map_that_is_lost_is_written_again() {
     assert_eq!(map(&world).await.len(), 4);
 }
 
-/// A gateway never asks for one, but whoever does learns that it does not fit, of a SKU that is known.
+/// Gateways never query such an offset. For a known SKU, the answer is that it does not fit.
 #[tokio::test]
 async fn an_offset_beyond_the_map_is_no_vehicle() {
     let world = World::with_fitment(|_| ()).await;

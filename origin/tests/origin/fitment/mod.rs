@@ -32,7 +32,7 @@ fn fitment(world: &World) -> &Fitment {
     world.origin.fitment().unwrap()
 }
 
-/// Vehicles 1 to `count`, and these SKUs of these products.
+/// Creates vehicles 1 to `count`, and these SKUs of these products.
 async fn catalogue(world: &World, count: u32, skus: &[(&str, &str)]) {
     let vehicles: Vec<_> = (1..=count)
         .map(|n| (vehicle(n), Default::default()))
@@ -67,13 +67,13 @@ async fn remove(world: &World, sku: &str, number: u32) -> u16 {
         .as_u16()
 }
 
-/// Redis has followed all of SQL.
+/// Waits until Redis has all changes from SQL.
 async fn follow(world: &World) {
     while fitment(world).keep_map().await.unwrap() {}
     fitment(world).publish_dirty().await.unwrap();
 }
 
-/// What a gateway has in memory: offsets by id.
+/// The map as gateways cache it: offsets by id.
 async fn map(world: &World) -> BTreeMap<VehicleId, Offset> {
     let keys = VehicleMapKeys::new(&world.prefix);
     let (mut known, mut all) = (VehicleMapVersion::default(), Vec::new());
@@ -115,7 +115,7 @@ async fn query(world: &World, place: &Placement, offset: Offset, sku: &Sku) -> S
     fit_query::parse(Plan::Directory, &[reply], 1, 1).unwrap()[0]
 }
 
-/// What Redis alone says, as a gateway asks it.
+/// The answer from Redis alone, as a gateway reads it.
 async fn in_redis(world: &World, name: &str, number: u32) -> Answer {
     let sku = sku(name);
     let (Some(place), Some(offset)) = (
@@ -127,7 +127,7 @@ async fn in_redis(world: &World, name: &str, number: u32) -> Answer {
     query(world, &place, offset, &sku).await.answer(0)
 }
 
-/// What the origin says: the words for each vehicle.
+/// The origin's answers, one label per vehicle.
 async fn check(world: &World, name: &str, numbers: &[u32]) -> Vec<String> {
     let vehicles: Vec<_> = numbers.iter().map(|n| vehicle(*n).to_string()).collect();
     let body = json!({ "vehicles": vehicles, "skus": [name] });

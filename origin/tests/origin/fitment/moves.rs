@@ -1,4 +1,4 @@
-//! A SKU moves to another product, or to another Redis.
+//! Moves of a SKU to another product or another Redis.
 
 use serde_json::json;
 use weir_fitment::check::StoredAnswer;
@@ -19,7 +19,7 @@ fn place(spu: &str) -> Placement {
     }
 }
 
-/// The fields of a hash, whichever node has it.
+/// The fields of a hash, on any node.
 async fn fields(world: &World, key: &str) -> Vec<String> {
     for url in world.redis_url.split(',') {
         let mut connection = weir_stack::redis::connect(url).await.unwrap();
@@ -41,7 +41,7 @@ async fn a_move_leaves_nothing_behind() {
     add(&world, "S2", 2).await;
     follow(&world).await;
     put_product(&world, "S1", "P2").await;
-    // Until Redis follows, the old place answers.
+    // The old place answers until Redis is updated.
     assert_eq!(in_redis(&world, "S1", 1).await, Answer::Fits);
     assert_eq!(route(&world, &sku("S1")).await, Some(place("P1")));
     follow(&world).await;
@@ -62,7 +62,7 @@ async fn a_move_leaves_nothing_behind() {
     assert_eq!(world.number(still).await, 0);
 }
 
-/// What was dropped leaves a mark for an hour; it goes unless the SKU came back.
+/// A dropped SKU leaves a marker for an hour; it is removed unless the SKU came back.
 #[tokio::test]
 async fn marks_of_what_was_dropped_go() {
     let world = World::with_fitment(|_| ()).await;
@@ -94,7 +94,7 @@ async fn marks_of_what_was_dropped_go() {
     assert_eq!(in_redis(&world, "S3", 1).await, Answer::Unknown);
 }
 
-/// SQL was restored from a backup that does not have S2, which Redis has.
+/// SQL was restored from a backup without S2, which Redis has.
 #[tokio::test]
 async fn what_sql_has_never_heard_of_goes() {
     let world = World::with_fitment(|_| ()).await;
@@ -118,7 +118,7 @@ async fn what_sql_has_never_heard_of_goes() {
     assert_eq!(sweep("S2").await, 0);
 }
 
-/// Twice before Redis has followed once, there and back, and with changes between.
+/// Two moves before Redis is updated, there and back, with changes in between.
 #[tokio::test]
 async fn moves_that_come_fast_end_in_the_last_place() {
     let world = World::with_fitment(|_| ()).await;
@@ -148,7 +148,7 @@ async fn moves_that_come_fast_end_in_the_last_place() {
             "{spu}"
         );
     }
-    // And back, to where a mark is.
+    // Back to a place that has a marker.
     put_product(&world, "S1", "P1").await;
     follow(&world).await;
     assert_eq!(in_redis(&world, "S1", 2).await, Answer::Fits);
@@ -158,7 +158,7 @@ async fn moves_that_come_fast_end_in_the_last_place() {
     );
 }
 
-/// Between an origin's look at SQL and its note that it has dropped the old place, the SKU came back and left again.
+/// The SKU comes back and leaves again between an origin's read from SQL and its record of the drop.
 #[tokio::test]
 async fn a_place_that_is_left_twice_is_dropped_twice() {
     let world = World::with_fitment(|_| ()).await;
@@ -212,7 +212,7 @@ async fn a_place_that_is_left_twice_is_dropped_twice() {
     assert_eq!(in_redis(&world, "S1", 1).await, Answer::Fits);
 }
 
-/// An origin that stands still for long, with what it had read of SQL before the move.
+/// An origin pauses for a long time, with data read from SQL before the move.
 #[tokio::test]
 async fn a_writer_that_comes_late_does_not_bring_the_old_place_back() {
     let world = World::with_fitment(|_| ()).await;
@@ -223,7 +223,7 @@ async fn a_writer_that_comes_late_does_not_bring_the_old_place_back() {
     follow(&world).await;
     put_product(&world, "S1", "P2").await;
     follow(&world).await;
-    // What it would write now: version and place of before.
+    // Its late write has the previous version and place.
     let shape = weir_fitment::Shape::None;
     let keys = weir_fitment::redis::keys::FitmentKeys::new(&world.prefix, &Spu::new("P1").unwrap());
     let call = weir_fitment::redis::fit_put::call(
@@ -261,7 +261,7 @@ async fn products_are_in_the_redis_that_the_rules_name() {
     while fitment.keep_map().await.unwrap() {}
     fitment.publish_dirty().await.unwrap();
     assert_eq!(route(&home, &sku("S1")).await, Some(place("P1")));
-    // It is oil, after all: another Redis, the same SPU.
+    // The product's type changes: another Redis, the same SPU.
     let product = |kind| weir_origin::fitment::store::Product {
         spu: Spu::new("P1").unwrap(),
         product_type: weir_fitment::ProductType::new(kind).unwrap(),
@@ -282,7 +282,7 @@ async fn products_are_in_the_redis_that_the_rules_name() {
         query(&home, &there, offset, &sku("S1")).await,
         StoredAnswer::Absent
     );
-    // That Redis loses all, and gets all again.
+    // That Redis loses all data and is rebuilt.
     for key in own.keys("fit:*").await {
         own.redis(redis::cmd("DEL").arg(key)).await;
     }

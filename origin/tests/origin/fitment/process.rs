@@ -39,7 +39,7 @@ impl Files {
         command
     }
 
-    /// Imports a file; exit code, stdout and stderr.
+    /// Imports a file; returns exit code, stdout and stderr.
     fn import(&self, kind: &str, text: &str) -> (Option<i32>, String, String) {
         std::fs::write(self.dir.path().join("file"), text).unwrap();
         let output = self.command(&["file", "--kind", kind]).output().unwrap();
@@ -120,7 +120,8 @@ fn kill(mut child: Child) {
     child.wait().unwrap();
 }
 
-/// Kills whoever imports, again and again, at whatever it is at; in the end all is applied, once, and before that nothing.
+/// Repeatedly kills the importing process at random times. In the end everything is applied once, and nothing before
+/// that.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_import_outlives_kill_9() {
     const SKUS: u32 = 300;
@@ -156,7 +157,7 @@ async fn an_import_outlives_kill_9() {
             break;
         }
         assert_eq!(fits(&store).await, 0, "half of it is applied: {before:?}");
-        // Whoever was killed is held for dead after its lease: a test does not wait for that.
+        // A killed process counts as dead after its lease; the test shortens the wait.
         let child = files
             .command(&["--resume", &id.to_string()])
             .spawn()
@@ -194,7 +195,7 @@ async fn an_import_outlives_kill_9() {
     );
 }
 
-/// How many SKUs SQL knows what they fit.
+/// Number of SKUs in SQL with known fitment.
 async fn fits(store: &FitmentStore) -> u64 {
     let mut count = 0;
     for dirty in store.changes().dirty(0, 10_000).await.unwrap() {
@@ -208,6 +209,6 @@ async fn expire(dir: &Path) {
     let url = format!("sqlite://{}/weir.db", dir.display());
     let mut sql = sqlx::sqlite::SqliteConnection::connect(&url).await.unwrap();
     let update = sqlx::query("UPDATE fitment_imports SET lease_until_ms = 0");
-    // The database may be busy with the import itself: then it is held by who lives.
+    // The database may be busy with the import; then a live process holds it.
     let _ = update.execute(&mut sql).await;
 }

@@ -1,4 +1,4 @@
-//! Redis follows SQL: changes, losses, verification.
+//! Redis is updated from SQL: changes, data losses, verification.
 
 use redis::cmd;
 use serde_json::Value;
@@ -27,7 +27,7 @@ async fn what_changes_in_sql_is_in_redis_then() {
         Answer::Unknown,
         "nobody said what it fits"
     );
-    // By increments, one and several.
+    // As deltas, one and several.
     assert_eq!(add(&world, "S1", 4).await, 202);
     follow(&world).await;
     assert_eq!(in_redis(&world, "S1", 4).await, Answer::Fits);
@@ -61,7 +61,7 @@ async fn what_fits_nothing_any_more_is_known() {
     follow(&world).await;
     assert_eq!(in_redis(&world, "S1", 1).await, Answer::Unknown);
     assert_eq!(check(&world, "S1", &[1]).await, ["unknown"]);
-    // It comes back as a new one.
+    // It returns as a new SKU.
     put_product(&world, "S1", "P1").await;
     follow(&world).await;
     assert_eq!(in_redis(&world, "S1", 1).await, Answer::Unknown);
@@ -85,7 +85,7 @@ async fn a_redis_that_lost_its_data_is_made_anew() {
     follow(&world).await;
     lose_all(&world).await;
     assert_eq!(in_redis(&world, "S1", 3).await, Answer::Unknown);
-    // The origin answers meanwhile, and what it answers Redis knows.
+    // The origin answers meanwhile, and writes its answers to Redis.
     assert_eq!(check(&world, "S1", &[3, 4]).await, ["fits", "does_not"]);
     assert!(map(&world).await.is_empty());
     follow(&world).await;
@@ -98,7 +98,7 @@ async fn a_redis_that_lost_its_data_is_made_anew() {
     );
 }
 
-/// The origin that found out died after it had noted it, and after some steps.
+/// The origin that detected the loss dies after it has stored the rebuild, and after some steps.
 #[tokio::test]
 async fn another_origin_goes_on_with_a_rebuild() {
     let world = World::with_fitment(|_| ()).await;
@@ -114,7 +114,7 @@ async fn another_origin_goes_on_with_a_rebuild() {
     assert!(fitment(&world).rebuild_some(1).await.unwrap());
     assert_eq!(in_redis(&world, "S1", 1).await, Answer::Fits);
     assert!(!other.rebuild_some(9).await.unwrap());
-    // One that has not seen the end changes nothing.
+    // An origin with an outdated position changes nothing.
     fitment(&world)
         .store()
         .changes()
@@ -153,7 +153,7 @@ async fn a_redis_that_lost_a_half_says_unknown_and_is_mended() {
     for key in [keys.set(&sku("S1")), keys.bitmap(&sku("S2"), 0)] {
         world.redis(cmd("DEL").arg(key)).await;
     }
-    // A route, too, and a set that is not what SQL says.
+    // Also a damaged route, and a set that differs from SQL.
     world
         .redis(cmd("SADD").arg(keys.set(&sku("S3"))).arg(5))
         .await;
@@ -208,7 +208,7 @@ async fn verification_goes_on_where_its_last_step_ended() {
     assert_eq!(too_many.status, 422);
 }
 
-/// A backup of SQL was restored: its versions are lower than those in Redis.
+/// SQL was restored from a backup: its versions are lower than those in Redis.
 #[tokio::test]
 async fn what_sql_says_counts_even_if_redis_has_a_higher_version() {
     let world = World::with_fitment(|_| ()).await;
@@ -228,7 +228,7 @@ async fn what_sql_says_counts_even_if_redis_has_a_higher_version() {
     assert_eq!(in_redis(&world, "S1", 2).await, Answer::Fits);
 }
 
-/// Redis is away: what changes is in SQL and waits; a question is answered by no guess.
+/// While Redis is down, changes are stored in SQL and stay pending; queries are refused, never guessed.
 #[tokio::test]
 async fn without_redis_changes_wait_and_questions_are_refused() {
     let world = World::with_fitment_on("redis://127.0.0.1:1").await;

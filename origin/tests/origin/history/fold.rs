@@ -1,4 +1,4 @@
-//! Redis to the cold store, and back.
+//! Folds from Redis to the cold store, and loads back.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ async fn lists_that_changed_are_in_the_cold_store_on_the_next_day() {
         [(1_007, now - 8), (7, now - 9)]
     );
     let before = lists_of(&history, users).await;
-    // Once: nothing is left to do.
+    // A second fold finds nothing to do.
     assert_eq!(fold(&history).await, FoldSummary::default());
     lose(&world).await;
     assert_eq!(lists_of(&history, users).await, before);
@@ -77,7 +77,7 @@ async fn repeated_fold_is_idempotent_and_merges_by_latest_time() {
     let version = history.cold().read(&alice).await.unwrap().version;
     history.fold_owner(&alice).await.unwrap();
     assert_eq!(history.cold().read(&alice).await.unwrap().version, version);
-    // Redis has lost them, and knows others: the older view of 2 is a late delivery.
+    // Redis has lost them and has other views; the older view of 2 is a late delivery.
     lose(&world).await;
     record(&history, &alice, &[(2, now - 20), (3, now - 3)]).await;
     history.fold_owner(&alice).await.unwrap();
@@ -111,11 +111,11 @@ async fn two_origins_fold_at_once() {
     clock.pass(DAY_MS);
     let (one, other) = tokio::join!(fold(&first), fold(&second));
     assert_eq!(one.failures + other.failures, 0);
-    // A part that one has left undone when it ended, the other does.
+    // The other origin does the part that the first one left unfinished.
     fold(&second).await;
     lose(&world).await;
     assert_eq!(lists_of(&second, users).await, before);
-    // The same owner at the same moment: one writes, the other reads again.
+    // Two origins fold the same owner at once: one writes, the other reads again.
     let alice = user("u1");
     record(&first, &alice, &[(5, now - 2)]).await;
     let both = tokio::join!(first.fold_owner(&alice), second.fold_owner(&alice));
@@ -135,7 +135,7 @@ async fn a_part_belongs_to_one_origin_until_its_lease_ends() {
     store.folds().note_days(now).await.unwrap();
     let today = now / DAY_MS;
     let open = store.folds().open_parts(today, "a", now).await.unwrap();
-    // Yesterday, too: midnight may have passed just before the first start.
+    // Includes yesterday: midnight may have passed just before the first start.
     assert_eq!(open.len(), 32);
     let mut part = open[0];
     assert!(
@@ -221,7 +221,7 @@ async fn days_on_which_no_origin_ran_are_folded_and_the_lag_tells() {
     };
     assert_eq!(lag().await, "0");
     clock.pass(3 * DAY_MS);
-    // One that stops at once folds nothing, and knows how late it is.
+    // An origin that stops immediately folds nothing, and still reports the lag.
     let stopped = CancellationToken::new();
     stopped.cancel();
     history.fold(&stopped).await.unwrap();
@@ -267,7 +267,7 @@ async fn a_list_that_has_room_again_is_filled_from_the_cold_store() {
     )
     .await;
     history.fold_owner(&alice).await.unwrap();
-    // They push 1 and 2 out of Redis.
+    // They displace 1 and 2 from Redis.
     record(&history, &alice, &[(4, now - 6), (5, now - 5)]).await;
     assert_eq!(
         list(&history, &alice).await,
@@ -289,7 +289,7 @@ async fn a_value_that_cannot_be_read_is_left_alone_and_told() {
     fold(&history).await;
     record(&history, &alice, &[(1, now - 9)]).await;
     history.fold_owner(&alice).await.unwrap();
-    // As a later version of Weir writes it.
+    // The format of a later version of Weir.
     let update = "UPDATE history_cold SET value = ?";
     world.sql().await.execute_bytes(update, b"\x09later").await;
     clock.pass(DAY_MS);
@@ -307,7 +307,7 @@ async fn a_value_that_cannot_be_read_is_left_alone_and_told() {
     assert_eq!(value.0, b"\x09later");
 }
 
-/// Redis loses everything; what the log still has is recorded again.
+/// Redis loses all data; the views in the log are recorded again.
 #[tokio::test]
 async fn after_flushall_cold_store_and_log_make_the_same_lists() {
     let dir = tempfile::tempdir().unwrap();
@@ -345,7 +345,7 @@ async fn after_flushall_cold_store_and_log_make_the_same_lists() {
     let before = lists_of(&history, users).await;
     let mut connection = server.connection().await.unwrap();
     let _: () = cmd("FLUSHALL").query_async(&mut connection).await.unwrap();
-    // What the log holds of today, and some of yesterday.
+    // The log has the views of today, and some of yesterday.
     for number in 0..users {
         let owner = user(&format!("u{number}"));
         record(&history, &owner, &views(number, 100, today)).await;
@@ -356,7 +356,7 @@ async fn after_flushall_cold_store_and_log_make_the_same_lists() {
     assert_eq!(before[3].len(), 0);
 }
 
-/// The origin says in its log that Redis keeps lists unpacked; this is what it looks at.
+/// The origin warns if Redis does not use the packed encoding; this test checks the setting that it reads.
 #[tokio::test]
 async fn the_jobs_run_and_stop() {
     let clock = Clock::at_noon();

@@ -1,4 +1,4 @@
-//! A guest signs in.
+//! Merges of a guest's views after sign-in.
 
 use serde_json::json;
 use weir_history::{DELETIONS_MAX, Sku};
@@ -31,7 +31,7 @@ async fn a_guests_views_become_the_users_once() {
     );
     assert_eq!(list(&history, &alice).await, joined);
     assert_eq!(list(&history, &visitor).await, []);
-    // Again, and after the log has delivered the guest's views again.
+    // Again, also after the log has redelivered the guest's views.
     let again = world
         .as_user_with("alice", "POST", "/history/join", &body)
         .await;
@@ -44,7 +44,7 @@ async fn a_guests_views_become_the_users_once() {
     .await;
     assert_eq!(list(&history, &visitor).await, []);
     assert_eq!(list(&history, &alice).await, joined);
-    // The next person at this browser has nothing of alice's.
+    // The next user of this browser sees nothing of alice's.
     world
         .as_user_with("bob", "POST", "/history/join", &body)
         .await;
@@ -82,13 +82,13 @@ async fn a_join_that_dies_half_way_is_done_again() {
     record(&history, &visitor, &[(1, now - 9), (2, now - 8)]).await;
     let views = history.views(&visitor).await.unwrap().views;
     history.give(&views, &alice).await.unwrap();
-    // It died. Alice deletes one of them before anybody joins again; a view has come late.
+    // The origin died. Alice deletes one of the views before the next merge, and a late view arrives.
     history.delete(&alice, &[Sku::from(1)]).await.unwrap();
     record(&history, &visitor, &[(3, now - 30)]).await;
     let joined = history.join(&visitor, &alice).await.unwrap();
     assert_eq!(joined.views, 3);
     assert_eq!(list(&history, &alice).await, [(2, now - 8), (3, now - 30)]);
-    // The same when Redis loses all, before and after.
+    // The same if Redis loses all data, before and after.
     lose(&world).await;
     assert_eq!(history.join(&visitor, &alice).await.unwrap().views, 0);
     record(
@@ -108,7 +108,7 @@ async fn a_view_that_comes_after_the_join_is_not_lost() {
     let (now, alice, visitor) = (clock.now_ms(), user("alice"), guest("v1"));
     record(&history, &visitor, &[(1, now - 3)]).await;
     history.join(&visitor, &alice).await.unwrap();
-    // It was seen before the one that has joined.
+    // It was viewed before the merged one.
     record(&history, &visitor, &[(2, now - 9)]).await;
     assert_eq!(history.join(&visitor, &alice).await.unwrap().views, 1);
     assert_eq!(list(&history, &alice).await, [(1, now - 3), (2, now - 9)]);

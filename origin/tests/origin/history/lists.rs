@@ -1,4 +1,4 @@
-//! Lists and counts, by the API and when parts are away.
+//! Lists and counts through the API, also during outages.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -52,7 +52,7 @@ async fn a_user_sees_the_own_list_newest_first_and_each_product_once() {
     assert_eq!(answer.body.get("next"), None);
     let count = world.as_user("alice", "GET", "/history/count").await;
     assert_eq!(count.body, json!({ "count": 3, "complete": true }));
-    // Operators name anybody.
+    // Operators can select any user.
     let named_by = world.admin("GET", "/history?user=bob", &Value::Null).await;
     assert_eq!(items(&named_by.body), named(&[(7, now)]));
     let none = world.as_user("carol", "GET", "/history").await;
@@ -117,7 +117,7 @@ async fn what_cannot_be_asked_is_refused() {
             (refused.status.as_u16(), refused.code()),
             (401, "user_missing")
         );
-        // A gateway has not signed this one.
+        // The header has no gateway signature.
         let request = Request::get(path).header("x-weir-user", "v1;1;alice");
         let request = request.header("x-weir-user-signature", "k1;00");
         let refused = world.public(request.body(Body::empty()).unwrap()).await;
@@ -204,7 +204,7 @@ async fn views_are_sorted_out_by_their_age() {
         Outcome::Ahead,
     ];
     assert_eq!(outcomes, expected);
-    // A view that becomes too old leaves the list.
+    // An expired view leaves the list.
     assert_eq!(
         list(&history, &alice).await,
         [(3, now + DAY_MS), (2, now - COLD_MS + 1)]
@@ -234,7 +234,7 @@ async fn many_views_of_many_users_go_in_one_call() {
     assert_eq!(list(&history, &user("u0")).await, of_first);
 }
 
-/// The count in Redis, once it is there.
+/// Waits for the cached count in Redis and returns it.
 async fn cached_count(world: &World, name: &str) -> u64 {
     const LOOKS: usize = 2_000;
     let key = HistoryKeys::new(&world.prefix, &user(name)).count();
@@ -258,7 +258,7 @@ async fn a_count_is_kept_until_the_list_changes() {
     record(&history, &alice, &[(1, now - 9), (2, now - 8)]).await;
     assert_eq!(history.count(&alice).await.unwrap().count, 2);
     assert_eq!(cached_count(&world, "alice").await, 2);
-    // It is what answers.
+    // The cached value is used.
     let key = HistoryKeys::new(&world.prefix, &alice).count();
     world.redis(cmd("SET").arg(&key).arg(77)).await;
     assert_eq!(history.count(&alice).await.unwrap().count, 77);
@@ -272,7 +272,7 @@ async fn a_count_is_kept_until_the_list_changes() {
     assert_eq!(history.count(&alice).await.unwrap().count, 2);
     history.clear(&alice).await.unwrap();
     assert_eq!(history.count(&alice).await.unwrap().count, 0);
-    // Without the switch nothing is kept.
+    // Without the switch nothing is cached.
     let plain = world
         .history(|settings| {
             clock.set(settings);
@@ -283,7 +283,7 @@ async fn a_count_is_kept_until_the_list_changes() {
     assert_eq!(plain.count(&alice).await.unwrap().count, 0);
 }
 
-/// A list that changes while it is counted: the count of before must not be kept.
+/// A list that changes during a count: the previous count must not be cached.
 #[tokio::test]
 async fn a_count_of_a_list_that_has_changed_is_not_kept() {
     let clock = Clock::at_noon();
@@ -347,7 +347,7 @@ async fn without_the_cold_store_a_list_is_told_as_incomplete() {
     );
     let count = history.count(&alice).await.unwrap();
     assert_eq!((count.count, count.is_complete), (1, false));
-    // Its switch turned off, nobody asks it.
+    // With the switch off, the cold store is not queried.
     let plain = world
         .history(|settings| {
             clock.set(settings);
@@ -369,7 +369,7 @@ async fn without_sql_nothing_is_shown_that_may_have_been_removed() {
     record(&history, &bob, &[(1, now - 9)]).await;
     assert_eq!(list(&history, &bob).await.len(), 1);
     database.close().await;
-    // Of alice it is not known what she has removed; of bob it is.
+    // The removals of alice are unknown; those of bob are known.
     let views = history.views(&alice).await.unwrap();
     assert_eq!((views.views.len(), views.is_complete), (0, false));
     assert_eq!(list(&history, &bob).await.len(), 1);

@@ -1,4 +1,4 @@
-//! Marks tell what Redis has lost, and SQL where to begin anew.
+//! Checkpoints detect losses in Redis, and SQL stores where to resume.
 
 use tokio_util::sync::CancellationToken;
 use weir_history::DAY_MS;
@@ -18,14 +18,14 @@ async fn checkpoint_is_moved_by_its_owner_and_tells_where_to_restart() {
     assert!(!history.advance_mark("log", 0, 10).await.unwrap());
     history.set_mark("log", 0).await.unwrap();
     assert!(history.advance_mark("log", 0, 10).await.unwrap());
-    // The answer was lost, so it is done once more; and by another process.
+    // The reply was lost, so the call is repeated, also by another process.
     assert!(history.advance_mark("log", 0, 10).await.unwrap());
     let other = world.history(|settings| clock.set(settings)).await;
     assert!(other.advance_mark("log", 10, 50).await.unwrap());
     assert!(!history.advance_mark("log", 51, 60).await.unwrap());
     assert_eq!(history.mark("log").await.unwrap(), Some(50));
 
-    // What came before is in the cold store.
+    // Earlier views are in the cold store.
     let today = clock.now_ms() / DAY_MS;
     let rebuild = async || history.rebuild_from("log", 50).await.unwrap();
     assert_eq!(rebuild().await, Rebuild::Position(0));
@@ -36,10 +36,10 @@ async fn checkpoint_is_moved_by_its_owner_and_tells_where_to_restart() {
     assert_eq!(rebuild().await, Rebuild::Position(0));
     history.fold(&stop).await.unwrap();
     assert_eq!(rebuild().await, Rebuild::Position(50));
-    // Views that come again today are of today.
+    // Views replayed today count as today's.
     assert!(history.advance_mark("log", 20, 60).await.unwrap());
     assert_eq!(rebuild().await, Rebuild::Position(20));
-    // On a day without views nothing begins.
+    // A day without views has no start.
     clock.pass(DAY_MS);
     history.fold(&stop).await.unwrap();
     assert_eq!(rebuild().await, Rebuild::Position(60));
@@ -47,7 +47,7 @@ async fn checkpoint_is_moved_by_its_owner_and_tells_where_to_restart() {
     assert_eq!(other, Rebuild::Time((today + 1) * DAY_MS));
 }
 
-/// Of a cluster each node may lose what it has by itself.
+/// Each node of a cluster can lose its data independently.
 #[tokio::test]
 async fn a_node_that_has_lost_its_marks_is_noticed() {
     let world = World::new().await;

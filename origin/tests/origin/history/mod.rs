@@ -19,10 +19,10 @@ use weir_origin::history::{History, Outcome, Settings, View};
 
 use crate::support::World;
 
-/// In the middle of a day.
+/// The middle of a day.
 const NOON_MS: u64 = 20_000 * weir_history::DAY_MS + weir_history::DAY_MS / 2;
 
-/// A clock that stands still until it is moved.
+/// A clock that only moves when the test sets it.
 #[derive(Clone)]
 struct Clock(Arc<AtomicU64>);
 
@@ -58,7 +58,7 @@ fn seen(sku: u64, at_ms: u64) -> ViewedProduct {
     ViewedProduct { sku, at_ms }
 }
 
-/// One owner's views of these products at these times.
+/// Records one owner's views of these products at these times.
 async fn record(history: &History, owner: &Owner, views: &[(u64, u64)]) -> Vec<Outcome> {
     let view = |&(sku, at_ms): &(u64, u64)| View {
         owner: owner.clone(),
@@ -69,7 +69,7 @@ async fn record(history: &History, owner: &Owner, views: &[(u64, u64)]) -> Vec<O
     history.record(&views).await.unwrap()
 }
 
-/// The list, which must be whole.
+/// Reads the list, which must be complete.
 async fn list(history: &History, owner: &Owner) -> Vec<(u64, u64)> {
     let views = history.views(owner).await.unwrap();
     assert!(views.is_complete);
@@ -83,12 +83,12 @@ fn pairs(views: &[ViewedProduct]) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// What the cold store has.
+/// The owner's list in the cold store.
 async fn cold(history: &History, owner: &Owner) -> Vec<(u64, u64)> {
     pairs(&history.cold().read(owner).await.unwrap().views)
 }
 
-/// Redis loses all that it had of history.
+/// Redis loses all history data.
 async fn lose(world: &World) {
     for key in world.keys("h:*").await {
         world.redis(cmd("DEL").arg(key)).await;

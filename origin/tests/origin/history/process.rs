@@ -1,4 +1,4 @@
-//! A Redis that has lost views, all or the latest, is noticed without anybody's help, and what was deleted stays away.
+//! A Redis that lost all or recent views is detected automatically, and deleted views stay deleted.
 
 use serde_json::{Value, json};
 use weir_stack::http::Method;
@@ -9,7 +9,7 @@ use weir_stack::{ports, tools};
 
 use crate::events_process::{admin, options_of, register, start_with, until};
 
-/// A Redis that keeps what it had when it was told to save, and an origin with history.
+/// An origin with history, and a Redis that restarts with its last saved snapshot.
 struct Shop {
     redis: RedisServer,
     origin: Origin,
@@ -54,7 +54,7 @@ impl Shop {
         assert_eq!(answer.status, 204, "{}", answer.text());
     }
 
-    /// The list, if anybody can tell now.
+    /// The list, if it is available now.
     async fn list(&self) -> Option<Vec<u64>> {
         let path = "/history?user=alice";
         let answer = admin(&self.origin, Method::GET, path, &Value::Null).await;
@@ -70,7 +70,7 @@ impl Shop {
         )
     }
 
-    /// Waits for this list; none of these products may be shown meanwhile.
+    /// Waits for this list. Products in `never` must not be shown meanwhile.
     async fn until_list(&self, expected: &[u64], never: &[u64]) {
         until(&format!("{expected:?}"), async || {
             let list = self.list().await;
@@ -106,10 +106,10 @@ async fn flushed_redis_gets_its_lists_back_without_deleted_entries() {
     shop.delete(2).await;
     let before = shop.losses().await;
     shop.command(&redis::cmd("FLUSHALL")).await;
-    // Nothing new has to come for it to be noticed.
+    // The loss is detected without new events.
     shop.until_list(&[3, 1], &[2]).await;
     assert_eq!(shop.losses().await, before + 1);
-    // And while something comes.
+    // The loss is also detected while events arrive.
     shop.delete(3).await;
     shop.command(&redis::cmd("FLUSHALL")).await;
     shop.view(4).await;
@@ -134,7 +134,7 @@ async fn redis_restored_from_an_old_file_is_brought_up_to_date() {
     shop.until_list(&[4, 3, 2], &[1]).await;
     until("it is counted", async || shop.losses().await == before + 1).await;
 
-    // A deletion alone: no view is lost, and what was deleted is not shown at the first look either.
+    // Only a deletion is lost, no view. The deleted product is never shown, not even by the first read.
     shop.command(&redis::cmd("SAVE")).await;
     shop.delete(2).await;
     shop.until_list(&[4, 3], &[1, 2]).await;
@@ -142,7 +142,7 @@ async fn redis_restored_from_an_old_file_is_brought_up_to_date() {
     shop.redis.start_again().await.unwrap();
     shop.until_list(&[4, 3], &[1, 2]).await;
     assert_eq!(shop.losses().await, before + 1);
-    // An operator who skips or goes back is not taken for a loss.
+    // A seek by an operator does not count as a loss.
     for to in ["start", "end"] {
         let path = "/groups/history/seek";
         let sought = admin(&shop.origin, Method::POST, path, &json!({ "to": to })).await;

@@ -1,4 +1,4 @@
-//! What is known of products: the table, a service, and when neither tells.
+//! Product data from the table and from a service, also during outages.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -42,7 +42,7 @@ async fn products_of_the_table_are_shown_and_variants_once() {
     assert_eq!(list.body["items"], expected);
     let count = world.as_user("alice", "GET", "/history/count").await;
     assert_eq!(count.body["count"], 3);
-    // A change is seen at once by the origin that makes it.
+    // The origin that makes a change sees it immediately.
     let changed = world
         .admin("PUT", "/products/4", &json!({ "title": "New" }))
         .await;
@@ -94,7 +94,7 @@ async fn product_is_removed_with_its_variants() {
     let deleted = world.as_user("alice", "DELETE", "/history/1").await;
     assert_eq!(deleted.status, 204);
     assert_eq!(skus().await, ["3", "4"], "no variant comes in its place");
-    // Of several, and of one that has no product.
+    // Several SKUs, one of them without a product.
     let body = json!({ "skus": ["4", "6"] });
     let deleted = world
         .as_user_with("alice", "POST", "/history/delete", &body)
@@ -135,7 +135,7 @@ async fn a_product_that_will_not_do_is_refused_with_its_member() {
     assert_eq!(refused.status, 422);
 }
 
-/// A product service, and the numbers of products of each question.
+/// A product service that records the number of products in each request.
 async fn service() -> (String, Arc<Mutex<Vec<usize>>>, tokio::task::JoinHandle<()>) {
     let asked = Arc::new(Mutex::new(vec![]));
     let noted = asked.clone();
@@ -174,7 +174,7 @@ async fn a_service_is_asked_in_batches_and_what_it_says_is_remembered() {
     let views: Vec<(u64, u64)> = (1..=10).map(|n| (n, now - n)).collect();
     record(&history, &alice, &views).await;
     let page = history.list(&alice, 50, None).await.unwrap();
-    // All are variants of one.
+    // All are variants of one product.
     assert_eq!((page.items.len(), page.is_complete), (1, true));
     assert_eq!(page.items[0].product.title.as_deref(), Some("T"));
     assert_eq!(*asked.lock().unwrap(), [4, 4, 2]);
@@ -183,7 +183,7 @@ async fn a_service_is_asked_in_batches_and_what_it_says_is_remembered() {
     clock.pass(60_000);
     history.list(&alice, 50, None).await.unwrap();
     assert_eq!(asked.lock().unwrap().len(), 6);
-    // It is away: the list comes without, and says so.
+    // The service is down: the list has no product data and is marked as incomplete.
     served.abort();
     let _ = served.await;
     clock.pass(60_000);

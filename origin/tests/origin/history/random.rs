@@ -1,4 +1,5 @@
-//! Random histories on the real parts, against a model. `crates/history/tests/schedules.rs` runs many more on models alone.
+//! Random operation sequences on real components, compared with a model. `crates/history/tests/schedules.rs` runs many
+//! more on models alone.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -31,11 +32,11 @@ impl Random {
     }
 }
 
-/// What there should be.
+/// The expected state.
 #[derive(Default)]
 struct Model {
     log: Vec<View>,
-    /// A user's, and those that joined.
+    /// Views of a user, including merged guests.
     views: BTreeMap<Owner, Vec<ViewedProduct>>,
     removals: BTreeMap<Owner, Removals>,
 }
@@ -149,7 +150,7 @@ impl Schedule<'_> {
             at_ms,
         }];
         if self.random.below(3) == 0 {
-            // It dies before Redis hears of it.
+            // The origin dies before Redis is updated.
             let noted = origin
                 .store()
                 .removed()
@@ -187,7 +188,7 @@ impl Schedule<'_> {
         let of_user = self.model.views.entry(owner.clone()).or_default();
         of_user.extend(views.iter().cloned());
         if self.random.below(3) == 0 {
-            // It dies half way.
+            // The origin dies halfway.
             return origin.give(&views, &owner).await.unwrap();
         }
         let joined = origin.join(&visitor, &owner).await.unwrap();
@@ -228,7 +229,7 @@ async fn lists_are_those_of_the_model_whatever_happens() {
             schedule.step().await;
         }
         schedule.check().await;
-        // And from the cold store alone.
+        // Also from the cold store alone.
         for number in 0..USERS {
             let owner = user(&format!("u{number}"));
             schedule.origin().fold_owner(&owner).await.unwrap();
@@ -243,7 +244,7 @@ async fn lists_are_those_of_the_model_whatever_happens() {
     }
 }
 
-/// Recorders, readers, folds and deletions at the same moment, and a Redis that loses all in between.
+/// Recorders, readers, folds and deletions run at once, while Redis loses all data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_that_was_deleted_is_shown_while_all_happens_at_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -262,7 +263,7 @@ async fn nothing_that_was_deleted_is_shown_while_all_happens_at_once() {
     let mut tasks = tokio::task::JoinSet::new();
     for (number, origin) in origins.iter().cloned().enumerate() {
         let (log, owner) = (log.clone(), alice.clone());
-        // The log, in pieces, twice; the second origin begins with its end.
+        // The log is delivered twice, in pieces; the second origin begins with the last piece.
         tasks.spawn(async move {
             let mut pieces: Vec<&[View]> = log.chunks(30).collect();
             if number == 1 {
@@ -278,7 +279,7 @@ async fn nothing_that_was_deleted_is_shown_while_all_happens_at_once() {
             async move {
                 for _ in 0..40 {
                     let folded = origin.fold_owner(&owner).await;
-                    // Where the other one is faster five times, the list is left to the next fold.
+                    // After five lost races, the list is left to the next fold.
                     assert!(
                         matches!(folded, Ok(()) | Err(FoldError::Busy)),
                         "{folded:?}"
@@ -319,7 +320,7 @@ async fn nothing_that_was_deleted_is_shown_while_all_happens_at_once() {
     while let Some(ended) = tasks.join_next().await {
         ended.unwrap();
     }
-    // The log is read again.
+    // The log is replayed.
     origins[0].record(&log).await.unwrap();
     let removals = told.lock().unwrap().clone();
     let views = log

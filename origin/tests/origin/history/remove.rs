@@ -1,4 +1,4 @@
-//! What is removed stays away, whatever dies in between.
+//! Removed views stay removed, whichever process dies in between.
 
 use serde_json::{Value, json};
 use weir_history::{DELETIONS_MAX, REMOVALS_MS, Sku, ViewedProduct};
@@ -31,7 +31,7 @@ async fn deleted_views_return_only_when_viewed_again() {
         .await;
     assert_eq!(many.status, 204);
     assert_eq!(list(&history, &alice).await, [(5, now - 5), (1, now - 9)]);
-    // Again, and what a log delivers once more.
+    // Again, and after a redelivery from the log.
     assert_eq!(
         world.as_user("alice", "DELETE", "/history/2").await.status,
         204
@@ -52,7 +52,7 @@ async fn deleted_views_return_only_when_viewed_again() {
     clock.pass(1);
     record(&history, &alice, &[(2, now + 1)]).await;
     assert_eq!(list(&history, &alice).await, [(2, now + 1)]);
-    // An operator does it for a user.
+    // An operator deletes it for a user.
     let by_name = world
         .admin("DELETE", "/history?user=alice", &Value::Null)
         .await;
@@ -76,7 +76,7 @@ async fn a_view_of_a_clock_that_is_ahead_is_deleted_too() {
     assert_eq!(list(&history, &alice).await, []);
 }
 
-/// What SQL has of a deletion whose origin died before it told Redis.
+/// Stores a deletion in SQL, like an origin that died before it updated Redis.
 async fn delete_and_die(history: &weir_origin::history::History, deleted: &[ViewedProduct]) {
     let noted = history
         .store()
@@ -98,7 +98,7 @@ async fn crash_between_sql_and_redis_restores_no_deleted_view() {
     history.fold_owner(&alice).await.unwrap();
     list(&history, &alice).await;
     delete_and_die(&history, &[seen(1, now)]).await;
-    // Another origin finds it, in Redis and in the cold store, once.
+    // Another origin finds it, and applies it once to Redis and the cold store.
     let other = world.history(|settings| clock.set(settings)).await;
     assert_eq!(other.apply_removals(now - 1).await.unwrap(), 0, "too young");
     assert_eq!(other.apply_removals(now).await.unwrap(), 1);
@@ -106,7 +106,7 @@ async fn crash_between_sql_and_redis_restores_no_deleted_view() {
     assert_eq!(list(&history, &alice).await, [(2, now - 8)]);
     assert_eq!(cold(&history, &alice).await, [(2, now - 8)]);
     assert_eq!(record(&history, &alice, &views).await[0], Outcome::Removed);
-    // The same, but Redis loses all before anybody has looked.
+    // The same, but Redis loses all data before the next read.
     delete_and_die(&history, &[seen(2, now)]).await;
     lose(&world).await;
     record(&history, &alice, &views).await;
@@ -181,7 +181,7 @@ async fn deletions_are_bounded_and_forgotten_when_nothing_needs_them() {
         matches!(one_more, Err(RemoveError::TooMany)),
         "{one_more:?}"
     );
-    // What is known may be deleted again.
+    // Known SKUs may be deleted again.
     history.delete(&alice, &skus[..2]).await.unwrap();
     history.clear(&alice).await.unwrap();
     assert_eq!(

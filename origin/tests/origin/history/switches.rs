@@ -1,4 +1,4 @@
-//! What operators switch while origins run.
+//! Switches that operators change at run time.
 
 use std::sync::{Arc, Mutex};
 
@@ -34,13 +34,13 @@ async fn cold_reads_are_switched_while_origins_run() {
     assert_eq!(off, expected);
     lose(&world).await;
     assert_eq!(count(&world).await, 0);
-    // Another origin follows.
+    // Another origin applies them.
     let other = world.history(|settings| clock.set(settings)).await;
     assert_eq!(other.list(&alice, 50, None).await.unwrap().items.len(), 1);
     lose(&world).await;
     other.follow_switches().await.unwrap();
     assert!(other.list(&alice, 50, None).await.unwrap().items.is_empty());
-    // As the flags have it.
+    // The flags apply again.
     let on = switch(&world, json!({ "cold_reads": null })).await;
     assert_eq!(on["cold_reads"], true);
     other.follow_switches().await.unwrap();
@@ -73,7 +73,7 @@ async fn cache_of_counts_is_switched_while_origins_run() {
     panic!("no count is kept");
 }
 
-/// Knows nothing, and remembers how much it was asked at once.
+/// A product source without products that records the size of each request.
 #[derive(Default)]
 struct Questions(Mutex<Vec<usize>>);
 

@@ -1,4 +1,4 @@
-//! Links by the API: made and listed, and what Redis and the cold store then have.
+//! Links through the API: creation, lists, and the resulting state of Redis and the cold store.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ pub(super) async fn pttl(world: &World, name: &str) -> i64 {
     }
 }
 
-/// The links that gateways were told of as changed.
+/// The links in change notifications to gateways.
 pub(super) async fn changes(world: &World) -> Vec<String> {
     let mut range = redis::cmd("XRANGE");
     let entries = world
@@ -103,7 +103,7 @@ async fn a_link_is_in_redis_at_once_and_in_the_cold_store_soon() {
     assert_eq!(found["expires_at_ms"], expires_at_ms);
     found["flag"] = link["flag"].clone();
     assert_eq!(found["target"], link["target"]);
-    // Nobody can know an unused code, so gateways need not be told.
+    // No gateway caches an unused code, so no notification is needed.
     assert!(changes(&world).await.is_empty());
 }
 
@@ -395,7 +395,7 @@ async fn a_key_makes_a_request_count_once() {
         (conflict.status.as_u16(), conflict.code()),
         (422, "idempotency_mismatch")
     );
-    // A refusal leaves the key free.
+    // After a refusal the key can be used again.
     let key = [("idempotency-key", "order 18")];
     let bad = world
         .admin_with("POST", "/links", &json!({"target": ""}), &key)
@@ -404,7 +404,7 @@ async fn a_key_makes_a_request_count_once() {
     let good = world.admin_with("POST", "/links", &body, &key).await;
     assert_eq!(good.status, 201);
     assert_ne!(good.body["code"], first.body["code"]);
-    // A batch, too.
+    // Also for a batch.
     let key = [("idempotency-key", "batch")];
     let batch = json!([body, other]);
     let first = world.admin_with("POST", "/links", &batch, &key).await;
@@ -444,7 +444,7 @@ async fn a_chosen_code_is_one_links_and_gateways_hear_of_it() {
     assert_eq!(link["url"], "https://s.example.com/summer-24");
     let again = world.admin("POST", "/links", &body).await;
     assert_eq!((again.status.as_u16(), again.code()), (409, "code_taken"));
-    // Another domain's is another link.
+    // The same code in another domain is another link.
     let other = json!({"target": "https://example.com/t", "code": "summer-24", "domain": "t"});
     made(&world, other).await;
     assert_eq!(changes(&world).await, ["s/summer-24", "t/summer-24"]);
@@ -452,7 +452,7 @@ async fn a_chosen_code_is_one_links_and_gateways_hear_of_it() {
     assert_eq!(link.target, "https://example.com/t");
 }
 
-/// Each side of the range, with and without the scramble.
+/// Codes at both ends of the range, with and without scrambling.
 #[tokio::test]
 async fn chosen_code_never_collides_with_a_generated_one() {
     for scramble in [None, Some(Scramble::new(&[7; 32]).unwrap())] {
@@ -465,7 +465,7 @@ async fn chosen_code_never_collides_with_a_generated_one() {
             code.unwrap().to_string()
         };
         let body = |code: &str| json!({"target": "https://example.com/", "code": code});
-        // Numbers are ready once a link was made: the first segments are reserved.
+        // Numbers are ready once a link was created: the first segments are reserved.
         made(
             &world,
             json!({"target": "https://example.com/", "length": 5}),

@@ -1,4 +1,4 @@
-//! How many numbers are left, with a clock that the test moves.
+//! Remaining numbers, with a clock that the test controls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::support::World;
 
 const QUARANTINE_MS: u64 = 60_000;
 
-/// Numbers of the shortest codes. An origin reserves 640 of them when it starts: 64 segments.
+/// Number of the shortest codes. An origin reserves 640 of them when it starts: 64 segments.
 const RANGE: u64 = 1_000;
 const RESERVED: u64 = 640;
 
@@ -33,7 +33,7 @@ async fn world(clock: &Arc<AtomicU64>) -> World {
     .await
 }
 
-/// Numbers and days left of the shortest codes, as gauges tell.
+/// Remaining numbers and days of the shortest codes, from the gauges.
 async fn left(world: &World) -> (u64, u64) {
     let links = world.origin.links().unwrap();
     links.capacity().measure().await.unwrap();
@@ -74,7 +74,7 @@ async fn gauges_tell_how_many_numbers_are_left_and_for_how_long() {
     let world = world(&clock).await;
     let code = made(&world, json!({"target": "https://example.com/"})).await;
     assert_eq!(code["code"].as_str().unwrap().len(), 5);
-    // 640 a day for two days are more than 1,000; half of them are free again each day.
+    // 640 a day for two days exceed 1,000; half of them become free each day.
     assert_eq!(left(&world).await, (RANGE - RESERVED, 1));
     clock.fetch_add(DAY_MS + 1, Ordering::Relaxed);
     assert_eq!(left(&world).await, (RANGE - RESERVED, 3_650));

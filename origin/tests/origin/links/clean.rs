@@ -1,4 +1,4 @@
-//! Clean-up, with a clock that the test moves: what has ended goes, and what Redis still has stays.
+//! Clean-up, with a clock that the test controls: ended links are deleted, and links in Redis stay.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,7 +53,7 @@ async fn link_is_deleted_after_it_ended_in_redis_and_cooldown_passed() {
     later(DAY_MS + TIMES.quarantine_ms);
     assert_eq!(cleaned(&world).await, (0, 0));
     later(1);
-    // The test's clock is a day ahead of Redis', which still has it, as if somebody had clicked.
+    // The test's clock is a day ahead of the clock in Redis, which still has the link as if it had been clicked.
     assert_eq!(cleaned(&world).await, (0, 1));
     assert_eq!(made(&world, body.clone()).await, 409);
 
@@ -82,7 +82,7 @@ async fn a_deleted_links_code_is_free_after_the_quarantine() {
     assert_eq!(made(&world, body).await, 201);
 }
 
-/// Twenty codes in all, through the API: all are used, end, are cleaned away, and come again.
+/// Twenty codes in total, through the API: all are used, end, are deleted, and are reused.
 #[tokio::test]
 async fn a_whole_range_comes_again_when_its_links_have_ended() {
     let clock = Arc::new(AtomicU64::new(now_ms()));
@@ -122,7 +122,8 @@ async fn a_whole_range_comes_again_when_its_links_have_ended() {
     assert_eq!(world.origin.links().unwrap().metrics().collisions.get(), 0);
 }
 
-/// Makes so many links with tags, and one that stays; all have ended but that one, and are cleaned away. How many a second.
+/// Creates this many links with tags, and one more that stays; all others have ended and are deleted. Returns deletions
+/// per second.
 async fn clean_many(count: usize) -> f64 {
     let clock = Arc::new(AtomicU64::new(now_ms()));
     let time = clock.clone();

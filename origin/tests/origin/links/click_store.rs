@@ -1,4 +1,4 @@
-//! Clicks on short links.
+//! The SQL store of clicks on short links.
 
 use weir_link::code::LinkId;
 use weir_origin::links::model::stats::{
@@ -39,7 +39,7 @@ fn uniques(name: &str, span: Span, at_ms: u64, visitors: u64, addresses: u64) ->
     [(Slot::at(&link(name), span, at_ms), seen)].into()
 }
 
-/// Clicks, visitors and addresses of each span, by when it begins after [`DAY`].
+/// Clicks, visitors and addresses of each interval, by its start relative to [`DAY`].
 async fn points(store: &LinkStore, name: &str, span: Span) -> Vec<(u64, u64, u64, u64)> {
     let name = link(name);
     let points = store
@@ -107,7 +107,7 @@ async fn a_batch_counts_once_whatever_it_is_with(store: &LinkStore) {
         part(store, "s/xyz", Breakdown::Region).await,
         [("DE-BE".to_owned(), 7)]
     );
-    // A code is another one in another case.
+    // Codes are case-sensitive.
     assert_eq!(points(store, "s/ABC", Span::Day).await, []);
 }
 
@@ -123,7 +123,7 @@ async fn visitors_are_the_most_that_were_told(store: &LinkStore) {
     assert_eq!(points(store, "s/abc", Span::Day).await, [(0, 3, 6, 3)]);
 }
 
-/// A flood comes first, and the site that sends people afterwards is there all the same.
+/// A flood of referrers comes first; a later frequent referrer still gets a counter.
 async fn of_many_referrers_the_heaviest_are_kept(store: &LinkStore) {
     let max = Breakdown::Referrer.values_max();
     let none = UniquesBySlot::new();
@@ -149,7 +149,7 @@ async fn of_many_referrers_the_heaviest_are_kept(store: &LinkStore) {
         .filter(|count| count.part == Breakdown::Referrer)
         .collect();
     let all = 4 * max as u64 + 400;
-    // The same of what an hour is filtered by.
+    // The same for the cells of an hour.
     let cells = store
         .clicks()
         .click_cells(&name, DAY, DAY + HOUR_MS)
@@ -174,7 +174,7 @@ async fn of_many_referrers_the_heaviest_are_kept(store: &LinkStore) {
     );
 }
 
-/// They are told of apart, and divide nothing.
+/// Bots are counted separately and appear in no breakdown.
 async fn bots_are_counted_apart(store: &LinkStore) {
     let bot = Clicks {
         is_bot: true,
@@ -206,7 +206,7 @@ async fn transactions_at_once_lose_nothing(store: &LinkStore) {
             batch(&n.to_string(), vec![clicks("s/abc", at_ms, 1, &referrer)])
         })
         .collect();
-    // Each comes twice, as from two origins.
+    // Each batch comes twice, as from two origins.
     let calls = batches.iter().chain(&batches);
     let calls = calls.map(|batch| {
         store

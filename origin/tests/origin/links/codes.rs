@@ -1,4 +1,4 @@
-//! Codes, as the options of their domain let them be written.
+//! Codes in the spellings that the options of their domain permit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -71,7 +71,7 @@ async fn a_chosen_code_is_followed_in_every_spelling() {
     ] {
         assert_eq!(follow(&world, path).await, 404, "{path}");
     }
-    // The API takes the same spellings, as one segment.
+    // The API accepts the same spellings, as one path segment.
     for code in [
         "gr%C3%B6%C3%9Fe%2F24",
         "GR%C3%96%C3%9FE%2F24",
@@ -85,7 +85,7 @@ async fn a_chosen_code_is_followed_in_every_spelling() {
     let table = world.admin("GET", path, &Value::Null).await;
     let name = "attachment; filename=\"t-xn--gre-6ka8i-24.csv\"";
     assert_eq!(table.headers["content-disposition"], name);
-    // So do gateways, in its stored form.
+    // Gateways use the stored form.
     let record = public(&world, "/link-records/t/xn--gre-6ka8i%2F24?for=look").await;
     assert_eq!(record.status, 200);
     for taken in ["größe/24", "GRÖßE/24", "xn--gre-6ka8i/24"] {
@@ -130,12 +130,12 @@ async fn generated_codes_are_in_lower_case_where_case_is_ignored() {
         assert_eq!(code.len(), 6, "{code}");
         assert_eq!(follow(&world, &code.to_uppercase()).await, 302);
     }
-    // A number that may be handed out is nobody's to choose; the last one is free.
+    // A number that may be handed out cannot be chosen as a custom code; the last one is free.
     assert_eq!(choose(&world, "t", "0000ZZ").await.code(), "code_taken");
     assert_eq!(choose(&world, "t", "F5FWM7").await.status, 201);
     assert_eq!(world.number("SELECT COUNT(*) FROM link_customs").await, 1);
 
-    // When it has gone, its number may be generated again.
+    // Once the link is deleted, its number can be generated again.
     let links = world.origin.links().unwrap();
     links.records().forget(&id("t/f5fwm7")).await.unwrap();
     clock.fetch_add(2 * DAY_MS, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Links that Redis does not know: what gateways hear from the origin.
+//! Links that Redis does not have: the origin's answers to gateways.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ use super::api::DAY_MS;
 use super::id;
 use crate::support::{Answer, World};
 
-/// What an origin has unless it is told otherwise.
+/// The default cooldown of an origin.
 const QUARANTINE_MS: u64 = 3_600_000;
 
 async fn world() -> World {
@@ -52,7 +52,7 @@ async fn forget(world: &World, code: &str) {
     world.redis(delete.arg(keys.record())).await;
 }
 
-/// Redis loses all that it has of a link but the marks of clicks.
+/// Redis loses a link's data, except the marks of clicks.
 async fn lose(world: &World, code: &str) {
     let keys = LinkKeys::new(&world.prefix, &id(&format!("s/{code}")));
     let mut delete = redis::cmd("DEL");
@@ -66,7 +66,7 @@ async fn is_in_redis(world: &World, code: &str) -> bool {
     world.redis(redis::cmd("EXISTS").arg(keys.record())).await == redis::Value::Int(1)
 }
 
-/// It is written behind: no look may fall between the log and the store.
+/// The store gets it with a delay; every lookup must find it in the log or in the store.
 #[tokio::test(flavor = "multi_thread")]
 async fn link_is_found_at_every_moment_between_log_and_store() {
     let world = world().await;
@@ -99,7 +99,7 @@ async fn a_link_that_redis_has_lost_leads_on_and_is_in_redis_again() {
     assert_eq!(answer.headers["cache-control"], "private, no-cache");
     assert!(is_in_redis(&world, &code).await);
 
-    // The click is on its way to the statistics, with the client's address.
+    // The click is in the stream for the statistics, with the client's address.
     let key = link_clicks(&world.prefix);
     let entries = loop {
         let mut range = redis::cmd("XRANGE");
@@ -156,7 +156,7 @@ async fn what_has_ended_is_gone() {
     );
 }
 
-/// It has ended at gateways and here alike, until clean-up removes it.
+/// It ends at gateways and here at the same time, until the clean-up deletes it.
 #[tokio::test]
 async fn a_link_that_nobody_clicked_ends_like_any_other() {
     let clock = Arc::new(AtomicU64::new(now_ms()));
@@ -173,7 +173,7 @@ async fn a_link_that_nobody_clicked_ends_like_any_other() {
     moved["ended_target"] = json!("https://over.example/");
     let moved = made(&world, moved).await;
     clock.fetch_add(DAY_MS + 1, Ordering::Relaxed);
-    // Redis' clock is another one: there it ends when the test says so.
+    // Redis has its own clock, so the test expires the keys itself.
     for code in [&idle, &moved] {
         forget(&world, code).await;
     }
@@ -199,7 +199,7 @@ async fn a_link_that_nobody_clicked_ends_like_any_other() {
     assert_eq!(unknown.headers["x-weir-link"], "unknown");
 }
 
-/// Over the cold path, too: the count stands in Redis alone.
+/// Also over the cold path: only Redis has the count.
 #[tokio::test]
 async fn clicks_of_a_link_with_a_maximum_are_counted_exactly() {
     let world = world().await;
@@ -213,7 +213,7 @@ async fn clicks_of_a_link_with_a_maximum_are_counted_exactly() {
         if n == 2 {
             forget(&world, &code).await;
         }
-        // To ask where it leads is no click.
+        // A HEAD request is not a click.
         let head = follow(&world, "HEAD", "s.example.com", &code).await;
         let get = follow(&world, "GET", "s.example.com", &code).await;
         answers.push((head.status.as_u16(), get.status.as_u16()));
@@ -229,7 +229,7 @@ async fn record(world: &World, path: &str) -> Answer {
     world.public(request.body(Body::empty()).unwrap()).await
 }
 
-/// What a gateway reads of it.
+/// The gateway's view of the record.
 async fn told(world: &World, path: &str) -> Read {
     let answer = record(world, path).await;
     assert_eq!(answer.status, 200, "{path}: {answer:?}");
@@ -270,7 +270,7 @@ async fn a_click_asked_for_twice_uses_one() {
     assert_eq!(told(&world, &other).await.clicks_left, Some(0));
 }
 
-/// As gateways send them.
+/// Sends clicks like a gateway.
 async fn count(world: &World, code: &str, batch: &str, clicks: u32, is_bot: bool) {
     let counted = Clicks {
         link: id(&format!("s/{code}")),
@@ -346,7 +346,7 @@ async fn a_redis_that_does_not_answer_is_left_in_peace() {
         };
         assert!(links.store().log().insert(&new).await.unwrap());
     }
-    // Its answer needs no Redis; so it is told, and soon without asking.
+    // The answer does not need Redis, so it is given; soon without a call to Redis.
     for _ in 0..5 {
         let read = told(&world, "s/abc?for=look").await;
         assert_eq!(read.clicks_left, None);
@@ -378,7 +378,7 @@ async fn api_states_the_click_outcome_with_and_without_redis() {
     assert_eq!(state(&code).await, (json!("active"), json!(1)));
     assert_eq!(click().await, 302);
     assert_eq!(state(&code).await, (json!("used_up"), json!(0)));
-    // Redis has lost it; SQL has counted one.
+    // Redis has lost it; SQL has counted one click.
     count(&world, &code, "1", 1, false).await;
     lose(&world, &code).await;
     assert_eq!(state(&code).await, (json!("active"), json!(1)));
@@ -396,13 +396,13 @@ async fn api_states_the_click_outcome_with_and_without_redis() {
     assert_eq!(state(&brief).await, (json!("active"), Value::Null));
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     assert_eq!(state(&brief).await, (json!("ended"), Value::Null));
-    // A gateway has renewed it, of which SQL has not heard.
+    // A gateway has renewed it, which SQL does not have yet.
     let record = LinkKeys::new(&world.prefix, &id(&format!("s/{brief}"))).record();
     world.redis(redis::cmd("SET").arg(record).arg("x")).await;
     assert_eq!(state(&brief).await, (json!("active"), Value::Null));
 }
 
-/// A browser shows it.
+/// Asserts that the answer is a page for browsers.
 fn is_page(answer: &Answer, page: &str) {
     let header = |name| {
         answer
@@ -438,13 +438,13 @@ async fn without_redis_or_sql_a_browser_is_shown_the_domains_page() {
     let ask = async |method: &str| follow(&world, method, "s.example.com", "max").await;
     is_page(&ask("GET").await, "<p>later");
     is_page(&ask("HEAD").await, "");
-    // A gateway, which has the page itself, reads what is wrong.
+    // A gateway, which has the page itself, gets the reason.
     let told = record(&world, "s/max?for=click&click=00000000000000ab-1").await;
     assert_eq!(
         (told.status.as_u16(), told.code()),
         (503, "redis_unavailable")
     );
-    // SQL is gone, too: nobody knows any link.
+    // SQL is down, too: no link can be looked up.
     let mut sql = world.sql().await;
     sql.execute("ALTER TABLE links RENAME TO gone", &[]).await;
     let answer = follow(&world, "GET", "s.example.com", "other").await;

@@ -1,4 +1,4 @@
-//! Domains in SQL: seeded once, changed by the API, the same for all origins.
+//! Domains in SQL: seeded once, changed through the API, the same for all origins.
 
 use serde_json::{Value, json};
 use weir_link::redis::keys::link_domains;
@@ -31,7 +31,7 @@ async fn a_domain_is_made_changed_and_taken_away() {
     assert_eq!(all.body["version"], 2);
     assert_eq!(all.headers["etag"], "\"2\"");
     assert_eq!(all.body["domains"][1]["gone_page"], "<p>over");
-    // Gateways have it, and links can be made under it.
+    // Gateways have it, and links can be created in it.
     assert_eq!(published(&world).await["domains"][1]["id"], "t");
     let link = json!({"target": "https://a.example/", "domain": "t", "code": "abc"});
     let link = world.admin("POST", "/links", &link).await;
@@ -96,7 +96,7 @@ async fn what_is_wrong_is_refused_with_its_field_and_changes_nothing() {
     assert_eq!(stale.status, 412, "{stale:?}");
 }
 
-/// A rolling change of the file: the second origin is started with another one.
+/// A rolling change of the file: the second origin starts with another one.
 #[tokio::test]
 async fn two_origins_have_the_same_domains_whatever_their_files_say() {
     let world = World::with_links(file(&["s.example"]), |_| ()).await;
@@ -107,7 +107,7 @@ async fn two_origins_have_the_same_domains_whatever_their_files_say() {
     let clock: weir_origin::links::numbers::Clock = std::sync::Arc::new(|| 1);
     let second = SharedDomains::open(store, &other, clock).await.unwrap();
     assert_eq!(second.get(), world.origin.links().unwrap().domains());
-    // What one origin changes, the other has after a look.
+    // The other origin has the change after a refresh.
     let new = json!({"id": "new", "hosts": ["new.example"]});
     world.admin("PUT", "/link-domains/new", &new).await;
     assert!(second.get().domains.by_id("new").is_none());
@@ -117,7 +117,7 @@ async fn two_origins_have_the_same_domains_whatever_their_files_say() {
     assert_eq!(second.snapshot().ever.len(), 2);
 }
 
-/// Two at once: neither is lost.
+/// Two concurrent changes: neither is lost.
 #[tokio::test]
 async fn changes_at_once_are_all_made() {
     let world = World::with_links(file(&["s.example"]), |_| ()).await;

@@ -1,4 +1,4 @@
-//! Edits and deletion by the API: seen at once, kept in a history.
+//! Edits and deletions through the API: visible immediately, stored in a history.
 
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ async fn edit_reaches_redis_at_once_keeps_clicks_and_has_history() {
         .store()
         .edits()
         .unpublished(u64::MAX, 9);
-    // Each is written once more, in case Redis forgets.
+    // Each is written once more, in case Redis loses it.
     assert_eq!(unpublished.await.unwrap().len(), 3);
 }
 
@@ -122,7 +122,7 @@ async fn an_edit_that_redis_has_lost_is_written_again() {
     assert_eq!(stored.target, "https://example.com/2");
 }
 
-/// Redis loses an edit, and once more what was written again: until it has kept it.
+/// Redis loses an edit, and the repeated write too, until it stores it.
 #[tokio::test]
 async fn an_edit_is_written_again_as_often_as_redis_loses_it() {
     let world = world().await;
@@ -167,7 +167,7 @@ async fn an_edit_is_written_again_as_often_as_redis_loses_it() {
     assert_eq!(notes().await, 0, "Redis has kept it");
 }
 
-/// Redis restarts from a file that is an hour old: a link that was disabled since is enabled there.
+/// Redis restarts from an hour-old snapshot: a link that was disabled since is enabled in it.
 #[tokio::test]
 async fn a_redis_that_comes_back_from_an_old_file_has_the_edits_since() {
     let world = world().await;
@@ -193,7 +193,7 @@ async fn a_redis_that_comes_back_from_an_old_file_has_the_edits_since() {
         .admin("PATCH", &path, &json!({"target": "https://example.com/2"}))
         .await;
     published().await;
-    // What the file has.
+    // The state in the snapshot.
     let key = LinkKeys::new(&world.prefix, &id(&name)).record();
     let record = world.redis(redis::cmd("GET").arg(&key)).await;
     let redis::Value::BulkString(record) = record else {
@@ -310,7 +310,7 @@ async fn deleted_link_is_gone_everywhere_and_its_code_stays_reserved() {
 async fn patch_of_one_field_of_a_link_changes_no_other() {
     let world = world().await;
     let later_ms = now_ms() + DAY_MS;
-    // Every field has a value that it would not have by default.
+    // Every field has a value other than its default.
     let fields = json!({
         "target": "https://example.com/1", "language": "zh-TW", "status": 308, "pass_query": true,
         "life_ms": 5 * DAY_MS, "max_clicks": 9, "expires_at_ms": later_ms,
@@ -325,7 +325,7 @@ async fn patch_of_one_field_of_a_link_changes_no_other() {
         "ended_target": null, "preview": null, "conversion": false, "tags": ["z"],
     });
     let request: LinkRequest = serde_json::from_value(fields.clone()).unwrap();
-    // Only in requests the end is called `expires_at_ms`.
+    // Only requests call the end `expires_at_ms`.
     let in_answers = |name: &str| name.replace("expires_at_ms", "ends_at_ms");
     let mut known = fields.as_object().unwrap().clone();
     let end = known.remove("expires_at_ms").unwrap();
@@ -336,7 +336,7 @@ async fn patch_of_one_field_of_a_link_changes_no_other() {
         let creator = world.origin.links().unwrap().creator();
         let link = json!(creator.create(request.clone()).await.unwrap());
         let path = format!("/links/{}", link["code"].as_str().unwrap());
-        // A new link may not be in the cold store yet; an edit finds it all the same.
+        // A new link may not be in the cold store yet; an edit still finds it.
         let edit = json!({ name: other });
         let answer = world.admin("PATCH", &path, &edit).await;
         assert_eq!(answer.status, 200, "{name}: {answer:?}");

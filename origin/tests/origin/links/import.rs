@@ -1,4 +1,4 @@
-//! Links from the exports of other shorteners, and of Weir: by the admin route, and from the command line.
+//! Imports of links from exports of other shorteners and of Weir, through the admin route and the command line.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -24,7 +24,7 @@ async fn import(world: &World, query: &str, file: &str) -> Answer {
     world.admin_text("POST", &path, file).await
 }
 
-/// The outcome of a file: rows, made, present, and the lines, codes and words of what was refused.
+/// The result of an import: rows, created, existing, and the lines, codes and error codes of refused rows.
 async fn imported(world: &World, query: &str, file: &str) -> Value {
     let answer = import(world, query, file).await;
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -80,7 +80,7 @@ async fn each_export_format_is_imported_once_and_bad_rows_are_named() {
         let first = imported(&world, query, &file).await;
         assert_eq!(first, json!([rows, links, 0, flaws]), "{query}");
         assert_eq!(dry, first, "{query}");
-        // The same once more makes nothing.
+        // A repetition creates nothing.
         let again = imported(&world, query, &file).await;
         assert_eq!(again, json!([rows, 0, links, flaws]), "{query}");
     }
@@ -91,7 +91,7 @@ async fn each_export_format_is_imported_once_and_bad_rows_are_named() {
         (&link["life_ms"], &link["state"]),
         (&json!(0), &json!("active"))
     );
-    // A host of no domain of ours goes where it is told to, or to the first.
+    // Unknown hosts go to the requested domain, or to the first one.
     assert_eq!(get(&world, "t/spring").await.status, 200);
     assert_eq!(get(&world, "s/3xYz1aB").await.status, 200);
     let custom = get(&world, "t/summer").await.body;
@@ -107,7 +107,7 @@ async fn each_export_format_is_imported_once_and_bad_rows_are_named() {
     );
 }
 
-/// Waits until SQL has so many links: those with generated codes come there by the log.
+/// Waits until SQL has this many links: links with generated codes arrive through the log.
 async fn all_listed(world: &World, count: usize) {
     for _ in 0..100 {
         let listed = world.admin("GET", "/links?limit=200", &Value::Null).await;
@@ -166,9 +166,9 @@ async fn what_weir_exports_makes_the_same_links_in_another_weir() {
     for format in ["csv", "ndjson"] {
         let file = from.admin_bytes(&format!("/links.{format}")).await;
         let file = String::from_utf8(file).unwrap();
-        // Its first numbers are the very ones that the other has ready for its own.
+        // Its first codes are the same ones that the other installation has ready for itself.
         let to = world().await;
-        // It has them as soon as it makes a link: the very same, as it has the first number of all.
+        // They are ready as soon as it creates a link: exactly the same ones, because it has the first number.
         made(&to, first.clone()).await;
         let query = format!("format={format}");
         let count = links.len();
@@ -182,7 +182,7 @@ async fn what_weir_exports_makes_the_same_links_in_another_weir() {
                 assert_eq!(before.body[member], after.body[member], "{format} {member}");
             }
         }
-        // None of these codes is given to anybody else.
+        // None of these codes is handed out again.
         let mut codes: Vec<String> = links.iter().map(name).collect();
         for _ in 0..50 {
             codes.push(name(
@@ -218,7 +218,7 @@ async fn a_file_is_refused_as_a_whole_only_if_it_is_none() {
     let query = "invalid_query".to_owned();
     assert_eq!(refused("format=excel", "").await, (400, query.clone()));
     assert_eq!(refused("format=csv&domain=nope", "").await, (400, query));
-    // A key that is about one tag makes links with it, and learns nothing of others.
+    // A key limited to one tag creates links with it, and learns nothing about other links.
     let new = json!({"name": "team", "scopes": ["links:write"], "tags": ["team"]});
     let key = world.admin("POST", "/access/keys", &new).await.body["key"].clone();
     let bearer = format!("Bearer {}", key.as_str().unwrap());
@@ -246,7 +246,7 @@ fn links(origin: &str, arguments: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// What it writes, if all is well.
+/// Runs the command, asserts success and returns its output.
 fn done(origin: &str, arguments: &[&str]) -> String {
     let output = links(origin, arguments);
     assert!(output.status.success(), "{arguments:?}: {output:?}");
@@ -314,7 +314,7 @@ async fn cli_creates_edits_searches_imports_and_exports_links() {
     assert!(told.contains("cannot read \"/nowhere\""), "{told}");
     got(&["edit", "spring", "--json", r#"{"password": null}"#]);
 
-    // A file of three parts, one row of which will not do.
+    // A file in three parts, with one invalid row.
     let mut file = "keyword,url\n".to_owned();
     for n in 0..1_100 {
         let target = if n == 700 {

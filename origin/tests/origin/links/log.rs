@@ -1,4 +1,4 @@
-//! The log of new links: what was written comes into the cold store once, whatever dies in between.
+//! The log of new links: each entry reaches the cold store once, whichever process dies.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -14,13 +14,13 @@ use weir_origin::metrics::Metrics;
 
 use super::{id, new_link};
 
-/// Small, so that a test goes through many files.
+/// Small limits, so that a test goes through many files.
 const LIMITS: LogLimits = LogLimits {
     file_len: 1_000,
     waiting_len_max: 1 << 20,
 };
 
-/// So long may what must happen take: other tests run beside.
+/// Time limit of a wait: other tests run at the same time.
 const LIMIT: Duration = Duration::from_secs(60);
 
 async fn store(dir: &Path) -> LinkStore {
@@ -28,7 +28,7 @@ async fn store(dir: &Path) -> LinkStore {
     LinkStore::new(weir_origin::origin::open_database(&url).await.unwrap())
 }
 
-/// Opens the log, once the thread of the one before it has ended.
+/// Opens the log once the thread of its predecessor has ended.
 fn open(dir: &Path, limits: LogLimits) -> LinkLog {
     let deadline = Instant::now() + LIMIT;
     loop {
@@ -107,7 +107,7 @@ async fn the_next_process_goes_on_where_the_store_is() {
         if round % 2 == 1 {
             drained(&log, &store).await;
         }
-        // Nobody drains the others: as after a kill -9 right behind the acknowledgement.
+        // The other entries are not drained, as after `kill -9` right after the acknowledgement.
     }
     assert_eq!(count(&store).await, 40);
 }
@@ -128,7 +128,7 @@ async fn torn_entries_are_skipped_and_all_others_are_read() {
     log.append(&[made(3)]).await.unwrap();
     drained(&log, &store).await;
     assert_eq!(count(&store).await, 3);
-    // What was no entry is kept for people to look at.
+    // Invalid entries are kept for inspection.
     let damaged = file.replace(".log", ".damaged");
     assert!(log_files(dir.path()).contains(&damaged));
 }

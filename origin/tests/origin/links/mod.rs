@@ -1,4 +1,4 @@
-//! Short links, made and kept: on real SQL, Redis and files.
+//! Short links on real SQL, Redis and files.
 
 mod api;
 mod capacity;
@@ -25,7 +25,7 @@ fn id(text: &str) -> LinkId {
     text.parse().unwrap()
 }
 
-/// A link of this name, made at `created_at_ms`, that lives for 1,000 ms.
+/// A link with this code, created at `created_at_ms`, with a life of 1,000 ms.
 fn new_link(name: &str, created_at_ms: u64) -> NewLink {
     let mut link = Link::to(format!("https://example.com/{name}?a=\"1\""));
     link.life_ms = 1_000;

@@ -1,4 +1,4 @@
-//! Numbers: never one twice, whoever dies and whatever Redis forgets.
+//! Numbers are never handed out twice, even if origins die and Redis loses data.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use weir_stack::redis::RedisServer;
 
 use crate::support;
 
-/// So long may what must happen take: other tests run beside.
+/// Time limit of a wait: other tests run at the same time.
 const LIMIT: Duration = Duration::from_secs(60);
 
 const TIMES: Times = Times {
@@ -30,7 +30,7 @@ const TIMES: Times = Times {
     quarantine_ms: 100,
 };
 
-/// A Redis of its own, which it may flush, a database, and a clock that stands still.
+/// A separate Redis that may be flushed, a database, and a clock that only moves when the test sets it.
 struct NumberFixture {
     _dir: TempDir,
     server: RedisServer,
@@ -41,7 +41,7 @@ struct NumberFixture {
     numbering: Numbering,
 }
 
-/// An origin's allocator; dropped, it dies with all that it holds.
+/// An origin's allocator; dropping it simulates a crash with all queued numbers.
 struct Origin {
     allocator: Allocator,
     _stop: DropGuard,
@@ -107,7 +107,7 @@ impl NumberFixture {
         let (): () = flush.query_async(&mut redis).await.unwrap();
     }
 
-    /// A link of this code, that ends at `ends_at_ms`, in the cold store.
+    /// Stores a link with this code in the cold store; it ends at `ends_at_ms`.
     async fn store_link(&self, code: &Code, ends_at_ms: u64) {
         let link = NewLink {
             id: link_id(code),
@@ -162,7 +162,7 @@ fn scrambled() -> Numbering {
     Numbering::scrambled(Scramble::new(&[3; 32]).unwrap())
 }
 
-/// Eight origins at once, one of which dies every few turns, and Redis loses everything in the middle.
+/// Eight origins at once, one of which dies every few turns; Redis loses all data in the middle.
 async fn eight_origins(place: NumberFixture) {
     let mut origins: Vec<Arc<Origin>> = (0..8).map(|_| Arc::new(place.origin())).collect();
     let mut seen: BTreeMap<Code, usize> = BTreeMap::new();
@@ -186,7 +186,7 @@ async fn eight_origins(place: NumberFixture) {
                 assert_eq!(earlier, None, "{code} in turn {turn}, too");
             }
         }
-        // Knuth's multiplicative hash: any of them, the same ones in each run.
+        // Knuth's multiplicative hash: a pseudorandom choice that is the same in each run.
         let dies = (turn.wrapping_mul(2_654_435_761) >> 16) % origins.len();
         origins[dies] = Arc::new(place.origin());
     }
@@ -221,12 +221,12 @@ async fn codes_that_people_have_chosen_are_left_out() {
     codes.sort_unstable();
     let expected: Vec<u64> = (0..40).filter(|n| ![0, 5, 19, 39].contains(n)).collect();
     assert_eq!(codes, expected);
-    // All are gone, and nothing of them may be had again yet.
+    // All numbers are used, and none can be reused yet.
     assert!(origin.allocator.next(Length::MIN).await.is_err());
 }
 
-/// A range of 30 numbers, gone through twice. In the second round only those come again whose links have ended,
-/// by the cold store and by Redis, and only when hold and quarantine are over.
+/// A range of 30 numbers, used twice. The second round only reuses numbers whose links have ended in the cold store and
+/// in Redis, after hold and cooldown are over.
 #[tokio::test]
 async fn a_range_is_reused_only_when_all_it_held_has_ended() {
     let place = NumberFixture::new(None, small(30, 10), scrambled()).await;
@@ -244,7 +244,7 @@ async fn a_range_is_reused_only_when_all_it_held_has_ended() {
     place.store_link(&of(3), place.now_ms() + 5_000).await;
     place.put_into_redis(&of(15)).await;
 
-    // Nothing for as long as somebody might be handing numbers out.
+    // Nothing is reused while an origin may still hand numbers out.
     place.later(TIMES.hold_ms + TIMES.quarantine_ms - 1);
     assert!(origin.allocator.next(Length::MIN).await.is_err());
     place.later(1);
@@ -258,14 +258,14 @@ async fn a_range_is_reused_only_when_all_it_held_has_ended() {
     assert_eq!(again, third);
     assert!(origin.allocator.next(Length::MIN).await.is_err());
 
-    // The link in Redis goes: its segment comes back.
+    // The link in Redis is deleted: its segment is reused.
     place.redis().forget(&link_id(&of(15))).await.unwrap();
     let next = origin.next(Length::MIN).await;
     assert!((10..20).map(of).any(|code| code == next), "{next}");
     for _ in 0..9 {
         origin.next(Length::MIN).await;
     }
-    // The link in the cold store has ended, but is not cleaned away: its segment stays.
+    // The link in the cold store has ended but is not deleted: its segment stays.
     place.later(5_000);
     let free = origin.next(Length::MIN).await;
     assert!(!(0..10).map(of).any(|code| code == free), "{free}");
@@ -299,12 +299,12 @@ async fn numbers_that_were_held_for_too_long_are_not_handed_out() {
     let quiet = place.origin();
     let first = quiet.next(Length::MIN).await.number().unwrap().1;
     place.later(TIMES.hold_ms);
-    // All that it held is too old; the next comes from a segment that was reserved just now.
+    // All its queued numbers are too old; the next one comes from a newly reserved segment.
     let next = quiet.next(Length::MIN).await.number().unwrap().1;
     assert!(next >= first + 639, "{next} after {first}");
 }
 
-/// Four origins come to the end of the range at the same time, and all go on.
+/// Four origins reach the end of the range at the same time, and all continue.
 #[tokio::test]
 async fn who_meets_the_end_of_the_range_opens_the_next_round() {
     let place = NumberFixture::new(None, small(20, 10), Numbering::plain()).await;

@@ -1,4 +1,4 @@
-//! Changes of links, told to a real receiver.
+//! Changes of links, sent to a real receiver.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +34,7 @@ async fn world() -> World {
     World::with_links(domains(), |settings| settings.sinks = WEBHOOK).await
 }
 
-/// Sends what waits, as one more origin does.
+/// Sends waiting changes, like one more origin.
 async fn outbox(world: &World, receiver: &Arc<Receiver>) -> (DropGuard, DropGuard) {
     let (address, listening) = listen(receiver, ANYWHERE.into()).await;
     let url = format!("http://{address}/hook");
@@ -101,7 +101,7 @@ async fn each_change_of_a_link_is_told_in_its_order() {
     assert_eq!(told[1]["link"]["version"], 2);
     assert_eq!(told[2]["link"]["disabled"], true);
 
-    // Those that go through the log, alone and many at once.
+    // Links that go through the log, one at a time and in a batch.
     let one = json!({"target": target});
     let code = ask(&world, "POST", "/links", one.clone()).await["code"].clone();
     let many = ask(&world, "POST", "/links", json!(vec![one; 100])).await;
@@ -177,7 +177,7 @@ async fn a_link_whose_end_has_come_is_told_of_when_it_is_removed() {
     clock.fetch_add(100 * 86_400_000, Ordering::Relaxed);
     let links = world.origin.links().unwrap();
     links.log().drained().await;
-    // Redis' clock has not moved.
+    // The clock of Redis has not moved.
     let prefix = &world.prefix;
     for code in ["ending", "deleted"] {
         let key = weir_link::redis::keys::LinkKeys::new(prefix, &super::id(&format!("s/{code}")));
@@ -262,7 +262,7 @@ async fn committed_links_are_published_after_kill_and_are_in_log() {
         .unwrap();
     assert_eq!(made.status, 201, "{}", made.text());
     let code = made.json().unwrap()["code"].as_str().unwrap().to_owned();
-    // It may be in the log alone.
+    // It may be in the log only.
     origin.process().kill();
 
     let (_, _listening) = listen(&receiver, address).await;
@@ -286,7 +286,7 @@ async fn committed_links_are_published_after_kill_and_are_in_log() {
     assert!(found, "not in the log of events");
 }
 
-/// The bytes of all files in a folder and below.
+/// The contents of all files below a folder.
 fn walk(folder: &std::path::Path) -> impl Iterator<Item = Vec<u8>> {
     let mut folders = vec![folder.to_owned()];
     let mut files = Vec::new();

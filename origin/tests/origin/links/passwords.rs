@@ -1,4 +1,4 @@
-//! Links that only who knows a password may follow.
+//! Links that are protected by a password.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn world() -> World {
     World::with_links(domains, |_| ()).await
 }
 
-/// A link `abc` whose password is `open sesame`, with these members.
+/// A link `abc` with the password `open sesame` and these fields.
 async fn guarded(world: &World, members: Value) -> Value {
     let mut body = json!({ "code": "abc", "target": TARGET, "password": "open sesame" });
     for (name, value) in members.as_object().unwrap() {
@@ -50,7 +50,7 @@ fn text(answer: &Answer) -> &str {
     answer.body.as_str().unwrap_or_default()
 }
 
-/// What a password that is typed at this address is answered.
+/// The answer to a password typed at this address.
 async fn typed(world: &World, password: &str, address: &str) -> Answer {
     let form = format!("password={}", password.replace(' ', "+"));
     ask(world, "POST", &form, &[("x-forwarded-for", address)]).await
@@ -122,7 +122,7 @@ async fn neither_redis_nor_a_look_up_has_what_the_password_protects() {
         assert!(Link::decode(text.as_bytes()).unwrap().is_face());
     };
     hidden(&record(&world).await);
-    // An edit, and a Redis that has lost it.
+    // An edit, and a Redis that lost the link.
     let edit = json!({ "target": "https://secret.example/other" });
     let edited = world.admin("PATCH", "/links/abc", &edit).await;
     assert_eq!(edited.status, 200, "{edited:?}");
@@ -134,11 +134,11 @@ async fn neither_redis_nor_a_look_up_has_what_the_password_protects() {
     let read = document::read(text(&looked).as_bytes()).unwrap();
     hidden(std::str::from_utf8(&read.record).unwrap());
     hidden(&record(&world).await);
-    // A preview is for who knows the password, too.
+    // A preview also requires the password.
     let bot = [("user-agent", "WhatsApp/2.23")];
     let shown = ask(&world, "GET", "", &bot).await;
     assert!(!text(&shown).contains("secret"));
-    // What is shown to its owner has no hash, nor has the history.
+    // API answers and the history contain no hash.
     for path in ["/links/abc", "/links/abc/history", "/links.ndjson"] {
         let shown = world.admin_bytes(path).await;
         let shown = String::from_utf8(shown).unwrap();
@@ -183,7 +183,7 @@ async fn a_password_comes_changes_and_goes() {
         403
     );
     assert_eq!(typed(&world, "new", "203.0.113.7").await.status, 303);
-    // What is not named stays.
+    // Missing fields keep their values.
     let other = edit(json!({ "tags": ["x"] })).await;
     assert_eq!(other.body["protected"], true);
     assert_eq!(edit(json!({ "disabled": true })).await.status, 200);
@@ -217,7 +217,7 @@ async fn who_guesses_is_stopped_and_others_are_not() {
         }
     }
     assert_eq!(statuses, [&[403; 10][..], &[429; 2]].concat());
-    // The right one is not even looked at; what a client says of itself is nothing.
+    // Even the right password is not checked; addresses sent by the client itself are ignored.
     assert_eq!(
         typed(&world, "open sesame", "203.0.113.7").await.status,
         429
@@ -325,7 +325,7 @@ async fn what_a_password_does_not_go_with_is_refused() {
     let edited = json!({ "max_clicks": 3 });
     let edited = world.admin("PATCH", "/links/abc", &edited).await;
     assert_eq!(edited.status, 422, "{edited:?}");
-    // Nobody makes an open link of an export's line.
+    // An import of an exported line never creates an unprotected link.
     let export = world.admin_bytes("/links.csv").await;
     world.admin("DELETE", "/links/abc", &Value::Null).await;
     let export = String::from_utf8(export).unwrap();

@@ -1,4 +1,4 @@
-//! A real origin, killed: what it has acknowledged is there, though Redis has lost everything.
+//! A real origin process is killed: acknowledged links exist, even though Redis has lost all data.
 
 use std::path::Path;
 use std::time::Duration;
@@ -44,8 +44,7 @@ pub(super) async fn start(dir: &Path, redis: &RedisServer) -> Origin {
         .unwrap()
 }
 
-/// Makes links, one by one and in small batches, until the origin answers no more; those that it has
-/// acknowledged.
+/// Creates links, singly and in small batches, until the origin stops answering; returns the acknowledged ones.
 async fn make_until_killed(authority: String, n: u32) -> Vec<(String, String)> {
     let mut made = Vec::new();
     let bearer = format!("Bearer {TOKEN}");
@@ -99,7 +98,7 @@ async fn acknowledged_links_survive_kill_9_and_total_redis_loss() {
         let makers: Vec<_> = (0..8)
             .map(|n| tokio::spawn(make_until_killed(authority.clone(), 8 * round + n)))
             .collect();
-        // Any instant will do: there is always something that is acknowledged and not in the cold store.
+        // The exact time does not matter: some acknowledged links are always missing in the cold store.
         tokio::time::sleep(Duration::from_millis(300)).await;
         origin.process().kill();
         for maker in makers {

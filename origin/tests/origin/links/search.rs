@@ -1,4 +1,4 @@
-//! Links found by what they say and by how often they are clicked.
+//! Searches of links by text and by number of clicks.
 
 use serde_json::{Value, json};
 use weir_origin::links::model::stats::{Batch, Clicks, UniquesBySlot};
@@ -29,7 +29,7 @@ fn clicks(name: &str, count: u32, is_bot: bool) -> Clicks {
 async fn found(store: &LinkStore, wanted: &LinkQuery, first: Cursor, limit: usize) -> Vec<String> {
     let (mut names, mut next) = (Vec::new(), Some(first));
     while let Some(cursor) = next {
-        // As a client sends it back.
+        // The cursor as a client returns it.
         let cursor = Cursor::read_text(&cursor.write()).unwrap();
         let page = search(store, wanted, cursor, limit).await.unwrap();
         assert!(page.links.len() <= limit);
@@ -86,7 +86,7 @@ async fn links_are_found_by_what_they_say_and_ordered_by_clicks(store: &LinkStor
         &["s/eee", "s/ddd", "t/ccc", "s/bbb", "s/aaa"],
     )
     .await;
-    // Bots do not count; those that nobody clicked come last, the newest first.
+    // Bots do not count; unclicked links come last, newest first.
     check(
         &all,
         by_clicks.clone(),
@@ -113,7 +113,7 @@ async fn links_are_found_by_what_they_say_and_ordered_by_clicks(store: &LinkStor
     check(&dated, age.clone(), &["s/ddd", "t/ccc", "s/bbb"]).await;
     check(&dated, by_clicks.clone(), &["t/ccc", "s/ddd", "s/bbb"]).await;
 
-    // A link that is gone is in no list, and its total goes with it.
+    // A deleted link is in no list, and its total is deleted.
     let before = store.link(&id("t/ccc")).await.unwrap().unwrap();
     assert_eq!(before.clicks, 9);
     let mut link = before.link.clone();
@@ -196,7 +196,7 @@ async fn the_api_searches_and_refuses_a_page_of_another_order() {
         (codes(&rest.body).len(), &rest.body["next"]),
         (1, &Value::Null)
     );
-    // The export has all of them, whatever the pages.
+    // The export contains all of them, independent of page sizes.
     let table = world
         .admin("GET", "/links.csv?sort=clicks", &Value::Null)
         .await;

@@ -1,4 +1,4 @@
-//! The cold store: the same suite over SQLite and MariaDB.
+//! The cold store of links: the same suite on SQLite and MariaDB.
 
 use weir_link::code::{Code, DomainId, Length};
 use weir_link::record::Link;
@@ -60,7 +60,7 @@ async fn edited(store: &LinkStore, before: &StoredLink, action: Action, now_ms: 
 async fn a_log_is_taken_once_and_its_position_with_it(store: &LinkStore) {
     let before = store.log().log_position(LOG).await.unwrap();
     assert_eq!(before, Position::default());
-    // More than one statement takes, and some that are left over.
+    // More rows than one statement takes, and some more.
     let made = |n: u64| Entry::Made(tagged(&format!("s/code-{n}"), n, &["a", "ü"]));
     let entries: Vec<Entry> = (0..150).map(made).collect();
     assert_eq!(store.log().drain(LOG, at(9), &entries).await.unwrap(), 0);
@@ -70,7 +70,7 @@ async fn a_log_is_taken_once_and_its_position_with_it(store: &LinkStore) {
     assert_eq!(link.tags, ["a", "ü"]);
     assert_eq!((link.created_at_ms, link.changed_at_ms), (149, 149));
     assert_eq!(link.expires_at_ms, Some(1_149));
-    // A crash after the transaction: the same once more changes nothing.
+    // A crash after the transaction: a repetition changes nothing.
     assert_eq!(store.log().drain(LOG, at(9), &entries).await.unwrap(), 150);
     assert_eq!(store.list(None, None, 999).await.unwrap().len(), 150);
     assert_eq!(store.list(Some("ü"), None, 999).await.unwrap().len(), 150);
@@ -138,7 +138,7 @@ async fn an_edit_counts_only_on_what_was_read(store: &LinkStore) {
     assert_eq!(second.expires_at_ms, Some(1_020));
     assert!(edited(store, &second, Action::Delete, 30).await);
     assert_eq!(store.link(&id("s/abc")).await.unwrap(), None);
-    // Its name stays taken.
+    // Its code stays taken.
     assert!(!store.log().insert(&new_link("s/abc", 31)).await.unwrap());
 
     let history = store.history(&id("s/abc")).await.unwrap();
@@ -233,7 +233,7 @@ async fn clicks_put_the_end_off_but_not_past_a_links_own(store: &LinkStore) {
     }
     let clicked = |ms| ["s/abc", "s/own", "s/ever", "s/none"].map(|name| (id(name), ms));
     store.ends().touch(&clicked(700)).await.unwrap();
-    // An older click that is told later takes nothing back.
+    // An older click that is reported later does not shorten the life.
     store.ends().touch(&clicked(600)).await.unwrap();
     let ends = |link: StoredLink| link.expires_at_ms;
     assert_eq!(ends(stored(store, "s/abc").await), Some(1_700));
@@ -261,12 +261,12 @@ async fn what_has_ended_is_removed_with_all_that_is_known_of_it(store: &LinkStor
         expected[1..]
     );
 
-    // A click comes between the look and the removal.
+    // A click comes between the scan and the removal.
     store.ends().touch(&[(id("s/bbb"), 500)]).await.unwrap();
     assert_eq!(store.ends().remove(&ended).await.unwrap(), 1);
     assert!(store.history(&id("s/aaa")).await.unwrap().is_empty());
     assert!(store.edits().unpublished(99, 9).await.unwrap().is_empty());
-    // The name is free again.
+    // The code is free again.
     assert!(
         store
             .log()

@@ -40,7 +40,7 @@ enum Kind {
     Word(&'static str),
     List(Box<Kind>),
     Object(Box<Kind>),
-    /// A type of ours, by its path.
+    /// A project type, by its path.
     Named(Vec<String>),
 }
 
@@ -96,7 +96,7 @@ pub(super) fn sections(crates: &Path, filters: &[Filter]) -> String {
 }
 
 impl Types {
-    /// Adds the declarations of the files below a folder.
+    /// Adds the declarations of all files below a folder.
     fn read(&mut self, folder: &Path, module: &[String]) {
         let mut entries: Vec<_> = std::fs::read_dir(folder).unwrap().flatten().collect();
         entries.sort_by_key(std::fs::DirEntry::path);
@@ -118,7 +118,7 @@ impl Types {
         }
     }
 
-    /// The configuration of a filter, and all types that it leads to.
+    /// The configuration of a filter, and all types that it refers to.
     fn reached(&self, filter: &Filter) -> Vec<usize> {
         let root = format!("weir_{}", filter.crate_folder);
         let root = [root.as_str(), "engine", "config", "Config"].map(ToOwned::to_owned);
@@ -363,7 +363,7 @@ impl Scope {
         }
     }
 
-    /// The type in JSON terms; `None` for one that only Rust has.
+    /// The type in JSON terms; `None` for a type without a JSON form.
     fn kind(&self, of: &Type) -> Option<Kind> {
         let (name, inner) = last_of(of);
         let inner = || {
@@ -385,7 +385,7 @@ impl Scope {
         })
     }
 
-    /// The full path of a type that this file names.
+    /// The full path of a type in this file.
     fn path(&self, of: &Type) -> Option<Vec<String>> {
         let Type::Path(of) = of else { return None };
         let mut names = of
@@ -403,7 +403,7 @@ impl Scope {
     }
 }
 
-/// What `#[serde(…)]` says.
+/// The content of `#[serde(…)]`.
 #[derive(Default)]
 struct Serde {
     rename: Option<String>,
@@ -435,7 +435,7 @@ impl Serde {
     }
 }
 
-/// What the macro `words!` declares: an enumeration with the JSON name of each variant.
+/// A declaration by the macro `words!`: an enumeration with the JSON name of each variant.
 struct WordList {
     name: String,
     text: String,

@@ -1,4 +1,4 @@
-//! Orders, by the link whose click they came of.
+//! Orders attributed to the link of a click.
 
 use weir_origin::sales::model::click::OrderClick;
 use weir_origin::sales::model::price::{Currency, Price};
@@ -82,7 +82,7 @@ async fn orders_are_summed_by_link_and_time(store: &SaleStore) {
         sums("d/winter", 0, u64::MAX / 2).await,
         ClickOrders::default()
     );
-    // A click is its order's for good.
+    // An order's click never changes.
     let order = store.order(&id, &user("alice")).await.unwrap().unwrap();
     assert_eq!(order.click.unwrap().link, "d/spring");
 }

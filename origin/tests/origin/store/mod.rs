@@ -1,4 +1,4 @@
-//! The promises of [`SaleStore`], on every database there is.
+//! The guarantees of [`SaleStore`], on every supported database.
 
 use std::future::Future;
 
@@ -13,7 +13,7 @@ use weir_sale::sale::{Degrade, SaleState};
 
 use crate::support::{id, ticket, user};
 
-/// All of them at once.
+/// Runs all calls at once.
 pub async fn join_all<T>(calls: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
     let mut calls: Vec<_> = calls.map(Box::pin).map(Some).collect();
     let mut answers: Vec<Option<T>> = calls.iter().map(|_| None).collect();
@@ -56,7 +56,7 @@ async fn made(store: &SaleStore, total: u64, payment: Payment) {
     assert!(store.create_sale(&sale, 1).await.unwrap());
 }
 
-/// An order of the user's, at instant 100.
+/// Creates an order of the user at time 100.
 async fn ordered(store: &SaleStore, name: &str, generation: u64) -> StoredOrder {
     let ticket = ticket("s", name, generation);
     match store.claims().place(&ticket, 100).await.unwrap() {
@@ -65,7 +65,7 @@ async fn ordered(store: &SaleStore, name: &str, generation: u64) -> StoredOrder 
     }
 }
 
-/// The order's user takes it back.
+/// Cancels an order by its user.
 async fn cancel(store: &SaleStore, order: &StoredOrder, now_ms: u64) -> CancelOutcome {
     let rules = HoldRules::default();
     let cancelled = store

@@ -36,7 +36,7 @@ async fn an_order_is_placed_once(store: &SaleStore) {
     assert!(totals.has_outcomes);
 }
 
-/// The last step fails: the rows of the steps before it are gone, as after a crash in between.
+/// The last step fails: the rows of earlier steps are gone, as after a crash in between.
 async fn a_failed_order_leaves_no_trace(store: &SaleStore) {
     let sold_out = OrderOutcome::Short(Shortage::SoldOut);
     let unknown = OrderOutcome::Short(Shortage::UnknownSale);
@@ -68,7 +68,7 @@ async fn a_outcome_is_decided_once(store: &SaleStore) {
     assert_eq!(placed, OrderOutcome::Released { void: true });
     assert!(is_new(store.claims().place(&ordered, 5).await.unwrap()));
     assert!(!store.claims().void(&ordered, 6).await.unwrap());
-    // A claim on a sale that is not there has a outcome, too.
+    // A claim on a missing sale has an outcome, too.
     assert!(
         store
             .claims()
@@ -181,7 +181,7 @@ async fn many_orders_at_once_sell_each_unit_once(store: &SaleStore) {
     made(store, 10, Payment::AtOrder).await;
     let tickets = (0..100).map(|n| ticket("s", &format!("user-{n}"), n));
     let tickets: Vec<_> = tickets.collect();
-    // Each twice, as a retry that overtakes the first try.
+    // Each twice, like a retry that overtakes the first attempt.
     let calls = tickets
         .iter()
         .chain(&tickets)

@@ -1,4 +1,4 @@
-//! Orders are paid, cancelled or expire, and Redis is told.
+//! Payment, cancellation and expiry of orders, and the resulting updates for Redis.
 
 use super::*;
 
@@ -52,7 +52,7 @@ async fn an_order_is_paid_once(store: &SaleStore) {
     assert_eq!(store.order(&order.id, &user("bob")).await.unwrap(), None);
     let totals = totals(store).await;
     assert_eq!((totals.orders.paid, totals.orders.unpaid), (1, 0));
-    // Redis has nothing to follow: the order's units were gone before.
+    // Redis needs no update: the order's units were already gone.
     assert_eq!(store.unfollowed(9).await.unwrap(), []);
 }
 
@@ -122,7 +122,7 @@ async fn an_order_that_takes_units_when_paid_may_find_none(store: &SaleStore) {
     let after = totals(store).await;
     assert_eq!((after.stored.remaining, after.units_deferred), (0, 1));
     assert!(after.version > before.version);
-    // It never had a unit, so none comes back.
+    // It never had a unit, so none returns.
     let cancelled = cancel(store, &second, 201).await;
     assert!(matches!(cancelled, CancelOutcome::Now(order) if !order.deducted));
     assert_eq!(totals(store).await.stored.remaining, 0);
@@ -188,7 +188,7 @@ async fn redis_is_told_of_each_change_until_it_has_followed(store: &SaleStore) {
     }
 }
 
-/// A clock between two of the origin's tasks may differ by a moment: one says late, one in time.
+/// The clocks of two tasks may differ slightly: one is late, one is in time.
 async fn of_payment_and_expiry_one_wins(store: &SaleStore) {
     made(store, 10, Payment::Hold { pay_within_ms: 50 }).await;
     for generation in 0..10 {
@@ -225,11 +225,11 @@ async fn many_cancellations_return_the_units_once(store: &SaleStore) {
     assert_eq!(totals(store).await.stored.remaining, 10);
 }
 
-/// Holds of `lasts_ms` each, which their user cancels, as often as SQL lets: for how long the user held units.
+/// Cancels holds after `lasts_ms` each, as often as SQL permits. Returns the total time that the user held units.
 async fn held_ms(store: &SaleStore, name: &str, lasts_ms: u64) -> u64 {
     let (owner, rules) = (user(name), HoldRules::default());
     let (mut now_ms, mut held_ms) = (100, 0);
-    // No other user's.
+    // Use generations of no other user.
     for generation in lasts_ms * 1_000.. {
         let ticket = ticket("s", name, generation);
         match store.claims().place(&ticket, now_ms).await.unwrap() {
@@ -256,7 +256,7 @@ async fn held_ms(store: &SaleStore, name: &str, lasts_ms: u64) -> u64 {
     held_ms
 }
 
-/// Three holds that expire last 150 ms: cancelling, however it is timed, gives not a whole hold more.
+/// Three expired holds last 150 ms: cancelling, at any time, gains less than one whole hold.
 async fn cancelled_holds_count_by_the_time_they_lasted(store: &SaleStore) {
     made(store, 10, Payment::Hold { pay_within_ms: 50 }).await;
     for lasts_ms in [1, 24, 25, 26, 49, 50] {
@@ -269,7 +269,7 @@ async fn cancelled_holds_count_by_the_time_they_lasted(store: &SaleStore) {
     assert_eq!(totals(store).await.stored.remaining, 10);
 }
 
-/// Nobody has ended it yet when its user does.
+/// No job has ended it yet when its user does.
 async fn hold_cancelled_after_its_end_counts_as_expired(store: &SaleStore) {
     made(store, 10, Payment::Hold { pay_within_ms: 50 }).await;
     let order = ordered(store, "alice", 1).await;
@@ -283,7 +283,7 @@ async fn hold_cancelled_after_its_end_counts_as_expired(store: &SaleStore) {
     let wait_ms = HoldRules::default().cooldown_ms - 1;
     let cooling_down = OrderOutcome::Short(Shortage::CoolingDown { wait_ms });
     assert_eq!(again, cooling_down);
-    // Once: the rest of the time counts for nothing.
+    // Once: the rest of the time does not count.
     let after_ms = 9_000 + HoldRules::default().cooldown_ms;
     let placed = store
         .claims()
@@ -300,7 +300,7 @@ async fn hold_cancelled_after_its_end_counts_as_expired(store: &SaleStore) {
     assert!(is_new(again.unwrap()));
 }
 
-/// What would not have expired is nobody's hold.
+/// An order without a deadline does not count as a hold.
 async fn cancelling_what_has_no_deadline_costs_nothing(store: &SaleStore) {
     made(store, 10, Payment::AtOrder).await;
     for generation in 0..9 {

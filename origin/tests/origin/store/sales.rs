@@ -1,4 +1,4 @@
-//! Sales: made, listed, warmed, changed, switched.
+//! Sales: created, listed, loaded, changed, switched.
 
 use weir_origin::sales::store::StoredSale;
 use weir_sale::challenge::Challenge;
@@ -60,7 +60,7 @@ async fn sales_are_listed_and_published_in_order(store: &SaleStore) {
         published(all),
         [is("a", false), is("c", true), is("b", true)]
     );
-    // `a` ends at 2000: not after it.
+    // `a` ends at 2000, so it does not end after 2000.
     let current = store.catalogue(2_000, 9).await.unwrap();
     assert_eq!(published(current), [is("c", true), is("b", true)]);
     let bounded = store.catalogue(0, 2).await.unwrap();
@@ -143,7 +143,7 @@ async fn what_is_on_redis_does_not_change(store: &SaleStore) {
     let refused = store.update_sale(&new, 3).await.unwrap();
     assert_eq!(refused, UpdateOutcome::Refused(EditRefusal::Warmed));
     new.fields.total = 10;
-    // A gateway whose clock is ahead has let someone order.
+    // A gateway whose clock is ahead has admitted an order.
     assert!(is_new(
         store
             .claims()

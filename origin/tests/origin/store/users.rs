@@ -1,4 +1,4 @@
-//! Users reserve, are blocked, and come in pages.
+//! Reservations, blocks and pages of users.
 
 use super::*;
 

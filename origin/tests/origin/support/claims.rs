@@ -1,4 +1,4 @@
-//! What gateways do in Redis.
+//! Acts like a gateway in Redis.
 
 use weir_origin::clock::now_ms;
 use weir_sale::claim::Ticket;
@@ -11,7 +11,7 @@ use weir_scripts::{Call, Script};
 use super::*;
 
 impl World {
-    /// One Redis command of the test's own.
+    /// Runs a Redis command of the test.
     pub async fn redis(&self, command: &redis::Cmd) -> redis::Value {
         if !self.redis_url.contains(',') {
             let mut connection = weir_stack::redis::connect(&self.redis_url).await.unwrap();
@@ -22,18 +22,18 @@ impl World {
         command.query_async(&mut connection).await.unwrap()
     }
 
-    /// Claims a unit for `name` as a gateway does.
+    /// Claims a unit for `name` like a gateway.
     pub async fn claim(&self, sale: &str, name: &str) -> Ticket {
         self.claim_at(sale, name, now_ms()).await
     }
 
-    /// Claims a unit for `name` as a gateway does, while Redis' clock shows `now_ms`.
+    /// Claims a unit for `name` like a gateway, while the Redis clock shows `now_ms`.
     pub async fn claim_at(&self, sale: &str, name: &str, now_ms: u64) -> Ticket {
         let claimed = self.try_claim_at(sale, name, now_ms).await;
         claimed.unwrap_or_else(|refused| panic!("{refused:?}"))
     }
 
-    /// As [`World::claim_at`]; what a gateway hears if it gets none.
+    /// Like [`World::claim_at`]; returns the reply to the gateway if no claim is granted.
     pub async fn try_claim_at(
         &self,
         sale: &str,
@@ -44,7 +44,7 @@ impl World {
         self.ticket(sale, name, reply)
     }
 
-    /// Claims a unit as a gateway does, for one of several orders that the user may have.
+    /// Claims a unit like a gateway, for one of several permitted orders of the user.
     pub async fn claim_with_cap(
         &self,
         sale: &str,
@@ -55,7 +55,7 @@ impl World {
         self.ticket(sale, name, reply)
     }
 
-    /// Claims so many units in one.
+    /// Claims this many units at once.
     pub async fn claim_units(&self, sale: &str, name: &str, quantity: u32) -> Ticket {
         let terms = ClaimTerms {
             ttl_ms: CLAIM_TTL_MS,
@@ -69,7 +69,7 @@ impl World {
         claimed.unwrap_or_else(|refused| panic!("{refused:?}"))
     }
 
-    /// What a gateway hears that asks for a claim now.
+    /// The reply to a gateway's claim request now.
     pub async fn try_attempt(
         &self,
         sale: &str,
@@ -100,7 +100,7 @@ impl World {
             .await
     }
 
-    /// Claims a unit of a sale of one shard, unless the user is blocked.
+    /// Claims a unit of a sale with one shard, unless the user is blocked.
     pub async fn claim_as_gateways_do(&self, sale: &str, name: &str) -> Result<Ticket, ClaimReply> {
         let checks = Checks {
             blocked: true,
@@ -109,7 +109,7 @@ impl World {
         self.claim_with_checks(sale, name, checks).await
     }
 
-    /// Claims a unit of a sale of one shard, which looks at what `checks` say.
+    /// Claims a unit of a sale with one shard, with these checks.
     pub async fn claim_with_checks(
         &self,
         sale: &str,
@@ -148,7 +148,7 @@ impl World {
         claim::parse(&reply, 1).unwrap()[0]
     }
 
-    /// The ticket that a gateway makes of a grant.
+    /// The ticket that a gateway creates from a grant.
     pub fn ticket(&self, sale: &str, name: &str, reply: ClaimReply) -> Result<Ticket, ClaimReply> {
         let (ClaimReply::Granted(held) | ClaimReply::GrantedAgain(held)) = reply else {
             return Err(reply);
@@ -163,7 +163,7 @@ impl World {
         })
     }
 
-    /// As [`World::script`], while Redis' clock shows `now_ms`.
+    /// Like [`World::script`], while the Redis clock shows `now_ms`.
     pub async fn script_at(&self, call: &Call, now_ms: u64) -> weir_base::resp::Value {
         let time = format!("{{'{}','{}'}}", now_ms / 1_000, now_ms % 1_000 * 1_000);
         let source = call.script.source.replace("redis.call('TIME')", &time);
@@ -178,8 +178,8 @@ impl World {
         self.script(&call).await
     }
 
-    /// Runs a script over a connection of the test's own, in Weir's own encoding. Of a cluster it
-    /// asks any node, which names the right one.
+    /// Runs a script over a test connection, in Weir's own encoding. In a cluster it calls any node, which redirects to
+    /// the right one.
     pub async fn script(&self, call: &Call) -> weir_base::resp::Value {
         let first = self.redis_url.split(',').next().unwrap();
         let reply = run_script(first.strip_prefix("redis://").unwrap(), call).await;

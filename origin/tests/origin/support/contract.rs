@@ -1,4 +1,4 @@
-//! Every answer that a test sees is one that the OpenAPI document names: its status, its code, the form of its JSON.
+//! Checks that the OpenAPI document contains every answer in tests: its status, its code, and its JSON schema.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use super::Answer;
 
-/// The document, as the origin serves it.
+/// The document as served by the origin.
 pub static DOCUMENT: LazyLock<&Value> = LazyLock::new(weir_origin::openapi::document);
 
 static VALIDATORS: LazyLock<Mutex<HashMap<String, Arc<Validator>>>> = LazyLock::new(Mutex::default);
 
-/// Panics if it is not. What is asked of no route, or of one that is not mounted, is no business of the document.
+/// Panics if the document does not contain the answer. Ignores unknown and unmounted routes.
 pub fn hold(method: &Method, path: &str, answer: &Answer) {
     let Some((name, operations)) = item(path) else {
         return;
@@ -42,7 +42,7 @@ pub fn hold(method: &Method, path: &str, answer: &Answer) {
     }
 }
 
-/// What the document says of a path; of those that fit it, the one that says most by itself.
+/// The document's entry for a path; the most specific one of those that match.
 fn item(path: &str) -> Option<(&String, &Value)> {
     let paths = DOCUMENT["paths"].as_object()?.iter();
     paths

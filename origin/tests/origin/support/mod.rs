@@ -1,4 +1,4 @@
-//! What the tests share: one Redis a test binary, a key prefix and a database a test.
+//! Shared by the tests: one Redis per binary, and a key prefix and a database per test.
 
 mod claims;
 pub mod contract;
@@ -24,14 +24,14 @@ pub use servers::{mysql_url, redis};
 pub use sql::Sql;
 pub use world::World;
 
-/// The program.
+/// The path of the origin's binary.
 pub fn binary() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let built = || weir_stack::origin::ensure_built().unwrap();
     BUILT.get_or_init(built).clone()
 }
 
-/// How long the claims of the tests are held, in milliseconds.
+/// Hold time of claims in the tests, in milliseconds.
 pub const CLAIM_TTL_MS: u64 = 30_000;
 
 pub const SECRET: &str = "claim-secret-claim-secret-claim-secret";
@@ -39,19 +39,19 @@ pub const PAYMENT_SECRET: &str = "payment-secret-payment-secret-payment";
 pub const PREVIOUS_PAYMENT_SECRET: &str = "previous-secret-previous-secret-previous";
 pub const TOKEN: &str = "admin-token-admin-token-admin-token";
 
-/// The shards of [`World::sale`]'s sales.
+/// Number of shards of sales created by [`World::sale`].
 pub const SHARDS: u32 = 4;
 
-/// Which SQL and which Redis the tests of a binary have.
+/// The SQL database and Redis of a test run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
-    /// A SQLite file a test, and one Redis.
+    /// A SQLite file per test, and one Redis.
     SqliteAndSingle,
-    /// A database a test in one MariaDB, and a Redis Cluster of three.
+    /// A database per test in one MariaDB, and a Redis Cluster with three nodes.
     MySqlAndCluster,
 }
 
-/// What this run stands on: the second tier of `cargo xtask test --all` runs the tests once more.
+/// The backing of this run: `cargo xtask test --all` runs the tests once with each.
 pub fn backing() -> Backing {
     match std::env::var("WEIR_TEST_BACKING").as_deref() {
         Ok("mysql-and-cluster") => Backing::MySqlAndCluster,
@@ -60,7 +60,7 @@ pub fn backing() -> Backing {
     }
 }
 
-/// Runs tests of a store, each on an empty database of either kind.
+/// Runs tests of a store, each on an empty database of each kind.
 macro_rules! on_every_database {
     ($store:ident: $($name:ident),* $(,)?) => {
         mod sqlite {
@@ -86,7 +86,7 @@ macro_rules! on_every_database {
     };
 }
 
-/// An answer, whole.
+/// A complete answer.
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,
@@ -95,7 +95,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The member `error` of problem details.
+    /// The field `error` of problem details.
     pub fn code(&self) -> &str {
         assert_eq!(self.headers["content-type"], "application/problem+json");
         assert_eq!(self.body["status"], self.status.as_u16());
@@ -119,7 +119,7 @@ pub fn user(name: &str) -> UserId {
     UserId::new(name).unwrap()
 }
 
-/// A claim that no shard knows.
+/// A claim that exists in no shard.
 pub fn ticket(sale: &str, name: &str, generation: u64) -> Ticket {
     Ticket {
         sale: id(sale),
@@ -140,7 +140,7 @@ pub fn claim_headers(ticket: &Ticket) -> [(&'static str, Vec<u8>); 2] {
     ]
 }
 
-/// A sale that is open now, as the admin gives it.
+/// A sale that is open now, as the admin API returns it.
 pub fn sale_json(sale: &str, total: u64) -> Value {
     json!({
         "id": sale, "title": "A sale", "total": total, "shards": SHARDS, "user_cap": 1,

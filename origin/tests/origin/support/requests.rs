@@ -13,7 +13,7 @@ use weir_sale::claim::Ticket;
 
 use super::*;
 
-/// What a gateway says of who is signed in.
+/// The header of a gateway for a signed-in user.
 pub fn user_headers(name: &str) -> Vec<(&'static str, Vec<u8>)> {
     let ring = KeyRing::new(vec![key()]).unwrap();
     let signed = weir_sale::identity::sign(&ring, &user(name), now_ms());
@@ -34,7 +34,7 @@ impl World {
         self.post_order_with(headers, "").await
     }
 
-    /// The same, with a body.
+    /// Like [`World::post_order`], with a body.
     pub async fn post_order_with(&self, headers: &[(&str, Vec<u8>)], body: &str) -> Answer {
         let mut request = Request::post("/orders");
         for (name, value) in headers {
@@ -44,19 +44,19 @@ impl World {
             .await
     }
 
-    /// The answer to a request to the public port, as it is.
+    /// The raw answer to a request to the public port.
     #[allow(dead_code, reason = "one of the binaries leaves these tests out")]
     pub async fn raw(&self, request: Request<Body>) -> axum::response::Response {
         self.app.clone().oneshot(request).await.unwrap()
     }
 
-    /// The routes of the public port and those of the admin port.
+    /// The routes of the public port and of the admin port.
     #[allow(dead_code, reason = "one of the binaries leaves these tests out")]
     pub fn routers(&self) -> [Router; 2] {
         [self.app.clone(), self.admin.clone()]
     }
 
-    /// A request of this user to the public port, as a gateway passes it on.
+    /// A request of this user to the public port, as a gateway forwards it.
     pub async fn as_user(&self, name: &str, method: &str, path: &str) -> Answer {
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in user_headers(name) {
@@ -65,7 +65,7 @@ impl World {
         self.public(request.body(Body::empty()).unwrap()).await
     }
 
-    /// The same, with a body.
+    /// Like [`World::as_user`], with a body.
     pub async fn as_user_with(&self, name: &str, method: &str, path: &str, body: &Value) -> Answer {
         let ring = KeyRing::new(vec![key()]).unwrap();
         let signed = weir_sale::identity::sign(&ring, &user(name), now_ms());
@@ -76,7 +76,7 @@ impl World {
             .await
     }
 
-    /// Starts a payment of this order; its name.
+    /// Starts a payment of this order; returns its id.
     pub async fn start_payment(&self, name: &str, order_path: &str) -> String {
         let started = self
             .as_user(name, "POST", &format!("{order_path}/pay"))
@@ -85,7 +85,7 @@ impl World {
         started.body["payment"].as_str().unwrap().to_owned()
     }
 
-    /// What the provider says of a payment, signed now with the key of now.
+    /// The provider's report of a payment, signed now with the current key.
     pub async fn callback(&self, event: &str, payment: &str, state: &str) -> Answer {
         let body = json!({ "event": event, "payment": payment, "state": state }).to_string();
         let at_s = now_ms() / 1_000;
@@ -93,7 +93,7 @@ impl World {
             .await
     }
 
-    /// A callback of this body, with a signature of `signed`.
+    /// A callback with this body and a signature of `signed`.
     pub async fn callback_as(
         &self,
         id: &str,
@@ -111,14 +111,14 @@ impl World {
             .await
     }
 
-    /// A user pays an order: starts a payment, and the provider says that it was made.
+    /// Pays an order: starts a payment, and reports it as paid by the provider.
     pub async fn pay(&self, name: &str, order_path: &str) -> Answer {
         let payment = self.start_payment(name, order_path).await;
         self.callback(&format!("{payment}-paid"), &payment, "paid")
             .await
     }
 
-    /// Makes and warms a sale that differs from [`sale_json`] in these members.
+    /// Creates and loads a sale that differs from [`sale_json`] in these fields.
     pub async fn sale_with(&self, sale: &str, total: u64, members: Value) {
         let mut json = sale_json(sale, total);
         for (name, value) in members.as_object().unwrap() {
@@ -158,7 +158,7 @@ impl World {
         answer(&self.admin, request).await
     }
 
-    /// What the admin port answers to a GET, as it is.
+    /// The raw answer of the admin port to a GET.
     pub async fn admin_bytes(&self, path: &str) -> Vec<u8> {
         let request = Request::get(path).header("authorization", format!("Bearer {TOKEN}"));
         bytes(&self.admin, request.body(Body::empty()).unwrap()).await
@@ -169,7 +169,7 @@ impl World {
         self.admin_as(method, path, body, Some(&bearer)).await
     }
 
-    /// A request to the admin port, as it is.
+    /// Sends a prepared request to the admin port.
     #[allow(dead_code, reason = "one of the binaries leaves these tests out")]
     pub async fn admin_request(&self, request: Request<Body>) -> Answer {
         answer(&self.admin, request).await

@@ -13,7 +13,7 @@ use weir_stack::{ports, tools};
 
 use super::*;
 
-/// A Redis of the caller's own.
+/// A Redis for this caller only.
 pub async fn redis(dir: &TempDir) -> RedisServer {
     let tool = tools::Redis::find_or_get(&mut SilentReporter).unwrap();
     let log = dir.path().join("redis.log");
@@ -23,7 +23,7 @@ pub async fn redis(dir: &TempDir) -> RedisServer {
         .unwrap()
 }
 
-/// An empty database of its own in the MariaDB that the tests of one binary share.
+/// A new empty database in the MariaDB that the tests of one binary share.
 pub async fn mysql_url() -> String {
     static SERVER: OnceCell<(TempDir, MariaDbServer)> = OnceCell::const_new();
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -54,7 +54,7 @@ pub(super) async fn shared_redis() -> String {
     }
 }
 
-/// The URLs of its nodes, with commas between them.
+/// The URLs of its nodes, separated by commas.
 async fn shared_cluster() -> String {
     static NODES: OnceCell<(TempDir, Vec<RedisServer>)> = OnceCell::const_new();
     let start = || async {

@@ -1,4 +1,4 @@
-//! The test's own look into the origin's database.
+//! Direct access of a test to the origin's database.
 
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
@@ -6,13 +6,13 @@ use sqlx::{Connection, FromRow};
 
 use super::*;
 
-/// A connection of the test's own to the origin's database.
+/// A test's connection to the origin's database.
 pub enum Sql {
     Sqlite(SqliteConnection),
     MySql(MySqlConnection),
 }
 
-/// A row that either database can give.
+/// A row that both databases can return.
 pub trait SqlRow:
     for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, MySqlRow> + Send + Unpin
 {
@@ -24,7 +24,7 @@ impl<R> SqlRow for R where
 }
 
 impl Sql {
-    /// One statement with these values.
+    /// Runs one statement with these values.
     pub async fn execute(&mut self, statement: &'static str, values: &[&str]) {
         match self {
             Self::Sqlite(sql) => {
@@ -42,7 +42,7 @@ impl Sql {
         }
     }
 
-    /// One statement with these bytes.
+    /// Runs one statement with these bytes.
     pub async fn execute_bytes(&mut self, statement: &'static str, bytes: &[u8]) {
         match self {
             Self::Sqlite(sql) => drop(
@@ -62,14 +62,14 @@ impl Sql {
         }
     }
 
-    /// Ends what [`World::lock_database`] began.
+    /// Releases the lock of [`World::lock_database`].
     pub async fn unlock(mut self) {
         self.execute("ROLLBACK", &[]).await;
     }
 }
 
 impl World {
-    /// A connection of the test's own to the database.
+    /// Opens a test's connection to the database.
     pub async fn sql(&self) -> Sql {
         match backing() {
             Backing::SqliteAndSingle => {
@@ -83,8 +83,8 @@ impl World {
         }
     }
 
-    /// Holds what every order must write, as a slow transaction of another process does, until
-    /// `ROLLBACK`: all of SQLite, the stock of MySQL.
+    /// Locks data that every order writes, like a slow transaction of another process, until `ROLLBACK`: the whole
+    /// SQLite database, or the stock in MySQL.
     pub async fn lock_database(&self) -> Sql {
         let mut other = self.sql().await;
         if backing() == Backing::SqliteAndSingle {
@@ -96,7 +96,7 @@ impl World {
         other
     }
 
-    /// The only row of an answer of SQL.
+    /// The only row of a query result.
     pub async fn row<R: SqlRow>(&self, query: &'static str) -> R {
         match self.sql().await {
             Sql::Sqlite(mut sql) => sqlx::query_as(query).fetch_one(&mut sql).await.unwrap(),
@@ -104,12 +104,12 @@ impl World {
         }
     }
 
-    /// One number from SQL.
+    /// The only number of a query result.
     pub async fn number(&self, query: &'static str) -> i64 {
         self.row::<(i64,)>(query).await.0
     }
 
-    /// How many rows `orders`, `change_log` and `claim_outcomes` have.
+    /// The number of rows in `orders`, `change_log` and `claim_outcomes`.
     pub async fn rows(&self) -> [i64; 3] {
         [
             self.number("SELECT COUNT(*) FROM orders").await,

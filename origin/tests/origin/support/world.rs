@@ -1,4 +1,4 @@
-//! An origin of the test's own, as the test needs it.
+//! A test's own origin, configured as needed.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -30,25 +30,25 @@ use weir_origin::sql::Database;
 
 use super::*;
 
-/// One origin with a database and a part of Redis of its own.
+/// An origin with its own database and key prefix in Redis.
 pub struct World {
     pub origin: Origin,
     pub prefix: String,
     pub redis_url: String,
     pub dir: TempDir,
-    /// What links have in the background goes on until this is dropped.
+    /// Background jobs of links run until this is dropped.
     pub(super) _links: Option<DropGuard>,
-    /// The same of events.
+    /// Background jobs of events run until this is dropped.
     pub events: Option<DropGuard>,
     pub(super) database_url: String,
     pub(super) app: Router,
     pub(super) admin: Router,
 }
 
-/// Domains, and what differs from the usual settings.
+/// The domains, and a change of the default settings.
 type LinkSetup = (Value, Box<dyn FnOnce(&mut Settings)>);
 
-/// A payment provider with two keys, as while a secret is changed.
+/// A payment provider with two keys, as during a key rotation.
 fn payments() -> Payments {
     let key = |id, secret: &str| SigningKey::new(id, secret.as_bytes()).unwrap();
     let keys = vec![
@@ -69,7 +69,7 @@ impl World {
         Self::with(redis_url, None).await
     }
 
-    /// With these rules for what ended sales leave.
+    /// With these rules for the archiving of ended sales.
     pub async fn with_archive(rules: ArchiveRules) -> Self {
         let mut world = Self::new().await;
         world.origin = world.origin.with_archive(rules);
@@ -81,7 +81,7 @@ impl World {
         self.origin.sales().clone().with_archive(rules).archiver()
     }
 
-    /// The keys in Redis that are of this form, behind the test's prefix.
+    /// The keys in Redis that match this pattern, after the test's prefix.
     pub async fn keys(&self, form: &str) -> Vec<String> {
         let mut keys = Vec::new();
         for url in self.redis_url.split(',') {
@@ -97,7 +97,7 @@ impl World {
         keys
     }
 
-    /// The same, with edges that have these keys.
+    /// Adds edges with these keys.
     #[allow(dead_code, reason = "one of the binaries leaves these tests out")]
     pub fn and_edges(mut self, keys: KeyRing) -> Self {
         self.origin = self.origin.with_edges(Some(keys));
@@ -105,7 +105,7 @@ impl World {
         self
     }
 
-    /// The same, which takes changes of products that are signed with these keys.
+    /// Accepts product changes signed with these keys.
     #[allow(dead_code, reason = "one of the binaries leaves these tests out")]
     pub fn and_product_keys(mut self, keys: KeyRing) -> Self {
         self.origin = self.origin.with_product_keys(Some(keys));
@@ -113,7 +113,7 @@ impl World {
         self
     }
 
-    /// The same, whose public answers pages of other sites may read.
+    /// Allows pages of other sites to read public answers.
     #[allow(dead_code, reason = "one of the binaries leaves these tests out")]
     pub fn and_cors(mut self, cors: weir_origin::http::Cors) -> Self {
         self.origin = self.origin.with_cors(cors);
@@ -121,14 +121,14 @@ impl World {
         self
     }
 
-    /// The same, with another token of the environment.
+    /// Sets another admin token.
     #[allow(dead_code, reason = "one of the binaries leaves these tests out")]
     pub fn with_token(mut self, token: &str) -> Self {
         self.admin = self.origin.admin_routes(AdminToken::new(token).unwrap());
         self
     }
 
-    /// With these rules for holds that expire.
+    /// With these rules for expiring holds.
     pub async fn with_holds(rules: HoldRules) -> Self {
         let mut world = Self::new().await;
         world.origin = world.origin.with_holds(rules);
@@ -137,7 +137,7 @@ impl World {
         world
     }
 
-    /// With a reconciler that may be silent for so long.
+    /// With a reconciler that may be silent for this long.
     #[allow(dead_code, reason = "one of the binaries leaves these tests out")]
     pub async fn with_silence_max(silence_max: Duration) -> Self {
         let mut world = Self::new().await;
@@ -146,19 +146,19 @@ impl World {
         world
     }
 
-    /// With short links under these domains.
+    /// With short links in these domains.
     pub async fn with_links(domains: Value, change: impl FnOnce(&mut Settings) + 'static) -> Self {
         let links: LinkSetup = (domains, Box::new(change));
         Self::with(&shared_redis().await, Some(links)).await
     }
 
-    /// With behaviour events, and a Redis that is down: they do not need it.
+    /// With behaviour events, and a Redis that is down: events do not need it.
     pub async fn with_events(change: impl FnOnce(&mut events::Settings)) -> Self {
         let world = Self::with("redis://127.0.0.1:1", None).await;
         world.and_events(change).await
     }
 
-    /// With behaviour events, in this folder and this database: what an earlier origin has left.
+    /// With behaviour events, in this folder and this database, after an earlier origin.
     pub async fn with_events_again(self, change: impl FnOnce(&mut events::Settings)) -> Self {
         let Self {
             dir,
@@ -197,7 +197,7 @@ impl World {
         settings.sync = weir_log::Sync::Os;
         change(&mut settings);
         let deadline = Instant::now() + Duration::from_secs(60);
-        // The threads of an earlier origin have the folder until they have ended.
+        // The threads of an earlier origin lock the folder until they end.
         let opened = loop {
             let metrics = EventMetrics::register(&Metrics::default());
             let database = open_database(&self.database_url).await.unwrap();
@@ -229,7 +229,7 @@ impl World {
         world
     }
 
-    /// With all that an origin may have.
+    /// With all features of an origin.
     #[allow(dead_code, reason = "one of the binaries leaves these tests out")]
     pub async fn with_everything() -> Self {
         let domains = serde_json::json!({ "domains": [{ "id": "main", "hosts": ["s.example"] }] });
@@ -239,12 +239,12 @@ impl World {
         world.and_events(|_| ()).await
     }
 
-    /// With vehicle fitment, of which nothing runs in the background.
+    /// With vehicle fitment, without background jobs.
     pub async fn with_fitment(change: impl FnOnce(&mut FitmentSettings)) -> Self {
         Self::new().await.and_fitment(change)
     }
 
-    /// The same, on the Redis at `redis_url`, which may be down.
+    /// Like [`World::with_fitment`], on the Redis at `redis_url`, which may be down.
     pub async fn with_fitment_on(redis_url: &str) -> Self {
         Self::on(redis_url).await.and_fitment(|_| ())
     }
@@ -260,7 +260,7 @@ impl World {
         self
     }
 
-    /// Vehicle fitment on this world's Redis and database, as one more origin has it.
+    /// Vehicle fitment of one more origin on this world's Redis and database.
     pub async fn fitment(&self, change: impl FnOnce(&mut FitmentSettings)) -> Fitment {
         let database = open_database(&self.database_url).await.unwrap();
         let redis = Redis::new(&self.redis_url, &self.prefix).unwrap();
@@ -270,13 +270,13 @@ impl World {
         Fitment::new(settings, database, redis, metrics)
     }
 
-    /// Browse history on this world's Redis and database, as one more origin has it.
+    /// Browse history of one more origin on this world's Redis and database.
     pub async fn history(&self, change: impl FnOnce(&mut HistorySettings)) -> History {
         let database = open_database(&self.database_url).await.unwrap();
         self.history_in(database, &self.redis_url, change)
     }
 
-    /// The same, on another database or Redis.
+    /// Like [`World::history`], on another database or Redis.
     pub fn history_in(
         &self,
         database: Database,
@@ -290,12 +290,12 @@ impl World {
         History::new(settings, database, redis, metrics)
     }
 
-    /// Where the database is.
+    /// The URL of the database.
     pub fn database_url(&self) -> String {
         self.database_url.clone()
     }
 
-    /// An empty database of its own, of this world's kind.
+    /// A new empty database of this world's kind.
     pub async fn new_database(&self, name: &str) -> Database {
         let url = match backing() {
             Backing::SqliteAndSingle => format!("sqlite://{}/{name}.db", self.dir.path().display()),
@@ -304,13 +304,13 @@ impl World {
         open_database(&url).await.unwrap()
     }
 
-    /// In which a reservation counts only once a risk check has passed its user.
+    /// With a risk check that fails closed: a reservation counts only after its user has passed.
     pub async fn with_risk_failing_closed() -> Self {
         let redis_url = shared_redis().await;
         Self::with_store(&redis_url, None, SaleStore::with_risk_failing_closed).await
     }
 
-    /// In which changes of orders are written for a webhook; nobody sends them.
+    /// With order changes written for a webhook but never sent.
     pub async fn with_outbox() -> Self {
         let redis_url = shared_redis().await;
         Self::with_store(&redis_url, None, |store| {
@@ -322,7 +322,7 @@ impl World {
         .await
     }
 
-    /// With short links under these domains, and a Redis that is down.
+    /// With short links in these domains, and a Redis that is down.
     pub async fn with_links_alone(domains: Value) -> Self {
         let links: LinkSetup = (domains, Box::new(|_| {}));
         Self::with("redis://127.0.0.1:1", Some(links)).await
@@ -374,14 +374,14 @@ impl World {
         }
     }
 
-    /// With a warm sale of `total` units.
+    /// With a loaded sale of `total` units.
     pub async fn with_sale(sale: &str, total: u64) -> Self {
         let world = Self::new().await;
         world.sale(sale, total).await;
         world
     }
 
-    /// Makes and warms a sale.
+    /// Creates and loads a sale.
     pub async fn sale(&self, sale: &str, total: u64) {
         let made = self.admin("POST", "/sales", &sale_json(sale, total)).await;
         assert_eq!(made.status, 201, "{made:?}");

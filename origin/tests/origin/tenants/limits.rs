@@ -1,4 +1,4 @@
-//! How much each tenant may have, and how often it may ask.
+//! Quotas and rate limits of tenants.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ async fn no_tenant_has_more_than_it_may_however_many_ask_at_once() {
     };
     assert_eq!(all(&keys).await, 1);
 
-    // One that is there is changed nevertheless; a key that was revoked makes room.
+    // Existing resources can still be changed; a revoked key makes room.
     let seen = world.admin("GET", "/tenants/acme", &Value::Null).await;
     assert_eq!(
         seen.body["used"],
@@ -86,7 +86,7 @@ async fn no_tenant_has_more_than_it_may_however_many_ask_at_once() {
     );
     assert_eq!(all(&keys).await, 1);
 
-    // Units: of a change before the start, and of stock that is added while it runs. The platform is held by it, too.
+    // Units: in a change before the start, and in stock added during the sale. The limit also applies to the platform.
     let listed = world.by(&key, "GET", "/sales", &Value::Null).await;
     let ids: Vec<&str> = listed.body["sales"]
         .as_array()
@@ -121,7 +121,7 @@ async fn no_tenant_has_more_than_it_may_however_many_ask_at_once() {
     assert_eq!(add(&key, -5, "d").await.status, 200);
     assert_eq!(add(&key, 5, "e").await.status, 200);
 
-    // Another tenant is not touched by it, nor is what is nobody's.
+    // Other tenants and resources without a tenant are not affected.
     let made = world
         .by(&others, "POST", "/sales", &sale_json("other--1", 50))
         .await;
@@ -156,7 +156,7 @@ async fn a_sale_that_has_not_started_grows_as_far_as_its_tenant_may() {
         .by(&key, "POST", "/sales", &sale_json("acme--more", 5))
         .await;
     assert_eq!(more.code(), "tenant_limit");
-    // Lowered below what is there: it stays, and may shrink.
+    // The quota is lowered below the current number: existing resources stay and may be deleted.
     world
         .tenant("acme", json!({ "limits": { "sales": 0, "units": 1 } }))
         .await;
@@ -180,7 +180,7 @@ async fn a_tenant_that_asks_too_much_waits_and_the_others_do_not() {
     let (_, others) = world.tenants_key("other", json!({ "role": "admin" })).await;
     let mut refused = 0;
     for _ in 0..40 {
-        // What is the platform's counts, too: its refusals would fill the trail.
+        // Requests of the platform count, too: their refusals would fill the audit trail.
         let answer = world
             .by(&key, "PUT", "/switch", &json!({ "state": "closed" }))
             .await;
@@ -208,7 +208,7 @@ async fn a_tenant_that_asks_too_much_waits_and_the_others_do_not() {
         .await;
     assert_eq!(noted, 40 - refused);
 
-    // An answer that goes on is under way until it is gone.
+    // A streamed answer counts as running until it ends.
     let made = world
         .by(&others, "POST", "/sales", &sale_json("other--s", 1))
         .await;
@@ -246,7 +246,7 @@ async fn tenant_links_are_counted_and_idempotency_keys_are_separate() {
         .await;
     let (_, acme) = world.tenants_key("acme", json!({ "role": "admin" })).await;
     let link = |domain: &str| json!({ "target": "https://t.example/", "domain": domain });
-    // It has one. Lists are made whole or not at all.
+    // One exists already. Lists are created whole or not at all.
     let three = json!([link("acmes-dom"), link("acmes-dom"), link("acmes-dom")]);
     let refused = world.by(&acme, "POST", "/links", &three).await;
     assert_eq!(
@@ -272,7 +272,7 @@ async fn tenant_links_are_counted_and_idempotency_keys_are_separate() {
             .status,
         201
     );
-    // What is deleted makes room.
+    // Deleted resources make room.
     let gone = world
         .by(
             &acme,
@@ -292,7 +292,7 @@ async fn tenant_links_are_counted_and_idempotency_keys_are_separate() {
         assert!(now_ms() < deadline, "{made:?}");
     }
 
-    // The same key of two tenants is two keys: neither is told the other's answer, nor kept from its own.
+    // The same key of two tenants counts as two keys: each tenant gets its own answer.
     let once = async |key: &str, domain: &str| {
         let request = Request::post("/links")
             .header("authorization", format!("Bearer {key}"))

@@ -1,4 +1,4 @@
-//! Tenants: each sees, changes and fills up what is its own, and nothing else.
+//! Tenants: each sees, changes and uses up only its own resources.
 
 mod limits;
 mod names;
@@ -14,7 +14,7 @@ use weir_origin::openapi::tenant_rules;
 
 use crate::support::{Answer, World, contract, sale_json};
 
-/// Admin operations that need no key, or ask for one themselves.
+/// Admin operations that need no key, or check one themselves.
 const OPEN: [&str; 13] = [
     "/healthz",
     "/readyz",
@@ -31,7 +31,8 @@ const OPEN: [&str; 13] = [
     "/access/session",
 ];
 
-/// What others must never see of the first tenant: its name, its buyer, its link, where that leads, its key, its domain.
+/// Texts that others must never see of the first tenant: its name, its buyer, its link, the link's target, its key, its
+/// domain.
 const MARKS: [&str; 6] = [
     "acme",
     "acmes-buyer",
@@ -51,7 +52,7 @@ impl World {
         assert!(made.status.is_success(), "{made:?}");
     }
 
-    /// A key of a tenant: its id and itself.
+    /// Creates a key of a tenant and returns its id and secret.
     async fn tenants_key(&self, tenant: &str, members: Value) -> (String, String) {
         let mut new = json!({ "name": format!("{tenant}s-key"), "tenant": tenant });
         for (name, value) in members.as_object().unwrap() {
@@ -87,7 +88,7 @@ fn guarded() -> Vec<(String, String)> {
     all
 }
 
-/// Only the open routes are without a rule.
+/// Only the open routes have no tenant rule.
 #[test]
 fn every_admin_operation_has_one_rule_for_tenants() {
     let ruled = tenant_rules().iter();
@@ -97,7 +98,7 @@ fn every_admin_operation_has_one_rule_for_tenants() {
     assert_eq!(ruled, guarded().into_iter().collect());
 }
 
-/// What the first tenant has, and what others try to reach it by.
+/// Resources of the first tenant, and the ids with which others try to reach them.
 struct Victim {
     order: String,
     payment: String,
@@ -133,7 +134,7 @@ impl Victim {
         at + query
     }
 
-    /// Bodies that would do something.
+    /// Bodies that would change something.
     fn body(&self, method: &str, route: &str) -> Value {
         match (method, route) {
             ("POST", "/sales") => sale_json("acme--new", 1),
@@ -158,7 +159,7 @@ impl Victim {
     }
 }
 
-/// A world with all that an origin has, two tenants, and what the first one has.
+/// A world with all features, two tenants, and the first tenant's resources.
 async fn two_tenants() -> (World, Victim, String) {
     let world = World::with_everything().await;
     for (id, host) in [("acmes-dom", "a.example"), ("evils-dom", "e.example")] {
@@ -210,7 +211,7 @@ async fn two_tenants() -> (World, Victim, String) {
     (world, victim, evil)
 }
 
-/// What the first tenant has, as the platform sees it.
+/// The first tenant's resources, as the platform sees them.
 async fn state(world: &World, victim: &Victim) -> Vec<Value> {
     let mut all = Vec::new();
     for path in [
@@ -259,7 +260,7 @@ async fn a_tenants_key_reaches_nothing_of_another_by_any_operation() {
             TenantRule::Heeds => heeded += 1,
         }
         refused += u32::from(matches!(status, 403 | 404));
-        // Whatever it says, it says nothing of the other's. What was asked for may be named again.
+        // The answer reveals nothing about the other tenant. It may repeat requested names.
         let said = answer.body.to_string();
         for mark in MARKS {
             let is_own_word = body.to_string().contains(mark) || path.contains(mark);
@@ -275,7 +276,7 @@ async fn a_tenants_key_reaches_nothing_of_another_by_any_operation() {
     let acted = world.by(&evil, "POST", "/order-actions", &verdict).await;
     assert_eq!(acted.body["verdicts"][0]["verdict"], "unknown_order");
     assert_eq!(state(&world, &victim).await, before);
-    // The same asked otherwise.
+    // The same through other routes.
     for (method, path) in [
         ("GET", "/orders?sale=acme--s"),
         ("GET", "/orders?sale=acme--s&user=acmes-buyer&sort=oldest"),
@@ -303,7 +304,7 @@ async fn a_tenants_key_reaches_nothing_of_another_by_any_operation() {
         let names = path.starts_with("/sales/");
         assert_eq!(answer.status.as_u16() == 404, names, "{path} {answer:?}");
     }
-    // Of the trail it sees what it has tried itself.
+    // In the audit trail it sees only its own attempts.
     let trail = world.by(&evil, "GET", "/access/audit?limit=200", &Value::Null);
     let entries = trail.await.body["entries"].as_array().unwrap().clone();
     assert!(
@@ -415,7 +416,7 @@ async fn a_tenants_admin_makes_keys_and_sees_the_trail_of_its_own() {
     let refused = world.admin("POST", "/access/keys", &nobody).await;
     assert_eq!(refused.code(), "invalid_key");
 
-    // Keys: the platform's list has none of them.
+    // Keys: the platform's list contains none of them.
     let listed = world.by(&admin, "GET", "/access/keys", &Value::Null).await;
     assert_eq!(listed.body["keys"].as_array().unwrap().len(), 4);
     let listed = world.admin("GET", "/access/keys", &Value::Null).await;
@@ -428,7 +429,7 @@ async fn a_tenants_admin_makes_keys_and_sees_the_trail_of_its_own() {
     let revoked = world.by(&admin, "DELETE", &path, &Value::Null).await;
     assert_eq!(revoked.body["good"], false);
 
-    // The trail: page by page, each once, and nothing of others.
+    // The audit trail: page by page, each entry once, and nothing of others.
     world
         .by(&evil, "POST", "/sales", &sale_json("evil--s", 1))
         .await;
@@ -450,7 +451,7 @@ async fn a_tenants_admin_makes_keys_and_sees_the_trail_of_its_own() {
         entries.iter().all(|entry| entry["tenant"] == "acme"),
         "{entries:?}"
     );
-    // A link is noted behind the answer.
+    // Link creations are audited after the answer.
     world.origin.access().finish().await;
     let one = format!("/access/audit?actor={}", victim.key);
     let one = world.by(&admin, "GET", &one, &Value::Null).await;
@@ -461,7 +462,7 @@ async fn a_tenants_admin_makes_keys_and_sees_the_trail_of_its_own() {
     let evils = evils.body["entries"].as_array().unwrap();
     assert!(evils.iter().all(|entry| entry["tenant"] == "evil") && evils.len() >= 3);
 
-    // A session is the key's, and says whose.
+    // A session belongs to the key and shows its tenant.
     let headers = [("x-weir-console", "1"), ("origin", "http://desk")];
     let mut request = Request::builder().method("POST").uri("/access/session");
     for (name, value) in headers {

@@ -1,4 +1,4 @@
-//! What is a tenant's by its name, made, listed and given up.
+//! Resources that belong to a tenant by their name: created, listed and deleted.
 
 use std::collections::BTreeSet;
 
@@ -91,7 +91,7 @@ async fn names_and_domains_are_one_tenants_each() {
         .collect();
     assert_eq!(names, ["acme", "other"]);
 
-    // Its own begin with its name and two hyphens: neither the bare name nor that of a longer one.
+    // Names of a tenant begin with its name and two hyphens: neither the bare name nor a longer tenant's name matches.
     let (_, key) = world.tenants_key("acme", json!({ "role": "admin" })).await;
     let seen = world.by(&key, "GET", "/sales", &Value::Null).await;
     assert_eq!(seen.body["sales"].as_array().unwrap().len(), 1, "{seen:?}");
@@ -102,7 +102,7 @@ async fn names_and_domains_are_one_tenants_each() {
         assert_eq!(seen.status, status, "{sale}");
     }
 
-    // Gone: its keys open nothing, and a later one of its name has none of them.
+    // The tenant is deleted: its keys open nothing, and a later tenant with the same name has none of them.
     assert_eq!(
         world
             .admin("DELETE", "/tenants/acme", &Value::Null)
@@ -140,7 +140,7 @@ async fn names_and_domains_are_one_tenants_each() {
     );
 }
 
-/// More links of the first tenant than a page looks at, made after all others.
+/// More links of the first tenant than a page examines, created after all others.
 async fn many_links(world: &World) {
     let link = Link::to("https://acmes-target.example/");
     let made = |n: usize| {
@@ -214,7 +214,7 @@ async fn pages_have_all_of_a_tenants_own_and_name_nothing_of_others() {
         );
     }
 
-    // Anybody's list of sales: everybody's, or one tenant's.
+    // The public list of sales: all sales, or those of one tenant.
     for sale in ["acme--1", "evil--1"] {
         let path = format!("/sales/{sale}");
         let listed = world

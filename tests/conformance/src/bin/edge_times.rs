@@ -1,5 +1,5 @@
-//! `weir-edge-times <rounds> <requests>`: how large each edge is, and how long its answers take in its runtime, as JSON. What is
-//! measured is what is shipped.
+//! `weir-edge-times <rounds> <requests>`: the size of each edge, and its response times in its runtime, as JSON.
+//! Measures the shipped builds.
 
 #![allow(clippy::indexing_slicing)]
 
@@ -15,7 +15,7 @@ use weir_conformance::shop::{self, HOST, LINK, ORDERS, SALE};
 use weir_stack::edge::{self, Build, Server};
 use weir_stack::workspace;
 
-/// What is asked: method, path, and the status of the answer.
+/// The requests: kind, method, path, and expected status.
 const ASKED: [(&str, &str, &str, u16); 3] = [
     ("a link", "GET", LINK, 302),
     ("the status of a sale", "GET", SALE, 200),
@@ -26,13 +26,13 @@ const USER: (&str, &str) = ("x-user-id", "alice");
 const TARGET: &str = "https://target.example/";
 const BAND: &str = "none";
 
-/// So often feeds are published anew: they count for 5 s.
+/// The publishing interval of feeds, which are valid for 5 s.
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 
 /// Longer than an edge takes to read its feeds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Measures a platform in so many rounds of so many requests.
+/// Measures a platform, with the number of rounds and requests per round.
 type Measure = fn(usize, usize) -> Result<Value>;
 
 fn main() -> Result<()> {
@@ -93,7 +93,7 @@ fn fastly(rounds: usize, requests: usize) -> Result<Value> {
     }))
 }
 
-/// Without a socket: the runtime takes the time itself.
+/// Without a socket: the runtime measures the time itself.
 fn wasi(rounds: usize, requests: usize) -> Result<Value> {
     let mut edge = Wasi::start()?;
     let config = shop::config();
@@ -133,7 +133,7 @@ fn wasmtime() -> Result<String> {
 
 // --- measuring
 
-/// An edge that is a server, and the world around it.
+/// An edge that is a server, and the origin and gateway around it.
 struct Shop {
     world: World,
     server: Server,
@@ -142,7 +142,7 @@ struct Shop {
 
 impl Shop {
     fn measure(mut self, rounds: usize, requests: usize) -> Result<Value> {
-        // How soon it knows its feeds says the platform.
+        // The platform determines when it loads its feeds.
         let started = Instant::now();
         for (_, method, path, status) in ASKED {
             while let Err(error) = self.ask(method, path, status) {
@@ -159,7 +159,7 @@ impl Shop {
         })
     }
 
-    /// How long it took, on a connection of its own.
+    /// Returns the response time, on a new connection.
     fn ask(&mut self, method: &str, path: &str, status: u16) -> Result<Duration> {
         if self
             .published
@@ -181,7 +181,7 @@ impl Shop {
     }
 }
 
-/// Asks for each in turn, round by round: one request after the other.
+/// Sends requests of each kind in turn, sequentially, round by round.
 fn each(
     rounds: usize,
     requests: usize,

@@ -1,4 +1,5 @@
-//! The engines themselves: events in, effects out, and Redis over one connection. What this host sees is what vectors expect.
+//! The engines without a gateway: events in, effects out, and Redis over one connection. Vectors expect the results of
+//! this host.
 
 #![expect(
     clippy::indexing_slicing,
@@ -22,26 +23,26 @@ use crate::store::{Store, changes};
 use crate::text::{escape, unescape};
 use crate::vector::{Changes, Headers, OriginAnswer, Outcome, RedisKeys, Vector};
 
-/// Its name.
+/// The name of this host.
 pub const NAME: &str = "engine";
 
-/// The cluster that reaches Redis; every other name reaches nobody.
+/// The cluster name that reaches Redis; every other name is unreachable.
 pub const REDIS_CLUSTER: &str = "weir_redis";
 
-/// How long before the first step the engine starts.
+/// How long before the first step the engine starts, in milliseconds.
 pub const STARTS_BEFORE_MS: u64 = 100;
 
-/// For so long an engine may hold a request that needs nothing but time: until its first poll is given up.
+/// The maximum time that an engine may hold a request that needs only time: until it gives up its first poll.
 pub const HOLDS_MS: u64 = 1_000;
 
-/// A poll may tell of more, which the next one reads; there is no third.
+/// A poll may announce more documents, which the next one reads; there is no third.
 const TICKS_MAX: usize = 4;
 
-/// Names and seeds that a host makes up differ from host to host, and nothing that vectors see may depend on them.
+/// Hosts use different unique names and seeds. Nothing that vectors observe may depend on them.
 const UNIQUE_NAME: &str = "conformance";
 const SEED: u64 = 7;
 
-/// The engines, and a Redis.
+/// The engines and a Redis.
 pub struct EngineHost {
     store: Store,
 }
@@ -50,16 +51,16 @@ impl EngineHost {
     /// Starts the Redis.
     ///
     /// # Errors
-    /// When there is none.
+    /// Redis does not start.
     pub fn start(runtime: &Runtime) -> Result<Self> {
         let store = Store::start(runtime)?;
         Ok(Self { store })
     }
 
-    /// The result of one vector.
+    /// Replays one vector.
     ///
     /// # Errors
-    /// When it cannot be replayed.
+    /// It cannot be replayed.
     pub fn replay_one(&mut self, vector: &Vector) -> Result<Replay> {
         let first_ms = vector.steps.first().context("no steps")?.at_ms;
         self.store.clear()?;
@@ -120,15 +121,15 @@ impl EngineHost {
     }
 }
 
-/// What Redis holds of a vector.
+/// The keys of a vector in Redis.
 ///
 /// # Errors
-/// When Redis does not say.
+/// Redis does not answer.
 pub fn dump(store: &mut Store, prefix: Option<&str>) -> Result<RedisKeys> {
     prefix.map_or_else(|| Ok(RedisKeys::new()), |prefix| store.dump(prefix))
 }
 
-/// What is known of Redis after somebody else's changes.
+/// Applies another party's changes to the expected contents of Redis.
 pub fn apply(changes: &Changes, stored: &mut RedisKeys) {
     for (key, entry) in changes {
         match entry {
@@ -143,24 +144,24 @@ fn filter(module: &str) -> Result<&'static Filter> {
     Filter::of_module(module).with_context(|| format!("there is no engine {module}"))
 }
 
-/// Whether the filter needs Envoy to show it the bodies of requests that it holds back.
+/// Whether the filter needs Envoy to pass it the bodies of requests that it holds.
 pub fn reads_bodies(engine: &str) -> bool {
     Filter::of_module(engine).is_some_and(|filter| filter.reads_bodies)
 }
 
-/// Whether the filter is told of responses.
+/// Whether the filter receives responses.
 pub fn sees_responses(vector: &Vector) -> bool {
     let engine = &vector.engine;
     Filter::of_module(engine).is_some_and(|filter| filter.sees_responses(engine))
 }
 
-/// What an engine is made with, for one vector.
+/// The environment for creating a vector's engine.
 struct VectorHost<'a> {
     vector: &'a Vector,
     data: Arc<Data>,
 }
 
-/// Shared data of one engine, which a host of threads could have, too.
+/// Shared data of one engine, implemented as a multi-threaded host would.
 #[derive(Default)]
 struct Data(Mutex<LocalData>);
 
@@ -219,13 +220,13 @@ impl Host for EngineHost {
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// What is known of the request under way.
+/// The state of the current request.
 #[derive(Default)]
 struct Stream {
     headers: Pairs,
     reads: Option<usize>,
     answer: Option<Arc<Answer>>,
-    /// Whether the engine has no more to do with it, once it has gone on.
+    /// After the request continued: whether the engine has finished with it.
     went_on: Option<bool>,
     response: Headers,
 }
@@ -245,7 +246,8 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Reads its documents before the first step. The second poll comes soon after the first, whatever the interval.
+    /// Reads the documents before the first step. The second poll follows soon after the first, independent of the
+    /// interval.
     fn start(&mut self, at_ms: u64) -> Result<()> {
         for now_ms in [at_ms - STARTS_BEFORE_MS, at_ms] {
             self.now_ms = now_ms;
@@ -254,7 +256,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Ticks until nothing more is read; returns how often something was.
+    /// Ticks until the engine reads nothing more; returns the number of reads.
     fn pass_time(&mut self) -> Result<usize> {
         let at_first = self.calls_made;
         for _ in 0..TICKS_MAX {
@@ -304,7 +306,7 @@ impl Runner<'_> {
         let Some(is_over) = self.stream.went_on else {
             return Ok(Outcome::Unknown);
         };
-        // The head as it is when the request goes on: what comes later changes nothing.
+        // The request headers when it continues: later changes have no effect.
         let seen = text(&self.stream.headers);
         let origin = vector.origin_answer(&step.request.path);
         self.respond(id, is_over, &origin)?;
@@ -334,7 +336,7 @@ impl Runner<'_> {
         self.handle(Event::Tick { now_ms });
     }
 
-    /// Turns and replies until nothing more happens.
+    /// Runs turns and replies until nothing more happens.
     fn settle(&mut self) -> Result<()> {
         loop {
             let now_ms = self.now_ms;
@@ -391,7 +393,7 @@ impl Runner<'_> {
         feedback
     }
 
-    /// Does what an effect wants. Returns the event that tells of it, if there is one.
+    /// Applies an effect. Returns the resulting event, if any.
     fn apply(&mut self, effect: Effect) -> Option<Event<'static>> {
         match effect {
             Effect::Call {
@@ -420,7 +422,7 @@ impl Runner<'_> {
         None
     }
 
-    /// Only one request is under way, so it is its.
+    /// Only one request is in flight, so the effect is for it.
     fn apply_to_stream(&mut self, effect: Effect) {
         let stream = &mut self.stream;
         match effect {
@@ -450,10 +452,10 @@ impl Runner<'_> {
     }
 }
 
-/// The request's head, with pseudo-headers, as a host shows it.
+/// The request headers, with pseudo-headers, as a host passes them.
 ///
 /// # Errors
-/// When a value is no text of a vector's.
+/// A value is not valid vector text.
 pub fn request_headers(request: &crate::vector::Request) -> Result<Pairs> {
     let mut headers = vec![
         (b":method".to_vec(), request.method.clone().into_bytes()),
@@ -470,13 +472,13 @@ pub fn request_headers(request: &crate::vector::Request) -> Result<Pairs> {
     Ok(headers)
 }
 
-/// Headers as a vector has them.
+/// Converts headers to a vector's form.
 pub fn text(headers: &Pairs) -> Headers {
     let text = |(name, value): &(Vec<u8>, Vec<u8>)| (escape(name), escape(value));
     headers.iter().map(text).collect()
 }
 
-/// An answer as clients get it.
+/// Converts an answer to the form that clients receive.
 fn answered(answer: &Answer) -> Outcome {
     let pair = |(name, value): (&[u8], &[u8])| (escape(name), escape(value));
     let headers = answer.headers.iter().map(pair).collect();

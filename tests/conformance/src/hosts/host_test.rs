@@ -1,4 +1,4 @@
-//! The built filters in `host-test`. Calls go straight to Redis: what the bridge does between them is shown in Envoy.
+//! The built filters in `host-test`. Calls go directly to Redis; the Envoy host covers the bridge.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::store::{Store, changes};
 use crate::text::{escape, unescape};
 use crate::vector::{Headers, Outcome, Step, Vector};
 
-/// Its name.
+/// The name of this host.
 pub const NAME: &str = "host-test";
 
-/// The cluster of the origin, as `envoy/weir.yaml` calls it.
+/// The origin's cluster name in `envoy/weir.yaml`.
 pub const ORIGIN_CLUSTER: &str = "origin";
 
-/// `host-test`, and a Redis.
+/// `host-test` and a Redis.
 pub struct HostTest {
     store: Store,
 }
@@ -30,7 +30,7 @@ impl HostTest {
     /// Builds the filters, and starts the Redis.
     ///
     /// # Errors
-    /// When the filters cannot be built, or there is no Redis.
+    /// The filters cannot be built, or Redis does not start.
     pub fn start(runtime: &Runtime) -> Result<Self> {
         wasm::ensure_filters()?;
         let store = Store::start(runtime)?;
@@ -57,7 +57,7 @@ impl HostTest {
             if now_ms != step.at_ms {
                 proxy.advance(Duration::from_millis(step.at_ms - now_ms));
                 now_ms = step.at_ms;
-                // What the last poll has told of is read by the next.
+                // The next poll reads what the last one announced.
                 for _ in 0..2 {
                     proxy.tick();
                     proxy.run_until_idle();
@@ -105,10 +105,10 @@ impl HostTest {
     }
 }
 
-/// At least as far apart as ticks of an engine that holds requests.
+/// At least the tick interval of an engine that holds requests.
 const TICK_MS: u64 = 500;
 
-/// One request, to its end.
+/// Runs one request to its end.
 fn ask(proxy: &Proxy, vector: &Vector, step: &Step) -> Result<Outcome> {
     let headers = request_headers(&step.request)?;
     let mut request = proxy
@@ -125,7 +125,7 @@ fn ask(proxy: &Proxy, vector: &Vector, step: &Step) -> Result<Outcome> {
     let stream = request.send();
     proxy.run_until_idle();
     if stream.reply().is_none() && !stream.is_continued() {
-        // Its next tick finds that the time is over.
+        // The next tick finds that the time has passed.
         proxy.advance(Duration::from_millis(HOLDS_MS + TICK_MS));
         proxy.run_until_idle();
     }

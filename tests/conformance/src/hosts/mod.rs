@@ -1,4 +1,4 @@
-//! The hosts, each in a file of its own.
+//! The hosts, each in its own file.
 
 pub mod engine;
 pub mod envoy;
@@ -16,7 +16,7 @@ use crate::host::Host;
 use crate::text::escape;
 use crate::vector::Headers;
 
-/// Their names, in the order of the table.
+/// The names of all hosts, in table order.
 pub const NAMES: [&str; 7] = [
     engine::NAME,
     host_test::NAME,
@@ -27,13 +27,13 @@ pub const NAMES: [&str; 7] = [
     served::CLOUDFLARE,
 ];
 
-/// Those that need a compiler for a target of their own, or a runtime that not every machine has.
+/// Hosts that need a compiler for their own target, or a runtime that not every machine has.
 pub const MAY_BE_ABSENT: [&str; 3] = [wasi::NAME, served::FASTLY, served::CLOUDFLARE];
 
-/// The host of this name. `tools` says which Envoy there is.
+/// Starts the host of this name. `tools` selects Envoy.
 ///
 /// # Errors
-/// When there is none, or what it needs is not there.
+/// The name is unknown, or a required tool is missing.
 pub fn start(name: &str, runtime: &Runtime, tools: &Options) -> Result<Box<dyn Host>> {
     ensure!(
         NAMES.contains(&name),
@@ -51,7 +51,7 @@ pub fn start(name: &str, runtime: &Runtime, tools: &Options) -> Result<Box<dyn H
     })
 }
 
-/// Headers as vectors have them.
+/// Converts headers to a vector's form.
 fn pairs(headers: &[httparse::Header<'_>]) -> Headers {
     let pair =
         |header: &httparse::Header<'_>| (header.name.to_ascii_lowercase(), escape(header.value));

@@ -1,4 +1,4 @@
-//! Requests as servers of tests read them.
+//! Parses requests for test servers.
 
 #![expect(
     clippy::indexing_slicing,
@@ -13,10 +13,10 @@ use anyhow::Result;
 use super::pairs;
 use crate::vector::Headers;
 
-/// More headers than any request has here.
+/// More headers than any request has.
 const HEADERS_MAX: usize = 128;
 
-/// The head of the next request, with its pseudo-headers, and its length; `None` if the connection ends before.
+/// The headers of the next request, with pseudo-headers, and their length; `None` if the connection ends first.
 pub(super) fn head(
     stream: &mut TcpStream,
     received: &mut Vec<u8>,
@@ -31,7 +31,7 @@ pub(super) fn head(
     }
 }
 
-/// Reads on; false at the end of the connection.
+/// Reads more bytes; `false` at the end of the connection.
 pub(super) fn more(stream: &mut TcpStream, received: &mut Vec<u8>) -> Result<bool> {
     let mut chunk = [0; 16 << 10];
     let count = stream.read(&mut chunk)?;

@@ -1,4 +1,4 @@
-//! Behaviour events: which requests go on, with which stamps, and what the others are told.
+//! Behaviour events: which requests continue, with which gateway metadata, and the answers to the others.
 
 #![expect(
     clippy::indexing_slicing,
@@ -16,7 +16,7 @@ const PAGE: &str = "https://shop.example";
 const BODY: &str = r#"{"events":[]}"#;
 const PASSES: &str = "goes on";
 
-/// A gateway with a browser's key and a server's.
+/// A gateway with a browser key and a server key.
 fn gateway(name: &str, browser: Value, more: Value) -> Draft {
     let mut web = json!({ "name": "shop-web", "kind": "browser", "key": KEY, "origins": [PAGE] });
     for (field, value) in browser.as_object().into_iter().flatten() {
@@ -222,7 +222,7 @@ fn consents() -> Vec<Draft> {
     ]
 }
 
-/// Who is in the sample is a matter of the visitor's name alone, on every host.
+/// Sampling depends only on the visitor's ID, on every host.
 fn samples() -> Vec<Draft> {
     let half = json!({ "sample": 0.5 });
     let mut drafts: Vec<Draft> = [
@@ -264,7 +264,7 @@ fn images() -> Vec<Draft> {
     ]
 }
 
-/// Pages of other sites read answers only if they are told that they may.
+/// Pages of other sites can read answers only with CORS headers.
 fn pages() -> Vec<Draft> {
     let preflight = |path: &str, origin: &str| {
         Ask::new("OPTIONS", path)

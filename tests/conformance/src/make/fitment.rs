@@ -1,4 +1,4 @@
-//! Vehicle fitment: which parts fit, from what stands in Redis, and what goes on to the origin.
+//! Vehicle fitment: which parts fit according to Redis, and which requests continue to the origin.
 
 #![expect(
     clippy::indexing_slicing,
@@ -16,16 +16,16 @@ use crate::vector::{Content, Entry, Vector};
 const ENGINE: &str = "fitment";
 const PATH: &str = "/fitment/check";
 
-/// The first vehicle's id less one: the vehicle with the offset 1 is 1000001.
+/// The ID before the first vehicle: the vehicle with offset 1 is 1000001.
 const BEFORE_FIRST: u32 = 1_000_000;
 const VEHICLES: u32 = 10;
 
 fn config() -> Value {
-    // The map of vehicles is read in parts: often, so that it is there soon.
+    // The map of vehicles is read in parts; frequent polls complete it soon.
     json!({ "redis": {}, "poll_interval_ms": 50, "origin": { "limit": { "rate": 1, "per": "1s", "burst": 2 } } })
 }
 
-/// A gateway that knows ten vehicles.
+/// A gateway that has loaded ten vehicles.
 fn gateway(name: &str, config: Value) -> Draft {
     let draft = Draft::new(format!("fitment/{name}"), ENGINE, config);
     let keys = VehicleMapKeys::new(&draft.prefix());
@@ -41,7 +41,7 @@ fn sku(name: &str) -> Sku {
     Sku::new(name).expect("a SKU")
 }
 
-/// Where a SKU is.
+/// Stores the route of a SKU.
 fn routed(draft: Draft, name: &str, route: &str) -> Draft {
     let key = RouteBucket::for_sku(&sku(name)).key(&draft.prefix());
     draft.stored(
@@ -130,7 +130,7 @@ fn answers() -> Vec<Draft> {
     ]
 }
 
-/// What Redis does not know, it never calls "does not fit".
+/// Data missing from Redis never results in "does not fit".
 fn unknown() -> Vec<Draft> {
     let gone = routed(shop("unknown/a-sku-that-is-gone"), "S1", "9");
     let lost = shop("unknown/a-set-that-is-lost");

@@ -1,5 +1,5 @@
-//! Vectors that property tests make: random states and requests, each from a seed that its name holds. What must come of
-//! them says a model of a few lines, which knows nothing of the engines.
+//! Vectors from property tests: random states and requests, each from the seed in its name. A model of a few lines,
+//! independent of the engines, defines the expected results.
 
 #![expect(
     clippy::indexing_slicing,
@@ -27,7 +27,7 @@ pub(super) fn vectors() -> Vec<Vector> {
     drafts.map(Draft::done).collect()
 }
 
-/// The value that a strategy gives for a seed, the same on every machine.
+/// The value that a strategy generates for a seed, the same on every machine.
 fn drawn<S: Strategy>(strategy: S, seed: u8) -> S::Value {
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
@@ -37,7 +37,7 @@ fn drawn<S: Strategy>(strategy: S, seed: u8) -> S::Value {
         .current()
 }
 
-/// Requests of two users at random distances, counted in one of two ways in one of two places.
+/// Requests of two users at random intervals, with one of two algorithms and one of two stores.
 fn a_limit(seed: u8) -> Draft {
     let gaps = prop::sample::select(vec![
         0_u64, 0, 1, 100, 250, 333, 499, 500, 501, 999, 1_000, 1_001,
@@ -88,8 +88,7 @@ fn a_limit(seed: u8) -> Draft {
     draft
 }
 
-/// A bucket that leaks: when it was looked at, and its level, of which a request takes as much as flows off in its share
-/// of the period.
+/// A leaky bucket: the time of the last update, and the level, which drains at `rate`. Returns whether a request fits.
 fn leaks(bucket: &mut (u64, u64), now_ms: u64, rate: u64, burst: u64) -> bool {
     let (at_ms, level) = *bucket;
     let level = level.saturating_sub((now_ms - at_ms) * rate);
@@ -104,7 +103,7 @@ fn counts(window: &mut u64, rate: u64) -> bool {
     passes
 }
 
-/// A few users, fewer units.
+/// A few users, and fewer units.
 fn a_sale(seed: u8) -> Draft {
     let user = prop::sample::select(vec!["ann", "ben", "cem", "dee", "eve"]);
     let request = (0_u64..30, user);
@@ -127,7 +126,7 @@ fn a_sale(seed: u8) -> Draft {
     draft
 }
 
-/// Rules for platforms, the first that fits, and all that may be said of a redirect.
+/// Rules for platforms, the first that matches, and all redirect options.
 fn a_link(seed: u8) -> Draft {
     let platforms = prop::collection::btree_set(0..PLATFORMS.len(), 0..3);
     let rules = prop::collection::vec(platforms, 0..5);

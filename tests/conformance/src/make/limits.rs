@@ -1,4 +1,4 @@
-//! Rate limits: each algorithm, in the gateway and in Redis, what they count, and what clients are told.
+//! Rate limits: each algorithm, in the gateway and in Redis, the keys they count, and the answers to clients.
 
 #![expect(
     clippy::indexing_slicing,
@@ -16,7 +16,7 @@ const STORES: [&str; 2] = ["local", "redis"];
 const PASSES: &str = "goes on";
 const REFUSED: &str = "429 rate_limited";
 
-/// A limiter with these rules. Rules of no other vector have their names: the memory of a gateway is one.
+/// A limiter with these rules. Rule names are unique across vectors, because all gateways share one memory.
 pub(super) fn limiter(name: &str, engine: &str, mut rules: Value, more: &Value) -> Draft {
     let unique = name.replace('/', "-");
     for (index, rule) in rules.as_array_mut().into_iter().flatten().enumerate() {
@@ -63,7 +63,7 @@ fn rule(algorithm: &str, store: &str, rate: u32, burst: Option<u32>) -> Value {
     json!({ "limit": limit, "algorithm": algorithm, "store": store })
 }
 
-/// Each algorithm at its edges. The first second begins with the first request: NOW_MS is whole seconds.
+/// Each algorithm at its limits. The first second begins with the first request, because NOW_MS is whole seconds.
 fn algorithms() -> Vec<Draft> {
     let mut drafts = Vec::new();
     for store in STORES {
@@ -72,7 +72,7 @@ fn algorithms() -> Vec<Draft> {
                 let name = format!("{store}/{algorithm}-{what}");
                 one_rule(&name, rule(algorithm, store, rate, burst))
             };
-            // Requests end at once here, so of those under way there is never a second.
+            // Requests end immediately here, so there is never a second one in flight.
             let at_once = algorithm == "concurrency";
             let second = if at_once { PASSES } else { REFUSED };
             drafts.push(
@@ -97,7 +97,7 @@ fn algorithms() -> Vec<Draft> {
                 full = full.ask(get("/"), PASSES);
             }
             drafts.push(full.ask(get("/"), second).ask(get("/"), second));
-            // Half a period later: GCRA has one of two back, a fixed window none, and a sliding one none.
+            // Half a period later, GCRA has recovered one of two; a fixed or sliding window has recovered none.
             let half = match algorithm {
                 "gcra" | "concurrency" => PASSES,
                 _ => REFUSED,
@@ -109,7 +109,7 @@ fn algorithms() -> Vec<Draft> {
                     .after(500)
                     .ask(get("/"), half),
             );
-            // From the middle of one period to the next one's beginning: a fixed window forgets.
+            // From the middle of one period to the start of the next, where a fixed window resets.
             let across = match algorithm {
                 "fixed_window" | "concurrency" => PASSES,
                 _ => REFUSED,
@@ -178,7 +178,7 @@ fn costs() -> Vec<Draft> {
     drafts
 }
 
-/// Requests that an edge sends: who the client is says its stamp, if it counts.
+/// Requests from an edge: a valid assertion identifies the client.
 fn of_edges() -> Vec<Draft> {
     let rule = || {
         let mut rule = rule("fixed_window", "local", 1, None);
@@ -213,7 +213,7 @@ fn of_edges() -> Vec<Draft> {
     ]
 }
 
-/// Who shares a limit: the first two requests do, the third does not.
+/// Shared limits: the first two requests share one, the third does not.
 fn keys() -> Vec<Draft> {
     let h = |name: &str, value: &str| get("/").header(name, value);
     let cases: Vec<(&str, Value, [Ask; 3])> = vec![
@@ -343,7 +343,7 @@ fn keys() -> Vec<Draft> {
     drafts
 }
 
-/// Which requests a rule concerns: it refuses the second of those.
+/// The requests that a rule matches: it refuses the second of them.
 fn matches() -> Vec<Draft> {
     let post = |path: &str| Ask::new("POST", path);
     let cases: Vec<(&str, Value, Ask, bool)> = vec![
@@ -461,7 +461,7 @@ fn matches() -> Vec<Draft> {
     cases.into_iter().map(draft).collect()
 }
 
-/// Keys with a limit of their own, with none, and with nothing allowed.
+/// Keys with their own limit, without a limit, and with a limit of zero.
 fn lists() -> Vec<Draft> {
     let mut drafts = Vec::new();
     for store in STORES {
@@ -524,7 +524,7 @@ fn several() -> Vec<Draft> {
     drafts
 }
 
-/// What clients are told of their quota.
+/// Quota headers for clients.
 fn told() -> Vec<Draft> {
     let one = || json!([rule("fixed_window", "local", 1, None)]);
     let three = |store: &str| json!([rule("gcra", store, 3, None)]);
@@ -590,7 +590,7 @@ fn told() -> Vec<Draft> {
     drafts
 }
 
-/// What counts while Redis does not answer.
+/// Decisions while Redis does not answer.
 fn without_redis() -> Vec<Draft> {
     let of = |choice: &str, says: [&str; 2]| {
         let mut rule = rule("fixed_window", "redis", 1, None);
@@ -612,7 +612,7 @@ fn without_redis() -> Vec<Draft> {
     ]
 }
 
-/// Rules that stand in Redis.
+/// Rules stored in Redis.
 fn reloads() -> Vec<Draft> {
     let written = |name: &str, rate: u32| {
         let mut rule = rule("fixed_window", "local", rate, None);

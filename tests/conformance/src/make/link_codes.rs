@@ -1,4 +1,4 @@
-//! How paths name short links under each option of a domain, and paths that no option allows.
+//! The codes in paths of short links with each option of a domain, and paths that no option allows.
 
 use serde_json::{Value, json};
 use weir_link::record::Link;
@@ -8,7 +8,7 @@ use super::Draft;
 use super::links::{TARGET, config, gateway, leads, record, visit};
 use crate::vector::Entry;
 
-/// The codes of links, as they are stored.
+/// The codes of links, as stored.
 const CODES: [&str; 6] = [
     "Spring",
     "spring",
@@ -89,7 +89,7 @@ pub(super) fn drafts() -> Vec<Draft> {
     drafts
 }
 
-/// A vector for each path: the code that it names, if it names one.
+/// A vector for each path, with the code that it contains, if any.
 fn of(name: &str, options: Value, paths: &[(&str, Option<&str>)]) -> Vec<Draft> {
     let target = |code: &str| format!("{TARGET}?code={code}");
     let draft = |(n, (path, code)): (usize, &(&str, Option<&str>))| {

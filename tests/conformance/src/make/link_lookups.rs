@@ -30,7 +30,7 @@ fn unknown() -> Vec<Draft> {
     ]
 }
 
-/// Links that Redis does not have and the origin may have.
+/// Links that are missing in Redis and may exist at the origin.
 fn lookups() -> Vec<Draft> {
     let of = |name: &str, status: u16, body: &str| {
         gateway(&format!("look-up/{name}"), config(), json!({})).origin(

@@ -1,4 +1,4 @@
-//! Short links that lead some visitors elsewhere: by country, by query string, by share; after their end; in previews.
+//! Short links with alternative targets: by country, query string or share; after their end; in previews.
 
 #![expect(
     clippy::indexing_slicing,
@@ -30,7 +30,7 @@ fn rule(target: &str) -> Rule {
     }
 }
 
-/// Only the header that the configuration names is believed.
+/// Only the configured header is trusted.
 fn countries() -> Vec<Draft> {
     const THERE: &str = "https://de.example/";
     let country = |text: &str| Country::read(text.as_bytes()).expect("a country");
@@ -96,8 +96,8 @@ fn parameters() -> Vec<Draft> {
     .into()
 }
 
-/// Where visitors stand was computed elsewhere, from the description of the hash: 192.0.2.7 at 3, .2 at 32, .1 at 62, all
-/// with `curl/8`; of IPv6 the first 64 bits count: 2001:db8:0:0::/64 at 41.
+/// The visitors' buckets were computed independently, from the description of the hash: 192.0.2.7 in 3, .2 in 32, .1 in
+/// 62, all with `curl/8`. For IPv6 the first 64 bits count: 2001:db8:0:0::/64 is in 41.
 fn shares() -> Vec<Draft> {
     let share = |percent, target: &str| Rule {
         percent,
@@ -123,7 +123,7 @@ fn shares() -> Vec<Draft> {
     .into()
 }
 
-/// A link that has ended leads where it says, or else its domain.
+/// An expired link redirects to its own or its domain's target for expired links.
 fn ended() -> Vec<Draft> {
     const OVER: &str = "https://over.example/";
     let of = |name: &str, own: bool, domain: bool, change: fn(&mut Link)| {
@@ -158,7 +158,7 @@ fn ended() -> Vec<Draft> {
     ]
 }
 
-/// Programs that preview links get a page, all others the redirect.
+/// Preview bots get a page, all other clients the redirect.
 fn previews() -> Vec<Draft> {
     let shown = to(|link| {
         link.preview = Some(Preview {

@@ -1,4 +1,4 @@
-//! Short links: where they lead, for whom, how often, and what stands beside them.
+//! Short links: their targets, for which clients, how often, and their response headers.
 
 #![expect(
     clippy::indexing_slicing,
@@ -18,7 +18,7 @@ pub(super) const LINK: &str = "s/aZ3k9Qx";
 pub(super) const PATH: &str = "/aZ3k9Qx";
 pub(super) const TARGET: &str = "https://target.example/page";
 
-/// Clients, and which platforms each is of beside `any`.
+/// Clients, and their platforms in addition to `any`.
 pub(super) const AGENTS: [(&str, &str, &[Platform]); 6] = [
     (
         "desktop",
@@ -73,12 +73,12 @@ pub(super) fn config() -> Value {
     })
 }
 
-/// The domains as the origin writes them: the version stands first, where gateways look for it.
+/// The domains document as the origin writes it: the version comes first, where gateways expect it.
 fn document(version: u64, domain: &Value) -> String {
     format!(r#"{{"version":{version},"domains":[{domain}]}}"#)
 }
 
-/// A gateway of one domain.
+/// A gateway with one domain.
 pub(super) fn gateway(name: &str, config: Value, domain: Value) -> Draft {
     let mut one = json!({ "id": "s", "hosts": [HOST] });
     for (field, value) in domain.as_object().into_iter().flatten() {
@@ -102,7 +102,7 @@ pub(super) fn with_link(draft: Draft, link: &Link) -> Draft {
     draft.stored(key, Entry::string(record(link)))
 }
 
-/// A gateway whose only link this is.
+/// A gateway with only this link.
 pub(super) fn link(name: &str, link: &Link) -> Draft {
     with_link(gateway(name, config(), json!({})), link)
 }
@@ -158,7 +158,7 @@ fn statuses() -> Vec<Draft> {
             drafts
                 .push(link(&name, &to(|link| link.status = status)).ask(visit(method, PATH), says));
         }
-        // For how long clients may remember it depends on how long it still leads there.
+        // The client's cache time depends on the link's remaining time.
         let name = format!("status/{code}-ends-in-a-minute");
         let ends = to(|link| {
             link.status = status;
@@ -273,7 +273,7 @@ fn ends() -> Vec<Draft> {
     ]
 }
 
-/// Links that have only so many clicks.
+/// Links with a click limit.
 fn maxima() -> Vec<Draft> {
     let redirect = leads(TARGET);
     let of = |name: &str, max: u64| {
@@ -308,7 +308,7 @@ fn maxima() -> Vec<Draft> {
     drafts
 }
 
-/// A click renews a link's life, if enough of it has gone.
+/// A click renews a link's lifetime after a part of it has passed.
 fn lives() -> Vec<Draft> {
     const LIFE_MS: u64 = 1_000_000;
     let of = |name: &str, left_ms: u64, ask: Ask| {
@@ -407,7 +407,7 @@ fn languages() -> Vec<Draft> {
     .into()
 }
 
-/// Apps are opened by a page, universal links by themselves.
+/// A page opens apps; universal links open by themselves.
 fn apps() -> Vec<Draft> {
     let app = |platform: Platform, url: &str, fallback: Option<&str>| App {
         platform,
@@ -490,7 +490,7 @@ fn apps() -> Vec<Draft> {
     ]
 }
 
-/// Which hosts are answered for; the others' requests go on.
+/// The served hosts; requests for other hosts continue.
 fn hosts() -> Vec<Draft> {
     let of = |(name, host, is_ours): (&str, &str, bool)| {
         let hosts = json!({ "hosts": [HOST, "second.example"] });
@@ -581,7 +581,7 @@ fn files() -> Vec<Draft> {
     ]
 }
 
-/// Edits are told of in a stream.
+/// A stream announces edits.
 fn edits() -> Vec<Draft> {
     let mut quick = config();
     quick["poll_interval_ms"] = json!(50);
@@ -625,7 +625,7 @@ fn edits() -> Vec<Draft> {
     ]
 }
 
-/// A gateway that reaches no Redis knows no domains, and lets all requests go on.
+/// A gateway that cannot reach Redis has no domains, and lets all requests continue.
 fn without_redis() -> Vec<Draft> {
     let mut nowhere = config();
     nowhere["redis"] = json!({ "cluster": "nowhere" });

@@ -1,4 +1,4 @@
-//! Makes the vectors: each with what it is about by hand, and the rest as the engines do it.
+//! Creates the vectors: the summaries are written by hand, and the engines provide the rest.
 
 mod events;
 mod fitment;
@@ -25,10 +25,10 @@ use crate::hosts::engine::EngineHost;
 use crate::hosts::wasi::feeds::EDGE_SECRET;
 use crate::vector::{self, Changes, Entry, OriginAnswer, Outcome, Request, Step, Vector};
 
-/// When vectors begin: a Tuesday in November 2023, 22:13:20 UTC.
+/// The start time of vectors: a Tuesday in November 2023, 22:13:20 UTC.
 pub const NOW_MS: u64 = 1_700_000_000_000;
 
-/// The secrets of all vectors: those of a gateway stand in its environment, once.
+/// The secrets of all vectors: a gateway's are in its environment, which all vectors share.
 pub const SECRETS: [(&str, &str); 7] = [
     ("WEIR_CLAIM_SECRET", "0123456789abcdef0123456789abcdef"),
     ("WEIR_TOKEN_SECRET", "fedcba9876543210fedcba9876543210"),
@@ -39,16 +39,16 @@ pub const SECRETS: [(&str, &str); 7] = [
     EDGE_SECRET,
 ];
 
-/// The engine reads its documents once, unless a vector says otherwise.
+/// The engine reads its documents once by default.
 const POLL_INTERVAL_MS: u64 = 60_000;
 
-/// The longest prefix of keys.
+/// The longest key prefix.
 const PREFIX_LEN_MAX: usize = 64;
 
-/// Makes the files anew; returns how many vectors there are.
+/// Rewrites the files; returns the number of vectors.
 ///
 /// # Errors
-/// When a vector does not say by hand what the engine does.
+/// The engine's result contradicts a handwritten summary.
 pub fn write(runtime: &Runtime) -> Result<usize> {
     let mut host = EngineHost::start(runtime)?;
     let (mut vectors, mut wrong) = (all(), String::new());
@@ -65,7 +65,7 @@ pub fn write(runtime: &Runtime) -> Result<usize> {
     Ok(vectors.len())
 }
 
-/// All vectors, without what the engines do.
+/// All vectors, without the engines' results.
 pub fn all() -> Vec<Vector> {
     let mut vectors = sale::vectors();
     vectors.extend(token::vectors());
@@ -94,7 +94,7 @@ fn fill(vector: &mut Vector, host: &mut EngineHost) -> Result<()> {
     Ok(())
 }
 
-/// A vector that is being made.
+/// A vector under construction.
 #[derive(Clone, Debug)]
 struct Draft {
     vector: Vector,
@@ -104,7 +104,7 @@ struct Draft {
 }
 
 impl Draft {
-    /// A vector of this name, with the engine's configuration; of Redis it has keys of its own.
+    /// A vector of this name, with the engine's configuration and its own Redis keys.
     fn new(name: impl Into<String>, engine: &str, mut config: Value) -> Self {
         let name = name.into();
         let prefix = name.replace('/', ".");
@@ -142,7 +142,7 @@ impl Draft {
         self
     }
 
-    /// Something in Redis: from the beginning, or if steps came before, from the next one on.
+    /// Stores a value in Redis: initially, or after existing steps, before the next one.
     fn stored(mut self, key: Vec<u8>, entry: impl Into<Entry>) -> Self {
         let key = crate::text::escape(&key);
         let entry = entry.into();
@@ -153,7 +153,7 @@ impl Draft {
         self
     }
 
-    /// A string in Redis.
+    /// Stores a string in Redis.
     fn text(self, key: Vec<u8>, value: impl Into<String>) -> Self {
         let value = crate::text::escape(value.into().as_bytes());
         self.stored(key, Entry::string(value))
@@ -170,19 +170,19 @@ impl Draft {
         self
     }
 
-    /// Time passes, in which the engine reads nothing.
+    /// Advances the time; the engine reads nothing meanwhile.
     fn after(mut self, ms: u64) -> Self {
         self.now_ms += ms;
         self
     }
 
-    /// Time passes, in which the engine reads its documents so often.
+    /// Advances the time; the engine polls `polls` times meanwhile.
     fn after_polls(mut self, ms: u64, polls: usize) -> Self {
         self.polls = polls;
         self.after(ms)
     }
 
-    /// A request, and what must become of it, in a word.
+    /// Adds a request, and a summary of its expected result.
     fn ask(mut self, ask: Ask, says: impl Into<String>) -> Self {
         self.vector.steps.push(Step {
             at_ms: self.now_ms,
@@ -200,7 +200,7 @@ impl Draft {
     }
 }
 
-/// A request that is being made.
+/// A request under construction.
 #[derive(Clone, Debug)]
 struct Ask(Request);
 
@@ -224,7 +224,7 @@ impl Ask {
         self
     }
 
-    /// A value is text as vectors have it.
+    /// Adds a header; the value is vector text.
     fn header(mut self, name: &str, value: impl Into<String>) -> Self {
         self.0.headers.push((name.into(), value.into()));
         self
@@ -235,7 +235,7 @@ impl Ask {
         self
     }
 
-    /// As an edge sends it for this client, signed with this secret.
+    /// Adds the assertion of an edge for this client, signed with this secret.
     fn stamped(self, client: &str, secret: &str, at_ms: u64) -> Self {
         let stamp = Stamp {
             at_ms,
@@ -252,7 +252,7 @@ impl Ask {
     }
 }
 
-/// The edges whose stamps count: a field of the gateway's configuration.
+/// The edges whose assertions are valid: a field of the gateway's configuration.
 fn edges() -> Value {
     json!({ "keys": [{ "id": "e1", "secret": { "env": EDGE_SECRET.0 } }] })
 }

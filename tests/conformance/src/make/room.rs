@@ -1,8 +1,8 @@
-//! Waiting rooms: who enters, who waits where, and what passes count.
+//! Waiting rooms: which visitors enter, their positions, and valid passes.
 //!
-//! A step that says how long somebody waits stands before all that move the head: a pace is measured, and hosts start at different
-//! times. What an engine writes at its next look at Redis (places that passes show, sessions that go on) has no vectors: Envoy may look once
-//! more at the time of the start.
+//! Steps that report a wait precede all steps that move the head: the pace is measured, and hosts start at different
+//! times. Vectors do not cover what an engine writes at its next poll of Redis (positions in passes, renewed sessions),
+//! because Envoy may poll once more at the start time.
 
 #![expect(
     clippy::indexing_slicing,
@@ -28,7 +28,7 @@ const MINUTE_MS: u64 = 60_000;
 const SESSION_MS: u64 = 10 * MINUTE_MS;
 const DAY_MS: u64 = 24 * 60 * MINUTE_MS;
 
-/// A gateway with one room, as its configuration says besides the name.
+/// A gateway with one room of this configuration.
 fn config(room: Value) -> Value {
     let mut config = json!({
         "redis": {}, "keys": [{ "id": "k1", "secret": { "env": SECRET } }], "user_header": "x-user-id",
@@ -52,16 +52,16 @@ fn ring(secret: &str) -> KeyRing {
     key.into()
 }
 
-/// A room of which Redis has nothing yet.
+/// A room without data in Redis.
 fn lost(vector: &str, room: Value) -> Draft {
     Draft::new(format!("room/{vector}"), ENGINE, config(room)).secret(SECRET)
 }
 
-/// A room that has been in use: so many places were given, and the first of them called.
+/// A room in use, with `seq` issued positions, of which the first `head` are admitted.
 fn used(vector: &str, room: Value, seq: u64, head: u64) -> Draft {
     let draft = lost(vector, room);
     let key = RoomKeys::new(&draft.prefix(), &name(ROOM)).state();
-    // All called places have passed on; the pace has what one look at the room may call.
+    // All admitted positions were used. The pace allows the maximum of one poll.
     let before_ms = NOW_MS - MINUTE_MS;
     let state = format!(
         "{seq} {head} {head} {before_ms} {MINUTE_MS} {NOW_MS} 0 {before_ms} 0 0 0 0 0 {seq} {head} 0 -"
@@ -77,14 +77,14 @@ fn paused(vector: &str) -> Draft {
     used(vector, json!({ "mode": "paused" }), 7, 4)
 }
 
-/// An operator has set this.
+/// Stores an operator's setting.
 fn set(draft: Draft, setting: Setting) -> Draft {
     let key = RoomKeys::new(&draft.prefix(), &name(ROOM)).setting();
     let numbers = setting.numbers().map(|number| number.to_string());
     draft.text(key, numbers.join(" "))
 }
 
-/// So many are inside whom nobody asks for.
+/// Adds `count` active sessions.
 fn occupied(draft: Draft, count: u64) -> Draft {
     let key = RoomKeys::new(&draft.prefix(), &name(ROOM)).inside();
     let until = (NOW_MS + SESSION_MS).to_string();
@@ -92,7 +92,7 @@ fn occupied(draft: Draft, count: u64) -> Draft {
     draft.stored(key, Content::Zset(members.collect()))
 }
 
-/// After another look at Redis, to which the engine brings what it has learned. It is asked for something of no room.
+/// After another poll of Redis, to which the engine reports its state. Its request matches no room.
 fn looked(draft: Draft) -> Draft {
     draft
         .after_polls(POLL_MS, 1)
@@ -113,7 +113,7 @@ fn page(user: &str) -> Ask {
         .header("accept", "text/html")
 }
 
-/// A browser that is not signed in, and brings this pass.
+/// A browser with this pass that is not signed in.
 fn browser(pass: &Pass) -> Ask {
     let value = format!("a=b; weir-room-{ROOM}={}", minted(pass));
     Ask::get(PATH)
@@ -121,7 +121,7 @@ fn browser(pass: &Pass) -> Ask {
         .header("cookie", value)
 }
 
-/// A program that is not signed in, and brings this text as its pass.
+/// A program that is not signed in, with this text as its pass.
 fn program(pass: impl Into<String>) -> Ask {
     Ask::get(PATH)
         .header("accept", "application/json")
@@ -132,7 +132,7 @@ fn minted(pass: &Pass) -> String {
     pass.mint(&ring(SECRET), &name(ROOM))
 }
 
-/// The pass of somebody with a place, who came a minute ago.
+/// The pass of a visitor with a position, who came a minute ago.
 fn place(user: &str, place: u64) -> Pass {
     Pass {
         place,
@@ -141,7 +141,7 @@ fn place(user: &str, place: u64) -> Pass {
     }
 }
 
-/// The pass of somebody inside, until so long from now.
+/// The pass of an admitted visitor, valid for `for_ms`.
 fn inside(user: &str, for_ms: u64) -> Pass {
     Pass {
         until_ms: NOW_MS + for_ms,
@@ -288,8 +288,8 @@ fn settings() -> Vec<Draft> {
     ]
 }
 
-/// Three come before the opening, and are drawn: all hosts draw the same order. Nobody is called: how long the others wait would be
-/// measured, and hosts start at different times.
+/// Three visitors come before the opening and are drawn: all hosts draw the same order. None is admitted, because the
+/// others' wait would depend on the start times of hosts.
 fn drawn() -> Draft {
     let opens_at_ms = NOW_MS + 10_000;
     let room = json!({ "opens_at_ms": opens_at_ms, "mode": "paused" });

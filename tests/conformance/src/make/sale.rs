@@ -1,4 +1,4 @@
-//! Sales: who is granted a claim, who is told what, and what that does to stock.
+//! Sales: granted claims, answers to other users, and the effects on stock.
 
 #![expect(
     clippy::indexing_slicing,
@@ -57,7 +57,7 @@ fn keys(draft: &Draft, shard: u32) -> ShardKeys {
     ShardKeys::new(&draft.prefix(), &SaleId::new("s").expect("an id"), shard)
 }
 
-/// Units on a shard of the sale, as if it had been warmed.
+/// Adds units to a shard of the sale, as warming does.
 pub(super) fn units(draft: Draft, shard: u32, units: i64) -> Draft {
     let keys = keys(&draft, shard);
     draft
@@ -66,7 +66,7 @@ pub(super) fn units(draft: Draft, shard: u32, units: i64) -> Draft {
         .text(keys.sums(), "1 0 0 0 0 0")
 }
 
-/// A gate whose catalogue has one sale, on whose only shard there are so many units.
+/// A gate with one sale, whose only shard has `stock` units.
 pub(super) fn gate(name: impl Into<String>, config: Value, change: Value, stock: i64) -> Draft {
     let draft = Draft::new(name, ENGINE, config)
         .secret("WEIR_CLAIM_SECRET")
@@ -99,7 +99,7 @@ pub(super) fn vectors() -> Vec<Vector> {
     drafts.into_iter().map(Draft::done).collect()
 }
 
-/// The stricter of the sale's switch and that of all sales counts.
+/// The stricter of the sale's switch and the global switch applies.
 fn switches() -> Vec<Draft> {
     const STATES: [(&str, &str); 4] = [
         ("open", "goes on: granted"),
@@ -269,7 +269,7 @@ fn stocks() -> Vec<Draft> {
     for cap in [1_u32, 2, 5] {
         let name = format!("a-cap-of-{cap}-is-reached");
         let draft = of(&name, json!({ "user_cap": cap }), 10);
-        // A user of this home shard who has so many orders, the last of generation 77.
+        // A user of this home shard with this number of orders, the last of generation 77.
         let user = UserId::new("alice").expect("a user");
         let bought = keys(&draft, 0).bought_in(weir_sale::shard::bucket(&user));
         let orders: Vec<String> = (1..=cap).map(|n| format!("{}:1", 77 - cap + n)).collect();
@@ -286,7 +286,7 @@ fn stocks() -> Vec<Draft> {
     drafts
 }
 
-/// Reservations and blocks, and what an operator leaves out.
+/// Reservations and blocks, and checks that an operator disables.
 fn checks() -> Vec<Draft> {
     let mut drafts = Vec::new();
     for (word, skips, reserved, blocked, says) in [
@@ -378,7 +378,7 @@ fn quantities() -> Vec<Draft> {
     ]
 }
 
-/// An attempt that has a key is bound to its claim.
+/// An attempt with a key is bound to its claim.
 fn retries() -> Vec<Draft> {
     let with_key = |user: &str, key: &str| buy(user).header("idempotency-key", key);
     let of = |name: &str, cap: u32| {
@@ -411,7 +411,7 @@ fn retries() -> Vec<Draft> {
     ]
 }
 
-/// What the origin answers decides whether the claim goes back.
+/// The origin's answer decides whether the claim is released.
 fn origins() -> Vec<Draft> {
     let back = [400_u16, 403, 404, 409, 422, 429, 499];
     let stays = [200_u16, 201, 302, 408, 500, 503];
@@ -434,7 +434,7 @@ fn origins() -> Vec<Draft> {
         .collect()
 }
 
-/// Each user has a home shard; units move there if it is empty.
+/// Each user has a home shard; units are transferred to it if it is empty.
 fn shards() -> Vec<Draft> {
     let mut drafts = Vec::new();
     for count in [2_u32, 3, 8] {
@@ -504,7 +504,7 @@ fn statuses() -> Vec<Draft> {
     drafts.push(unknown.ask(Ask::get("/sales/other"), "404 unknown_sale"));
     let head = gate("sale/status/head-goes-on", config(), json!({}), 2);
     drafts.push(head.ask(Ask::new("HEAD", "/sales/s"), "goes on"));
-    // Polls see what an operator does.
+    // Polls detect an operator's changes.
     let mut quick = config();
     quick["poll_interval_ms"] = json!(50);
     let seen = gate("sale/status/a-poll-sees-the-switch", quick, json!({}), 2)
@@ -520,7 +520,7 @@ fn statuses() -> Vec<Draft> {
     drafts
 }
 
-/// Who asks is signed for the origin.
+/// The user's identity is signed for the origin.
 fn identities() -> Vec<Draft> {
     let of = |name: &str, ask: Ask| {
         gate(format!("sale/identity/{name}"), config(), json!({}), 2).ask(ask, "goes on")
@@ -551,14 +551,14 @@ fn identities() -> Vec<Draft> {
     ]
 }
 
-/// The gate's own limits, of users and of addresses.
+/// The gate's own limits, per user and per address.
 fn gate_limits() -> Vec<Draft> {
     let limited = |limits: Value| {
         let mut config = config();
         config["limits"] = limits;
         config
     };
-    // Names that no other vector has: the memory of limits is one for a gateway.
+    // Names are unique across vectors, because all gateways share one memory of limits.
     let one = json!({ "rate": 1, "per": "1s", "burst": 1 });
     let two = json!({ "rate": 1, "per": "1s", "burst": 2 });
     let of = |name: &str, limits: Value| {
@@ -587,7 +587,7 @@ fn gate_limits() -> Vec<Draft> {
                 stamped("lim-o", "198.51.100.21", EDGE_SECRET.1),
                 "429 rate_limited",
             )
-            // A client that forges one is who its connection says it is.
+            // The connection determines the address of a client with a forged header.
             .ask(
                 stamped("lim-o", "198.51.100.23", &"forged".repeat(8)),
                 "goes on: granted",
@@ -641,7 +641,7 @@ fn gate_limits() -> Vec<Draft> {
     ]
 }
 
-/// A gate that reaches no Redis.
+/// A gate that cannot reach Redis.
 fn without_redis() -> Vec<Draft> {
     let mut nowhere = config();
     nowhere["redis"] = json!({ "cluster": "nowhere" });

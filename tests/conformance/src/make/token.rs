@@ -1,4 +1,4 @@
-//! Order tokens: minted at the checkout, and brought with the order.
+//! Order tokens: issued at the checkout, and sent with the order.
 
 #![expect(
     clippy::indexing_slicing,
@@ -15,15 +15,15 @@ use super::sale::{ENGINE, buy, config, gate};
 use super::{Ask, Draft, NOW_MS, SECRETS};
 use crate::vector::Vector;
 
-/// The header that brings a token.
+/// The header with a token.
 const TOKEN: &str = "x-weir-order-token";
 
-/// The header that brings a solution.
+/// The header with a solution.
 const SOLUTION: &str = "x-weir-solution";
 
-/// The vectors whose answer holds a token, and those that take one: what one host has minted is brought to another.
+/// The vector whose answers contain tokens: the matrix passes each host's token to the other hosts.
 pub const MINTS: &str = "token/matrix/minted";
-/// See [`MINTS`].
+/// The vector that accepts a token: see [`MINTS`].
 pub const ACCEPTS: &str = "token/matrix/accepted";
 
 fn ring(id: &str, secret: &str) -> KeyRing {
@@ -35,7 +35,7 @@ fn ring(id: &str, secret: &str) -> KeyRing {
     KeyRing::new(vec![key]).expect("a ring")
 }
 
-/// A token as the first key signs it.
+/// A token signed with the first key.
 pub fn minted(sale: &str, user: &str, at_ms: u64) -> String {
     minted_with(&ring("t2", "WEIR_TOKEN_SECRET"), sale, user, at_ms)
 }
@@ -114,7 +114,7 @@ fn checkouts() -> Vec<Draft> {
     ]
 }
 
-/// What a checkout wants first, and which token a solution leads to.
+/// Challenges at a checkout, and the tokens for their solutions.
 fn challenges() -> Vec<Draft> {
     let of = |name: &str| {
         let work = json!({ "token": true, "challenge": { "proof_of_work": { "bits": 8 } } });
@@ -145,7 +145,7 @@ fn challenges() -> Vec<Draft> {
     ]
 }
 
-/// The first solution of what `user` was asked at this time.
+/// The first solution of the challenge that `user` gets at this time.
 fn solution(user: &str, at_ms: u64) -> String {
     const BITS: u8 = 8;
     let ring = ring("t2", "WEIR_TOKEN_SECRET");
@@ -160,7 +160,7 @@ fn solution(user: &str, at_ms: u64) -> String {
     solutions.find(is_one).expect("a solution")
 }
 
-/// A token is not good at once, nor for ever.
+/// A token is valid only between its minimum and maximum age.
 fn ages() -> Vec<Draft> {
     let of = |name: &str, age_ms: i64, says: &str| {
         let at_ms = NOW_MS.saturating_add_signed(-age_ms);
@@ -233,7 +233,7 @@ fn others() -> Vec<Draft> {
     ]
 }
 
-/// What is no token, byte by byte.
+/// Invalid tokens, byte by byte.
 fn damaged() -> Vec<Draft> {
     let good = minted("s", "alice", NOW_MS - 5_000);
     let (head, tag) = good.rsplit_once('.').expect("three parts");

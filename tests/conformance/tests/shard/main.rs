@@ -1,4 +1,5 @@
-//! A shard of a sale in a Durable Object, in workerd: many at once, and workerd dies. With the feature `wasi`.
+//! A shard of a sale in a Durable Object, in workerd: many concurrent requests, and crashes of workerd. Needs the
+//! feature `wasi`.
 #![cfg(feature = "wasi")]
 
 mod maxima;
@@ -47,24 +48,24 @@ struct Object {
     keys: ShardKeys,
 }
 
-/// What gateways sign claims with.
+/// The secret with which gateways sign claims.
 const CLAIM_SECRET: &str = "claim-secret-claim-secret-claim-secret";
 
-/// The shop's edge, which sells from objects.
+/// The shop's edge configuration for selling from Durable Objects.
 fn selling() -> Value {
     let mut config = shop::config();
     let keys = json!([{ "id": "k1", "secret": { "env": "WEIR_CLAIM_SECRET" } }]);
     config["stock_in_objects"] = json!(true);
     config["gate"]["claim"] = json!({ "keys": keys });
-    // On a busy machine.
+    // For a busy machine.
     config["gate"]["redis"] = json!({ "key_prefix": "weir", "deadline_ms": 5_000 });
     config
 }
 
-/// Tells an object of the conformance suite's build to die.
+/// The message that makes an object of the conformance build abort.
 const DIE: &[u8] = b"\"Shutdown\"";
 
-/// A request to the first shard, as its sender signs it.
+/// A signed request to the first shard.
 fn ask(body: Vec<u8>, id: &str, sha256: &str) -> Ask {
     ask_of(&shard(0), body, id, sha256)
 }
@@ -112,7 +113,7 @@ fn next_id() -> String {
     NEXT.fetch_add(1, Ordering::Relaxed).to_string()
 }
 
-/// The body that the shard proxy makes of RESP commands.
+/// The body that the shard proxy creates from RESP commands.
 fn body_of(name: &str, commands: &[u8]) -> Vec<u8> {
     let commands = ObjectCommands::from_redis(commands, name.as_bytes());
     commands.unwrap().to_json().into_bytes()
@@ -123,7 +124,7 @@ fn digest(body: &[u8]) -> String {
 }
 
 impl Object {
-    /// `None` if this machine has no workerd: that is said, past the captured output.
+    /// `None` if this machine has no workerd, which is printed past the captured output.
     fn start() -> Option<Self> {
         Self::start_as(&shop::config())
     }
@@ -160,7 +161,7 @@ impl Object {
         self.command(stock.strip_suffix(":stock").unwrap(), &commands)
     }
 
-    /// The reply to one command, of the object of this name: sent as the shard proxy sends it.
+    /// The reply to one command, from the object of this name. Sent as the shard proxy sends it.
     fn command(&self, name: &str, commands: &[u8]) -> weir_base::resp::Value {
         let body = body_of(name, commands);
         let sha256 = digest(&body);
@@ -169,10 +170,10 @@ impl Object {
         decode(&got.body).unwrap().0
     }
 
-    /// The object of this name dies, with all that waits for it.
+    /// Aborts the object of this name, with all waiting requests.
     fn kill(&self, name: &str) {
         let ask = ask_object(name, DIE.to_vec(), &next_id(), &digest(DIE));
-        // Whatever is answered: it may be dead by then.
+        // The answer does not matter: the object may have aborted already.
         let _ = send(self.server.address, &ask);
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -202,7 +203,7 @@ impl Object {
         audit::parse(&self.run_on(keys, &audit::call(keys))).unwrap()
     }
 
-    /// All users at once, each on a connection of its own: who has got what.
+    /// All users at once, each on a new connection. Returns the granted claims.
     fn storm(&self) -> Vec<(usize, OpenClaim)> {
         let replies: Vec<(usize, ClaimReply)> = std::thread::scope(|scope| {
             let asks: Vec<_> = (0..USERS)
@@ -238,7 +239,7 @@ fn each_unit_is_granted_once_however_many_ask_and_whatever_dies() {
     let sums = (before.stock, before.held, before.bought);
     assert_eq!(sums, (Some(0), UNITS - 20, 20));
 
-    // What was answered is on disk.
+    // The answered requests are on disk.
     object.server.crash().unwrap();
     assert_eq!(object.audit(), before);
     for (user, held) in &first[20..] {
@@ -250,7 +251,7 @@ fn each_unit_is_granted_once_however_many_ask_and_whatever_dies() {
     }
     let (user, held) = &first[0];
     assert_eq!(object.settle(*user, held.generation), SettleReply::Nothing);
-    // Those who had nothing get nothing, and those with an order have all they may have.
+    // Users without a claim get nothing, and users with an order have reached their cap.
     let has_claim: BTreeSet<usize> = first[20..].iter().map(|(user, _)| *user).collect();
     let without = (0..USERS).filter(|user| !has_claim.contains(user));
     for user in without {
@@ -305,7 +306,8 @@ fn it_runs_what_was_signed_once_and_nothing_else() {
     assert_eq!(object.audit().stock, None, "nothing has run");
     assert_eq!(status(&good), 200);
     assert_eq!(status(&good), 409, "it has come before");
-    // To a link, as to a Redis, and nothing at all. What a Redis takes and a shard does not, the sender refuses already.
+    // Link commands, Redis commands, and none at all. The sender already refuses commands that Redis supports and a
+    // shard does not.
     let to_link = ObjectCommands::Link(vec![]).to_json().into_bytes();
     for (id, body) in [("l", to_link), ("r", commands), ("g", b"nonsense".to_vec())] {
         let sha256 = digest(&body);
@@ -314,7 +316,7 @@ fn it_runs_what_was_signed_once_and_nothing_else() {
     assert_eq!(object.audit().stock, Some(50));
 }
 
-/// A buyer, who asks as an ordinary client does.
+/// A buyer's request, as from an ordinary client.
 fn buyer(user: usize) -> Ask {
     Ask {
         head: [b"POST".to_vec(), shop::ORDERS.into(), HOST.into()],
@@ -324,7 +326,7 @@ fn buyer(user: usize) -> Ask {
 }
 
 impl Object {
-    /// An edge that sells what two shards have, for an origin that takes every order.
+    /// Starts an edge that sells from two shards, with an origin that accepts every order.
     fn selling(stock_in_objects: Option<&str>) -> Option<Self> {
         let object = Self::start_as(&selling())?;
         object.world.traffic().gateway = Some((201, Vec::new(), String::new()));
@@ -337,7 +339,7 @@ impl Object {
         Some(object)
     }
 
-    /// The edge has heard this version of the feed: until then it sends buyers on to a gateway.
+    /// Waits until the edge has read this version of the feed: until then it forwards buyers to a gateway.
     fn hear(&self, version: u64, stock_in_objects: Option<&str>) {
         let feeds = shop::sales_in_objects(version, stock_in_objects, now_ms()).unwrap();
         self.world.traffic().feeds = feeds;
@@ -345,7 +347,7 @@ impl Object {
             head: [b"GET".to_vec(), shop::SALE.into(), HOST.into()],
             ..Ask::default()
         };
-        // A gateway would answer 201. The origin is asked once a second, and a busy machine takes its time.
+        // A gateway would answer 201. The edge polls the origin once a second, and a busy machine takes longer.
         let has_heard = (0..600).any(|_| {
             std::thread::sleep(Duration::from_millis(50));
             send(self.server.address, &status).is_ok_and(|got| got.status == 200)
@@ -354,7 +356,7 @@ impl Object {
         self.world.traffic().seen.clear();
     }
 
-    /// All users at once, each on a connection of its own; the status that each has got, and 0 for none.
+    /// All users at once, each on a new connection. Returns each one's status, 0 for none.
     fn rush(&self) -> Vec<u16> {
         let ask = |user| send(self.server.address, &buyer(user)).map_or(0, |got| got.status);
         std::thread::scope(|scope| {
@@ -365,7 +367,7 @@ impl Object {
         })
     }
 
-    /// The claims with which requests came to the origin, all of them signed. None went to a gateway.
+    /// The claims in requests to the origin, all of them signed. None went to a gateway.
     fn claims(&self) -> BTreeMap<String, Ticket> {
         let key = SigningKey::new("k1", CLAIM_SECRET.as_bytes()).unwrap();
         let traffic = self.world.traffic();
@@ -395,7 +397,7 @@ impl Object {
     }
 }
 
-/// Units that are there, and that somebody holds.
+/// Units in stock, and units in claims.
 fn sums(audits: &[Audit; 2]) -> (u64, u64) {
     let stock: i64 = audits.iter().filter_map(|audit| audit.stock).sum();
     (
@@ -409,7 +411,7 @@ fn edge_sells_each_unit_once_when_workerd_dies() {
     let Some(mut object) = Object::selling(Some("weir")) else {
         return;
     };
-    // Half of them get their answers; then all comes to an end in the midst of the others.
+    // Half of them get their answers; then workerd crashes during the others.
     let address = object.server.address;
     std::thread::scope(|scope| {
         for user in 0..USERS / 2 {
@@ -445,7 +447,7 @@ fn client_claim_is_ignored_and_refusal_by_origin_releases_it() {
     let Some(object) = Object::selling(Some("weir")) else {
         return;
     };
-    // Somebody else's claim, well signed, and a stamp: neither goes on, nor does one get anything by them.
+    // Another user's validly signed claim, and an edge assertion: neither is forwarded or has an effect.
     let mut thief = buyer(1);
     assert_eq!(object.send(&buyer(0)).status, 201);
     let stolen = object.world.traffic().seen[0].clone();
@@ -460,7 +462,7 @@ fn client_claim_is_ignored_and_refusal_by_origin_releases_it() {
     assert_ne!(claims["user-0"].generation, 0);
     assert_eq!(claims["user-1"].user.as_str(), "user-1");
     assert_eq!(sums(&object.audits()), (UNITS - 2, 2));
-    // Without a name there is no claim.
+    // Without a user ID there is no claim.
     let mut nobody = buyer(2);
     nobody.headers.clear();
     assert_eq!(object.send(&nobody).status, 401);

@@ -1,4 +1,4 @@
-//! Links with a maximum, counted in Durable Objects: many click at once, and objects die among them.
+//! Links with a click limit, counted in Durable Objects: many concurrent clicks, and crashes of objects.
 
 use serde_json::json;
 use weir_base::resp::{Value, encode_command};
@@ -16,7 +16,7 @@ use super::{Object, now_ms};
 const MAX: u64 = 50;
 const CLICKS: usize = 200;
 
-/// The object's name: what all keys of the link begin with.
+/// The object's name: the prefix of all keys of the link.
 const NAME: &str = "weir:link:{d/max}";
 
 fn keys() -> LinkKeys {
@@ -31,7 +31,7 @@ fn record(max_clicks: u64) -> Vec<u8> {
     link.encode()
 }
 
-/// Who asks as an ordinary client does.
+/// A click, as from an ordinary client.
 fn visit(path: &str) -> Ask {
     Ask {
         head: [b"GET".to_vec(), path.into(), HOST.into()],
@@ -40,11 +40,11 @@ fn visit(path: &str) -> Ask {
 }
 
 impl Object {
-    /// An edge that counts in objects, and has heard from its origin; the link's object has its record.
+    /// Starts an edge that counts in Durable Objects and has read its feeds; the link's object has its record.
     fn counting(prefix: Option<&str>) -> Option<Self> {
         let mut config = shop::config();
         config["maxima_in_objects"] = json!(true);
-        // On a busy machine.
+        // For a busy machine.
         config["links"] = json!({ "redis": { "key_prefix": "weir", "deadline_ms": 5_000 } });
         let object = Self::start_as(&config)?;
         object.world.traffic().gateway = Some((299, Vec::new(), String::new()));
@@ -56,7 +56,7 @@ impl Object {
         Some(object)
     }
 
-    /// Until the edge has read the feeds: before that it sends clicks on.
+    /// Waits until the edge has read the feeds: until then it forwards clicks.
     fn wait_until_heard(&self) {
         let has_heard = (0..600).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(50));
@@ -66,7 +66,7 @@ impl Object {
         self.world.traffic().seen.clear();
     }
 
-    /// What a client is answered; 0 for nothing.
+    /// The status of the answer; 0 for none.
     fn status(&self, path: &str) -> u16 {
         send(self.server.address, &visit(path)).map_or(0, |got| got.status)
     }
@@ -95,7 +95,7 @@ impl Object {
         }
     }
 
-    /// So many at once, each on a connection of its own; what each was answered. Meanwhile the object dies as often.
+    /// Concurrent clicks, each on a new connection, during `deaths` crashes of the object. Returns each click's status.
     fn rush_of(&self, clicks: usize, deaths: usize) -> Vec<u16> {
         std::thread::scope(|scope| {
             let click = || self.status(MAXIMUM);
@@ -123,7 +123,7 @@ fn click_limit_is_exact_under_load_and_failures() {
     };
     let first = object.counted_storm(CLICKS, 8);
     let mut sum = redirected(&first);
-    // Who was told to come again does: what was given back is there for others.
+    // Clients that were told to retry do so: returned clicks are available to others.
     for _ in 0..20 {
         if sum == MAX && object.used() == MAX {
             break;
@@ -133,7 +133,7 @@ fn click_limit_is_exact_under_load_and_failures() {
     }
     assert_eq!(sum, MAX, "{first:?} {}", object.server.log());
     assert_eq!(object.used(), MAX);
-    // What was answered is on disk, and stays so.
+    // The answered clicks are on disk, permanently.
     object.server.crash().unwrap();
     object.wait_until_heard();
     let last = object.rush_of(20, 0);
@@ -143,7 +143,7 @@ fn click_limit_is_exact_under_load_and_failures() {
 }
 
 impl Object {
-    /// A storm in which nobody is answered anything but these.
+    /// A storm in which only these statuses occur.
     fn counted_storm(&self, clicks: usize, deaths: usize) -> Vec<u16> {
         let statuses = self.rush_of(clicks, deaths);
         let is_known = |status: &u16| matches!(status, 302 | 410 | 503);
@@ -175,10 +175,10 @@ fn a_name_that_is_repeated_counts_once_and_is_given_back_once() {
     assert_eq!([left(1), left(2)], [MAX, MAX - 1]);
     assert_eq!([back(1), back(1)], [true, false]);
     object.kill(NAME);
-    // It comes late, and uses nothing any more.
+    // It arrives late, and uses no click.
     assert_eq!(left(1), MAX - 1);
     assert_eq!(object.used(), 1);
-    // All the log in one: a mark is in it, too.
+    // The whole log at once, including a record.
     for sequence in 3..263 {
         left(sequence);
         back(sequence);
@@ -207,7 +207,7 @@ fn what_an_object_does_not_have_is_a_gateways() {
         return;
     };
     assert_eq!(object.status(MAXIMUM), 302);
-    // An edit has taken its maximum away.
+    // An edit removed its click limit.
     object.set(&String::from_utf8(record(0)).unwrap());
     object.words(&[b"UNLINK", &keys().clicks()]);
     assert_eq!(object.status(MAXIMUM), 299);

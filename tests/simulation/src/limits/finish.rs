@@ -1,5 +1,4 @@
-//! The end of a schedule of limits: all faults are over, everything comes to rest, and then limits must allow exactly what
-//! they say.
+//! The end of a schedule of limits: all faults end, all work finishes, and then limits must allow exactly their quota.
 
 #![expect(
     clippy::indexing_slicing,
@@ -15,16 +14,16 @@ use crate::stage::Simulation;
 use crate::stage::fault::LAST_CLIENT_AT_MS;
 use crate::stage::requests::Requests;
 
-/// After the last fault and client, so long until no fault waits for a call any more.
+/// The time after the last fault and client until no fault waits for a call.
 const MARGIN_MS: u64 = 1_000;
 
-/// Nothing that is under way takes longer: a late call, and the longest request behind a gateway.
+/// The maximum time of work in progress: a late call, and the longest request behind a gateway.
 const LATE_MS: u64 = 6_500;
 
-/// Other rules are in force within a poll, a tick, and what the poll takes.
+/// The maximum delay for new rules: a poll interval, a tick, and the duration of the poll.
 const RULES_WITHIN_MS: u64 = 800;
 
-/// So many requests are enough to close each breaker.
+/// Enough requests to close each breaker.
 const PROBES: u32 = 4;
 
 /// Runs a schedule to its end.
@@ -68,7 +67,7 @@ fn asks(user: u32, for_ms: u64) -> Client {
     }
 }
 
-/// Lets a client ask, and waits for the answer.
+/// Sends a client's request, and waits for the answer.
 fn hear(world: &mut World, place: WorkerLife, client: Client) -> LimitsAnswer {
     let id = world.ask(place, client);
     let end_us = world.now_us() + 2 * world.decided_within_us();
@@ -77,7 +76,7 @@ fn hear(world: &mut World, place: WorkerLife, client: Client) -> LimitsAnswer {
     heard.unwrap_or(LimitsAnswer::Nothing)
 }
 
-/// Each worker asks Redis until its breaker is closed: each with a user of its own, whose limit is not reached.
+/// Each worker queries Redis until its breaker is closed, with a separate user, whose limit is not reached.
 fn close_breakers(world: &mut World) {
     for (n, place) in world.stage().places().into_iter().enumerate() {
         for probe in 0..PROBES {
@@ -88,8 +87,7 @@ fn close_breakers(world: &mut World) {
     }
 }
 
-/// When nobody has asked for long enough, a user has the whole quota, and no more; and whoever waits as long as it was told
-/// passes, at any worker.
+/// After a rest, a user has exactly the whole quota. A client that waits as long as it was told passes at any worker.
 fn whole_quota(world: &mut World, rule: Rule, place: WorkerLife) {
     world.run_ms(rest_ms(rule));
     let before_us = world.now_us();
@@ -127,7 +125,7 @@ fn whole_quota(world: &mut World, rule: Rule, place: WorkerLife) {
         return world.stage().violate(what);
     }
     let again = wait_and_ask(world, place, retry_after_s);
-    // What the other rule refused stood in a slice of this one, which has ended since: now this one says how long to wait.
+    // The other rule's refusals were in a slice of this rule, which has expired, so this rule now determines the wait.
     let may_be_refused = rule.lease.is_some() && world.plan.second != Second::None;
     let last = match again {
         LimitsAnswer::Refused { retry_after_s } if may_be_refused => {
@@ -141,7 +139,7 @@ fn whole_quota(world: &mut World, rule: Rule, place: WorkerLife) {
     }
 }
 
-/// Waits, and asks once more at another worker.
+/// Waits, and retries at another worker.
 fn wait_and_ask(world: &mut World, place: WorkerLife, retry_after_s: u64) -> LimitsAnswer {
     world.run_ms(retry_after_s * 1_000);
     let places = world.stage().places();
@@ -149,14 +147,14 @@ fn wait_and_ask(world: &mut World, place: WorkerLife, retry_after_s: u64) -> Lim
     hear(world, other, asks(0, 5))
 }
 
-/// After so long without a request a limit is as if there had never been one: a burst is back, slots of dead gateways no
-/// longer count, which takes two periods, and the second rule has its whole quota, too.
+/// The time without requests after which a limit is fully reset: the burst has recovered, slots of dead gateways have
+/// expired, which takes two periods, and the second rule has its whole quota, too.
 fn rest_ms(rule: Rule) -> u64 {
     let burst_ms = u64::from(rule.burst) * rule.per_ms / u64::from(rule.rate);
     burst_ms.max(2 * rule.per_ms).max(2_000) + 100
 }
 
-/// How many requests a rested quota allows that come one after the other, within so long.
+/// The minimum and maximum number of consecutive requests that a full quota allows in `took_ms`.
 fn quota(rule: Rule, took_ms: u64) -> (u64, u64) {
     let (rate, burst) = (u64::from(rule.rate), u64::from(rule.burst));
     let more = match rule.algorithm {

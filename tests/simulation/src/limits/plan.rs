@@ -1,4 +1,4 @@
-//! What happens in one schedule of limits.
+//! A schedule of limits.
 
 #![expect(
     clippy::indexing_slicing,
@@ -17,7 +17,7 @@ use crate::stage::Crew;
 use crate::stage::fault::{Fault, Hazards, LAST_CLIENT_AT_MS, TimedFault, random_faults};
 use crate::{Options, Report};
 
-/// A schedule: a rule, who takes part, who comes, and what goes wrong.
+/// A schedule: a rule, gateways, clients, and faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     pub(super) seed: u64,
@@ -30,7 +30,7 @@ pub struct Plan {
     pub(super) faults: Vec<TimedFault>,
 }
 
-/// The rule that is looked at: it counts in Redis.
+/// The tested rule, which counts in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     pub(super) algorithm: Algorithm,
@@ -48,7 +48,7 @@ pub(super) struct Lease {
     pub(super) lasts_ms: u64,
 }
 
-/// What holds without Redis.
+/// The mode without Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutageMode {
     Open,
@@ -56,7 +56,7 @@ pub(super) enum OutageMode {
     Local,
 }
 
-/// Another rule, which concerns all clients together.
+/// Another rule, shared by all clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Second {
     None,
@@ -70,17 +70,17 @@ pub(super) struct Client {
     pub(super) at_ms: u64,
     pub(super) user: u32,
     pub(super) cost: u32,
-    /// How long it takes behind the gateway, if it passes.
+    /// The duration behind the gateway if it passes, in milliseconds.
     pub(super) for_ms: u64,
-    /// After so long without an answer the client hangs up.
+    /// The time after which the client disconnects without an answer, in microseconds.
     pub(super) leaves_after_us: Option<u64>,
 }
 
-/// There are so many documents with rules: each allows one more than the one before.
+/// The number of documents with rules: each allows one more than the previous one.
 pub(super) const DOCUMENTS: u32 = 3;
 
 impl Rule {
-    /// As a document has it, by its number.
+    /// The rule in a document, by its number.
     pub(super) fn of(self, document: u32) -> Self {
         Self {
             rate: self.rate + document,
@@ -139,7 +139,7 @@ fn client(rng: &mut Rng, cost_max: u32) -> Client {
     }
 }
 
-/// Mostly within the time that Redis takes.
+/// Mostly within the duration of a Redis call.
 fn leaves(rng: &mut Rng) -> Option<u64> {
     match rng.below(10) {
         0 => Some(rng.between(50, 400_000)),
@@ -153,7 +153,7 @@ impl Plan {
         self.faults.iter().any(|timed| timed.fault.loses_data())
     }
 
-    /// When the last fault is over.
+    /// The end of the last fault.
     pub(super) fn faults_end_ms(&self) -> u64 {
         let ends = self.faults.iter();
         let ends = ends.map(|timed| timed.at_ms + timed.fault.length_ms());
@@ -179,7 +179,7 @@ impl Schedule for Plan {
             .map(|_| client(&mut rng, rule.cost_max))
             .collect();
         if rng.chance(30) {
-            // Crowds.
+            // Several clients at the same time.
             for client in &mut clients {
                 client.at_ms = client.at_ms / 1_000 * 1_000 + client.at_ms % 20;
             }

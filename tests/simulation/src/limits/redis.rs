@@ -1,4 +1,4 @@
-//! Redis: the model of limits behind the bytes that gateways send.
+//! Redis: the model of limits behind the gateways' commands.
 
 #![expect(
     clippy::indexing_slicing,
@@ -18,7 +18,7 @@ use crate::stage::commands::{CommandArgs, ScriptCall, Scripts, no_script, number
 use crate::stage::history::History;
 use weir_edge::shard::reply::{encode, integer};
 
-/// The keys of the rule that is looked at begin so.
+/// The prefix of the tested rule's keys.
 const KEYS_OF_RULE: &[u8] = b"weir:limit:{r:";
 
 /// One server.
@@ -28,30 +28,30 @@ pub(super) struct Redis {
     history: History<Data>,
     scripts: Scripts,
     mutation: Option<Mutation>,
-    /// The document that was set first: for a mutation.
+    /// The first document, for a mutation.
     first_rules: Option<Rc<[u8]>>,
-    /// The units that were charged to the rule that is looked at.
+    /// The units charged to the tested rule.
     pub(super) charged: u64,
-    /// The units that calls have taken back which had been run before.
+    /// The units returned by repeated calls.
     pub(super) returned_by_repeats: u64,
 }
 
-/// What a loss may take.
+/// The data that a loss may remove.
 #[derive(Clone, Debug, Default)]
 struct Data {
     limits: BTreeMap<Vec<u8>, StoredState>,
     rules: Option<Rc<[u8]>>,
 }
 
-/// What is kept of a key.
+/// The stored state of a key.
 #[derive(Clone, Copy, Debug)]
 struct StoredState {
     state: State,
-    /// Under which it was charged.
+    /// The quota of its last charge.
     quota: Quota,
 }
 
-/// One ask of a request, as `limit.lua` reads it.
+/// One charge of a request, as `limit.lua` reads it.
 struct Ask {
     key: Vec<u8>,
     quota: Quota,
@@ -59,24 +59,24 @@ struct Ask {
     extra: u32,
 }
 
-/// What one ask is answered.
+/// The answer to one charge.
 struct Answer {
     check: Check,
     taken: u32,
 }
 
-/// The numbers of a call, and the keys and quotas that they name.
+/// A call's numbers, and its keys and quotas.
 struct Terms<'a> {
     keys: &'a [Vec<u8>],
     quotas: Vec<Quota>,
     numbers: std::vec::IntoIter<u64>,
 }
 
-/// How a call comes.
+/// The arrival of a call.
 #[derive(Clone, Copy)]
 pub(super) struct Arrival {
     pub(super) now_us: u64,
-    /// The clock of the gateway that sends it: for a mutation.
+    /// The clock of the sending gateway, for a mutation.
     pub(super) gateway_ms: u64,
     pub(super) most: u64,
     pub(super) is_repeat: bool,
@@ -101,7 +101,7 @@ impl Redis {
         self.data.rules = Some(json);
     }
 
-    /// Everything is as it was `back_us` ago; empty if `None`. Scripts are forgotten in any case.
+    /// Restores the state of `back_us` ago; an empty one if `None`. Scripts are lost in any case.
     pub(super) fn restart(&mut self, back_us: Option<u64>, now_us: u64) {
         self.scripts.clear();
         if back_us != Some(0) {

@@ -1,22 +1,21 @@
-//! What must hold of limits, and the bounds that follow from what is documented.
+//! The invariants of limits, and the bounds that follow from the documentation.
 //!
-//! **Whatever passes was charged**
-//! ([ADR 14](../../../../docs/adr/0014-charge-limit-leases-before-spending-them.md)).
-//! At each moment, no more units have passed than Redis has charged, and requests that were decided without Redis. With
-//! `on_store_error: closed` there are none of these.
+//! **Every passed unit was charged** ([ADR 14](../../../../docs/adr/0014-charge-limit-leases-before-spending-them.md)).
+//! At each moment, the passed units are at most the units that Redis has charged, plus the requests decided without
+//! Redis. With `on_store_error: closed` there are none of the latter.
 //!
-//! **In each window** of a client, no more passes than Redis charges in it, and slices and replies that were under way when
-//! it began ([`Witness::bound`]):
-//! - Redis charges what the algorithm promises (`docs/ratelimit.md`), and once more for each time that it lost data.
-//! - A worker spends what it was charged before the window: at most a slice, and once more what another rule gave back
-//!   while the next slice came. A slice is at most `max`, and what is left below the cost of one request.
-//! - A reply is under way for at most two deadlines, and for as long as a gateway stands still.
-//! - With `on_store_error: local` each gateway lets pass its own quota, and once more with each of its lives, and with each
-//!   time that its clock was set.
+//! **In each window** of a client, at most the units pass that Redis charges in it, plus slices and replies that were
+//! in flight when it began ([`Witness::bound`]):
+//! - Redis charges the algorithm's limit (`docs/ratelimit.md`), and once more for each loss of data.
+//! - A worker spends units charged before the window: at most a slice, and once more the units that another rule
+//!   returned while the next slice was in flight. A slice is at most `max` plus a rest below the cost of one request.
+//! - A reply is in flight for at most two deadlines, plus the pauses of the gateway.
+//! - With `on_store_error: local` each gateway lets its own quota pass, and once more for each of its lives and each
+//!   change of its clock.
 //!
-//! **In flight** there are never more than `rate`, of requests that are younger than `per`: those that are older may no
-//! longer count. Once more for each loss of data, and so many more as Redis was told twice by a doubled call that they
-//! ended: Redis does not tell charges apart.
+//! **In flight** are at most `rate` requests younger than `per`; older ones may no longer count. The limit applies once
+//! more for each loss of data. It also increases by the number of request ends that a duplicated call reported twice,
+//! because Redis does not distinguish charges.
 
 #![expect(
     clippy::indexing_slicing,
@@ -33,22 +32,22 @@ use crate::host::RequestId;
 use crate::stage::DEADLINE_MS;
 use crate::stage::fault::Fault;
 
-/// Watches a schedule.
+/// Checks a schedule.
 #[derive(Debug)]
 pub(super) struct Witness {
-    /// The most that any document allows.
+    /// The highest limit of any document.
     rule: Rule,
-    /// The most that slices hold.
+    /// The most units in slices.
     slices: u64,
-    /// How long a reply, or a slice's, may be under way.
+    /// The maximum time of a reply or a slice in flight.
     under_way_ms: u64,
-    /// How often somebody may have forgotten all.
+    /// The maximum number of complete losses of data.
     losses: u64,
     local_lives: u64,
-    /// Units that have passed, by user: when, and how many.
+    /// Passed units by user: time and number.
     passed: BTreeMap<u32, Vec<(u64, u64)>>,
     passed_in_all: u64,
-    /// Requests that were decided without Redis.
+    /// Requests decided without Redis.
     pub(super) fallbacks: u64,
     in_flight: BTreeMap<RequestId, InFlight>,
 }
@@ -63,7 +62,7 @@ struct InFlight {
 impl Witness {
     pub(super) fn new(plan: &Plan) -> Self {
         let documents = if plan.reloads { DOCUMENTS } else { 1 };
-        // The last one comes at the end.
+        // The last document applies at the end.
         let rule = plan.rule.of(documents);
         let workers = u64::from(plan.crew.gateways * plan.crew.workers);
         let slice = rule
@@ -84,7 +83,7 @@ impl Witness {
             slices: workers * slice,
             under_way_ms: 2 * DEADLINE_MS + pauses_ms.sum::<u64>(),
             losses: count(|fault| fault.loses_data()),
-            // All clocks are set right at the end.
+            // All clocks are corrected at the end.
             local_lives: u64::from(plan.crew.gateways) * 2 + lives + 2 * clocks,
             passed: BTreeMap::new(),
             passed_in_all: 0,
@@ -93,7 +92,7 @@ impl Witness {
         }
     }
 
-    /// A request of a user has passed. What is wrong with that, if anything is.
+    /// A request of a user has passed. Returns the violation, if any.
     pub(super) fn pass(
         &mut self,
         id: RequestId,
@@ -136,7 +135,7 @@ impl Witness {
         })
     }
 
-    /// Looks at all windows that end now.
+    /// Checks all windows that end now.
     fn crowded_window(&self, user: u32, now_us: u64) -> Option<String> {
         let mut units = 0;
         for &(from_us, of_one) in self.passed[&user].iter().rev() {
@@ -151,7 +150,7 @@ impl Witness {
         None
     }
 
-    /// The most units that may pass in `ms`; `None` if that has no bound.
+    /// The maximum number of units that may pass in `ms`; `None` without a bound.
     fn bound(&self, ms: u64) -> Option<u64> {
         let redis = self.allowed(ms + self.under_way_ms) * (1 + self.losses);
         let here = match self.rule.without {
@@ -162,7 +161,7 @@ impl Witness {
         Some(redis + self.slices + here)
     }
 
-    /// What the algorithm promises for any `ms`.
+    /// The algorithm's limit for any period of `ms`.
     fn allowed(&self, ms: u64) -> u64 {
         let (rate, burst, per_ms) = (
             u64::from(self.rule.rate),

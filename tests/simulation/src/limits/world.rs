@@ -1,4 +1,4 @@
-//! One schedule of limits as it runs.
+//! A running schedule of limits.
 
 #![expect(
     clippy::indexing_slicing,
@@ -31,11 +31,11 @@ pub(super) type Engine = Limiter<Rc<LocalData>>;
 /// The seed of hashes of keys.
 const SEED: u64 = 5;
 
-/// The counter of requests that the rule has decided without Redis.
+/// The counter of requests that the rule decided without Redis.
 const FALLBACKS: &str = "weir_ratelimit_fallback_total.rule.r";
 
-/// Within so long each request is decided (`docs/ratelimit.md`): a deadline, and the time to the next tick, which here is a
-/// quarter of it; and what this host's clocks may be late.
+/// The time limit for decisions (`docs/ratelimit.md`): a deadline, the time to the next tick, which is a quarter of it
+/// here, and the lateness of this host's clocks.
 const DECIDED_WITHIN_US: u64 = (DEADLINE_MS + DEADLINE_MS / 4 + 30) * 1_000;
 
 impl TracksStreams for Engine {
@@ -44,12 +44,12 @@ impl TracksStreams for Engine {
     }
 }
 
-/// What happens only here.
+/// Events specific to limits.
 #[derive(Debug)]
 pub(super) enum LimitsEvent {
     Comes(usize),
     HangsUp(RequestId),
-    /// A request that has passed is over.
+    /// The end of a passed request.
     Ends {
         request: RequestId,
         place: WorkerLife,
@@ -57,7 +57,7 @@ pub(super) enum LimitsEvent {
     },
 }
 
-/// What a client has heard.
+/// An answer to a client.
 #[derive(Clone, Debug)]
 pub(super) enum LimitsAnswer {
     Passed {
@@ -72,7 +72,7 @@ pub(super) enum LimitsAnswer {
     Nothing,
 }
 
-/// Everything.
+/// The complete state.
 pub(super) struct World {
     pub(super) plan: Plan,
     stage: Stage<Engine, LimitsEvent>,
@@ -110,7 +110,7 @@ impl World {
         self.redis.set_rules(&json);
     }
 
-    /// A client comes to a worker. Its request may be decided at once.
+    /// A client sends a request to a worker, which may decide it immediately.
     pub(super) fn ask(&mut self, place: WorkerLife, client: Client) -> RequestId {
         let id = self.stage.next_id();
         self.asked.insert(id, client);
@@ -149,7 +149,7 @@ impl World {
         }
     }
 
-    /// A request that has passed is over.
+    /// A passed request has ended.
     pub(super) fn end(&mut self, request: RequestId, place: WorkerLife, stream: StreamId) {
         self.witness.end(request);
         self.stream_ends(place, stream);
@@ -197,7 +197,7 @@ impl Simulation for World {
                 place,
                 stream,
             } => {
-                // One that stands still hears of it later.
+                // A paused gateway is informed later.
                 let until_us = self.stage.gateways[place.gateway].paused_until_us;
                 if until_us > self.stage.queue.now_us() {
                     return self.stage.queue.at(until_us, ScheduledEvent::Own(own));

@@ -1,5 +1,5 @@
-//! The end of a schedule of links: all faults are over, everything comes to rest, and then each worker must tell what is, and
-//! limited links must have given away each of their clicks.
+//! The end of a schedule of links: all faults end, all work finishes, and then each worker must answer with the current
+//! state. Links with a click limit must have redirected exactly that many clicks.
 
 #![expect(
     clippy::indexing_slicing,
@@ -15,13 +15,13 @@ use crate::stage::Simulation;
 use crate::stage::fault::LAST_CLIENT_AT_MS;
 use crate::stage::requests::Requests;
 
-/// After the last fault and client, so long until no fault waits for a call any more.
+/// The time after the last fault and client until no fault waits for a call.
 const MARGIN_MS: u64 = 1_000;
 
-/// Nothing that is under way takes longer: a late call, an edit that is followed up, a clock that is set right, breakers.
+/// The maximum time of work in progress: a late call, the follow-up of an edit, a corrected clock, breakers.
 const LATE_MS: u64 = 9_000;
 
-/// So long a worker knows that all clicks of a link are used, and that a code names nothing.
+/// How long a worker caches that all clicks of a link are used, and that a code is unknown.
 const MEMORY_MS: u64 = 1_300;
 
 /// Runs a schedule to its end.
@@ -31,7 +31,7 @@ pub(super) fn run(world: &mut World) {
     world.stage().end_faults();
     world.end_own_faults();
     world.run_ms(LATE_MS);
-    // Twice: who was not asked for long asks in the background.
+    // Twice: a worker with an old cache entry refreshes it in the background.
     for _ in 0..2 {
         ask_all(world, |_, _| {});
         world.run_ms(MEMORY_MS);
@@ -58,7 +58,7 @@ pub(super) fn run(world: &mut World) {
     .into();
 }
 
-/// Lets a client ask, and waits for the answer.
+/// Sends a client's request, and waits for the answer.
 fn hear(world: &mut World, place: WorkerLife, code: u32, kind: Kind) -> ClickAnswer {
     let client = Client {
         at_ms: 0,
@@ -73,7 +73,7 @@ fn hear(world: &mut World, place: WorkerLife, code: u32, kind: Kind) -> ClickAns
     heard.unwrap_or(ClickAnswer::Nothing)
 }
 
-/// Asks every worker for every link, without a click.
+/// Requests every link from every worker, without a click.
 fn ask_all(world: &mut World, mut look: impl FnMut(&mut World, (WorkerLife, u32, ClickAnswer))) {
     for place in world.stage().places() {
         for code in 0..CODES {
@@ -82,7 +82,7 @@ fn ask_all(world: &mut World, mut look: impl FnMut(&mut World, (WorkerLife, u32,
             }
             let heard = hear(world, place, code, Kind::Head);
             look(world, (place, code, heard));
-            // There are no more look-ups than the configuration allows.
+            // The configuration limits the rate of lookups.
             world.run_ms(60);
         }
     }
@@ -104,7 +104,7 @@ fn says_what_is(world: &mut World, (place, code, heard): (WorkerLife, u32, Click
     }
 }
 
-/// Clicks a limited link until it has no clicks left.
+/// Clicks a link with a click limit until no clicks are left.
 fn give_away(world: &mut World, code: u32) {
     let places = world.stage().places();
     let most = 2 * world.plan.clicks_max + 2;
@@ -131,8 +131,8 @@ fn give_away(world: &mut World, code: u32) {
     }
 }
 
-/// Whether something may have been lost that nobody can bring back. A call that the network doubles may use a click after
-/// its first copy has said that there is no such link: then nobody knows that there is something to give back.
+/// Whether something may be lost that no party can restore. A call that the network duplicates may use a click after
+/// its first copy has reported that the link is unknown. Then no party knows that a click must be returned.
 fn is_lossy(world: &World) -> bool {
     let plan = &world.plan;
     plan.loses_data() || plan.kills_workers() || plan.doubles_calls()

@@ -1,4 +1,4 @@
-//! The origin's way to everything outside of it: it asks, and the world answers when its time has come.
+//! The origin's I/O: it sends requests, and the world answers at the right time.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,41 +18,41 @@ use crate::mutation::Mutation;
 pub(super) type TaskId = u64;
 pub(super) type OpId = u64;
 
-/// Something that the origin does, step by step.
+/// A task of the origin.
 pub(super) type Work = Pin<Box<dyn Future<Output = ()>>>;
 
 /// One transaction.
 pub(super) type Transaction = Box<dyn FnOnce(&mut Sql)>;
 
-/// What a task asks for.
+/// A task's request.
 pub(super) enum TaskOperation {
     Redis(Vec<u8>),
     Sql(Transaction),
     Sleep {
         ms: u64,
     },
-    /// Answers a look-up; nothing is waited for.
+    /// Answers a lookup; the task does not wait.
     Answer(WorkerLife, FetchId, Option<FetchResponse>),
 }
 
-/// How what a task has waited for has ended.
+/// The result of a request.
 #[derive(Debug)]
 pub(super) enum Done {
     Replied(Vec<u8>),
-    /// Of a transaction, and of time.
+    /// For a transaction, and for time.
     Over,
     /// No answer: it may have been done, or may yet be.
     Failed,
 }
 
-/// What tasks and world tell each other.
+/// The shared state of tasks and world.
 #[derive(Debug, Default)]
 pub(super) struct Bus {
-    /// What is asked, of which task: the world takes it after each step of a task.
+    /// The requests, with their tasks: the world takes them after each step of a task.
     pub(super) asked: Vec<(TaskId, OpId, TaskOperation)>,
     pub(super) done: BTreeMap<OpId, Done>,
     next_op: OpId,
-    /// The task that takes its step now.
+    /// The running task.
     pub(super) running: TaskId,
     pub(super) now_ms: u64,
 }
@@ -69,11 +69,11 @@ pub(super) struct Io {
     pub(super) mutation: Option<Mutation>,
 }
 
-/// Redis gave no answer of use. Whether it did what it was asked is unknown.
+/// Redis did not reply usefully. Whether the command ran is unknown.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RedisError;
 
-/// SQL gave no answer. Whether it did what it was asked is unknown.
+/// SQL did not reply. Whether the transaction ran is unknown.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SqlError;
 
@@ -134,7 +134,7 @@ impl Io {
         }
     }
 
-    /// Runs a script, by its source: Redis' own cache of scripts is the gateways' matter.
+    /// Runs a script by its source: Redis' script cache matters only for gateways.
     pub(super) async fn run(&self, call: &Call) -> Result<Value, RedisError> {
         let mut commands = Vec::new();
         call.encode_eval(&mut commands);
@@ -164,7 +164,7 @@ impl Io {
         fetch: FetchId,
         response: Option<FetchResponse>,
     ) {
-        // Nothing is waited for.
+        // The task does not wait.
         drop(self.ask(TaskOperation::Answer(place, fetch, response)));
     }
 }

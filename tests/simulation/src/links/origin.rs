@@ -1,5 +1,5 @@
-//! The origin, as `origin/links/src` has it: look-ups (`cold`), edits (`edit`, `publish`), and the count of clicks
-//! (`clicks`). Its functions have the names that they have there.
+//! The origin, like `origin/links/src`: lookups (`cold`), edits (`edit`, `publish`), and click counts (`clicks`). Its
+//! functions have the same names as there.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ const DOMAINS: &str = r#"{"domains":[{"id":"s","hosts":["s.example"]}]}"#;
 pub(super) struct Origin {
     io: Io,
     breaker: Rc<RefCell<Breaker>>,
-    /// What was written to Redis last of which link.
+    /// The last write to Redis of each link.
     written: Rc<RefCell<BTreeMap<u32, Written>>>,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Origin {
 struct Written {
     version: u32,
     at_ms: u64,
-    /// By which gateways were told.
+    /// The change that gateways received.
     change: Vec<u8>,
 }
 
@@ -92,7 +92,7 @@ impl Origin {
         }
     }
 
-    /// What it does by itself.
+    /// Its background tasks.
     pub(super) fn background(&self) -> [Work; 2] {
         let (publisher, counter) = (self.clone(), self.clone());
         [
@@ -101,9 +101,9 @@ impl Origin {
         ]
     }
 
-    // --- look-ups
+    // --- lookups
 
-    /// Answers a gateway's look-up.
+    /// Answers a gateway's lookup.
     pub(super) fn serve(
         &self,
         place: WorkerLife,
@@ -213,7 +213,7 @@ impl Origin {
 
     // --- edits
 
-    /// An owner's edit: tried until SQL has it.
+    /// An owner's edit, retried until SQL has it.
     pub(super) fn edit(&self, edit: Edit) -> Work {
         let origin = self.clone();
         Box::pin(async move {
@@ -301,7 +301,7 @@ impl Origin {
     async fn run_publisher(&self) {
         for round in 0_u64.. {
             let is_due = round.is_multiple_of(ROUNDS_OF_DOMAINS);
-            // What failed is done in the next round.
+            // The next round repeats failed work.
             let _ = self.round(is_due).await;
             self.io.sleep_ms(PERIOD_MS).await;
         }
@@ -339,7 +339,7 @@ impl Origin {
 
     async fn run_counter(&self) {
         loop {
-            // What failed is read again.
+            // The next round repeats failed reads.
             let _ = self.count().await;
             self.io.sleep_ms(COUNT_PAUSE_MS).await;
         }

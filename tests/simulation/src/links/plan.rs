@@ -1,4 +1,4 @@
-//! What happens in one schedule of links.
+//! A schedule of links.
 
 #![expect(
     clippy::indexing_slicing,
@@ -17,23 +17,23 @@ use crate::stage::fault::{
 };
 use crate::{Options, Report};
 
-/// A schedule: links, who takes part, who comes, who edits, and what goes wrong.
+/// A schedule: links, gateways, clients, edits, and faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     pub(super) seed: u64,
     pub(super) crew: Crew,
-    /// How many clicks links have that have only so many.
+    /// The click limit of limited links.
     pub(super) clicks_max: u64,
     pub(super) clients: Vec<Client>,
     pub(super) edits: Vec<Edit>,
     pub(super) faults: Vec<TimedFault>,
 }
 
-/// The codes that clients ask for, by what becomes of their links.
+/// The requested codes, grouped by the history of their links.
 pub(super) const PLAIN: [u32; 2] = [0, 1];
 pub(super) const EDITED: [u32; 2] = [2, 3];
 pub(super) const LIMITED: [u32; 2] = [4, 5];
-/// Made while clients ask for it.
+/// Created while clients request it.
 pub(super) const MADE: u32 = 6;
 pub(super) const UNKNOWN: u32 = 7;
 pub(super) const CODES: u32 = 8;
@@ -44,11 +44,11 @@ pub(super) struct Client {
     pub(super) at_ms: u64,
     pub(super) code: u32,
     pub(super) kind: Kind,
-    /// After so long without an answer the client hangs up.
+    /// The time after which the client disconnects without an answer, in microseconds.
     pub(super) leaves_after_us: Option<u64>,
 }
 
-/// How a link is asked for.
+/// The kind of request for a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Click,
@@ -57,7 +57,7 @@ pub(super) enum Kind {
     Bot,
 }
 
-/// What the owner of a link does.
+/// An action of a link's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Edit {
     pub(super) at_ms: u64,
@@ -156,7 +156,7 @@ impl Plan {
         self.faults.iter().any(|timed| timed.fault.loses_data())
     }
 
-    /// Whether a worker dies, with what it had still to tell.
+    /// Whether a worker dies with unreported data.
     pub(super) fn kills_workers(&self) -> bool {
         let kills = |timed: &TimedFault| {
             matches!(
@@ -172,7 +172,7 @@ impl Plan {
         faults.any(|timed| timed.fault.kind() == "doubled")
     }
 
-    /// When the last fault is over.
+    /// The end of the last fault.
     pub(super) fn faults_end_ms(&self) -> u64 {
         let ends = self.faults.iter();
         let ends = ends.map(|timed| timed.at_ms + timed.fault.length_ms());
@@ -193,7 +193,7 @@ impl Schedule for Plan {
         let count = rng.between(10, 100);
         let mut clients: Vec<_> = (0..count).map(|_| client(&mut rng)).collect();
         if rng.chance(30) {
-            // Crowds.
+            // Several clients at the same time.
             for client in &mut clients {
                 client.at_ms = client.at_ms / 1_000 * 1_000 + client.at_ms % 20;
             }

@@ -1,4 +1,4 @@
-//! Redis: strings that may expire, streams, and the scripts of links, as far as gateways and the origin use them.
+//! Redis: expiring strings, streams, and the scripts of links, as far as gateways and origin use them.
 
 #![expect(
     clippy::indexing_slicing,
@@ -27,7 +27,7 @@ pub(super) struct Redis {
     now_ms: u64,
 }
 
-/// What a loss may take.
+/// The data that a loss may remove.
 #[derive(Clone, Debug, Default)]
 struct Data {
     strings: BTreeMap<Vec<u8>, Text>,
@@ -40,7 +40,7 @@ struct Text {
     dies_at_ms: Option<u64>,
 }
 
-/// An entry of a stream: its id, and its fields.
+/// An entry of a stream: its ID, and its fields.
 #[derive(Clone, Debug)]
 struct Entry {
     id: (u64, u64),
@@ -58,7 +58,7 @@ impl Redis {
         }
     }
 
-    /// Everything is as it was `back_us` ago; empty if `None`. Scripts are forgotten in any case.
+    /// Restores the state of `back_us` ago; an empty one if `None`. Scripts are lost in any case.
     pub(super) fn restart(&mut self, back_us: Option<u64>, now_us: u64) {
         self.scripts.clear();
         if back_us != Some(0) {
@@ -66,7 +66,7 @@ impl Redis {
         }
     }
 
-    /// How many clicks of a link are used; `None` if the link is not there.
+    /// The used clicks of a link; `None` if the link is missing.
     pub(super) fn clicks_used(&self, keys: &LinkKeys) -> Option<u64> {
         self.get(&keys.record())?;
         Some(self.get(&keys.clicks()).map_or(0, number))
@@ -166,7 +166,7 @@ impl Redis {
         let stream = self.data.streams.entry(key.to_vec()).or_default();
         let id = match stream.last().map(|entry| entry.id) {
             Some((ms, sequence)) if ms >= now_ms => (ms, sequence + 1),
-            // Another stream has other entries by the same ids.
+            // Another stream has other entries with the same IDs.
             last if self.mutation == Some(Mutation::LostStreamNotNoticed) => {
                 (0, last.map_or(1, |(_, sequence)| sequence + 1))
             }
@@ -177,7 +177,7 @@ impl Redis {
         text(format!("{}-{}", id.0, id.1))
     }
 
-    /// `XRANGE key from to`, and of `COUNT` it need not know.
+    /// `XRANGE key from to`; `COUNT` is ignored.
     fn range(&self, words: &CommandArgs) -> Value {
         let from = match words[2].as_slice() {
             b"-" => (0, 0),
@@ -192,7 +192,7 @@ impl Redis {
         let entries = entries.filter(|entry| (from..=to).contains(&entry.id));
         let mut entries: Vec<Value> = entries.map(Entry::value).collect();
         if self.mutation == Some(Mutation::LostStreamNotNoticed) && from != (0, 0) {
-            // As if the entry that the gateway read last were always there.
+            // Pretends that the last entry that the gateway read still exists.
             let is_there = matches!(entries.first(), Some(Value::Array(parts)) if parts[0] == Value::Bulk(words[2].clone()));
             if !is_there {
                 let fields = Value::Array(vec![]);
@@ -222,7 +222,7 @@ impl Redis {
         }
     }
 
-    /// As `link_read.lua`, of links that live for ever.
+    /// Like `link_read.lua`, for links without expiry.
     fn link_read(&mut self, call: &ScriptCall<'_>) -> Value {
         let (record, clicks) = (&call.keys[0], &call.keys[1]);
         let Some(found) = self.get(record).map(<[u8]>::to_vec) else {
@@ -261,7 +261,7 @@ impl Redis {
         ])
     }
 
-    /// As `link_back.lua`.
+    /// Like `link_back.lua`.
     fn link_back(&mut self, call: &ScriptCall<'_>) -> Value {
         let (clicks, mark_key) = (&call.keys[0], &call.keys[1]);
         let mark = self.get(mark_key).map(<[u8]>::to_vec);

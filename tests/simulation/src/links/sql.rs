@@ -1,4 +1,4 @@
-//! SQL: the model of links' transactions.
+//! SQL: the model of the transactions of links.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,9 +14,9 @@ use crate::mutation::Mutation;
 pub(super) struct Sql {
     /// Links that are not deleted.
     links: BTreeMap<u32, Link>,
-    /// What each code was, since when: what an answer may be from.
+    /// The history of each code, to validate answers.
     pub(super) past: BTreeMap<u32, Vec<CodeState>>,
-    /// Changes that Redis may not have followed, by code and version, with their time.
+    /// Changes that Redis may not have, by code and version, with their time.
     pub(super) unpublished: BTreeMap<(u32, u32), u64>,
     /// Counted clicks.
     clicks: BTreeMap<u32, u64>,
@@ -25,12 +25,12 @@ pub(super) struct Sql {
     mutation: Option<Mutation>,
 }
 
-/// What a code was at some time.
+/// The state of a code at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CodeState {
     Nothing,
     Disabled,
-    /// With this version.
+    /// A redirect of this version.
     Leading(u32),
 }
 
@@ -39,7 +39,7 @@ pub(super) fn code_name(code: u32) -> String {
     format!("code{code}")
 }
 
-/// Where a link leads, by its version.
+/// The target of a link, by its version.
 pub(super) fn target(code: u32, version: u32) -> String {
     format!("https://t.example/{code}/{version}")
 }
@@ -88,7 +88,7 @@ impl Sql {
         self.past.entry(code).or_default().push(now);
     }
 
-    /// What a code is now.
+    /// The current state of a code.
     pub(super) fn now(&self, code: u32) -> CodeState {
         match self.links.get(&code) {
             None => CodeState::Nothing,
@@ -97,7 +97,7 @@ impl Sql {
         }
     }
 
-    /// An owner's edit, with the note that Redis has to follow.
+    /// An owner's edit, with a note that Redis must follow.
     pub(super) fn edit(&mut self, edit: Edit, now_ms: u64) {
         let code = edit.code;
         let version = match (edit.action, self.links.get(&code).cloned()) {
@@ -137,14 +137,14 @@ impl Sql {
         self.unpublished.remove(&(code, version));
     }
 
-    /// Changes from before `before_ms` that Redis may not have followed.
+    /// Changes from before `before_ms` that Redis may not have.
     pub(super) fn unpublished(&self, before_ms: u64) -> Vec<(u32, u32)> {
         let left = self.unpublished.iter();
         let left = left.filter(|(_, at_ms)| **at_ms < before_ms);
         left.map(|(change, _)| *change).collect()
     }
 
-    /// Counts the batches that were not counted before.
+    /// Counts batches that were not counted before.
     pub(super) fn count(&mut self, batches: &[(BatchId, Vec<Row>)]) {
         for (id, rows) in batches {
             let is_new = self.batches.insert(id.to_string());
@@ -157,7 +157,7 @@ impl Sql {
         }
     }
 
-    /// How many clicks of a link were counted.
+    /// The number of counted clicks of a link.
     pub(super) fn clicks(&self, code: u32) -> u64 {
         self.clicks.get(&code).copied().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! Look-ups on their way, and the origin's tasks: what they ask for, and what becomes of that.
+//! Lookups in flight, and the origin's tasks with their requests.
 
 use std::rc::Rc;
 use std::task::{Context, Waker};
@@ -16,11 +16,11 @@ use crate::network::Link;
 use crate::stage::fault::FetchFate;
 use crate::stage::{RedisState, ScheduledEvent};
 
-/// How long the origin waits for Redis.
+/// The origin's timeout for Redis.
 const ORIGIN_CALL_LIMIT_MS: u64 = 1_000;
 
 impl World {
-    // --- look-ups
+    // --- lookups
 
     pub(super) fn send_fetch(&mut self, place: WorkerLife, fetch: FetchId, path: String) {
         let fate = self.fetch_fates.pop_front();
@@ -80,7 +80,7 @@ impl World {
         {
             click.counter ^= 1;
         }
-        // A reply that gets lost goes to a fetch that nobody has sent.
+        // A lost reply goes to an unused fetch ID.
         let fetch = if is_mute { FetchId(u32::MAX) } else { fetch };
         let work = self.origin.serve(place, fetch, code, purpose);
         self.start_task(work);
@@ -108,7 +108,7 @@ impl World {
     }
 
     pub(super) fn task_hears(&mut self, task: TaskId, op: OpId, done: Done) {
-        // Of a reply and a timeout, the first counts.
+        // The first of a reply and a timeout counts.
         if self.waited_for.remove(&op) && self.tasks.contains_key(&task) {
             self.bus.borrow_mut().done.insert(op, done);
             self.step_task(task);

@@ -1,20 +1,18 @@
-//! What must hold of links, and the bounds that follow from what is documented.
+//! The invariants of links, and the bounds that follow from the documentation.
 //!
-//! - **An answer was true.** A redirect leads to where the link has led, of some version, and never to another link's; what
-//!   was never disabled or limited is never 410; what was always there is never 404, whoever is asked, and what was never
-//!   there is nothing else. How old an answer may be has no bound while faults last
-//!   ([ADR 26](../../../../docs/adr/0026-keep-cached-links-until-the-origin-confirms-removal.md));
-//!   at the end it must be that of now.
-//! - **What a worker holds is answered.** Once it has answered a link that nobody edits without asking anybody, it never says
-//!   503 or 404 of it.
-//! - **A maximum is a maximum**
-//!   ([ADR 25](../../../../docs/adr/0025-identify-each-click-on-a-limited-link.md)):
-//!   no more clicks are led on than the link has; and, when Redis loses data, so many more as SQL
-//!   had not counted of those that Redis knew, or as a state that is restored knows fewer. At the
-//!   end, if nobody has died with what there was to give back and nothing was lost, exactly so many
-//!   were led on.
-//! - **A click is counted once**: SQL has no more clicks than clients were led on, those included who have left meanwhile; and
-//!   at the end, if nobody has died and nothing was lost, no fewer.
+//! - **An answer was true.** A redirect leads to a target of some version of the link, never to another link's. A link
+//!   that was never disabled or limited never returns 410. A link that always existed never returns 404, from any
+//!   worker. A link that never existed always does. The age of an answer is unbounded during faults ([ADR
+//!   26](../../../../docs/adr/0026-keep-cached-links-until-the-origin-confirms-removal.md)); at the end it must be
+//!   current.
+//! - **A worker keeps its cached links.** After it has answered an unedited link from memory, it never returns 503 or
+//!   404 for it.
+//! - **A click limit holds** ([ADR 25](../../../../docs/adr/0025-identify-each-click-on-a-limited-link.md)): at most
+//!   the link's clicks are redirected. When Redis loses data, the bound grows by the clicks in Redis that SQL had not
+//!   counted, or by the difference to a restored state. At the end, if no worker died with unreturned clicks and
+//!   nothing was lost, exactly this number was redirected.
+//! - **A click is counted once**: SQL has at most the redirected clicks, including those of clients that disconnected.
+//!   At the end, if no worker died and nothing was lost, it has exactly these.
 
 #![expect(
     clippy::indexing_slicing,
@@ -27,30 +25,30 @@ use super::plan::{Kind, LIMITED, PLAIN, Plan};
 use super::sql::{CodeState, Sql, target};
 use crate::host::WorkerLife;
 
-/// Watches a schedule.
+/// Checks a schedule.
 #[derive(Debug)]
 pub(super) struct Witness {
     clicks_max: u64,
-    /// Clicks that were led on, by code.
+    /// Redirected clicks by code.
     pub(super) led_on: BTreeMap<u32, u64>,
-    /// Clicks whose clients left before they had an answer.
+    /// Clicks whose clients disconnected before the answer.
     left: BTreeMap<u32, u64>,
-    /// How many clicks of a limited link may be given twice.
+    /// The number of clicks of a limited link that may be redirected twice.
     allowance: BTreeMap<u32, u64>,
-    /// How many of its clicks were known to be used after the last loss.
+    /// The number of used clicks in Redis after the last loss.
     known: BTreeMap<u32, u64>,
-    /// Links that workers have answered without asking anybody.
+    /// Links that workers have answered from memory.
     held: BTreeSet<(usize, u64, usize, u32)>,
 }
 
-/// What a client has heard of a code.
+/// A client's answer for a code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ClickAnswer {
     LedOn(String),
     Gone,
     Unknown,
     Unavailable,
-    /// The gateway does not know its domains yet, and the origin would answer.
+    /// The gateway has not loaded its domains yet, and the origin would answer.
     Passed,
     Nothing,
     Left,
@@ -68,7 +66,7 @@ impl Witness {
         }
     }
 
-    /// A client has heard something. What is wrong with that, if anything is.
+    /// A client got an answer. Returns the violation, if any.
     pub(super) fn hear(
         &mut self,
         code: u32,
@@ -119,8 +117,8 @@ impl Witness {
         (led_on > most).then(|| format!("{led_on} clicks of code {code} led on, it has {most}"))
     }
 
-    /// Redis has lost data: it had counted so many clicks of a limited link, if it knew the link, and so many are known now,
-    /// or will be when somebody asks.
+    /// Redis has lost data. Before, it had counted `had` clicks of a limited link, if it had the link; now it has
+    /// `has`, or will have when the link is requested.
     pub(super) fn lose_clicks(&mut self, code: u32, had: Option<u64>, has: u64) {
         let known = self.known.entry(code).or_default();
         let had = had.unwrap_or(*known);
@@ -128,9 +126,9 @@ impl Witness {
         *self.allowance.entry(code).or_default() += had.saturating_sub(has);
     }
 
-    // --- what workers hold
+    // --- worker caches
 
-    /// A worker has answered without asking anybody.
+    /// A worker has answered from memory.
     pub(super) fn hold(&mut self, place: WorkerLife, incarnation: u64, code: u32) {
         if PLAIN.contains(&code) {
             self.held
@@ -145,7 +143,7 @@ impl Witness {
 
     // --- statistics
 
-    /// Whether SQL has counted what it should: `is_whole` if nothing can have been lost.
+    /// Whether SQL's click count is valid; `is_whole`: nothing can have been lost.
     pub(super) fn counted(&self, code: u32, sql: &Sql, is_whole: bool) -> Option<String> {
         let led_on = self.led_on.get(&code).copied().unwrap_or(0);
         let left = self.left.get(&code).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! One schedule of links as it runs.
+//! A running schedule of links.
 
 #![expect(
     clippy::indexing_slicing,
@@ -30,11 +30,11 @@ use crate::stage::requests::Requests;
 use crate::stage::{DEADLINE_MS, Decision, POLL_MS, ScheduledEvent, Simulation, Stage};
 use crate::{Options, Report};
 
-/// How long a gateway waits for a look-up.
+/// The gateway's timeout for a lookup.
 const FETCH_TIMEOUT_MS: u64 = 600;
 
-/// Within so long each request is decided: Redis, a look-up of another request, Redis once more, and a look-up of its own;
-/// and turns in between.
+/// The time limit for decisions: Redis, another request's lookup, Redis again, and an own lookup, with turns in
+/// between.
 const DECIDED_WITHIN_US: u64 =
     (2 * (DEADLINE_MS + DEADLINE_MS / 4 + 30) + 2 * (FETCH_TIMEOUT_MS + 30) + 300) * 1_000;
 
@@ -44,7 +44,7 @@ impl TracksStreams for Links {
     }
 }
 
-/// What happens only here.
+/// Events specific to links.
 pub(super) enum LinksEvent {
     Comes(usize),
     HangsUp(RequestId),
@@ -60,7 +60,7 @@ pub(super) enum LinksEvent {
         fetch: FetchId,
         response: Option<FetchResponse>,
     },
-    /// The origin's call to Redis.
+    /// A call of the origin to Redis.
     OriginCalls {
         task: TaskId,
         op: OpId,
@@ -110,7 +110,7 @@ impl std::fmt::Debug for LinksEvent {
     }
 }
 
-/// A request, and who asked.
+/// A request and its worker.
 #[derive(Clone, Copy, Debug)]
 struct OpenClick {
     client: Client,
@@ -119,7 +119,7 @@ struct OpenClick {
     at_us: u64,
 }
 
-/// Everything.
+/// The complete state.
 pub(super) struct World {
     pub(super) plan: Plan,
     pub(super) stage: Stage<Links, LinksEvent>,
@@ -129,7 +129,7 @@ pub(super) struct World {
     pub(super) origin: Origin,
     pub(super) is_origin_up: bool,
     pub(super) origin_stalls_until_us: u64,
-    /// What has come to the origin since it stands still.
+    /// Messages that arrived at the origin while it stalls.
     pub(super) before_origin: VecDeque<LinksEvent>,
     pub(super) bus: Rc<RefCell<Bus>>,
     pub(super) tasks: BTreeMap<TaskId, Work>,
@@ -137,7 +137,7 @@ pub(super) struct World {
     pub(super) waited_for: BTreeSet<OpId>,
     pub(super) fetch_fates: VecDeque<FetchFate>,
     pub(super) config: CheckedConfig,
-    /// How many engines were made: each has a name and clicks of its own.
+    /// The number of created engines: each has its own name and click IDs.
     pub(super) engines: u64,
     asked: BTreeMap<RequestId, OpenClick>,
     pub(super) heard: BTreeMap<RequestId, ClickAnswer>,
@@ -197,7 +197,7 @@ impl World {
 
     // --- clients
 
-    /// A client comes to a worker. Its request may be decided at once.
+    /// A client sends a request to a worker, which may decide it immediately.
     pub(super) fn ask(&mut self, place: WorkerLife, client: Client) -> RequestId {
         let id = self.stage.next_id();
         let incarnation = self.incarnation(place);
@@ -223,13 +223,13 @@ impl World {
         let opened = self.open(place, headers);
         let is_led_on = matches!(self.heard.get(&opened), Some(ClickAnswer::LedOn(_)));
         if is_led_on {
-            // Nobody else was asked.
+            // The worker answered from memory.
             self.witness.hold(place, incarnation, client.code);
         }
         opened
     }
 
-    /// A number that each worker has of its own, also one in the place of another.
+    /// A unique number for each worker, including replacements.
     fn incarnation(&mut self, place: WorkerLife) -> u64 {
         let worker = self.stage.worker(place);
         place.life * 1_000 + worker.map_or(0, |worker| worker.incarnation)
@@ -275,7 +275,7 @@ impl World {
         }
     }
 
-    /// What the origin does not hear while it stands still; the others need not wait.
+    /// Whether a stalled origin delays this event.
     fn waits_for_origin(&self, own: &LinksEvent) -> bool {
         matches!(
             own,
@@ -285,7 +285,7 @@ impl World {
         ) && self.origin_stalls_until_us > self.stage.queue.now_us()
     }
 
-    /// No fault waits any more.
+    /// Ends all waiting faults.
     pub(super) fn end_own_faults(&mut self) {
         self.fetch_fates.clear();
     }
@@ -462,7 +462,7 @@ impl Simulation for World {
                 if !std::mem::replace(&mut self.is_origin_up, false) {
                     return;
                 }
-                // What it has asked for is done; nobody hears of it. Whoever edits comes again.
+                // Requested operations run, but without a reply. The owner of an edit retries.
                 self.tasks.clear();
                 self.waited_for.clear();
                 self.after_us(for_ms * 1_000, LinksEvent::OriginStarts);

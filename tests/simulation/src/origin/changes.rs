@@ -18,7 +18,7 @@ pub(super) struct Changer {
 }
 
 impl Changer {
-    /// What an operator asks for.
+    /// An operator's request.
     pub(super) async fn change(&self, key: u32, wanted: i64) -> Result<(), BrokeOff> {
         match self.begin(key, wanted).await? {
             Some(change) if change.units.is_none() => self.finish(&change).await,
@@ -26,7 +26,7 @@ impl Changer {
         }
     }
 
-    /// The change of this key; `None`: it is refused.
+    /// The change of this key; `None` if it is refused.
     async fn begin(&self, key: u32, wanted: i64) -> Result<Option<Change>, BrokeOff> {
         let known = self.io.sql(move |sql| (sql.change(key), sql.sale.shards));
         let (known, shards) = known.await?;
@@ -63,7 +63,7 @@ impl Changer {
         Ok(())
     }
 
-    /// Goes on with the change that is not done.
+    /// Continues an unfinished change.
     pub(super) async fn finish_all(&self) -> Result<(), BrokeOff> {
         if self.io.makes(Mutation::ChangeNotFinished) {
             return Ok(());

@@ -1,5 +1,5 @@
-//! What an origin waits for: Redis, SQL, time. Its code is asynchronous, as the real one's is; the runtime is the queue
-//! of the virtual clock.
+//! An origin's I/O: Redis, SQL, time. Its code is asynchronous, like the real one; the queue of the virtual clock is
+//! the runtime.
 
 #![expect(
     clippy::indexing_slicing,
@@ -26,16 +26,16 @@ use crate::sql::Sql;
 /// A task of an origin.
 pub(crate) type TaskId = u64;
 
-/// Something that a task waits for.
+/// An operation that a task waits for.
 pub(crate) type OpId = u64;
 
-/// What a task does.
+/// The future of a task.
 pub(crate) type Work = Pin<Box<dyn Future<Output = ()>>>;
 
-/// One transaction, which leaves its result where its caller looks for it.
+/// One transaction, which stores its result for its caller.
 pub(crate) type Transaction = Box<dyn FnOnce(&mut Sql)>;
 
-/// What tasks ask of the world.
+/// A task's request to the world.
 pub(crate) enum TaskOperation {
     /// Commands for Redis.
     Redis(Vec<u8>),
@@ -43,7 +43,7 @@ pub(crate) enum TaskOperation {
     Sleep {
         us: u64,
     },
-    /// The answer to a request. Nothing comes back.
+    /// The answer to a request; the task does not wait.
     Answer(RequestId, Response),
 }
 
@@ -58,48 +58,48 @@ impl fmt::Debug for TaskOperation {
     }
 }
 
-/// What an origin answers.
+/// An origin's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Response {
     pub(crate) status: u16,
-    /// One word, for clients.
+    /// The code for clients.
     pub(crate) word: &'static str,
-    /// The order that it is about.
+    /// The order in the answer.
     pub(crate) order: Option<crate::sql::ClaimName>,
 }
 
-/// How what a task has waited for has ended.
+/// The result of an operation.
 #[derive(Debug)]
 pub(crate) enum Done {
     Replied(Vec<u8>),
-    /// Of a transaction, and of time.
+    /// For a transaction, and for time.
     Over,
-    /// The connection broke at once: it may have been done.
+    /// The connection broke immediately: the operation may have run.
     Broken,
-    /// No answer in time: it may have been done, or may yet be.
+    /// No reply in time: the operation may have run, or may run later.
     Timeout,
     /// SQL did not answer.
     Failed,
 }
 
-/// What tasks and world tell each other.
+/// The shared state of tasks and world.
 #[derive(Debug, Default)]
 pub(crate) struct Bus {
-    /// What is asked, of which task: the world takes it after each step of a task.
+    /// The requests, with their tasks: the world takes them after each step of a task.
     pub(crate) asked: Vec<(TaskId, OpId, TaskOperation)>,
     pub(crate) done: BTreeMap<OpId, Done>,
     next_op: OpId,
-    /// The task that takes its step now.
+    /// The running task.
     pub(crate) running: TaskId,
-    /// What each origin's clock shows now.
+    /// The current time of each origin's clock.
     pub(crate) clocks_ms: Vec<u64>,
-    /// Units that reconcilers have added or taken because the books did not add up.
+    /// Units that reconcilers added or removed to repair the balance.
     pub(crate) units_repaired: u64,
     /// The buckets of all users of the schedule.
     pub(crate) buckets: std::collections::BTreeSet<u32>,
 }
 
-/// An origin's way to everything outside of it.
+/// An origin's access to everything outside.
 #[derive(Clone, Debug)]
 pub(crate) struct Io {
     pub(crate) bus: Rc<RefCell<Bus>>,
@@ -107,11 +107,11 @@ pub(crate) struct Io {
     pub(crate) mutation: Option<Mutation>,
 }
 
-/// Redis gave no answer of use. Whether it did what it was asked is unknown.
+/// Redis did not reply usefully. Whether the command ran is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RedisError;
 
-/// SQL gave no answer. Whether it did what it was asked is unknown.
+/// SQL did not reply. Whether the transaction ran is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SqlError;
 
@@ -132,7 +132,7 @@ impl Future for Wait {
 }
 
 impl Bus {
-    /// The bus of so many origins.
+    /// The bus of `origins` origins.
     pub(crate) fn new(origins: u32) -> Self {
         Self {
             clocks_ms: vec![START_MS; origins as usize],
@@ -154,7 +154,7 @@ impl Io {
         }
     }
 
-    /// A name that no other rebuild has.
+    /// A unique name for a rebuild.
     pub(crate) fn token(&self) -> String {
         let mut bus = self.bus.borrow_mut();
         bus.next_op += 1;
@@ -166,7 +166,7 @@ impl Io {
         self.bus.borrow().buckets.contains(&bucket)
     }
 
-    /// What this origin's clock shows.
+    /// The time of this origin's clock.
     pub(crate) fn now_ms(&self) -> u64 {
         self.bus.borrow().clocks_ms[self.origin]
     }
@@ -195,7 +195,7 @@ impl Io {
         }
     }
 
-    /// Runs a script, by its digest unless Redis does not know it.
+    /// Runs a script by its digest, or by its source if Redis does not have it.
     pub(crate) async fn run(&self, call: &Call) -> Result<Value, RedisError> {
         let mut commands = Vec::new();
         call.encode_evalsha(digest_of(call.script), &mut commands);
@@ -212,7 +212,7 @@ impl Io {
         no_error(self.attempt(command).await?)
     }
 
-    /// Sends one command, and once more if its connection broke.
+    /// Sends one command, and retries once if its connection broke.
     async fn attempt(&self, command: Vec<u8>) -> Result<Value, RedisError> {
         let mut done = self.ask(TaskOperation::Redis(command.clone())).await;
         if matches!(done, Done::Broken) {
@@ -227,7 +227,7 @@ impl Io {
     }
 
     pub(crate) fn answer(&self, request: RequestId, response: Response) {
-        // Nothing is waited for.
+        // The task does not wait.
         drop(self.ask(TaskOperation::Answer(request, response)));
     }
 }

@@ -1,4 +1,4 @@
-//! Redis, through Weir's scripts: see `origin/sales/src/ledger.rs`.
+//! Redis access through Weir's scripts: see `origin/sales/src/ledger.rs`.
 
 use weir_base::id::{SaleId, UserId};
 use weir_base::resp::{Value, encode_command};
@@ -96,7 +96,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Says again which claim each attempt was granted.
+    /// Restores the claim of each attempt.
     pub(super) async fn add_attempts(
         &self,
         shard: u32,
@@ -193,7 +193,7 @@ impl Ledger {
         Ok(raise_mark::parse(&self.io.run(&call).await?)?)
     }
 
-    /// Makes a shard cold and forgets its mark.
+    /// Makes a shard cold and deletes its mark.
     pub(super) async fn forget(&self, shard: u32) -> Result<()> {
         let keys = self.keys(shard);
         let words = [b"UNLINK".to_vec(), keys.stock(), keys.sums(), keys.mark()];
@@ -264,7 +264,7 @@ impl Ledger {
         Ok(correct::parse(&self.io.run(&call).await?)?)
     }
 
-    /// Each open claim gets its deadline again, and the sums are what the claims add up to.
+    /// Restores each open claim's deadline, and recalculates the sums from the claims.
     pub(super) async fn recount(&self, shard: u32, seen: &Audit) -> Result<()> {
         let keys = self.keys(shard);
         let mut command = Vec::new();
@@ -294,7 +294,7 @@ impl Ledger {
         self.write_sums(shard, &sums).await
     }
 
-    /// Writes a shard's sums, if it is still of their version.
+    /// Writes a shard's sums if their version is unchanged.
     pub(super) async fn write_sums(&self, shard: u32, sums: &Audit) -> Result<()> {
         let call = recount::call(&self.keys(shard), sums);
         recount::parse(&self.io.run(&call).await?)?;
@@ -317,7 +317,7 @@ impl Ledger {
     }
 }
 
-/// The fields of a page of a hash, each with its value.
+/// The fields and values of a page of a hash.
 fn pairs(page: Value) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let Value::Array(page) = page else {
         return Err(RedisError);

@@ -12,7 +12,7 @@ use super::rebuild::Rebuilder;
 use super::reconcile::BrokeOff;
 use crate::sql::Sql;
 
-/// Pauses a sale whose orders SQL has lost, and does what operators decide.
+/// Pauses a sale whose orders SQL has lost, and applies operators' decisions.
 #[derive(Clone, Debug)]
 pub(super) struct LostOrders {
     pub(super) io: Io,
@@ -27,7 +27,7 @@ impl LostOrders {
         self.publisher.publish().await
     }
 
-    /// The orders of a shard that Redis knows and SQL does not have.
+    /// The orders of a shard in Redis that SQL does not have.
     async fn of(&self, shard: u32) -> Result<Vec<(UserId, OrderEntry)>, BrokeOff> {
         let mut lost = Vec::new();
         for bucket in (0..BUCKETS).filter(|bucket| self.io.has_users_in(*bucket)) {

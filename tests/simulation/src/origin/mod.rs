@@ -1,7 +1,7 @@
-//! Origins: what `origin/sales/src` does, on the same pure decisions, with SQL and Redis of the simulation.
+//! Origins: the same as `origin/sales/src`, on the same pure decisions, with the simulation's SQL and Redis.
 //!
-//! The code is asynchronous and follows the real one closely, function by function; where a step of the real one is a
-//! call of SQL or Redis, so it is here, and between any two steps others may run and the origin may die.
+//! The code is asynchronous and follows the real one function by function. Each call of SQL or Redis is a separate step
+//! here, too. Between any two steps, other tasks may run and the origin may die.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -37,10 +37,10 @@ mod rebuild;
 pub(crate) mod reconcile;
 mod verify;
 
-/// The pause between two rounds of jobs.
+/// The interval between two rounds of jobs.
 const JOBS_PERIOD_MS: u64 = 500;
 
-/// One origin. All that it knows is in the tasks that it runs.
+/// One origin. All its memory is in its running tasks.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     io: Io,
@@ -53,7 +53,7 @@ pub(crate) struct Origin {
 pub(crate) struct ArrivedRequest {
     pub(crate) id: RequestId,
     pub(crate) kind: RequestKind,
-    /// What a client says by its key and its body, which gateways pass on.
+    /// The client's key and body, which gateways pass on.
     pub(crate) attempt: Option<Attempt>,
     pub(crate) headers: Vec<(&'static str, String)>,
 }
@@ -85,7 +85,7 @@ impl Origin {
         }
     }
 
-    /// What it does by itself: each a task that never ends.
+    /// Its background tasks, which never end.
     pub(crate) fn background(&self) -> Vec<Work> {
         let (io, ledger) = (self.io.clone(), self.orders.ledger.clone());
         let rebuilder = Rebuilder {
@@ -150,25 +150,25 @@ impl Origin {
         }
     }
 
-    /// What it does about an operator who decides about lost orders.
+    /// Handles an operator's decision about lost orders.
     pub(crate) fn decide_lost_orders(&self, restores: bool) -> Work {
         let lost_orders = self.lost_orders();
         Box::pin(async move {
-            // What breaks off goes on when the operator asks again.
+            // If it fails, it continues when the operator retries.
             let _ = lost_orders.decide(restores).await;
         })
     }
 
-    /// What it does about an operator who changes the stock.
+    /// Handles an operator's change of the stock.
     pub(crate) fn change_stock(&self, key: u32, units: i64) -> Work {
         let changer = self.changer();
         Box::pin(async move {
-            // What breaks off goes on with the jobs, or when the operator asks again.
+            // If it fails, it continues with the jobs or when the operator retries.
             let _ = changer.change(key, units).await;
         })
     }
 
-    /// What it does about an operator who moves the end. The publisher finds that SQL has changed.
+    /// Handles an operator's change of the end. The publisher detects that SQL has changed.
     pub(crate) fn move_end(&self, ends_at_ms: u64) -> Work {
         let io = self.io.clone();
         Box::pin(async move {
@@ -176,16 +176,16 @@ impl Origin {
         })
     }
 
-    /// What it does about an operator who gives a user's money back.
+    /// Handles an operator's refund of a user.
     pub(crate) fn refund(&self, user: UserId) -> Work {
         let orders = self.orders.clone();
         Box::pin(async move {
-            // What SQL did not do, nobody repeats.
+            // A failed refund is not repeated.
             let _ = orders.refund(user).await;
         })
     }
 
-    /// What it does about a request: a task that ends even if nobody waits for it.
+    /// Handles a request: a task that ends even if the client has gone.
     pub(crate) fn serve(&self, request: ArrivedRequest) -> Work {
         let origin = self.clone();
         Box::pin(async move {
@@ -269,7 +269,7 @@ fn sql_failed() -> Response {
     response(503, "unavailable", None)
 }
 
-/// The header's value, which must stand there once.
+/// The header's value, which must occur exactly once.
 fn only<'a>(headers: &'a [(&'static str, String)], name: &str) -> Option<&'a str> {
     let mut values = headers.iter().filter(|(known, _)| *known == name);
     match (values.next(), values.next()) {
@@ -280,7 +280,7 @@ fn only<'a>(headers: &'a [(&'static str, String)], name: &str) -> Option<&'a str
 
 async fn reconcile(mut reconciler: Reconciler) {
     loop {
-        // A round that broke off begins anew.
+        // A failed round starts again.
         let _ = reconciler.round().await;
         reconciler.io.sleep_ms(reconcile::PERIOD_MS).await;
     }
@@ -289,7 +289,7 @@ async fn reconcile(mut reconciler: Reconciler) {
 /// See `origin/sales/src/jobs.rs`.
 async fn jobs(io: Io, orders: Orders, changer: Changer, warmer: Warmer) {
     loop {
-        // What SQL does not answer is done in the next round.
+        // The next round repeats failed work.
         let _ = jobs_round(&io, &orders, &changer, &warmer).await;
         io.sleep_ms(JOBS_PERIOD_MS).await;
     }
@@ -305,7 +305,7 @@ async fn jobs_round(
     for order in io.sql(move |sql: &mut Sql| sql.expire(now_ms)).await? {
         orders.follow(&order).await;
     }
-    // Of all sales, one after the other.
+    // All sales, one after the other.
     let elsewhere = io.sql(|sql: &mut Sql| sql.unfollowed_elsewhere()).await?;
     if let Some(order) = elsewhere {
         orders.of_other_sale().follow(&order).await;
@@ -313,9 +313,9 @@ async fn jobs_round(
     for order in io.sql(|sql: &mut Sql| sql.unfollowed()).await? {
         orders.follow(&order).await;
     }
-    // Not done yet: the next round goes on.
+    // If it is unfinished, the next round continues.
     let _ = changer.finish_all().await;
-    // Not warmed yet: the next round tries again.
+    // If it fails, the next round retries.
     let _ = warmer.warm().await;
     Ok(())
 }

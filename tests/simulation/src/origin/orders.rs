@@ -1,4 +1,4 @@
-//! A claim becomes an order, or is released for good; Redis follows: see `origin/sales/src/orders.rs`.
+//! A claim becomes an order or is released permanently, and Redis follows: see `origin/sales/src/orders.rs`.
 
 use weir_base::id::{SaleId, UserId};
 use weir_sale::claim::Ticket;
@@ -56,7 +56,7 @@ impl Orders {
             let known = self.release_in_sql(ticket).await?;
             let outcome = self.follow_claim(ticket, known).await;
             if shortage == Shortage::UserCap {
-                // Not told: the next claim is refused again.
+                // If this fails, the next claim is refused again.
                 let _ = self.verifier().correct(ticket.shard, &ticket.user).await;
             }
             return Ok(match outcome {
@@ -73,7 +73,7 @@ impl Orders {
         Ok(self.follow_claim(ticket, placed).await)
     }
 
-    /// Those of the sale of whose keys none can be read.
+    /// The service for the sale whose keys are unreadable.
     pub(super) fn of_other_sale(&self) -> Self {
         let sale = SaleId::new(OTHER_SALE).expect("it is a name");
         let io = self.io.clone();
@@ -150,7 +150,7 @@ impl Orders {
         Ok(cancelled)
     }
 
-    /// Gives a user's money back for one order: see `origin/sales/src/store/order_admin.rs`.
+    /// Refunds one order of a user: see `origin/sales/src/store/order_admin.rs`.
     pub(super) async fn refund(&self, user: UserId) -> Result<(), SqlError> {
         let refunded = self.io.sql(move |sql| sql.refund_one_of(&user)).await?;
         if let Some(order) = &refunded {
@@ -182,18 +182,18 @@ impl Orders {
         }
     }
 
-    /// Has Redis follow an order. A failure changes nothing: it is done again later.
+    /// Updates an order in Redis. A failure has no effect: it is repeated later.
     pub(super) async fn follow(&self, order: &Order) {
         if self.bring(order).await.is_err() || order.status == Status::Unpaid {
             return;
         }
         let (name, status) = (order.name, order.status);
         let noted = self.io.sql(move |sql| sql.mark_followed(name, status));
-        // Not noted: it is done again.
+        // If this fails, it is repeated.
         let _ = noted.await;
     }
 
-    /// Brings Redis to where an order stands in SQL; an error if it has lost the order's shard.
+    /// Updates Redis to an order's state in SQL; an error if Redis has lost the order's shard.
     async fn bring(&self, order: &Order) -> Result<(), RedisError> {
         let followed = match order.status {
             Status::Unpaid => {
@@ -219,7 +219,7 @@ impl Orders {
     }
 
     async fn release(&self, ticket: &Ticket, kind: ReleaseKind) {
-        // Not released: the reconciler finds it.
+        // If this fails, the reconciler finds the claim.
         let _ = self.ledger.release(ticket, kind).await;
     }
 }

@@ -12,11 +12,11 @@ use super::reconcile::BrokeOff;
 use crate::mutation::Mutation;
 use crate::sql::Sql;
 
-/// How often it is looked whether the catalogue has changed, and whether Redis has the last one.
+/// How often the publisher checks for changes of the catalogue, and whether Redis has the last one.
 const CHANGE_PERIOD_MS: u64 = 250;
 const CHECK_PERIOD_MS: u64 = 1_000;
 
-/// The pause after the first failure, doubled with each further one, and the longest.
+/// The pause after the first failure, which doubles with each further one, and the maximum.
 const RETRY_PAUSE_MS: u64 = 100;
 const RETRY_PAUSE_MS_MAX: u64 = 5_000;
 
@@ -25,7 +25,7 @@ const RETRY_PAUSE_MS_MAX: u64 = 5_000;
 pub(super) struct Publisher {
     pub(super) io: Io,
     pub(super) ledger: Ledger,
-    /// What was written last.
+    /// The last written catalogue.
     pub(super) last: Rc<RefCell<Catalogue>>,
 }
 

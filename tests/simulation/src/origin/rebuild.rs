@@ -1,4 +1,4 @@
-//! A shard that has lost its data is rebuilt from SQL, and a sale is warmed: see `origin/sales/src/{rebuild,warm}.rs`.
+//! Rebuilds lost shards from SQL, and warms sales: see `origin/sales/src/{rebuild,warm}.rs`.
 
 #![expect(
     clippy::indexing_slicing,
@@ -17,10 +17,10 @@ use super::reconcile::BrokeOff;
 use crate::mutation::Mutation;
 use crate::sql::{Sql, Totals};
 
-/// How far a gateway's clock may be ahead of ours.
+/// How far a gateway's clock may be ahead of the origin's.
 const CLOCK_SKEW_MS: u64 = 60_000;
 
-/// For how long after each step a rebuild keeps others away.
+/// How long each step of a rebuild keeps its lock.
 const LEASE_MS: u64 = 3_000;
 
 /// Rebuilds shards.
@@ -31,7 +31,7 @@ pub(super) struct Rebuilder {
 }
 
 impl Rebuilder {
-    /// Rebuilds those of `shards` that are cold, of a warmed sale.
+    /// Rebuilds the cold `shards` of a warmed sale.
     pub(super) async fn rebuild(&self, sale: &Sale, shards: &[u32]) -> Result<(), BrokeOff> {
         let token = self.io.token();
         let mut begun = vec![];
@@ -47,7 +47,7 @@ impl Rebuilder {
         if !self.io.makes(Mutation::ListsAfterStock) {
             self.add_users(sale, Some(&begun)).await?;
         }
-        // Counted before the orders are read: Redis may be told of later changes once the shard is in use.
+        // Counted before the orders are read: Redis may receive later changes once the shard is in use.
         let count = sale.shards;
         let marks = move |sql: &mut Sql| {
             (0..count)
@@ -111,7 +111,7 @@ impl Rebuilder {
     }
 }
 
-/// Puts stock on Redis, once.
+/// Writes stock to Redis once.
 #[derive(Clone, Debug)]
 pub(super) struct Warmer {
     pub(super) io: Io,
@@ -121,7 +121,8 @@ pub(super) struct Warmer {
 }
 
 impl Warmer {
-    /// Spreads the sale's remaining units over its shards and tells gateways of it, if that was not done before.
+    /// Distributes the sale's remaining units over its shards and publishes them to gateways, unless that was done
+    /// before.
     pub(super) async fn warm(&self) -> Result<(), BrokeOff> {
         let known = self.io.sql(|sql| (sql.totals(), sql.sale.clone())).await?;
         let (totals, sale) = known;

@@ -1,4 +1,4 @@
-//! The reconciler: see `origin/sales/src/jobs/reconcile.rs`, whose numbers these are.
+//! The reconciler: see `origin/sales/src/jobs/reconcile.rs`, which has the same constants.
 
 #![expect(
     clippy::indexing_slicing,
@@ -27,7 +27,7 @@ const TRANSFER_LIMIT_MS: u64 = 1_000;
 const ROUNDS_UNREAD_MAX: u32 = 60;
 const READINGS_MAX: u32 = 3;
 
-/// Why a round broke off. The next one begins anew.
+/// A round failed. The next one starts again.
 #[derive(Debug)]
 pub(super) struct BrokeOff;
 
@@ -43,7 +43,7 @@ impl From<SqlError> for BrokeOff {
     }
 }
 
-/// Ends what was left behind.
+/// Finishes abandoned work.
 #[derive(Debug)]
 pub(super) struct Reconciler {
     pub(super) io: Io,
@@ -56,7 +56,7 @@ pub(super) struct Reconciler {
     pub(super) last: Option<LastRound>,
 }
 
-/// What was found in the last round.
+/// The results of the last round.
 #[derive(Debug)]
 pub(super) struct LastRound {
     shards: Vec<Audit>,
@@ -66,15 +66,15 @@ pub(super) struct LastRound {
     rounds_unread: u32,
 }
 
-/// What SQL and Redis hold.
+/// The balance of SQL and Redis.
 struct StockBalance {
     shards: Vec<Audit>,
     terms: Option<Terms>,
     is_exact: bool,
     is_followed: bool,
-    /// Of each shard, by SQL.
+    /// The sums of each shard in SQL.
     sums: Vec<(u64, u64, u64)>,
-    /// How many changes its orders have been through, of each shard, by SQL.
+    /// The number of order changes of each shard in SQL.
     changes: Vec<u64>,
     changes_lost: u64,
 }

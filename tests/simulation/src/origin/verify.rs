@@ -1,4 +1,4 @@
-//! Users' orders in Redis are put right: see `origin/sales/src/verify.rs`.
+//! Corrects users' orders in Redis: see `origin/sales/src/verify.rs`.
 
 use weir_base::id::UserId;
 use weir_sale::shard::BUCKETS;
@@ -9,7 +9,7 @@ use super::reconcile::BrokeOff;
 use crate::mutation::Mutation;
 use crate::sql::Sql;
 
-/// Puts users' orders right.
+/// Corrects users' orders.
 #[derive(Clone, Debug)]
 pub(super) struct Verifier {
     pub(super) io: Io,
@@ -17,7 +17,7 @@ pub(super) struct Verifier {
 }
 
 impl Verifier {
-    /// Whether SQL has lost orders that Redis knows.
+    /// Whether SQL has lost orders that Redis has.
     pub(super) async fn verify(&self, shard: u32) -> Result<bool, BrokeOff> {
         let before = self.ledger.audit(shard).await?;
         let mut in_sql = self
@@ -26,7 +26,7 @@ impl Verifier {
             .await?;
         let sums = before.with_orders(in_sql.values().flatten());
         let mut differing = Vec::new();
-        // Of a real shard each bucket is a step; here they are all asked for by one, that a schedule stays short.
+        // For a real shard each bucket is a step; here one step covers all, to keep schedules short.
         for bucket in 0..BUCKETS {
             if !self.io.has_users_in(bucket) {
                 continue;
@@ -39,7 +39,7 @@ impl Verifier {
         }
         differing.extend(in_sql.into_keys());
         if differing.is_empty() && sums != before {
-            // A key was evicted, and the sums still count what it held.
+            // A key was evicted, and the sums still include its contents.
             self.ledger.write_sums(shard, &sums).await?;
         }
         let mut has_lost = false;
@@ -49,7 +49,7 @@ impl Verifier {
         Ok(has_lost)
     }
 
-    /// Corrects what Redis knows of a user, unless SQL has lost orders of that user: then it says so.
+    /// Corrects a user's data in Redis, unless SQL has lost orders of that user, which it reports.
     pub(super) async fn correct(&self, shard: u32, user: &UserId) -> Result<bool, BrokeOff> {
         let seen = self.ledger.settled(shard, user).await?;
         let wanted = user.clone();

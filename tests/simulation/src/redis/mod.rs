@@ -1,7 +1,7 @@
-//! Redis: the model of each shard behind the bytes that gateways and origins send.
+//! Redis: a model of each shard behind the real commands of gateways and origins.
 //!
-//! Commands are read as Redis reads them, scripts are found by digest or source, and replies are written as the scripts
-//! write them. What every shard held after each write is kept for a while, so that data can be lost.
+//! The model parses commands as Redis does, finds scripts by digest or source, and writes replies as the scripts do. It
+//! keeps every shard's recent states, so that data can be lost.
 
 #![expect(
     clippy::indexing_slicing,
@@ -27,13 +27,13 @@ use crate::stage::commands::{CommandArgs, DIGESTS, Scripts, no_script, words};
 
 mod scripts;
 
-/// How far back what was held is known, in microseconds of the virtual clock: no loss goes further.
+/// The length of the kept history, in microseconds of the virtual clock: no loss goes further back.
 const HISTORY_US: u64 = 2_000_000;
 
-/// Of this sale's keys none is what it should be.
+/// The sale whose keys are all invalid.
 pub(crate) const OTHER_SALE: &str = "other";
 
-/// The digest of a script, which is not worked out anew for each call.
+/// The digest of a script, calculated only once.
 pub(crate) fn digest_of(script: &Script) -> &'static str {
     let mut known = DIGESTS.iter();
     let found = known.find(|(_, name)| **name == script.name);
@@ -44,22 +44,22 @@ pub(crate) fn digest_of(script: &Script) -> &'static str {
 #[derive(Debug)]
 pub(crate) struct Redis {
     state: State,
-    /// The scripts that it knows by digest.
+    /// The scripts loaded by digest.
     scripts: Scripts,
-    /// What it held after each write, with the time.
+    /// The state after each write, with its time.
     history: VecDeque<(u64, State)>,
     keeps_history: bool,
     pub(crate) mutation: Option<Mutation>,
-    /// What has been granted since it was last looked at.
+    /// Claims granted since the last check.
     pub(crate) granted: Vec<GrantedClaim>,
-    /// What has befallen shards that were rebuilt, since it was last looked at.
+    /// Steps of shard rebuilds since the last check.
     pub(crate) rebuilds: Vec<RebuildStep>,
     pub(crate) is_up: bool,
-    /// What its clock shows.
+    /// The time of its clock.
     now_us: u64,
 }
 
-/// What a loss of data may take.
+/// The data that a loss may remove.
 #[derive(Clone, Debug, Default)]
 struct State {
     catalogue: Option<Rc<[u8]>>,
@@ -69,15 +69,15 @@ struct State {
 #[derive(Clone, Debug, Default)]
 struct Shard {
     ledger: ShardLedger,
-    /// What a mutation shows in place of the ledger's epoch: one more whenever that is another, unless it is left as it
-    /// is.
+    /// The epoch that a mutation shows in place of the ledger's: it increases with each change of the ledger's, unless
+    /// the mutation ignores the change.
     shown_epoch: i64,
-    /// The ledger's epoch when the shown one was looked at last.
+    /// The ledger's epoch at the last update of the shown one.
     noted_epoch: i64,
 }
 
 impl Shard {
-    /// The epoch that others see.
+    /// The epoch visible to others.
     fn epoch(&self, mutation: Option<Mutation>) -> i64 {
         match mutation.is_some_and(Mutation::is_of_epochs) && self.noted_epoch > 0 {
             true => self.shown_epoch,
@@ -85,7 +85,7 @@ impl Shard {
         }
     }
 
-    /// The script of this name has run; `left` is what it has left of the stock.
+    /// Updates the shown epoch after a run of the script `name`.
     fn note_epoch(&mut self, name: &str, mutation: Option<Mutation>) {
         let epoch = self.ledger.probe().epoch;
         if epoch == self.noted_epoch {
@@ -107,7 +107,7 @@ impl Shard {
     }
 }
 
-/// A new claim, as Redis has granted it.
+/// A claim granted by Redis.
 #[derive(Clone, Debug)]
 pub(crate) struct GrantedClaim {
     pub(crate) shard: u32,
@@ -118,7 +118,7 @@ pub(crate) struct GrantedClaim {
 /// A step of a rebuild.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RebuildStep {
-    /// The shard forgets all.
+    /// The shard is wiped.
     Wiped(u32),
     /// The shard is in use again.
     Ended(u32),
@@ -143,7 +143,7 @@ impl Redis {
         }
     }
 
-    /// Runs the commands in `bytes`, but no more than `most`; appends their replies to `replies`.
+    /// Runs at most `most` of the commands in `bytes`; appends their replies to `replies`.
     pub(crate) fn run(&mut self, bytes: &[u8], most: u64, now_us: u64, replies: &mut Vec<u8>) {
         self.now_us = START_MS * 1_000 + now_us;
         let mut rest = bytes;
@@ -200,13 +200,13 @@ impl Redis {
         shard
     }
 
-    /// What each shard holds, in their order.
+    /// The audits of all shards, in order.
     pub(crate) fn audits(&self) -> Vec<Audit> {
         let shards = self.state.shards.iter();
         shards.map(|shard| shard.ledger.audit()).collect()
     }
 
-    /// Whether a shard knows an order: if its user holds a claim, that is taken for granted.
+    /// Whether a shard has an order. A user with an open claim is assumed to have it.
     pub(crate) fn knows(&self, order: &Order) -> bool {
         let (shard, generation) = order.name;
         let ledger = &self.state.shards[shard as usize].ledger;
@@ -214,23 +214,23 @@ impl Redis {
         known.is_none_or(|orders| orders.iter().any(|known| known.generation == generation))
     }
 
-    /// The epoch and the stock of each shard that is warm, as gateways see them.
+    /// The epoch and stock of each shard as gateways observe them.
     pub(crate) fn epochs(&self) -> impl Iterator<Item = (i64, i64)> {
         let shards = self.state.shards.iter();
         shards.map(|shard| {
             let stock = shard.ledger.probe().stock;
-            // One that is cold has no epoch that counts.
+            // A cold shard has no valid epoch.
             stock.map_or((0, 0), |stock| (shard.epoch(self.mutation), stock))
         })
     }
 
-    /// Whether the catalogue names a sale.
+    /// Whether the catalogue contains a sale.
     pub(crate) fn has_catalogue(&self) -> bool {
         let json = self.state.catalogue.as_deref().unwrap_or_default();
         catalogue::read(json).is_ok_and(|catalogue| !catalogue.sales.is_empty())
     }
 
-    /// Ends whatever claims these users hold, as if nobody had them: for a mutation.
+    /// Releases all claims of these users as if they were unused, for a mutation.
     pub(crate) fn give_back_claims(&mut self, commands: &[u8]) {
         let mut rest = commands;
         while let Ok((value, used)) = decode(rest) {
@@ -247,12 +247,12 @@ impl Redis {
 
     // --- losses
 
-    /// One key of a shard is gone.
+    /// One key of a shard is evicted.
     pub(crate) fn evict(&mut self, shard: u32, key: EvictedKey) {
         self.shard(shard as usize).ledger.evict(key);
     }
 
-    /// Everything is as it was `back_us` ago; empty if `None`. Scripts are forgotten in any case.
+    /// Restores the state of `back_us` ago; an empty one if `None`. Scripts are lost in any case.
     pub(crate) fn restart(&mut self, back_us: Option<u64>, now_us: u64) {
         self.scripts.clear();
         if let Some(state) = self.earlier(back_us, now_us) {
@@ -260,7 +260,7 @@ impl Redis {
         }
     }
 
-    /// One shard is as it was `back_us` ago; empty if `None`.
+    /// Restores one shard's state of `back_us` ago; an empty one if `None`.
     pub(crate) fn lose_shard(&mut self, shard: u32, back_us: Option<u64>, now_us: u64) {
         let shard = shard as usize;
         if let Some(state) = self.earlier(back_us, now_us) {
@@ -296,7 +296,7 @@ impl Redis {
             return;
         }
         self.history.push_back((now_us, self.state.clone()));
-        // The oldest that is kept is from before all that a loss may go back to.
+        // Keeps one state from before the earliest possible loss.
         while self.history.len() > 1 && self.history[1].0 + HISTORY_US < now_us {
             self.history.pop_front();
         }
@@ -308,7 +308,7 @@ fn is_of_other_sale(key: &[u8]) -> bool {
     tag.is_some_and(|tag| tag.starts_with(OTHER_SALE.as_bytes()))
 }
 
-/// The shard that a key names, between the colon and the closing brace of its hash tag.
+/// The shard number in a key: between the colon and the closing brace of its hash tag.
 fn shard_of(key: &[u8]) -> usize {
     let key = std::str::from_utf8(key).expect("keys are text");
     let tag = key.split(['{', '}']).nth(1).expect("keys have a hash tag");

@@ -1,4 +1,4 @@
-//! The scripts: the model's answers, and what mutations make of them.
+//! The scripts: the model's replies, and the effects of mutations.
 
 #![expect(
     clippy::indexing_slicing,
@@ -51,7 +51,7 @@ impl Redis {
         flag(!is_late)
     }
 
-    /// Each group of another shard.
+    /// Handles each group of a claim on its shard.
     fn claim(&mut self, keys: &[Vec<u8>], groups: Vec<Group>) -> Value {
         let mut replies = Vec::new();
         for (shard, group) in by_shard(keys, groups) {
@@ -81,7 +81,7 @@ impl Redis {
         let attempt = attempt.filter(|_| mutation != Some(Mutation::AttemptNotNoted));
         let shard = self.shard(shard);
         let ledger = &mut shard.ledger;
-        // Of a clock that shows something else, deadlines must stay what they are.
+        // With another clock, deadlines must not change.
         let clock_us = match mutation {
             Some(Mutation::GenerationsWithoutTime) => 0,
             Some(Mutation::GenerationsInMilliseconds) => now_us / 1_000,
@@ -100,7 +100,7 @@ impl Redis {
             (_, reply) => reply,
         };
         ledger.set_clock_us(now_us);
-        // Within a call others may ask after the last unit is gone.
+        // Within a call, others may request a unit after the last one is taken.
         shard.note_epoch("claim", mutation);
         match reply {
             ClaimReply::Empty { open_claims, .. } => ClaimReply::Empty {
@@ -121,7 +121,7 @@ impl Redis {
         Value::Array(keys.chunks(KEYS_PER_PROBE).map(one).collect())
     }
 
-    /// Any other script, which is of one shard.
+    /// Runs any other script, which concerns one shard.
     fn run_on(&mut self, number: usize, mut command: ShardCommand) -> Value {
         let (mutation, now_us) = (self.mutation, self.now_us);
         mutate(&mut command, mutation);
@@ -134,7 +134,7 @@ impl Redis {
                 terms.epoch = epoch;
                 return reply::audit(&terms);
             }
-            // It compares the epoch that others see.
+            // It compares the visible epoch.
             ShardCommand::Restock { seen, .. } if seen.epoch != epoch => return flag(false),
             ShardCommand::Restock { seen, .. } => seen.epoch = ledger.probe().epoch,
             ShardCommand::StockChange(change) => {
@@ -180,7 +180,7 @@ impl Redis {
     }
 }
 
-/// What a mutation takes a command for.
+/// Changes a command according to a mutation.
 fn mutate(command: &mut ShardCommand, mutation: Option<Mutation>) {
     match (mutation, command) {
         (Some(Mutation::DeliveryNotCounted), ShardCommand::Release(claims)) => {
@@ -209,7 +209,7 @@ fn by_shard(keys: &[Vec<u8>], groups: Vec<Group>) -> impl Iterator<Item = (usize
     shards.map(|keys| shard_of(&keys[0])).zip(groups)
 }
 
-/// The users whose claims a command asks for, each with the home shard.
+/// The users in a claim command, each with the home shard.
 pub(super) fn claimants(words: &CommandArgs) -> Vec<(usize, UserId)> {
     let Some(name @ "claim") = name_of(words) else {
         return vec![];

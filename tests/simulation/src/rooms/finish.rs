@@ -1,5 +1,5 @@
-//! The end of a schedule of a waiting room: all faults are over, the room is open, and whoever keeps asking gets in, as far as
-//! there is room.
+//! The end of a schedule of a waiting room: all faults end, the room opens, and visitors who keep polling are admitted
+//! up to the capacity.
 
 use weir_room::Mode;
 
@@ -8,13 +8,13 @@ use crate::stage::Simulation;
 use crate::stage::fault::LAST_CLIENT_AT_MS;
 use crate::stage::requests::Requests;
 
-/// After the last fault and visitor, so long until no fault waits for a call any more.
+/// The time after the last fault and visitor until no fault waits for a call.
 const MARGIN_MS: u64 = 1_000;
 
-/// Nothing that is under way takes longer.
+/// The maximum time of work in progress.
 const LATE_MS: u64 = 6_500;
 
-/// Called places that others do not take up pass on within so long, one after the other.
+/// The maximum time until unused admitted positions expire, one after the other.
 const PASS_ON_MS: u64 = 4 * CLAIM_MS;
 
 /// Runs a schedule to its end.
@@ -23,7 +23,7 @@ pub(super) fn run(world: &mut World) {
     world.run_ms(last_ms + MARGIN_MS);
     world.stage().end_faults();
     if world.is_narrow {
-        // Called visitors wait for room for longer than a claim.
+        // Admitted visitors may wait for capacity longer than the claim time.
         world.run_ms(2 * CLAIM_MS);
     }
     world.set_mode(Mode::Open);
@@ -38,7 +38,7 @@ pub(super) fn run(world: &mut World) {
         let what = format!("{entered} have entered, and {missing} more should");
         world.stage().violate(what);
     }
-    // Who has just been let in hears of it.
+    // Visitors admitted just now are informed.
     world.run_ms(MARGIN_MS);
     let strangers = strangers_inside(world);
     if world.stage().violation.is_none() && strangers > 0 {
@@ -60,7 +60,7 @@ pub(super) fn run(world: &mut World) {
     }
 }
 
-/// How many of those who keep asking are not inside though there is room for them.
+/// The number of polling visitors who are not inside although there is capacity.
 fn missing(world: &World) -> usize {
     let stays = |who: &usize| !world.is_gone(*who);
     let asking = (0..world.plan.visitors.len()).filter(stays);
@@ -73,19 +73,20 @@ fn missing(world: &World) -> usize {
     }
 }
 
-/// Who has gone may have a session all the same, if the answer was lost; nobody else has one who was not let in.
+/// The number of sessions of visitors who were not admitted. A visitor who left may have a session if the answer was
+/// lost.
 fn strangers_inside(world: &World) -> u64 {
     let is_gone = |who: &usize| world.is_gone(*who) && !world.witness.entered.contains(who);
     let gone = (0..world.plan.visitors.len()).filter(is_gone).count();
     let known = world.witness.entered.len() + gone;
     match world.plan.loses_data() {
-        // Those inside count until Redis would have heard of them.
+        // Visitors inside may count until Redis would have received their reports.
         true => 0,
         false => world.redis.last.seen.inside.saturating_sub(known as u64),
     }
 }
 
-/// Nobody comes any more.
+/// Stops all visitors.
 fn stop(world: &mut World) {
     for visitor in &mut world.plan.visitors {
         visitor.gives_up_after = Some(0);

@@ -1,11 +1,11 @@
 //! Waiting rooms on one virtual clock, under random faults.
 //!
 //! - Gateways are real: [`weir_room::engine::WaitingRoom`], several workers each.
-//! - Redis is the model that the Lua is tested against ([`weir_room::model`]), behind the calls that gateways really send.
-//! - Visitors come, and ask again and again with the pass that they have, until they are inside; some leave in the middle of
-//!   a request, some give up. An operator pauses the room and opens it again.
+//! - Redis is the model that also tests the Lua ([`weir_room::model`]), behind the gateways' real calls.
+//! - Visitors come and poll with their pass until they are inside. Some disconnect during a request, some give up. An
+//!   operator pauses and reopens the room.
 //!
-//! What must hold, and why so much and no more, is in `witness`; what at the end, in `finish`.
+//! `witness` contains the invariants and the derivation of their bounds; `finish` contains the final checks.
 
 mod finish;
 mod plan;

@@ -1,4 +1,4 @@
-//! What happens in one schedule of a waiting room.
+//! A schedule of a waiting room.
 
 #![expect(
     clippy::indexing_slicing,
@@ -15,7 +15,7 @@ use crate::stage::Crew;
 use crate::stage::fault::{Fault, Hazards, LAST_CLIENT_AT_MS, TimedFault, random_faults};
 use crate::{Options, Report};
 
-/// A schedule: a room, who takes part, who comes, and what goes wrong.
+/// A schedule: a room, gateways, visitors, and faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     pub(super) seed: u64,
@@ -36,15 +36,15 @@ pub(super) struct Room {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Visitor {
     pub(super) at_ms: u64,
-    /// So long after an answer the visitor asks again.
+    /// The polling interval, in milliseconds.
     pub(super) asks_after_ms: u64,
-    /// After so many requests the visitor comes no more.
+    /// The number of requests after which the visitor gives up.
     pub(super) gives_up_after: Option<u32>,
-    /// So long after each of the first requests the visitor hangs up.
+    /// The time after which the visitor disconnects in each of the first requests, in microseconds.
     pub(super) leaves_after_us: Option<u64>,
 }
 
-/// Mostly within the time that Redis takes.
+/// Mostly within the duration of a Redis call.
 fn leaves(rng: &mut Rng) -> Option<u64> {
     match rng.below(10) {
         0 => Some(rng.between(50, 300_000)),
@@ -67,7 +67,7 @@ impl Plan {
         self.faults.iter().any(|timed| timed.fault.loses_data())
     }
 
-    /// Whether nobody may know any more of a place that was given.
+    /// Whether an issued position may be lost everywhere.
     pub(super) fn forgets(&self) -> bool {
         let is = |of: fn(&Fault) -> bool| self.faults.iter().any(|timed| of(&timed.fault));
         let dies =
@@ -84,7 +84,7 @@ impl Plan {
         is(lost_the_last) || (self.loses_data() && is(dies))
     }
 
-    /// When the last fault is over.
+    /// The end of the last fault.
     pub(super) fn faults_end_ms(&self) -> u64 {
         let ends = self.faults.iter();
         let ends = ends.map(|timed| timed.at_ms + timed.fault.length_ms());
@@ -109,7 +109,7 @@ impl Schedule for Plan {
         let count = rng.between(3, 30);
         let mut visitors: Vec<_> = (0..count).map(|_| visitor(&mut rng)).collect();
         visitors.sort_by_key(|visitor| visitor.at_ms);
-        // The operator: paused, open, or room for one.
+        // The operator's settings: paused, open, or capacity for one.
         let own = |rng: &mut Rng| Fault::Rules {
             document: rng.below(3) as u32,
         };

@@ -1,4 +1,4 @@
-//! Redis: the model of a waiting room behind the bytes that gateways send.
+//! Redis: the model of a waiting room behind the gateways' commands.
 
 use weir_base::resp::Value;
 use weir_room::model::Model;
@@ -17,7 +17,7 @@ pub(super) struct Redis {
     history: History<Model>,
     scripts: Scripts,
     mutation: Option<Mutation>,
-    /// How the room was after the last call.
+    /// The room's state after the last call.
     pub(super) last: Snapshot,
 }
 
@@ -39,7 +39,7 @@ impl Redis {
         self.room.set(setting);
     }
 
-    /// Everything is as it was `back_us` ago; empty if `None`. Scripts are forgotten in any case.
+    /// Restores the state of `back_us` ago; an empty one if `None`. Scripts are lost in any case.
     pub(super) fn restart(&mut self, back_us: Option<u64>, now_us: u64) {
         self.scripts.clear();
         if back_us != Some(0) {

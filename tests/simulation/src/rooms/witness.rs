@@ -1,37 +1,38 @@
-//! What must hold of a waiting room.
+//! The invariants of a waiting room.
 //!
-//! **Nobody's position gets worse** as long as the visitor keeps its place, whatever is lost: gateways and passes tell Redis
-//! how far the queue was.
+//! **A position never gets worse** while the visitor keeps its pass, whatever is lost: gateways and passes report the
+//! queue's progress to Redis.
 //!
-//! **A called visitor who is told `hold` keeps the place** for as long as the visitor asks, whatever is lost.
+//! **An admitted visitor in state `hold` keeps the position** while the visitor polls, whatever is lost.
 //!
-//! **No place is given to two**, as long as Redis loses nothing, or everything, so that it waits for the gateways that could tell
-//! it, and these live. One that has lost its last moments does not know it: then two may stand at one place, and both enter.
+//! **No position is issued twice**, if Redis loses nothing, or everything while the gateways live: an empty Redis waits
+//! for their reports. A Redis that lost only its last moments does not notice it. Then two visitors may have one
+//! position, and both enter.
 //!
-//! As long as Redis loses nothing that it has acknowledged:
-//! - **No visitor gets a second place**, unless a called one has passed on.
-//! - **Never more are inside than `active_max`**: sessions outlive a schedule.
-//! - **The pace is kept**: from the first look on, no more enter than it allows, and one.
+//! If Redis loses no acknowledged data:
+//! - **No visitor gets a second position**, unless an admitted one has expired.
+//! - **At most `active_max` visitors are inside**: sessions outlive a schedule.
+//! - **The pace holds**: from the first poll on, at most one more than the pace allows enters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::plan::{Plan, Room};
 
-/// Watches a schedule.
+/// Checks a schedule.
 #[derive(Debug)]
 pub(super) struct Witness {
     room: Room,
     loses_data: bool,
-    /// Whether a place may be gone that a visitor was told of.
+    /// Whether a visitor's issued position may be lost.
     forgets: bool,
-    /// Whose place it is.
+    /// The owner of each position.
     owners: BTreeMap<u64, usize>,
-    /// The place and the position that a visitor was told last.
+    /// The last position number and queue position of each visitor.
     told: BTreeMap<usize, (u64, u64)>,
-    /// The place at which a called visitor waits for room.
+    /// The position of an admitted visitor who waits for capacity.
     held: BTreeMap<usize, u64>,
     pub(super) entered: BTreeSet<usize>,
-    /// Those who have asked for a place.
+    /// Visitors who requested a position.
     pub(super) came: BTreeSet<usize>,
 }
 
@@ -49,7 +50,7 @@ impl Witness {
         }
     }
 
-    /// A visitor has got a pass with a place. What is wrong with that, if anything is.
+    /// A visitor got a pass with a position. Returns the violation, if any.
     pub(super) fn place(&mut self, who: usize, place: u64, is_held: bool) -> Option<String> {
         let held = self.held.get(&who).copied();
         if let Some(held) = held.filter(|held| *held != place) {
@@ -65,14 +66,14 @@ impl Witness {
             .then(|| format!("place {place} is {owner}'s, and now {who}'s"))
     }
 
-    /// A visitor who has this place was told this position.
+    /// A visitor with this position was told this queue position. Returns the violation, if any.
     pub(super) fn position(&mut self, who: usize, place: u64, position: u64) -> Option<String> {
         let before = self.told.insert(who, (place, position));
         let (_, before) = before.filter(|(same, before)| *same == place && *before < position)?;
         Some(format!("{who} was {before}., and is {position}. now"))
     }
 
-    /// A visitor has entered.
+    /// A visitor has entered. Returns the violation, if any.
     pub(super) fn enter(&mut self, who: usize, now_us: u64) -> Option<String> {
         self.entered.insert(who);
         if self.loses_data {
@@ -93,7 +94,7 @@ impl Witness {
             .then(|| format!("{count} have entered, {allowed} may have"))
     }
 
-    /// The places that Redis has given, and those that have passed on.
+    /// Checks the positions that Redis has issued, and those that have expired.
     pub(super) fn counted(&self, joined: u64, missed: u64) -> Option<String> {
         let came = self.came.len() as u64;
         (!self.loses_data && joined > came + missed)

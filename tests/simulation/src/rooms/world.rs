@@ -1,4 +1,4 @@
-//! One schedule of a waiting room as it runs.
+//! A running schedule of a waiting room.
 
 #![expect(
     clippy::indexing_slicing,
@@ -29,16 +29,16 @@ use crate::{Options, Report};
 /// The engine of a worker.
 pub(super) type Engine = WaitingRoom<Rc<LocalData>>;
 
-/// How long a called place waits, in milliseconds: the least that can be set.
+/// How long an admitted position waits, in milliseconds: the lowest valid setting.
 pub(super) const CLAIM_MS: u64 = 5_000;
 
 /// How long a request stays behind the gateway, in microseconds.
 const BEHIND_US: u64 = 5_000;
 
-/// As of limits: a deadline, the time to the next tick, and what this host's clocks may be late.
+/// As for limits: a deadline, the time to the next tick, and the lateness of this host's clocks.
 const DECIDED_WITHIN_US: u64 = (DEADLINE_MS + DEADLINE_MS / 4 + 30) * 1_000;
 
-/// A visitor who hangs up does so this often.
+/// The maximum number of disconnects per visitor.
 const LEAVES_MAX: u32 = 3;
 
 const SECRET: [u8; 32] = [7; 32];
@@ -50,21 +50,21 @@ impl TracksStreams for Engine {
     }
 }
 
-/// What happens only here.
+/// Events specific to waiting rooms.
 #[derive(Debug)]
 pub(super) enum RoomsEvent {
     Comes(usize),
     HangsUp(RequestId),
 }
 
-/// A visitor, so far.
+/// The state of a visitor.
 #[derive(Clone, Debug, Default)]
 struct Progress {
     pass: Option<Vec<u8>>,
     asked: u32,
 }
 
-/// Everything.
+/// The complete state.
 pub(super) struct World {
     pub(super) plan: Plan,
     stage: Stage<Engine, RoomsEvent>,
@@ -73,7 +73,7 @@ pub(super) struct World {
     name: RoomName,
     engines: u64,
     settings: u64,
-    /// Whether the operator lets fewer inside than the plan does.
+    /// Whether the operator has reduced the plan's capacity.
     pub(super) is_narrow: bool,
     asked: BTreeMap<RequestId, usize>,
     visitors: Vec<Progress>,
@@ -110,7 +110,7 @@ impl World {
         self.is_narrow = false;
     }
 
-    /// An operator lets one visitor inside at a time.
+    /// An operator reduces the capacity to one visitor.
     fn narrow(&mut self) {
         self.set(Mode::Open, 1);
         self.is_narrow = true;
@@ -128,7 +128,7 @@ impl World {
         });
     }
 
-    /// Whether the visitor comes no more.
+    /// Whether the visitor has stopped polling.
     pub(super) fn is_gone(&self, who: usize) -> bool {
         let gives_up = self.plan.visitors[who].gives_up_after;
         gives_up.is_some_and(|most| self.visitors[who].asked >= most)
@@ -183,7 +183,7 @@ impl World {
         self.open(place, Headers::new(&headers))
     }
 
-    /// What a visitor was told who has to wait: its state, in a word.
+    /// Handles a waiting visitor's answer; returns its state.
     fn waits(&mut self, who: usize, answer: &Answer) -> String {
         let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         let state = body["state"].as_str().unwrap_or("no state").to_owned();
@@ -263,7 +263,7 @@ impl Simulation for World {
     fn lose(&mut self, back_us: Option<u64>) {
         let now_us = self.stage.queue.now_us();
         self.redis.restart(back_us, now_us);
-        // Settings are in SQL, and the origin puts them there again.
+        // Settings are in SQL, from which the origin restores them.
         self.set_mode(Mode::Open);
     }
 

@@ -10,14 +10,14 @@ pub(crate) struct Change {
     pub(crate) number: u64,
     pub(crate) key: u32,
     pub(crate) wanted: i64,
-    /// How many units each shard adds or gives.
+    /// The units that each shard adds or gives up.
     pub(crate) shares: Vec<u64>,
-    /// What has come of it; `None`: not every shard has answered.
+    /// The resulting units; `None` while a shard has not replied.
     pub(crate) units: Option<i64>,
 }
 
 impl Change {
-    /// What the total counts of it while it is open.
+    /// The open change in the total.
     pub(crate) fn counted(&self) -> StockChange {
         StockChange {
             number: self.number,
@@ -27,19 +27,19 @@ impl Change {
 }
 
 impl Sql {
-    /// The change of this key.
+    /// The change with this key.
     pub(crate) fn change(&self, key: u32) -> Option<Change> {
         let mut changes = self.changes.iter();
         changes.find(|change| change.key == key).cloned()
     }
 
-    /// The change that not every shard has answered.
+    /// The change for which a shard has not replied.
     pub(crate) fn open_change(&self) -> Option<Change> {
         let mut changes = self.changes.iter();
         changes.find(|change| change.units.is_none()).cloned()
     }
 
-    /// Notes a change, or finds that of this key; `None` if it is refused.
+    /// Stores a change, or returns the existing one with this key; `None` if it is refused.
     pub(crate) fn begin_change(
         &mut self,
         key: u32,
@@ -69,7 +69,7 @@ impl Sql {
         Some(change)
     }
 
-    /// Notes what has come of a change; only the first time counts.
+    /// Stores the result of a change; only the first one counts.
     pub(crate) fn end_change(&mut self, number: u64, units: i64) {
         let mut changes = self.changes.iter_mut();
         let change = changes.find(|change| change.number == number);

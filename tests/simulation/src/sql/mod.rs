@@ -1,4 +1,5 @@
-//! SQL as the origin uses it: every method is one transaction. See `origin/sales/src/store/{claims,desk,orders,payments,sales}.rs`.
+//! SQL as the origin uses it: every method is one transaction. See
+//! `origin/sales/src/store/{claims,desk,orders,payments,sales}.rs`.
 
 #![expect(
     clippy::indexing_slicing,
@@ -20,10 +21,10 @@ use crate::plan::PayMode;
 
 pub(crate) mod changes;
 
-/// A claim's name within its sale: shard and generation. An order has that of the claim it came of.
+/// A claim's ID within its sale: shard and generation. An order has the ID of its claim.
 pub(crate) type ClaimName = (u32, u64);
 
-/// An order as SQL holds it.
+/// An order in SQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
     pub(crate) name: ClaimName,
@@ -44,7 +45,7 @@ pub(crate) enum Status {
 }
 
 impl Order {
-    /// Whether it holds, or will hold, its units.
+    /// Whether it holds its units, now or later.
     pub(crate) fn stands(&self) -> bool {
         self.status.stands()
     }
@@ -56,7 +57,7 @@ impl Status {
     }
 }
 
-/// What is decided about a claim, for good.
+/// The final decision about a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Outcome {
     user: UserId,
@@ -70,7 +71,7 @@ enum OutcomeKind {
     Void,
 }
 
-/// What came of placing an order.
+/// The result of placing an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PlaceOutcome {
     New(Order),
@@ -89,7 +90,7 @@ pub(crate) enum Shortage {
     Barred,
 }
 
-/// What came of a payment.
+/// The result of a payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PayOutcome {
     Done(Order),
@@ -102,43 +103,43 @@ pub(crate) struct Sql {
     pub(crate) sale: Sale,
     payment: PayMode,
     pub(crate) total: u64,
-    /// May only be below 0 by a mutation.
+    /// Negative only with a mutation.
     pub(crate) remaining: i64,
     outcomes: BTreeMap<ClaimName, Outcome>,
     pub(crate) orders: BTreeMap<ClaimName, Order>,
-    /// Units that each user has.
+    /// Units of each user.
     buyers: BTreeMap<UserId, u32>,
-    /// Which order each attempt with a key has become, and the body that it came with.
+    /// The order of each attempt with a key, and its body.
     keys: BTreeMap<(UserId, u32), (ClaimName, u32)>,
     unfollowed: BTreeSet<ClaimName>,
-    /// Orders that operators have given the money back for.
+    /// Orders that operators have refunded.
     pub(crate) refunded: BTreeSet<ClaimName>,
-    /// Another sale has an order that Redis cannot follow.
+    /// Whether another sale has an order that Redis cannot follow.
     pub(crate) is_other_sale_stuck: bool,
     catalogue_version: u64,
-    /// One more with each change of an order, and with each change of the stock that is done.
+    /// Increases with each change of an order, and with each finished change of the stock.
     pub(crate) version: u64,
     pub(crate) warmed_at_ms: Option<u64>,
-    /// Orders are lost, and an operator has yet to decide.
+    /// Orders are lost, and an operator must decide.
     pub(crate) is_paused: bool,
-    /// How often the sale was paused.
+    /// The number of pauses.
     pub(crate) pauses: u64,
     pub(crate) blocked: BTreeSet<UserId>,
     pub(crate) reserved: BTreeSet<UserId>,
     mutation: Option<Mutation>,
-    /// Claims that were released because they were overdue, since this was last looked at.
+    /// Claims released as overdue since the last check.
     pub(crate) ended: Vec<Ticket>,
-    /// Changes of the stock, the first first.
+    /// Changes of the stock, oldest first.
     changes: Vec<changes::Change>,
-    /// Whether a withdrawal has counted fewer units than Redis had taken, as they were sold: they are put back there.
+    /// Whether a withdrawal counted fewer units than Redis had taken, because some were sold: Redis gets these back.
     pub(crate) has_kept_units: bool,
-    /// Orders that were made or changed since this was last looked at.
+    /// Orders created or changed since the last check.
     pub(crate) changed: Vec<Order>,
-    /// Orders that were made for attempts since this was last looked at.
+    /// Orders created for attempts since the last check.
     pub(crate) attempted: Vec<(Attempt, ClaimName)>,
 }
 
-/// The numbers of a sale, of one instant.
+/// The totals of a sale at one instant.
 #[derive(Clone, Debug)]
 pub(crate) struct Totals {
     pub(crate) total: u64,
@@ -182,7 +183,7 @@ impl Sql {
         }
     }
 
-    /// How much is left, as the catalogue says it.
+    /// The remaining level, as in the catalogue.
     pub(crate) fn band(&self) -> Band {
         let left = u64::try_from(self.remaining).unwrap_or(0);
         match Band::from_remaining(left, self.total) {
@@ -193,7 +194,7 @@ impl Sql {
 
     // --- claims
 
-    /// A claim asks to be an order, and its attempt, if it has a key, to be bound to that.
+    /// Turns a claim into an order, and binds its attempt, if it has a key.
     pub(crate) fn place(
         &mut self,
         ticket: &Ticket,
@@ -210,7 +211,7 @@ impl Sql {
         placed
     }
 
-    /// The outcome of an attempt that was bound before, unless it was to this very claim.
+    /// The outcome of an attempt that was bound before, unless to this claim.
     fn bound(&self, ticket: &Ticket, attempt: Attempt) -> Option<PlaceOutcome> {
         if self.mutation == Some(Mutation::KeyNotBound) {
             return None;
@@ -284,7 +285,7 @@ impl Sql {
         }
     }
 
-    /// A claim is released for good and has no unit to back it. False if it was decided before.
+    /// Releases a claim permanently, without a unit to return. `false` if it was already decided.
     pub(crate) fn void(&mut self, ticket: &Ticket) -> bool {
         let is_open = self.known(ticket).is_none();
         if is_open {
@@ -293,7 +294,7 @@ impl Sql {
         is_open
     }
 
-    /// A claim is released for good. If it was decided before, what came of it.
+    /// Releases a claim permanently. If it was already decided, returns the outcome.
     pub(crate) fn release(&mut self, ticket: &Ticket) -> Option<PlaceOutcome> {
         let known = self.known(ticket);
         if known.is_none() {
@@ -321,7 +322,7 @@ impl Sql {
         })
     }
 
-    /// Whether the claim is an order's.
+    /// Whether the claim is an order.
     pub(crate) fn is_ordered(&self, name: ClaimName) -> bool {
         let outcome = self.outcomes.get(&name);
         outcome.is_some_and(|outcome| outcome.kind == OutcomeKind::Ordered)
@@ -356,7 +357,7 @@ impl Sql {
         PayOutcome::Done(paid)
     }
 
-    /// The order, if it is cancelled now or was before, or has expired.
+    /// The order, if it is cancelled now or was cancelled or expired before.
     pub(crate) fn cancel(&mut self, name: ClaimName, user: &UserId) -> Option<Order> {
         let order = self.orders.get(&name).filter(|order| order.user == *user)?;
         match order.status {
@@ -372,7 +373,7 @@ impl Sql {
         }
     }
 
-    /// Ends the user's first order that is paid; none while Redis has not followed its payment.
+    /// Refunds the user's first paid order; none while Redis has not followed its payment.
     pub(crate) fn refund_one_of(&mut self, user: &UserId) -> Option<Order> {
         if self.mutation == Some(Mutation::RefundedAgain) {
             let refunded = self.refunded.iter().map(|name| &self.orders[name]);
@@ -393,7 +394,7 @@ impl Sql {
         Some(order)
     }
 
-    /// Ends the orders that were not paid in time.
+    /// Expires unpaid orders.
     pub(crate) fn expire(&mut self, now_ms: u64) -> Vec<Order> {
         let is_overdue = |order: &&Order| {
             order.status == Status::Unpaid && order.pay_by_ms.is_some_and(|by_ms| by_ms <= now_ms)
@@ -467,13 +468,13 @@ impl Sql {
 
     // --- the sale
 
-    /// A version that is later than all before it.
+    /// A version later than all previous ones.
     pub(crate) fn next_catalogue_version(&mut self, now_ms: u64) -> u64 {
         self.catalogue_version = (self.catalogue_version + 1).max(now_ms);
         self.catalogue_version
     }
 
-    /// Of these open claims, the units that no order has taken from the stock, and no void claim has.
+    /// The units of these open claims that neither an order nor a void claim has taken from the stock.
     pub(crate) fn held_units(&self, open: &[Ticket]) -> u64 {
         let is_held = |ticket: &&Ticket| match self.known(ticket) {
             Some(PlaceOutcome::Again(order)) => !(order.is_deducted && order.status.stands()),
@@ -484,7 +485,7 @@ impl Sql {
         held.map(|ticket| u64::from(ticket.quantity)).sum()
     }
 
-    /// Units in orders that stand on a shard, which have left the stock, and which have not; and their checksum.
+    /// Units in open orders of a shard that have left the stock, those that have not, and their checksum.
     pub(crate) fn sums_of(&self, shard: u32) -> (u64, u64, u64) {
         let (mut deducted, mut deferred, mut checksum) = (0, 0, 0);
         let orders = self.orders.range((shard, 0)..=(shard, u64::MAX));
@@ -499,20 +500,20 @@ impl Sql {
         (deducted, deferred, checksum)
     }
 
-    /// How many changes all orders have been through: see [`weir_sale::mark`].
+    /// The number of changes of all orders: see [`weir_sale::mark`].
     pub(crate) fn order_changes(&self) -> u64 {
         let ended = self.orders.values().filter(|order| !order.stands()).count() as u64;
         changes(self.orders.len() as u64 - ended, ended)
     }
 
-    /// The same of one shard.
+    /// The number of changes of a shard's orders.
     pub(crate) fn order_changes_of(&self, shard: u32) -> u64 {
         let orders = || self.orders.range((shard, 0)..=(shard, u64::MAX));
         let ended = orders().filter(|(_, order)| !order.stands()).count() as u64;
         changes(orders().count() as u64 - ended, ended)
     }
 
-    /// Pauses the sale, unless it was paused since the number of its pauses was `seen`.
+    /// Pauses the sale, unless the number of its pauses exceeds `seen`.
     pub(crate) fn pause(&mut self, seen: u64) {
         if !self.is_paused && self.pauses == seen {
             self.is_paused = true;
@@ -520,7 +521,7 @@ impl Sql {
         }
     }
 
-    /// Ends the pause of this number.
+    /// Ends the pause with this number.
     pub(crate) fn resume(&mut self, seen: u64) {
         self.is_paused &= self.pauses != seen;
     }
@@ -534,7 +535,7 @@ impl Sql {
         }
     }
 
-    /// Units in orders that stand and have left the stock.
+    /// Units in open orders that have left the stock.
     pub(crate) fn units_deducted(&self) -> u64 {
         let deducted = self.orders.values();
         let deducted = deducted.filter(|order| order.status.stands() && order.is_deducted);
@@ -545,14 +546,14 @@ impl Sql {
         self.buyers.get(user).copied().unwrap_or(0)
     }
 
-    /// Units in the orders of `user` that stand, counted anew.
+    /// Units in the open orders of `user`, recounted.
     pub(crate) fn standing_units_of(&self, user: &UserId) -> u32 {
         let orders = self.orders.values();
         let orders = orders.filter(|order| order.user == *user && order.status.stands());
         orders.map(|order| order.units).sum()
     }
 
-    /// The orders that stand on a shard.
+    /// The open orders of a shard.
     pub(crate) fn standing_orders(&self, shard: u32) -> Vec<Order> {
         let orders = self.orders.range((shard, 0)..=(shard, u64::MAX));
         let orders = orders.map(|(_, order)| order);
@@ -562,7 +563,7 @@ impl Sql {
             .collect()
     }
 
-    /// The keys of attempts whose orders stand on a shard, each with its user and its order's generation.
+    /// The keys of attempts whose orders are open on a shard, each with its user and its order's generation.
     pub(crate) fn attempts_of(&self, shard: u32) -> Vec<(UserId, u32, u64)> {
         let stands = |name: &ClaimName| name.0 == shard && self.orders[name].status.stands();
         let keys = self.keys.iter();
@@ -571,7 +572,7 @@ impl Sql {
             .collect()
     }
 
-    /// The orders that stand, of users at home on `shard`, oldest first.
+    /// The open orders of users whose home is `shard`, oldest first.
     pub(crate) fn orders_of(&self, shard: u32) -> BTreeMap<UserId, Vec<OrderEntry>> {
         let mut users = BTreeMap::<_, Vec<OrderEntry>>::new();
         let orders = self.orders.range((shard, 0)..=(shard, u64::MAX));
@@ -591,7 +592,7 @@ impl Sql {
         users
     }
 
-    /// Whether an order waits for a payment that has a limit.
+    /// Whether an order waits for a payment with a deadline.
     pub(crate) fn has_unpaid_hold(&self) -> bool {
         self.orders.values().any(|order| order.pay_by_ms.is_some())
     }

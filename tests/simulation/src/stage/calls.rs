@@ -1,4 +1,4 @@
-//! Calls to Redis, with what befalls them.
+//! Calls to Redis with their faults.
 
 use std::rc::Rc;
 
@@ -12,13 +12,13 @@ use crate::mutation::Mutation;
 use crate::network::Link;
 use crate::plan::RedisFate;
 
-/// Commands under way to Redis.
+/// Commands in flight to Redis.
 #[derive(Clone, Debug)]
 pub(crate) struct RedisCall {
     pub(super) place: WorkerLife,
     batch: BatchId,
     pub(super) bytes: Rc<[u8]>,
-    /// So many commands are run; if not all, the connection breaks.
+    /// The number of commands to run; if not all, the connection breaks.
     most: u64,
     is_heard: bool,
     /// Whether it is the second copy of a call.
@@ -83,7 +83,7 @@ impl<E: TracksStreams, H> Stage<E, H> {
                 arrives(delay_us, RedisCall { is_heard, ..call });
             }
             Some(RedisFate::Double { after_us }) => {
-                // Of two replies, one is heard: the first, or the second.
+                // The caller gets one of two replies: the first or the second.
                 let is_heard = after_us % 2 == 0;
                 let is_repeat = true;
                 let first = RedisCall {
@@ -134,13 +134,13 @@ impl<E: TracksStreams, H> Stage<E, H> {
 
     pub(super) fn stop_redis(&mut self, for_ms: u64) {
         self.is_redis_up = false;
-        // What it had not read is lost with the connections.
+        // Unread calls are lost with the connections.
         self.before_redis.clear();
         self.queue
             .after(for_ms * 1_000, ScheduledEvent::RedisStarts);
     }
 
-    /// No fault waits for a call any more, and all clocks are right.
+    /// Ends all waiting faults, and corrects all clocks.
     pub(crate) fn end_faults(&mut self) {
         self.network.borrow_mut().disarm();
         for gateway in &mut self.gateways {
@@ -149,7 +149,7 @@ impl<E: TracksStreams, H> Stage<E, H> {
     }
 }
 
-/// What Redis does with calls.
+/// Redis processes a call.
 pub(super) fn arrives<P: Simulation>(play: &mut P, call: RedisCall) {
     let stage = play.stage();
     let now_us = stage.queue.now_us();
@@ -172,7 +172,7 @@ pub(super) fn arrives<P: Simulation>(play: &mut P, call: RedisCall) {
     }
 }
 
-/// Redis has stood still, and now does what has come meanwhile.
+/// Redis resumes after a stall and processes the queued calls.
 pub(super) fn goes_on<P: Simulation>(play: &mut P) {
     let stage = play.stage();
     if stage.redis_stalls_until_us <= stage.queue.now_us() {

@@ -1,4 +1,4 @@
-//! Commands as Redis reads them.
+//! Parses commands as Redis does.
 
 #![expect(
     clippy::indexing_slicing,
@@ -67,12 +67,12 @@ pub(crate) struct ScriptCall<'a> {
     pub(crate) args: &'a [Vec<u8>],
 }
 
-/// The scripts that a server knows by digest.
+/// The scripts that a server has loaded, by digest.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scripts(BTreeSet<&'static str>);
 
 impl Scripts {
-    /// The script that a command calls; `None` if the server does not know its digest.
+    /// The script of a command; `None` if the server does not have its digest.
     pub(crate) fn find<'a>(&mut self, words: &'a CommandArgs) -> Option<ScriptCall<'a>> {
         let name = name_of(words).expect("parties call scripts of ours");
         match words[0].as_slice() {
@@ -93,12 +93,12 @@ impl Scripts {
     }
 }
 
-/// The reply to a digest that the server does not know.
+/// The reply to an unknown digest.
 pub(crate) fn no_script() -> Value {
     Value::Error(b"NOSCRIPT No matching script. Please use EVAL.".to_vec())
 }
 
-/// The script that a command calls.
+/// The name of the script that a command calls.
 pub(crate) fn name_of(words: &CommandArgs) -> Option<&'static str> {
     match words[0].as_slice() {
         b"EVAL" => {
@@ -119,7 +119,7 @@ pub(crate) fn number(word: &[u8]) -> u64 {
     text.parse().expect("it is a number")
 }
 
-/// Commands as people read them.
+/// Readable text of commands.
 pub(crate) fn describe(commands: &[u8]) -> String {
     let texts = read(commands).iter().map(describe_one).collect::<Vec<_>>();
     texts.join("; ")

@@ -1,4 +1,4 @@
-//! What goes wrong, in the simulations of limits and of links.
+//! Faults in the simulations of limits, links and waiting rooms.
 
 #![expect(
     clippy::indexing_slicing,
@@ -11,11 +11,11 @@ use crate::host::{Worker, WorkerLife};
 use crate::plan::{Caller, RedisFate};
 use crate::random::Rng;
 
-/// The last client comes, and the last fault begins, so long after the virtual clock starts.
+/// The time of the last client and the last fault's start, after the start of the virtual clock.
 pub(crate) const LAST_CLIENT_AT_MS: u64 = 4_000;
 const LAST_FAULT_AT_MS: u64 = 4_300;
 
-/// A fault, and when it begins.
+/// A fault with its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimedFault {
     pub(crate) at_ms: u64,
@@ -24,33 +24,33 @@ pub(crate) struct TimedFault {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The next call to Redis.
+    /// A fault of the next call to Redis.
     Redis { fate: RedisFate },
-    /// Redis stands still, and then does what has come.
+    /// Redis stalls, and then processes the queued calls.
     StallRedis { for_ms: u64 },
-    /// Redis goes away, and comes back with what it held `back_ms` before; empty if `None`.
+    /// Redis restarts with its state of `back_ms` before; empty if `None`.
     RestartRedis { back_ms: Option<u64>, for_ms: u64 },
-    /// All workers die with their streams; new ones come later.
+    /// All workers die with their streams; new ones start later.
     KillGateway { gateway: u32, for_ms: u64 },
-    /// One worker dies with its streams, and a new one is there at once.
+    /// One worker dies with its streams, and a new one starts immediately.
     KillWorker { gateway: u32, worker: u32 },
-    /// All workers stand still, and do not know it.
+    /// All workers pause without noticing.
     PauseGateway { gateway: u32, for_ms: u64 },
-    /// A clock is set.
+    /// A clock is changed.
     SetGatewayClock { gateway: u32, by_ms: i64 },
-    /// The rules of limits are others: of a few documents, this one.
+    /// The rules of limits change to this document.
     Rules { document: u32 },
-    /// The next look-up at the origin.
+    /// A fault of the next lookup at the origin.
     Fetch { fate: FetchFate },
-    /// The origin stands still, and then does what has come.
+    /// The origin stalls, and then processes the queued requests.
     StallOrigin { for_ms: u64 },
-    /// The origin is away.
+    /// The origin is down.
     KillOrigin { for_ms: u64 },
     /// SQL fails.
     SqlAway { for_ms: u64 },
 }
 
-/// The outcome of a look-up.
+/// The fault of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FetchFate {
     LoseRequest,
@@ -59,7 +59,7 @@ pub(crate) enum FetchFate {
     Fail,
 }
 
-/// What may go wrong in a schedule. Without losses of data and without clocks that are set, more must hold.
+/// The faults that may occur in a schedule. Without losses of data and clock changes, stricter invariants hold.
 #[derive(Clone, Copy)]
 pub(crate) struct Hazards {
     losses: bool,
@@ -76,7 +76,7 @@ impl Hazards {
 }
 
 impl Fault {
-    /// Its kind, for statistics.
+    /// The kind of fault, for statistics.
     pub(crate) fn kind(self) -> &'static str {
         match self {
             Self::Redis { fate } => match fate {
@@ -113,24 +113,24 @@ impl Fault {
         }
     }
 
-    /// How long after its beginning it is over.
+    /// The duration of the fault.
     pub(crate) fn length_ms(mut self) -> u64 {
         self.length().map_or(0, |for_ms| *for_ms)
     }
 
-    /// Makes what lasts half as long.
+    /// Halves the duration.
     pub(crate) fn shorten(&mut self) {
         if let Some(for_ms) = self.length().filter(|for_ms| **for_ms > 1) {
             *for_ms /= 2;
         }
     }
 
-    /// Whether Redis forgets something that it has acknowledged.
+    /// Whether Redis loses acknowledged data.
     pub(crate) fn loses_data(self) -> bool {
         matches!(self, Self::RestartRedis { back_ms, .. } if back_ms != Some(0))
     }
 
-    /// What is no longer there is the last of its kind.
+    /// Replaces removed participants with the last one of their kind.
     pub(crate) fn keep_in_bounds(&mut self, crew: Crew) {
         match self {
             Self::KillGateway { gateway, .. }
@@ -145,7 +145,7 @@ impl Fault {
     }
 }
 
-/// Up to `count` faults that both simulations have, and those of `own`.
+/// Up to `count` faults, common ones and those of `own`.
 pub(crate) fn random_faults(
     rng: &mut Rng,
     crew: Crew,
@@ -160,7 +160,7 @@ pub(crate) fn random_faults(
     faults
 }
 
-/// One fault; of calls, often several in a row.
+/// One fault; for calls, often several in a row.
 fn timed(
     rng: &mut Rng,
     crew: Crew,
@@ -234,10 +234,10 @@ fn fate(rng: &mut Rng) -> RedisFate {
     }
 }
 
-/// Provided for every play.
+/// Implemented for every simulation.
 impl<P: Simulation> Faults for P {}
 
-/// What happens when faults begin.
+/// The effects of faults.
 pub(crate) trait Faults: Simulation {
     fn begin_fault(&mut self, n: usize) {
         let stage = self.stage();
@@ -266,7 +266,7 @@ pub(crate) trait Faults: Simulation {
             Fault::SetGatewayClock { gateway, by_ms } => {
                 let gateway = &mut stage.gateways[gateway as usize];
                 gateway.clock_off_ms += by_ms;
-                // As a pause, it upsets what waits by the clock.
+                // Like a pause, it affects work that depends on the clock.
                 gateway.pauses += 1;
             }
             own => self.fault_begins(own),
@@ -284,8 +284,8 @@ pub(crate) trait Faults: Simulation {
         self.stage().queue.after(for_ms * 1_000, starts);
     }
 
-    /// The streams of the other workers of its gateway go on. What is under way for the dead one reaches nobody: the number
-    /// of its streams and calls go on in the new one.
+    /// Kills one worker. The streams of the gateway's other workers continue. Messages for the dead one are dropped,
+    /// because its successor continues the numbering.
     fn kill_worker(&mut self, gateway: usize, number: usize) {
         let stage = self.stage();
         if !stage.gateways[gateway].is_alive {

@@ -1,4 +1,4 @@
-//! What Redis held a moment ago, so that data can be lost.
+//! Earlier states of Redis, so that data can be lost.
 
 #![expect(
     clippy::indexing_slicing,
@@ -7,10 +7,10 @@
 
 use std::collections::VecDeque;
 
-/// How far back what was held is known, in microseconds of the virtual clock: no loss goes further.
+/// The length of the kept history, in microseconds of the virtual clock: no loss goes further back.
 const HISTORY_US: u64 = 2_000_000;
 
-/// States, each with its time.
+/// States with their times.
 #[derive(Debug)]
 pub(crate) struct History<S> {
     kept: VecDeque<(u64, S)>,
@@ -18,7 +18,7 @@ pub(crate) struct History<S> {
 }
 
 impl<S: Clone + Default> History<S> {
-    /// `is_kept`: whether anything may be lost at all.
+    /// `is_kept`: whether anything may be lost.
     pub(crate) fn new(is_kept: bool) -> Self {
         Self {
             kept: VecDeque::from([(0, S::default())]),
@@ -26,19 +26,19 @@ impl<S: Clone + Default> History<S> {
         }
     }
 
-    /// What is held from now on.
+    /// Records the current state.
     pub(crate) fn note(&mut self, now_us: u64, state: &S) {
         if !self.is_kept {
             return;
         }
         self.kept.push_back((now_us, state.clone()));
-        // The oldest that is kept is from before all that a loss may go back to.
+        // Keeps one state from before the earliest possible loss.
         while self.kept.len() > 1 && self.kept[1].0 + HISTORY_US < now_us {
             self.kept.pop_front();
         }
     }
 
-    /// What was held `back_us` ago; nothing if `None`.
+    /// The state of `back_us` ago; an empty one if `None`.
     pub(crate) fn earlier(&self, back_us: Option<u64>, now_us: u64) -> S {
         let Some(back_us) = back_us else {
             return S::default();

@@ -1,15 +1,16 @@
-//! Gateways and Redis on one virtual clock, for the simulations of limits and of links.
+//! Gateways and Redis on one virtual clock, for the simulations of limits, links and waiting rooms.
 //!
 //! | module | |
 //! |---|---|
 //! | here | the stage, and one step on it |
-//! | [`fault`] | what goes wrong, and how a schedule has it |
-//! | [`calls`] | calls to Redis, with what befalls them |
+//! | [`fault`] | faults, and how schedules contain them |
+//! | [`calls`] | calls to Redis with their faults |
 //! | [`requests`] | clients' requests in gateways |
-//! | [`history`] | what Redis held a moment ago, so that data can be lost |
-//! | [`commands`] | commands as Redis reads them, and replies as it writes them |
+//! | [`history`] | earlier states of Redis, so that data can be lost |
+//! | [`commands`] | parses commands and writes replies as Redis does |
 //!
-//! What is particular, the model of Redis, the origin, clients and what must hold, is in whoever implements [`Simulation`].
+//! Implementations of [`Simulation`] provide the specific parts: the model of Redis, the origin, clients and
+//! invariants.
 
 #![expect(
     clippy::indexing_slicing,
@@ -44,21 +45,21 @@ use calls::RedisCall;
 use fault::{Faults, TimedFault};
 use requests::{Request, Requests};
 
-/// How long a request waits for Redis, in both engines.
+/// A request's timeout for Redis, in all engines.
 pub(crate) const DEADLINE_MS: u64 = 250;
 
-/// How often engines read what stands in Redis.
+/// The polling interval of engines.
 pub(crate) const POLL_MS: u64 = 250;
 
-/// Who takes part, on the gateways' side.
+/// The gateways of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Crew {
     pub(crate) gateways: u32,
-    /// Of each gateway.
+    /// Workers per gateway.
     pub(crate) workers: u32,
 }
 
-/// Everything that both simulations have.
+/// The common state of all simulations.
 pub(crate) struct Stage<E, H> {
     pub(crate) queue: Queue<ScheduledEvent<H>>,
     pub(crate) gateways: Vec<Gateway<E>>,
@@ -68,7 +69,7 @@ pub(crate) struct Stage<E, H> {
     requests: BTreeMap<RequestId, Request>,
     next_request: RequestId,
     is_redis_up: bool,
-    /// Until when Redis stands still, and what has come to it since.
+    /// The end of Redis' stall, and the calls queued since.
     redis_stalls_until_us: u64,
     before_redis: VecDeque<RedisCall>,
     pub(crate) mutation: Option<Mutation>,
@@ -77,7 +78,7 @@ pub(crate) struct Stage<E, H> {
     pub(crate) stats: Stats,
 }
 
-/// Whether Redis does what it is asked.
+/// The state of Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RedisState {
     Up,
@@ -85,7 +86,7 @@ pub(crate) enum RedisState {
     StallsUntil(u64),
 }
 
-/// What is to happen.
+/// A scheduled event.
 #[derive(Debug)]
 pub(crate) enum ScheduledEvent<H> {
     Tick {
@@ -115,56 +116,57 @@ pub(crate) enum ScheduledEvent<H> {
     GatewayStarts {
         gateway: usize,
     },
-    /// Something particular.
+    /// An event specific to the simulation.
     Own(H),
 }
 
 /// The outcome of a request in a gateway.
 #[derive(Clone, Debug)]
 pub(crate) enum Decision {
-    /// It is answered there.
+    /// The gateway answered.
     Answered(Arc<Answer>),
-    /// It goes on, and its stream stays open.
+    /// The request continued, and its stream stays open.
     WentOn { place: WorkerLife, stream: StreamId },
-    /// There is no gateway, or it dies.
+    /// The gateway is missing, or dies.
     Broken,
-    /// The client has left before.
+    /// The client disconnected before.
     Left,
 }
 
-/// What is particular to a simulation.
+/// The specific part of a simulation.
 pub(crate) trait Simulation: Sized {
     type Engine: TracksStreams;
     type Event: std::fmt::Debug;
 
     fn stage(&mut self) -> &mut Stage<Self::Engine, Self::Event>;
 
-    /// The engine of a worker that starts.
+    /// Creates the engine of a worker.
     fn engine(&mut self, worker: u32, data: &Rc<LocalData>) -> Self::Engine;
 
-    /// Something particular happens.
+    /// Handles a specific event.
     fn happen(&mut self, own: Self::Event);
 
-    /// Redis runs the first `most` commands in `bytes`, and writes its replies. `is_repeat`: whether it has run them before.
+    /// Redis runs the first `most` commands in `bytes`, and writes its replies. `is_repeat`: whether it has run them
+    /// before.
     fn run_redis(&mut self, place: WorkerLife, bytes: &[u8], most: u64, is_repeat: bool)
     -> Vec<u8>;
 
-    /// Redis is as it was `back_us` ago; empty if `None`.
+    /// Restores Redis' state of `back_us` ago; an empty one if `None`.
     fn lose(&mut self, back_us: Option<u64>);
 
-    /// A request is decided.
+    /// Handles a request's decision.
     fn decided(&mut self, request: RequestId, decision: Decision);
 
-    /// An engine sends a request of its own.
+    /// Handles an engine's HTTP request.
     fn fetch(&mut self, place: WorkerLife, id: FetchId, fetch: Fetch);
 
-    /// A fault begins that only this simulation has.
+    /// Starts a fault specific to this simulation.
     fn fault_begins(&mut self, fault: fault::Fault);
 
-    /// A worker has taken an event.
+    /// Called after a worker has handled an event.
     fn after_event(&mut self, _place: WorkerLife) {}
 
-    /// How long a request may wait for its decision, while nothing upsets its gateway.
+    /// The time limit for a request's decision while its gateway is undisturbed.
     fn decided_within_us(&self) -> u64;
 
     // --- time
@@ -173,7 +175,7 @@ pub(crate) trait Simulation: Sized {
         self.stage().queue.now_us()
     }
 
-    /// Lets everything happen for `ms`, or until something must not be.
+    /// Runs all events for `ms`, or until a violation.
     fn run_ms(&mut self, ms: u64) {
         let end_us = self.now_us() + ms * 1_000;
         self.run_until(end_us, |_| false);
@@ -226,7 +228,7 @@ pub(crate) trait Simulation: Sized {
 
     // --- workers
 
-    /// Lets a worker take an event, and does what it wants.
+    /// Passes an event to a worker, and processes its output.
     fn at_worker(
         &mut self,
         place: WorkerLife,
@@ -312,7 +314,7 @@ pub(crate) trait Simulation: Sized {
         stage.start_ticks(gateway);
     }
 
-    /// The stage is set: gateways start, and faults will begin.
+    /// Starts gateways, and schedules faults.
     fn begin(&mut self) {
         for gateway in 0..self.stage().crew.gateways as usize {
             self.start_gateway(gateway);
@@ -346,12 +348,12 @@ impl<E: TracksStreams, H> Stage<E, H> {
         }
     }
 
-    /// The number of the next request.
+    /// The ID of the next request.
     pub(crate) fn next_id(&self) -> RequestId {
         self.next_request
     }
 
-    /// Something is that must not be. Only the first counts.
+    /// Records a violation. Only the first counts.
     pub(crate) fn violate(&mut self, what: String) {
         let at_us = self.queue.now_us();
         self.violation.get_or_insert(Violation { at_us, what });
@@ -369,7 +371,7 @@ impl<E: TracksStreams, H> Stage<E, H> {
         self.mutation == Some(mutation)
     }
 
-    /// The time, as Redis and the origin have it.
+    /// The time of Redis and the origin.
     pub(crate) fn now_ms(&self) -> u64 {
         START_MS + self.queue.now_us() / 1_000
     }
@@ -379,14 +381,14 @@ impl<E: TracksStreams, H> Stage<E, H> {
         self.now_ms().saturating_add_signed(off_ms)
     }
 
-    /// The worker, if it is still the one that is meant.
+    /// The worker, if it is still the same one.
     pub(crate) fn worker(&mut self, place: WorkerLife) -> Option<&mut Worker<E>> {
         let gateway = &mut self.gateways[place.gateway];
         let is_meant = gateway.is_alive && gateway.life == place.life;
         gateway.workers.get_mut(place.worker).filter(|_| is_meant)
     }
 
-    /// All workers that live.
+    /// All running workers.
     pub(crate) fn places(&self) -> Vec<WorkerLife> {
         let gateways = self.gateways.iter().enumerate();
         let places = gateways.flat_map(|(number, gateway)| {
@@ -417,7 +419,7 @@ impl<E: TracksStreams, H> Stage<E, H> {
         }
     }
 
-    /// What workers remember of streams.
+    /// The number of streams in workers' memory.
     pub(crate) fn remembered_streams(&self) -> usize {
         let workers = self.gateways.iter().flat_map(|gateway| &gateway.workers);
         workers.map(Worker::remembered).sum()
@@ -438,7 +440,7 @@ impl<E: TracksStreams, H> Stage<E, H> {
 }
 
 impl<H: std::fmt::Debug> ScheduledEvent<H> {
-    /// The worker that it is for: one that stands still gets it later.
+    /// The target worker: a paused one gets the event later.
     fn place(&self) -> Option<WorkerLife> {
         match self {
             Self::Tick { place, .. }
@@ -449,7 +451,7 @@ impl<H: std::fmt::Debug> ScheduledEvent<H> {
         }
     }
 
-    /// Whether it is worth a line.
+    /// Whether to record the event as a line.
     fn is_news(&self) -> bool {
         !matches!(
             self,

@@ -17,7 +17,7 @@ use crate::host::{RequestId, WorkerLife};
 use crate::mutation::Mutation;
 use crate::network::Link;
 
-/// A request that is under way, or was.
+/// A request in flight or a finished one.
 #[derive(Debug)]
 pub(super) struct Request {
     place: WorkerLife,
@@ -25,12 +25,12 @@ pub(super) struct Request {
     is_over: bool,
 }
 
-/// Provided for every play.
+/// Implemented for every simulation.
 impl<P: Simulation> Requests for P {}
 
-/// What happens to requests.
+/// The life cycle of requests.
 pub(crate) trait Requests: Simulation {
-    /// A client's request comes to a worker, which need not live.
+    /// Sends a client's request to a worker, which may be dead.
     fn open(&mut self, place: WorkerLife, headers: Headers) -> RequestId {
         let stage = self.stage();
         let id = stage.next_request;
@@ -69,7 +69,7 @@ pub(crate) trait Requests: Simulation {
         id
     }
 
-    /// The client of a request hangs up.
+    /// The client of a request disconnects.
     fn hang_up(&mut self, id: RequestId) {
         let stage = self.stage();
         let Some(request) = stage.requests.get(&id).filter(|request| !request.is_over) else {
@@ -78,7 +78,7 @@ pub(crate) trait Requests: Simulation {
         let (place, stream) = (request.place, request.stream);
         let worker = stage.worker(place);
         if worker.is_some_and(|worker| worker.client_gone(stream)) {
-            // The engine hears of it a little later: until then, effects find nobody.
+            // The engine is informed later: until then, effects fail.
             let after_us = stage.network.borrow_mut().rng(Link::Client(0)).below(5_000);
             let ends = ScheduledEvent::StreamEnds { place, stream };
             stage.queue.after(after_us, ends);
@@ -86,10 +86,10 @@ pub(crate) trait Requests: Simulation {
         self.decide(id, Decision::Left);
     }
 
-    /// A request has its answer; a second one would be wrong.
+    /// Records a request's answer; a second one is a violation.
     fn decide(&mut self, id: RequestId, decision: Decision) {
         let stage = self.stage();
-        // An answer within the event of the request itself comes before the request is known.
+        // An answer during the request's own event precedes its registration.
         if let Some(request) = stage.requests.get_mut(&id)
             && std::mem::replace(&mut request.is_over, true)
         {
@@ -130,7 +130,7 @@ pub(crate) trait Requests: Simulation {
         });
     }
 
-    /// A worker, or all of a gateway, has died with its streams.
+    /// A worker, or all of a gateway, died with its streams.
     fn break_streams(&mut self, gateway: usize, worker: Option<usize>) {
         let stage = self.stage();
         let on_it = |request: &Request| {
@@ -163,7 +163,7 @@ pub(crate) trait Requests: Simulation {
         calls::goes_on(self);
     }
 
-    /// Requests that nobody has decided.
+    /// The number of undecided requests.
     fn open_requests(&mut self) -> usize {
         let requests = self.stage().requests.values();
         requests.filter(|request| !request.is_over).count()

@@ -1,4 +1,4 @@
-//! Calls to Redis and transactions of SQL, with what befalls them.
+//! Calls to Redis and SQL transactions, with their faults.
 
 #![expect(
     clippy::indexing_slicing,
@@ -19,7 +19,7 @@ use crate::network::Link;
 use crate::origin::io::{Done, OpId, TaskId, TaskOperation, Transaction, Work};
 use crate::plan::{self, RedisFate, SqlFate};
 
-/// How long an origin waits for Redis.
+/// An origin's timeout for Redis.
 const ORIGIN_CALL_LIMIT_US: u64 = 1_000_000;
 
 impl World {
@@ -70,7 +70,7 @@ impl World {
             Some(RedisFate::LoseRequest | RedisFate::Defer) => {}
             Some(RedisFate::LoseReply) => arrives(delay_us, call(whole, false)),
             Some(RedisFate::Double { after_us }) => {
-                // Of two replies, one is heard: the first, or the second.
+                // The caller gets one of two replies: the first or the second.
                 let is_first_heard = after_us % 2 == 0;
                 arrives(delay_us, call(whole, is_first_heard));
                 arrives(delay_us + after_us, call(whole, !is_first_heard));
@@ -153,7 +153,7 @@ impl World {
     }
 
     pub(super) fn task_hears(&mut self, task: TaskId, op: OpId, done: Done) {
-        // Of a reply and a timeout, the first counts.
+        // The first of a reply and a timeout counts.
         if self.waited_for.remove(&op) && self.tasks.contains_key(&task) {
             self.bus.borrow_mut().done.insert(op, done);
             self.step_task(task);
@@ -179,7 +179,7 @@ impl World {
     }
 
     fn asked(&mut self, origin: usize, task: TaskId, op: OpId, what: TaskOperation) {
-        // Tasks have delays of their own, so that one less changes little for the others.
+        // Tasks have their own delays, so that removing one changes little for the others.
         let link = Link::Origin(task as usize);
         match what {
             TaskOperation::Answer(request, response) => {

@@ -1,4 +1,4 @@
-//! What goes wrong by itself.
+//! Faults that do not wait for a call.
 
 #![expect(
     clippy::indexing_slicing,
@@ -66,7 +66,7 @@ impl World {
         }
     }
 
-    /// An origin that is dead hears of nothing.
+    /// A dead origin ignores operators.
     fn operator_asks(&mut self, origin: usize, work: Work) {
         if self.origins[origin].is_alive {
             self.start_task(origin, work);
@@ -85,7 +85,7 @@ impl World {
             .after(for_ms * 1_000, ScheduledEvent::RedisStarts);
     }
 
-    /// SQL is as it was `behind_us` ago.
+    /// Restores SQL's state of `behind_us` ago.
     fn fail_over_sql(&mut self, behind_us: u64) {
         let at_us = self.now_us().saturating_sub(behind_us);
         let mut copies = self.sql_copies.iter().rev();
@@ -98,7 +98,7 @@ impl World {
         self.witness.after_sql(&mut self.sql, now_us);
     }
 
-    /// An operator decides about lost orders, and repeats it until an origin has done it.
+    /// An operator decides about lost orders, and retries until an origin has done it.
     pub(crate) fn decide_lost_orders(&mut self, restores: bool) {
         const TRIES: u32 = 10;
         const PAUSE_MS: u64 = 1_500;
@@ -136,7 +136,7 @@ impl World {
         if !std::mem::replace(&mut self.origins[origin].is_alive, false) {
             return;
         }
-        // What it has asked for is done; nobody hears of it.
+        // Requested operations run, but without a reply.
         self.tasks.retain(|_, task| task.origin != origin);
         self.queue
             .after(for_ms * 1_000, ScheduledEvent::OriginStarts { origin });

@@ -1,11 +1,11 @@
-//! One schedule as it runs: all parties on one virtual clock.
+//! A running schedule: all participants on one virtual clock.
 //!
 //! | module | |
 //! |---|---|
-//! | here | the parties, and one step |
+//! | here | the participants, and one step |
 //! | `streams` | clients, and their requests in gateways and origins |
-//! | `calls` | calls to Redis and transactions of SQL, with what befalls them |
-//! | `faults` | what goes wrong by itself |
+//! | `calls` | calls to Redis and SQL transactions, with their faults |
+//! | `faults` | faults that do not wait for a call |
 
 #![expect(
     clippy::indexing_slicing,
@@ -48,7 +48,7 @@ mod streams;
 /// The sale's name.
 pub(crate) const SALE: &str = "s";
 
-/// What is asked.
+/// The kind of a client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestKind {
     Buy,
@@ -56,37 +56,37 @@ pub(crate) enum RequestKind {
     Cancel(ClaimName),
 }
 
-/// A request that is under way, or was.
+/// A request in flight or a finished one.
 #[derive(Debug)]
 struct Request {
     client: usize,
     kind: RequestKind,
     place: WorkerLife,
     stream: StreamId,
-    /// Whether the client has its answer, or has gone.
+    /// Whether the client has its answer, or has disconnected.
     is_over: bool,
-    /// Whether what the origin answers gets lost.
+    /// Whether the origin's answer is lost.
     is_mute: bool,
 }
 
-/// Where a reply of Redis goes.
+/// The receiver of a reply of Redis.
 #[derive(Clone, Copy, Debug)]
 enum Caller {
     Gateway(WorkerLife, BatchId),
     Task(TaskId, OpId),
 }
 
-/// Commands under way to Redis.
+/// Commands in flight to Redis.
 #[derive(Clone, Debug)]
 struct RedisCall {
     caller: Caller,
     bytes: Rc<[u8]>,
-    /// So many commands are run; if not all, the connection breaks.
+    /// The number of commands to run; if not all, the connection breaks.
     most: u64,
     is_heard: bool,
 }
 
-/// What is to happen.
+/// A scheduled event.
 enum ScheduledEvent {
     Tick {
         place: WorkerLife,
@@ -152,7 +152,7 @@ enum ScheduledEvent {
     RedisStarts,
 }
 
-/// An origin, and the life it is in.
+/// An origin and the number of its life.
 #[derive(Debug)]
 struct OriginSlot {
     origin: Origin,
@@ -165,19 +165,19 @@ struct Task {
     work: Work,
 }
 
-/// Everything.
+/// The complete state.
 pub(crate) struct World {
     queue: Queue<ScheduledEvent>,
     pub(crate) plan: Plan,
     pub(crate) redis: Redis,
     pub(crate) sql: Sql,
-    /// What SQL held after each transaction, and since when, if the plan has it fail over.
+    /// SQL's state after each transaction, with its time, if the plan includes a failover.
     sql_copies: Vec<(u64, Sql)>,
     gateways: Vec<Gateway<Engine>>,
     origins: Vec<OriginSlot>,
     tasks: BTreeMap<TaskId, Task>,
     next_task: TaskId,
-    /// What tasks wait for.
+    /// The operations that tasks wait for.
     waited_for: BTreeSet<OpId>,
     pub(crate) bus: Rc<RefCell<Bus>>,
     network: Rc<RefCell<Network>>,
@@ -237,7 +237,7 @@ impl World {
         world
     }
 
-    /// Everybody starts, and what the plan holds is put into the queue.
+    /// Starts all participants, and schedules the plan's events.
     fn begin(&mut self) {
         for origin in 0..self.origins.len() {
             self.start_origin(origin);
@@ -259,7 +259,7 @@ impl World {
         self.queue.now_us()
     }
 
-    /// Lets everything happen for `ms`, or until something must not be.
+    /// Runs all events for `ms`, or until a violation.
     pub(crate) fn run_ms(&mut self, ms: u64) {
         let end_us = self.now_us() + ms * 1_000;
         self.run_until(end_us, |_| false);
@@ -291,7 +291,7 @@ impl World {
         self.happen(happening);
     }
 
-    /// Whether something is worth a line: no tick, and no end of a call that has ended before.
+    /// Whether to record an event as a line: not a tick, and not the end of a call that ended before.
     fn is_news(&self, happening: &ScheduledEvent) -> bool {
         match happening {
             ScheduledEvent::Tick { .. } | ScheduledEvent::Wake { .. } => false,
@@ -364,14 +364,14 @@ impl World {
 
     // --- workers
 
-    /// The worker, if it is still the one that is meant.
+    /// The worker, if it is still the same one.
     fn worker(&mut self, place: WorkerLife) -> Option<&mut Worker<Engine>> {
         let gateway = &mut self.gateways[place.gateway];
         let is_meant = gateway.is_alive && gateway.life == place.life;
         gateway.workers.get_mut(place.worker).filter(|_| is_meant)
     }
 
-    /// Lets a worker take an event, and does what it wants.
+    /// Passes an event to a worker, and processes its output.
     fn at_worker(
         &mut self,
         place: WorkerLife,
@@ -433,7 +433,7 @@ impl World {
 
     // --- clients
 
-    /// A client who comes when the plan says. Returns the number.
+    /// Adds a client that comes at the planned time. Returns its number.
     pub(crate) fn add_client(&mut self, client: crate::plan::Client) -> usize {
         let number = self.clients.len();
         let rng = Rng::new(self.plan.seed, 1_000 + number as u64);
@@ -449,7 +449,7 @@ impl World {
         number
     }
 
-    /// Forgets what a client has heard, and lets it ask.
+    /// Forgets a client's last answer, and sends its request.
     pub(crate) fn ask(&mut self, client: usize, kind: RequestKind) {
         self.clients[client].last = None;
         self.queue
@@ -460,7 +460,7 @@ impl World {
         &self.clients[client]
     }
 
-    /// No fault waits for a call any more, and all clocks are right.
+    /// Ends all waiting faults, and corrects all clocks.
     pub(crate) fn end_faults(&mut self) {
         self.network.borrow_mut().disarm();
         for gateway in &mut self.gateways {
@@ -471,7 +471,7 @@ impl World {
         }
     }
 
-    /// Streams that gateways remember.
+    /// The number of streams in gateways' memory.
     pub(crate) fn remembered_streams(&self) -> usize {
         let workers = self.gateways.iter().flat_map(|gateway| &gateway.workers);
         workers.map(Worker::remembered).sum()
@@ -483,13 +483,13 @@ impl World {
     }
 }
 
-/// The workers of a gateway that starts.
+/// The workers of a starting gateway.
 fn workers(config: &CheckedConfig, count: u32, data: &Rc<LocalData>) -> Vec<Worker<Engine>> {
     let worker = |_| Worker::new(Engine::new(config.clone(), data));
     (0..count).map(worker).collect()
 }
 
-/// The database of a plan: its sale, and who has reserved and who is blocked.
+/// The database of a plan: its sale, and reserved and blocked users.
 fn sql(plan: &Plan, mutation: Option<Mutation>) -> Sql {
     let setting = plan.setting;
     let sale = Sale {
@@ -521,7 +521,7 @@ fn sql(plan: &Plan, mutation: Option<Mutation>) -> Sql {
 }
 
 impl ScheduledEvent {
-    /// The worker that it is for: one that stands still gets it later.
+    /// The target worker: a paused one gets the event later.
     fn place(&self) -> Option<WorkerLife> {
         match self {
             Self::Tick { place, .. }

@@ -103,7 +103,7 @@ impl World {
             .worker(place)
             .is_some_and(|worker| worker.client_gone(stream));
         if is_there {
-            // The engine hears of it a little later: until then, effects find nobody.
+            // The engine is informed later: until then, effects fail.
             let after_us = self.network.borrow_mut().rng(Link::Client(0)).below(2_000);
             let ends = ScheduledEvent::StreamEnds {
                 place,
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// A client has its answer, and goes on.
+    /// A client gets its answer, and continues.
     pub(super) fn client_hears(&mut self, client: usize, kind: RequestKind, heard: ClientAnswer) {
         *self.stats.answers.entry(heard.word.clone()).or_default() += 1;
         self.trace.mix_bytes(heard.word.as_bytes());
@@ -142,7 +142,7 @@ impl World {
         }
     }
 
-    /// A claim that no gateway has signed reaches an origin.
+    /// An unsigned claim reaches an origin.
     pub(super) fn client_forges(&mut self, client: usize) {
         let user = self.clients[client].user.clone();
         let now_ms = START_MS + self.now_us() / 1_000;
@@ -171,7 +171,7 @@ impl World {
             .after(500, ScheduledEvent::OriginArrives { origin: 0, request });
     }
 
-    // --- what leaves a gateway
+    // --- outputs of a gateway
 
     pub(super) fn leave(&mut self, place: WorkerLife, out: WorkerEffect) {
         match out {
@@ -316,7 +316,7 @@ impl World {
         self.end_stream(id, place, stream, heard);
     }
 
-    /// The gateway passes an answer on, or its own.
+    /// The gateway passes on an answer, or sends its own.
     fn end_stream(
         &mut self,
         id: RequestId,
@@ -355,7 +355,7 @@ impl World {
         });
     }
 
-    /// The time within which a gateway must decide is over.
+    /// The time limit for a gateway's decision has passed.
     pub(super) fn must_be_decided(&mut self, id: RequestId, pauses: u64) {
         let Some(request) = self.requests.get(&id) else {
             return;
@@ -379,7 +379,7 @@ impl World {
         }
     }
 
-    /// A gateway has died, and with it all streams.
+    /// A gateway has died with all its streams.
     pub(super) fn break_streams(&mut self, gateway: usize) {
         let on_it = |request: &&Request| !request.is_over && request.place.gateway == gateway;
         let broken = self.requests.iter();

@@ -1,4 +1,4 @@
-//! What a pump does when Redis refuses.
+//! The pump's behaviour when Redis refuses commands.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! How much may be sent: the limiter's rules, the usual ones in three words.
+//! The rate limits: common ones in short form, others as the limiter's rules.
 
 use alloc::string::String;
 use alloc::vec;
@@ -14,7 +14,7 @@ use weir_limit::rules::{
     ForwardedConfig, HeaderConfig, KeyPart, LimitConfig, MatchConfig, Mode, RuleConfig, Store,
 };
 
-/// How much is remembered of each limit unless a rule says: so many times 8 keys.
+/// Default memory of each limit: this number times 8 keys.
 const SLOTS: u32 = 4_096;
 
 /// Rate limits of event requests. A request counts once, however many events it has; it is charged to all its
@@ -42,7 +42,7 @@ pub struct LimitsConfig {
 }
 
 impl LimitsConfig {
-    /// As the limiter has them.
+    /// Converts to the limiter's configuration.
     pub(super) fn checked(
         self,
         user_header: &str,
@@ -69,7 +69,7 @@ impl LimitsConfig {
         let mut rules = Vec::new();
         for (field, name, limit, parts) in usual {
             let Some(limit) = limit else { continue };
-            // Here, or the error would name a rule that nobody wrote.
+            // Checked here; otherwise the error would name a generated rule.
             limit.quota(Algorithm::Gcra, &alloc::format!("limits.{field}"))?;
             if store == Store::Redis && self.redis.is_none() {
                 let problem = "needs limits.redis";
@@ -77,7 +77,7 @@ impl LimitsConfig {
             }
             rules.push(rule(name, limit, parts, store));
         }
-        // Their own rules stand first, so that an error names them by the place that they have.
+        // The configured rules come first, so that errors contain their index.
         let mut all = self.rules;
         all.extend(rules);
         let config = Config {
@@ -101,7 +101,7 @@ impl LimitsConfig {
 
 fn address(trusted_hops: Option<usize>) -> KeyPart {
     match trusted_hops {
-        // With none before this gateway the last of the chain is the peer.
+        // Without proxies before this gateway, the last entry of the chain is the peer.
         None | Some(0) => KeyPart::Address,
         Some(trusted_hops) => KeyPart::Forwarded(ForwardedConfig { trusted_hops }),
     }

@@ -1,4 +1,4 @@
-//! Which requests are views, and how they get to the origin.
+//! Which requests are views, and how they reach the origin.
 
 use alloc::format;
 use alloc::string::String;
@@ -14,10 +14,10 @@ use weir_engine::config::{header_name, within};
 use super::WriteKey;
 use crate::engine::observe::Pattern;
 
-/// The type of views.
+/// The default type of views.
 const VIEW: &str = "view";
 
-/// The most routes that are observed.
+/// Maximum observed routes.
 const ROUTES_MAX: u64 = 32;
 
 /// Requests that count as views.
@@ -70,20 +70,20 @@ pub struct OutboxConfig {
     pub batches_max: usize,
 }
 
-/// Which requests are views, checked.
+/// The checked configuration of views.
 #[derive(Clone, Debug)]
 pub struct CheckedObserve {
-    /// The routes, each with the type of its events.
+    /// The routes, each with its event type.
     pub(crate) routes: Vec<(Pattern, EventType)>,
     /// The write key's name.
     pub key: KeyName,
-    /// What a person has agreed to who does not say.
+    /// Consent of a person whose request states none.
     pub consent: Consent,
-    /// The cookie that holds the visitor.
+    /// The cookie with the visitor id.
     pub visitor_cookie: String,
-    /// The cookie that holds the consent.
+    /// The cookie with the consent.
     pub consent_cookie: String,
-    /// How views get to the origin.
+    /// Delivery of views to the origin.
     pub outbox: OutboxConfig,
 }
 

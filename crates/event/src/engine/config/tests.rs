@@ -2,7 +2,7 @@ use super::*;
 use alloc::string::ToString;
 use weir_engine::config::parse;
 
-/// The environment: two secrets, and one that is too short.
+/// Environment variables: two secrets, and one that is too short.
 pub(crate) fn variable(name: &str) -> Option<Vec<u8>> {
     match name {
         "ERP" => Some(b"0123456789abcdef".into()),
@@ -137,7 +137,7 @@ fn every_bad_key_is_refused_by_its_path() {
     let check = |keys: &str, path: &str| {
         let error = checked(&format!(r#"{{"keys":[{keys}],"collect":{{}}}}"#)).unwrap_err();
         assert_eq!(error.path, path, "{error}");
-        // What is a secret stays one.
+        // Errors do not reveal secrets.
         assert!(!error.to_string().contains("0123456789"), "{error}");
     };
     check("", "keys' length");

@@ -1,4 +1,4 @@
-//! The engine without a host: it is given events, and its effects are looked at.
+//! Tests of the engine without a real host: they send events and check the effects.
 
 mod failures;
 mod fake_redis;

@@ -1,7 +1,7 @@
-//! The captcha's settings as they are written.
+//! Settings of the CAPTCHA.
 //!
-//! Turnstile, hCaptcha and reCAPTCHA are asked in one way: a form with the secret and what the page was given, and a JSON object
-//! whose `success` says whether it counts.
+//! Turnstile, hCaptcha and reCAPTCHA share one protocol: a form with the secret and the client's response, and a JSON
+//! object with the result in `success`.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -12,7 +12,7 @@ use weir_engine::config::{Environment, SecretSource};
 
 use super::within;
 
-/// The longest text of a setting, in bytes.
+/// The maximum length of a setting in bytes.
 const TEXT_LEN_MAX: usize = 1_024;
 
 /// Bot challenge for order tokens.
@@ -52,7 +52,7 @@ pub enum UnreachablePolicy {
     Pass,
 }
 
-/// How clients prove to be human before they get an order token, checked.
+/// The validated CAPTCHA settings.
 #[derive(Clone, Debug)]
 pub struct Captcha {
     /// See [`CaptchaConfig::cluster`].
@@ -63,7 +63,7 @@ pub struct Captcha {
     pub path: String,
     /// See [`CaptchaConfig::site_key`].
     pub site_key: String,
-    /// The secret key itself.
+    /// The secret key.
     pub secret: Secret,
     /// See [`CaptchaConfig::timeout_ms`].
     pub timeout_ms: u64,
@@ -73,7 +73,7 @@ pub struct Captcha {
     pub if_unreachable: UnreachablePolicy,
 }
 
-/// A secret, which stays out of logs.
+/// A secret that is hidden in logs.
 #[derive(Clone)]
 pub struct Secret(pub String);
 

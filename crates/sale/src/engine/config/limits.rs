@@ -1,4 +1,4 @@
-//! Limits and what protects from overload, as they are written.
+//! Settings of limits and overload protection.
 
 use alloc::format;
 
@@ -10,7 +10,7 @@ use weir_limit::rules::LimitConfig;
 use weir_limit::table::SLOTS_MAX;
 use weir_limit::{Algorithm, Quota};
 
-/// The greatest counts here. Beyond them a slip of the pen would switch something off.
+/// The maximum of counts. Larger ones, such as typing errors, would disable a protection.
 const COUNT_MAX: u64 = 1_000_000;
 
 /// Rate limits of order requests.
@@ -41,7 +41,7 @@ pub struct IdentifiedLimits {
     pub address: Option<LimitConfig>,
 }
 
-/// Limits that are checked; none where there is no quota.
+/// Validated limits; `None` without a quota.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckedLimits {
     /// See [`LimitsConfig::user`].

@@ -127,7 +127,7 @@ fn every_bad_field_is_refused_by_its_path() {
         "limits.address.burst",
     );
     added(r#""limits": { "user": { "burst": 1 } }"#, "limits.user");
-    // There is one way to write a rate, and one to write a duration.
+    // Rates and durations have one notation each.
     added(
         r#""limits": { "user": { "rate_per_s": 1, "burst": 1 } }"#,
         "limits.user.rate_per_s",

@@ -1,4 +1,4 @@
-//! Order tokens' settings as they are written.
+//! Settings of order tokens.
 
 use alloc::vec::Vec;
 
@@ -11,10 +11,10 @@ use weir_engine::keys::{KeyConfig, ring};
 
 use super::within;
 
-/// The longest that a token may have to wait, in milliseconds: people would not.
+/// The maximum of `min_age_ms`: shoppers would not wait longer.
 const MIN_AGE_MS_MAX: u64 = 60_000;
 
-/// The longest that a token may count: a day.
+/// The maximum age of a token: a day.
 const MAX_AGE_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
 
 /// Settings of order tokens.
@@ -31,12 +31,12 @@ pub struct TokenConfig {
     pub max_age_ms: u64,
 }
 
-/// How order tokens are made, checked.
+/// Validated settings of order tokens.
 #[derive(Clone, Debug)]
 pub struct TokenSettings {
     /// See [`TokenConfig::keys`].
     pub keys: KeyRing,
-    /// How old a token must be, and may be.
+    /// The minimum and maximum age of a token.
     pub ages: Ages,
 }
 

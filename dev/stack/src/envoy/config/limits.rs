@@ -1,4 +1,4 @@
-//! Limits beside the shipped ones: of browse history, and of events in Redis.
+//! Additional limits: for browse history, and for events in Redis.
 
 use super::{CLUSTERS, EnvoyConfig, LISTENERS, RATELIMIT_REDIS, at, list, tree};
 use anyhow::{Context, Result};
@@ -6,21 +6,22 @@ use serde_json::Value;
 
 const HISTORY: &str = "envoy/snippets/history-limits.yaml";
 
-/// The bridge's listener, and the cluster that leads to it.
+/// The bridge's listener and its cluster.
 const BRIDGE_LISTENER: &str = "weir_redis";
 
 impl EnvoyConfig {
-    /// With `envoy/snippets/history-limits.yaml` in front of the gate, as people are told to put it there; of [`EnvoyConfig::shipped`].
+    /// Adds `envoy/snippets/history-limits.yaml` before the gate, as the documentation instructs; for
+    /// [`EnvoyConfig::shipped`].
     pub fn history_limits(mut self) -> Result<Self> {
         let mut read = tree::read(HISTORY)?;
         let filters = list(read.first_mut().context("it is empty")?, "")?;
         let filters: Vec<Value> = std::mem::take(filters);
         self.http_filters()?.splice(0..0, filters);
-        // It names the module as the shipped files do.
+        // It names the module relative to the workspace, like the shipped files.
         Ok(self.wasm_dir(&crate::workspace::out_dir()))
     }
 
-    /// With the bridge of `envoy/ratelimit-redis.yaml`, for files that have none.
+    /// Adds the bridge of `envoy/ratelimit-redis.yaml` to files without one.
     pub fn with_bridge(mut self) -> Result<Self> {
         let mut theirs = Self::read(RATELIMIT_REDIS)?.tree;
         let extensions = at(&mut theirs, "/bootstrap_extensions")?.take();

@@ -1,4 +1,4 @@
-//! CORS for pages on any local port: people who try Weir out often serve their shop from a development server.
+//! CORS for pages on any local port, because development servers of shops use various ports.
 
 #![expect(
     clippy::indexing_slicing,
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use super::{EVENTS, EnvoyConfig};
 use crate::envoy::tree::list;
 
-/// The origins of such pages.
+/// The page origins, as a regular expression.
 const LOCAL: &str = r"http://(localhost|127\.0\.0\.1)(:[0-9]+)?";
 
 const CORS_FILTER: &str = "envoy.filters.http.cors";
 
 impl EnvoyConfig {
-    /// With `envoy/snippets/cors.yaml`, for pages of any local port, and browser keys that any page may use; of
-    /// [`EnvoyConfig::all`]. Only for trying Weir out: pages from anywhere can use the keys.
+    /// Adds `envoy/snippets/cors.yaml` for pages of any local port, and browser keys that any page may use; for
+    /// [`EnvoyConfig::all`]. Only for trying Weir out, because pages from anywhere can use the keys.
     pub fn for_local_pages(self) -> Result<Self> {
         let mut config = self.cors()?.edit_filter(EVENTS, |settings| {
             for key in list(settings, "/keys")? {
@@ -31,7 +31,7 @@ impl EnvoyConfig {
         let host = &mut list(config.http()?, "/route_config/virtual_hosts")?[0];
         let allowed = json!([{ "safe_regex": { "regex": LOCAL } }]);
         host["typed_per_filter_config"][CORS_FILTER]["allow_origin_string_match"] = allowed;
-        // The filter of events answers its preflights itself, by its keys.
+        // The events filter answers its preflight requests itself, based on its keys.
         for route in list(host, "/routes")? {
             if is_of_events(route) {
                 route["typed_per_filter_config"] = json!({ CORS_FILTER: {

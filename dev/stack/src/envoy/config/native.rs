@@ -1,7 +1,7 @@
-//! A shipped file with the filters of the native module in the place of those in WebAssembly.
+//! Converts a shipped file from WebAssembly filters to the native module.
 //!
-//! What the bridge's listener and its clusters say of Redis becomes the object `native` of each filter that asks it; listener
-//! and clusters go. All else stays, so the tests of one host are those of the other.
+//! The Redis settings of the bridge's listener and clusters become the object `native` of each filter that uses them;
+//! listener and clusters are removed. All else stays, so the same tests run on both hosts.
 
 #![expect(
     clippy::indexing_slicing,
@@ -24,30 +24,30 @@ const TEXT: &str = "type.googleapis.com/google.protobuf.StringValue";
 const REDIS_PROXY: &str = "envoy.filters.network.redis_proxy";
 const INTERNAL_LISTENERS: &str = "envoy.bootstrap.internal_listener";
 
-/// The library that `envoy/native.yaml` names.
+/// The library path in `envoy/native.yaml`.
 const SHIPPED_LIBRARY: &str = "target/native/libweir_native.so";
 
-/// Where metrics stand in both hosts, so that a test finds them in either.
+/// The metric prefix of both hosts, so that tests find metrics in either.
 const METRICS: &str = "wasmcustom";
 
-/// Gives metrics in Prometheus the names that they have in WebAssembly.
+/// Gives Prometheus metrics the names that they have in WebAssembly.
 const METRICS_WITHOUT_PREFIX: &str =
     "envoy.reloadable_features.dynamic_modules_strip_custom_stat_prefix";
 
-/// The cluster of the bridge, where a filter's configuration names none.
+/// The bridge's default cluster, for configurations without a name.
 const DEFAULT_REDIS: &str = "weir_redis";
 
-/// Longer than any connection takes that is made at all.
+/// Longer than any successful connection takes.
 const CONNECT_PATIENT_MS: u64 = 10_000;
 
-/// Changes the whole of an Envoy's configuration.
+/// Converts a complete Envoy configuration.
 pub(super) fn convert(root: &mut Value, library: &Path) -> Result<()> {
     let redis = take_bridges(root)?;
     let metrics = json!({ "name": "weir", "static_layer": { METRICS_WITHOUT_PREFIX: true } });
     match root["layered_runtime"]["layers"].as_array_mut() {
-        // Later layers override: what is changed at the admin port stays last.
+        // Later layers override, so values that the admin interface sets must stay last.
         Some(layers) => {
-            // A configuration that is replaced while Envoy runs comes here again.
+            // Replacing the configuration of a running Envoy runs this code again.
             layers.retain(|layer| layer["name"] != metrics["name"]);
             layers.insert(0, metrics);
         }
@@ -71,13 +71,13 @@ pub(super) fn convert(root: &mut Value, library: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The filters that the fast path may ask, and the names by which it finds them.
+/// The filters that the fast path may query, and their names there.
 const FAST: [(&str, &str); 2] = [
     ("weir.seckill_gate", "gate"),
     ("weir.shortlink_redirect", "links"),
 ];
 
-/// Inserts `weir.fast_path` before a connection manager whose only filter is one that the fast path may ask.
+/// Adds `weir.fast_path` before a connection manager whose only filter is supported by the fast path.
 fn add_fast_path(chain: &mut Value, library: &Path) -> Result<()> {
     let filters = list(chain, "/filters")?;
     let is_there = filters.iter().any(|filter| filter["name"] == FAST_PATH);
@@ -104,7 +104,7 @@ fn add_fast_path(chain: &mut Value, library: &Path) -> Result<()> {
         Ok(())
     })
     .ok();
-    // Envoy refuses an invalid configuration unchanged.
+    // Keeps an invalid configuration unchanged, so that Envoy refuses it.
     if is_object {
         let settings = format!(r#"{{ "ask": ["{name}"], "trusts_user_header": true }}"#);
         filters.insert(0, fast_path(&settings, library));
@@ -135,11 +135,11 @@ fn convert_filter(filter: &mut Value, redis: &Map<String, Value>, library: &Path
         Ok(mut json) if json.is_object() => {
             let asked = redis_names(&name, &json);
             let asked: Vec<&Value> = asked.iter().filter_map(|name| redis.get(name)).collect();
-            // Beside what a test says there.
+            // Keeps other settings that a test adds.
             json["native"]["redis"] = json!(asked);
             json.to_string()
         }
-        // What is no configuration is refused by either host.
+        // Both hosts refuse what is not a configuration.
         _ => settings.to_owned(),
     };
     filter["typed_config"] = typed_config(&name, &settings, library);
@@ -159,8 +159,8 @@ fn typed_config(name: &str, settings: &str, library: &Path) -> Value {
     })
 }
 
-/// The native filter `name` with these settings, as it stands in a listener. `address` says where each Redis is that the
-/// settings name; a busy machine has time to connect.
+/// The native filter `name` with these settings, as listed in a listener. `address` has the settings of each Redis that
+/// they name. The connect timeout is long, for busy machines.
 pub fn native_filter(
     name: &str,
     settings: &Value,
@@ -181,7 +181,7 @@ pub fn native_filter(
     json!({ "name": name, "typed_config": typed_config(name, &settings.to_string(), library) })
 }
 
-/// The names by which a filter's configuration calls the Redis that it asks.
+/// The names of the Redis servers that a filter's configuration uses.
 fn redis_names(filter: &str, settings: &Value) -> Vec<String> {
     let mut names = Vec::new();
     let mut copy = settings.clone();
@@ -202,7 +202,7 @@ fn redis_names(filter: &str, settings: &Value) -> Vec<String> {
     names
 }
 
-/// Removes all bridges: for each cluster of one, by its name, where its Redis is.
+/// Removes all bridges. Returns the Redis settings of each one's cluster, by its name.
 fn take_bridges(root: &mut Value) -> Result<Map<String, Value>> {
     let mut redis = Map::new();
     let listeners = list(root, LISTENERS)?;
@@ -237,7 +237,7 @@ fn internal_address(listener: &str) -> String {
     format!(r#""server_listener_name":"{listener}""#)
 }
 
-/// The cluster to which a bridge's listener passes commands on.
+/// The upstream cluster of a bridge's listener.
 fn upstream_of(bridge: &Value) -> Result<String> {
     let text = bridge.to_string();
     let cluster = text.rsplit(r#""cluster":""#).next();
@@ -245,7 +245,7 @@ fn upstream_of(bridge: &Value) -> Result<String> {
     cluster.map(str::to_owned).context("a bridge goes nowhere")
 }
 
-/// What a native module is told of one Redis.
+/// The `native.redis` settings of one Redis.
 fn redis_of(name: &str, bridge: &Value, upstream: &Value) -> Result<Value> {
     let mut upstream = upstream.clone();
     let endpoints = list(&mut upstream, tree::ENDPOINTS)?.clone();
@@ -276,7 +276,7 @@ fn redis_of(name: &str, bridge: &Value, upstream: &Value) -> Result<Value> {
     Ok(redis)
 }
 
-/// With another library in the place of that which `envoy/native.yaml` names.
+/// Replaces the library that `envoy/native.yaml` names.
 pub(super) fn set_library(root: &mut Value, library: &Path) {
     tree::visit(root, &mut |value| {
         if value.as_str() == Some(SHIPPED_LIBRARY) {
@@ -294,7 +294,7 @@ pub(super) fn edit(filter: &mut Value, edit: impl FnOnce(&mut Value) -> Result<(
     Ok(())
 }
 
-/// Where the Redis of a native filter is.
+/// Sets the Redis address of a native filter.
 pub(super) fn set_redis(filter: &mut Value, port: u16) -> Result<()> {
     let address = format!("127.0.0.1:{port}");
     edit(filter, |json| {
@@ -352,7 +352,7 @@ mod tests {
         }
     }
 
-    /// The filter's settings as they are read, without what has the same value unless set.
+    /// Normalizes filter settings: parses them, and removes values that equal their defaults.
     fn read_settings(tree: &mut Value) {
         tree::visit(tree, &mut |value| {
             if value["@type"] == NATIVE_FILTER {
@@ -370,7 +370,7 @@ mod tests {
         let mut wasm = EnvoyConfig::shipped().unwrap().tree;
         convert(&mut wasm, Path::new(SHIPPED_LIBRARY)).unwrap();
         let mut native = EnvoyConfig::read(super::super::NATIVE).unwrap().tree;
-        // Tags of WebAssembly's metrics: the module's are Envoy's own. Nothing is left there.
+        // WebAssembly metric tags; the module uses Envoy's own. Nothing else remains.
         for left in ["stats_config", "bootstrap_extensions"] {
             wasm.as_object_mut().unwrap().remove(left);
         }

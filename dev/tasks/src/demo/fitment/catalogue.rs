@@ -1,4 +1,4 @@
-//! A catalogue that follows from numbers: what fits what can be computed, so every answer can be checked.
+//! A catalogue computed from numbers: the fitting parts are computable, so every answer can be checked.
 
 #![expect(
     clippy::indexing_slicing,
@@ -8,25 +8,26 @@
 use std::fmt::Write;
 use std::ops::Range;
 
-/// Of so many vehicles in a row a SKU fits some: which, is a matter of remainders.
+/// Each SKU fits some of this many consecutive vehicles, selected by remainders.
 const CYCLE: u64 = 1_000;
 
-/// SKUs of one product.
+/// SKUs per product.
 const SKUS_EACH: u64 = 5;
 
 const TYPES: [&str; 5] = ["tyre", "oil", "filter", "plug", "wiper"];
 
-/// How large a catalogue is.
+/// The size of a catalogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Catalogue {
     pub(super) vehicles: u64,
     pub(super) skus: u64,
-    /// Of each thousand vehicles, how many the SKUs with many relations fit. All others fit one.
+    /// For SKUs with many relations: the number of fitting vehicles per thousand. All other SKUs fit one.
     many: u64,
 }
 
 impl Catalogue {
-    /// One with about so many relations: half of the SKUs have few, the others share the rest.
+    /// A catalogue with approximately this number of relations: half of the SKUs have few, and the others share the
+    /// rest.
     pub(super) fn new(vehicles: u64, skus: u64, relations: u64) -> Self {
         let vehicles = vehicles.next_multiple_of(CYCLE);
         let skus = skus.next_multiple_of(2);
@@ -39,19 +40,19 @@ impl Catalogue {
         }
     }
 
-    /// How many relations there are.
+    /// The number of relations.
     pub(super) fn relations(&self) -> u64 {
         let few_and_many = 1 + self.many;
         self.skus / 2 * (self.vehicles / CYCLE) * few_and_many
     }
 
-    /// Vehicle `index`, from 0. What is beyond the last is no vehicle.
+    /// Vehicle `index`, from 0. Indices beyond the last are unknown vehicles.
     pub(super) fn vehicle(index: u64) -> String {
-        // 7,919 and 9,000,000 have no common factor, so no two are the same.
+        // 7,919 and 9,000,000 are coprime, so all IDs differ.
         format!("{}", 1_000_000 + index * 7_919 % 9_000_000)
     }
 
-    /// SKU `index`, from 0. What is beyond the last is no SKU.
+    /// SKU `index`, from 0. Indices beyond the last are unknown SKUs.
     pub(super) fn sku(index: u64) -> String {
         format!("{}", 100_012_000_000 + index)
     }
@@ -62,25 +63,25 @@ impl Catalogue {
 
     /// Whether a SKU fits a vehicle.
     pub(super) fn fits(&self, sku: u64, vehicle: u64) -> bool {
-        // An odd number that is no multiple of 5: times it, all remainders come once.
+        // An odd number that is not a multiple of 5: multiplication by it is a permutation of the remainders.
         let factor = 10 * (sku % 97) + [1, 3, 7, 9][(sku % 4) as usize];
         let share = if sku.is_multiple_of(2) { 1 } else { self.many };
         (vehicle * factor + sku * 331) % CYCLE < share
     }
 
-    /// A file of vehicles.
+    /// The CSV file of vehicles.
     pub(super) fn vehicles_csv(&self) -> String {
         let mut text = String::from("vehicle,make,model,year,engine\n");
         for index in 0..self.vehicles {
             let (make, year) = (index % 40, 1990 + index % 35);
             let id = Self::vehicle(index);
-            // Writing to a text does not fail.
+            // Writing to a String cannot fail.
             let _ = writeln!(text, "{id},Make {make},Model {},{year},", index / 400);
         }
         text
     }
 
-    /// A file of products.
+    /// The CSV file of products.
     pub(super) fn products_csv(&self) -> String {
         let mut text = String::from("sku,spu,type,merchant\n");
         for index in 0..self.skus {
@@ -91,7 +92,7 @@ impl Catalogue {
         text
     }
 
-    /// A file of what some SKUs fit.
+    /// The CSV file of the relations of these SKUs.
     pub(super) fn relations_csv(&self, skus: Range<u64>) -> String {
         let mut text = String::from("sku,vehicle\n");
         let vehicles: Vec<String> = (0..self.vehicles).map(Self::vehicle).collect();

@@ -1,4 +1,4 @@
-//! `cargo xtask demo fitment`: a catalogue of parts and vehicles, imported and asked.
+//! `cargo xtask demo fitment`: imports a catalogue of parts and vehicles, and queries it.
 
 #![expect(
     clippy::indexing_slicing,
@@ -21,13 +21,13 @@ use weir_stack::http::Method;
 use weir_stack::report::{Console, Reporter};
 use weir_stack::tools::Options;
 
-/// Where questions are answered unless told otherwise.
+/// The default port for queries.
 const FITMENT_PORT: u16 = 10_003;
 
-/// Relations of one file.
+/// Relations per file.
 const FILE_RELATIONS: u64 = 5_000_000;
 
-/// How long an import or the writing of Redis may take, on a machine that is busy with other things.
+/// The maximum time for an import or for writing Redis, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(900);
 const POLL: Duration = Duration::from_millis(200);
 
@@ -69,7 +69,7 @@ pub struct Arguments {
     up: up::Arguments,
 }
 
-/// Imports a catalogue, asks, and compares every answer.
+/// Imports a catalogue, queries it, and checks every answer.
 pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
     let unnamed = match arguments.once {
         true => UnnamedPorts::Free,
@@ -120,7 +120,7 @@ async fn play(arguments: &Arguments, stack: &mut Stack, port: u16) -> Result<Que
     Ok(asked)
 }
 
-/// Imports vehicles, products and relations, and waits until Redis has all of it.
+/// Imports vehicles, products and relations, and waits until Redis has all of them.
 async fn import(stack: &Stack, catalogue: &Catalogue) -> Result<()> {
     let began = Instant::now();
     upload(stack, "vehicles", catalogue.vehicles_csv()).await?;
@@ -182,7 +182,7 @@ async fn upload(stack: &Stack, kind: &str, file: String) -> Result<()> {
     }
 }
 
-/// Waits until Redis has what SQL has.
+/// Waits until Redis matches SQL.
 async fn written(stack: &Stack) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {

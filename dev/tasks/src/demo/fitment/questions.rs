@@ -1,4 +1,4 @@
-//! Questions to the gateway, and whether each answer is the right one.
+//! Queries to the gateway, and checks of the answers.
 
 #![expect(
     clippy::indexing_slicing,
@@ -16,37 +16,37 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use weir_stack::http::{Connection, Method, Response};
 
-/// The most of one question: what the gateway takes.
+/// The gateway's limits for one query.
 const VEHICLES_MAX: u64 = 5;
 const SKUS_MAX: u64 = 200;
 
-/// One question in so many names a vehicle, or a SKU, that does not exist.
+/// One in this many queries names an unknown vehicle or SKU.
 const UNKNOWN_EVERY: u64 = 100;
 
-/// How long a question is asked again while the gateway cannot answer.
+/// How long a query is retried while the gateway cannot answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Answers of more than this are the gateway's own trouble.
+/// The longest recorded latency, in microseconds.
 const TOOK_MAX_US: u64 = 60_000_000;
 
-/// What came of all questions.
+/// The results of all queries.
 #[derive(Debug, Clone)]
 pub(super) struct QuestionReport {
     pub(super) queries: u64,
-    /// Questions whose answers were all right.
+    /// Queries with entirely correct answers.
     pub(super) right: u64,
     pub(super) pairs: Pairs,
-    /// The first that was wrong, in words.
+    /// A description of the first wrong answer.
     pub(super) first_wrong: Option<String>,
-    /// Questions that were asked again, as the gateway could not answer.
+    /// Retries, because the gateway could not answer.
     pub(super) again: u64,
     pub(super) took: Duration,
-    /// In microseconds.
+    /// Latencies in microseconds.
     pub(super) latencies: Histogram<u64>,
 }
 
-/// Pairs by their answer.
+/// The number of pairs by answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Pairs {
     pub(super) fits: u64,
@@ -69,13 +69,13 @@ struct SkuAnswer<'a> {
     answers: Vec<&'a str>,
 }
 
-/// One question: numbers of vehicles and SKUs.
+/// One query: indices of vehicles and SKUs.
 struct Question {
     vehicles: Vec<u64>,
     skus: Vec<u64>,
 }
 
-/// Numbers that look random and are the same each time (Sebastiano Vigna's SplitMix64, public domain).
+/// Deterministic pseudo-random numbers (Sebastiano Vigna's SplitMix64, public domain).
 struct Numbers(u64);
 
 impl Numbers {
@@ -93,7 +93,7 @@ impl Numbers {
 }
 
 impl Question {
-    /// Question `number` of a catalogue.
+    /// Query `number` of a catalogue.
     fn new(catalogue: &Catalogue, number: u64) -> Self {
         let mut numbers = Numbers(number);
         let vehicles = 1 + numbers.below(VEHICLES_MAX);
@@ -129,7 +129,7 @@ impl Question {
     /// Compares an answer with the catalogue.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// Describes the difference.
     fn check(&self, catalogue: &Catalogue, answer: &[u8]) -> Result<Pairs> {
         let told: CheckAnswer<'_> =
             serde_json::from_slice(answer).context("no answer to a query")?;
@@ -166,7 +166,7 @@ impl Question {
 }
 
 impl Pairs {
-    /// The right answer for a pair, which is counted.
+    /// The correct answer for a pair, added to the counts.
     fn count(&mut self, catalogue: &Catalogue, sku: u64, vehicle: u64) -> &'static str {
         let (count, word) = if sku >= catalogue.skus || vehicle >= catalogue.vehicles {
             (&mut self.unknown, "unknown")
@@ -190,7 +190,7 @@ impl Pairs {
     }
 }
 
-/// Asks so many questions on so many connections. `tell` hears how many were asked.
+/// Sends `queries` queries over several connections. `tell` receives the number of completed queries.
 pub(super) async fn ask(
     authority: &str,
     catalogue: Catalogue,
@@ -277,7 +277,7 @@ impl QuestionReport {
         Ok(())
     }
 
-    /// The answer with 200, and how long that took.
+    /// The answer with status 200, and its latency.
     async fn send(
         &mut self,
         connection: &mut Connection,
@@ -301,7 +301,7 @@ impl QuestionReport {
         }
     }
 
-    /// Whether every question was answered, and rightly.
+    /// Whether every query was answered correctly.
     pub(super) fn is_good(&self, queries: u64) -> bool {
         self.queries == queries && self.right == queries
     }

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 use weir_stack::http::{self, Method};
 
-/// Between two looks at the queue, as the room asks for.
+/// The poll interval that the room requests.
 const ROUND: Duration = Duration::from_secs(1);
 
-/// Those who came before the room opened.
+/// Visitors who came before the room opened.
 pub(super) struct LinedUp {
     people: Vec<Person>,
     bots: u64,
-    /// What a demo before has left in the room, and what came since.
+    /// The room's counts from earlier demos; `before` has the counts since then.
     left: Queue,
     before: Queue,
 }
@@ -28,7 +28,7 @@ impl LinedUp {
     }
 }
 
-/// People who have been inside, and when the last one's token counts.
+/// People who have been inside, and the time from which the last one's token is valid.
 pub(super) struct LetIn {
     pub(super) people: Vec<Person>,
     pub(super) usable: Option<tokio::time::Instant>,
@@ -65,7 +65,7 @@ impl SalePlay<'_> {
         })
     }
 
-    /// Nobody enters the room until the operator has said when. What the room has counted up to now.
+    /// Closes the room until the operator opens it. Returns its counts so far.
     async fn close_room(&self, scout: &str) -> Result<Queue> {
         let stack = self.stack.lock().await;
         room::open(&stack, self.per_minute(), None, operator::now_ms()?).await?;
@@ -79,14 +79,14 @@ impl SalePlay<'_> {
         room::per_minute(self.shares.people)
     }
 
-    /// The room opens as the sale starts.
+    /// Opens the room at the start of the sale.
     pub(super) async fn open_room(&self, starts_at_ms: u64) -> Result<()> {
         let stack = self.stack.lock().await;
         let now_ms = operator::now_ms()?;
         room::open(&stack, self.per_minute(), Some(starts_at_ms), now_ms).await
     }
 
-    /// All come again and again until they have been inside; then the room lets everybody pass.
+    /// All return repeatedly until they have been inside. Then the room admits everyone.
     pub(super) async fn let_in(&mut self, lined_up: LinedUp, bots: &[Bot]) -> Result<LetIn> {
         let (started, deadline) = (Instant::now(), Instant::now() + PATIENCE);
         let count = lined_up.people.len();
@@ -142,7 +142,7 @@ impl SalePlay<'_> {
         })
     }
 
-    /// Each worker hears by itself what the operator has set: so many connections in a row must show it.
+    /// Each worker applies the operator's change separately: this many consecutive connections must show it.
     async fn until_scout(&self, scout: &str, is_it: impl Fn(u16) -> bool) -> Result<()> {
         let endpoint = self.endpoints.first().context("the sale has no endpoint")?;
         let url = format!("{}{}", endpoint.url(), self.paths.checkout);

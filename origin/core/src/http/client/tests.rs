@@ -4,7 +4,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 
-/// What a service does on each of its connections, in turn.
+/// What the service does with each request.
 #[derive(Clone, Copy)]
 enum Step {
     /// Reads a request and answers it.
@@ -13,8 +13,8 @@ enum Step {
     Drop,
 }
 
-/// A service whose connections do these steps and then end. The client, and the requests it receives with the number of their
-/// connection.
+/// Starts a service whose connections run these steps and then close. Returns the client and the received requests,
+/// each with the number of its connection.
 async fn service(
     connections: Vec<Vec<Step>>,
 ) -> (HttpClient, mpsc::UnboundedReceiver<(usize, String)>) {
@@ -42,7 +42,7 @@ async fn service(
     (HttpClient::new(&url, None).unwrap(), requests)
 }
 
-/// A request whose body is `x`.
+/// Reads a request with the body `x`.
 async fn read(stream: &mut TcpStream) -> Option<String> {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\nx") {
@@ -56,7 +56,7 @@ async fn post(client: &HttpClient) -> Result<StatusCode, ExchangeError> {
     let sent = client
         .send(Method::POST, client.path(), &[], body, 16)
         .await;
-    // The connection's task puts it back into the pool.
+    // Let the connection's task return it to the pool.
     for _ in 0..32 {
         tokio::task::yield_now().await;
     }
@@ -86,7 +86,7 @@ async fn connection_closed_between_requests_is_replaced() {
     assert_eq!(numbers, [0, 1]);
 }
 
-/// Until the peer's end of the connection has reached this runtime: the service has closed it by then, on the same thread.
+/// Waits until the service has closed the connection and this runtime, on the same thread, has noticed it.
 async fn wait_for_close() {
     for _ in 0..3 {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

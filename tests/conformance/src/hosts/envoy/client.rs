@@ -1,4 +1,4 @@
-//! Requests as they stand in a vector, byte by byte, and what comes back.
+//! Sends requests byte by byte as in the vector, and reads the responses.
 
 #![expect(
     clippy::indexing_slicing,
@@ -16,10 +16,10 @@ use crate::hosts::pairs;
 use crate::text::{escape, unescape};
 use crate::vector::{Headers, Request};
 
-/// Longer than any answer takes, on a busy machine.
+/// Longer than any answer takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// More headers than a vector has.
+/// More headers than any vector has.
 const HEADERS_MAX: usize = 128;
 
 /// A response.
@@ -30,7 +30,7 @@ pub(super) struct Response {
     pub(super) body: Vec<u8>,
 }
 
-/// Sends a request to the listener at `socket`, which takes the client's address from the PROXY protocol.
+/// Sends a request to the listener at `socket`, which reads the client's address from the PROXY protocol.
 pub(super) fn send(socket: &Path, request: &Request) -> Result<Response> {
     let mut stream = connect(socket)?;
     stream.write_all(&encode(request)?)?;
@@ -98,7 +98,7 @@ fn read(stream: &mut UnixStream, is_head: bool) -> Result<Response> {
         more(stream, &mut received)?;
     };
     received.drain(..head);
-    // Envoy announces chunks to a HEAD, too.
+    // Envoy announces chunks even for HEAD.
     let has_no_body = is_head || matches!(response.status, 204 | 304);
     let length = response
         .headers
@@ -140,7 +140,7 @@ fn more(stream: &mut UnixStream, received: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// The head of a response and its length, if all of it is there.
+/// The headers of a response and their length, if they are complete.
 fn parse(received: &[u8]) -> Result<Option<(Response, usize)>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut head = httparse::Response::new(&mut headers);

@@ -1,4 +1,4 @@
-//! Listeners of Envoy: each with a filter, which has the configuration of one vector.
+//! Envoy listeners, each with a filter and the configuration of one vector.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,23 +12,23 @@ use weir_stack::workspace;
 use crate::hosts::engine::{REDIS_CLUSTER, reads_bodies};
 use crate::vector::Vector;
 
-/// Where the origin is, as `envoy/weir.yaml` calls it.
+/// The origin's cluster name in `envoy/weir.yaml`.
 const ORIGIN_CLUSTER: &str = "origin";
 
-/// What the gate of `envoy/weir.yaml` itself needs, which nobody asks anything.
+/// Secrets that the gate of `envoy/weir.yaml` itself requires, although it receives no requests.
 pub(super) fn shipped_secrets() -> BTreeMap<String, String> {
     ["WEIR_CLAIM_SECRET", "WEIR_TOKEN_SECRET"]
         .map(|name| (name.to_owned(), "00".repeat(32)))
         .into()
 }
 
-/// Longer than Redis takes for anything here.
+/// Longer than any Redis call takes in these tests.
 const DEADLINE_MS: u64 = 20_000;
 
-/// An address where nobody listens: the discard service's.
+/// An address without a listener: the discard service's.
 const NOWHERE: &str = "127.0.0.1:9";
 
-/// How the filters get into Envoy.
+/// How Envoy loads the filters.
 pub(super) enum Loader {
     /// As modules in WebAssembly, behind the bridge.
     Wasm,
@@ -37,7 +37,7 @@ pub(super) enum Loader {
 }
 
 impl Loader {
-    /// The listener of a vector. What passes the filter goes on to the origin.
+    /// The listener of a vector. It forwards requests that pass the filter to the origin.
     pub(super) fn listener(&self, vector: &Vector, socket: &Path) -> Result<String> {
         let secrets: Vec<&String> = vector.secrets.keys().collect();
         let route = json!({ "match": { "prefix": "/" }, "route": { "cluster": ORIGIN_CLUSTER } });
@@ -45,8 +45,8 @@ impl Loader {
         Ok(listener(&filter, &route, socket))
     }
 
-    /// A listener whose filter asks Redis for each request. In WebAssembly, it answers when all has come to its end that was
-    /// set off before.
+    /// A listener whose filter queries Redis for each request. In WebAssembly, it answers after all earlier work has
+    /// finished.
     pub(super) fn fence(&self, socket: &Path) -> Result<String> {
         let config = json!({
             "redis": { "cluster": REDIS_CLUSTER, "key_prefix": "fence" },
@@ -76,8 +76,8 @@ impl Loader {
     }
 }
 
-/// The same configuration with a deadline for Redis that a busy machine keeps, too. Clocks stand, but deadlines are of the
-/// machine's time, and no vector is about them.
+/// The same configuration with a Redis deadline that a busy machine can meet. Clocks are stopped, but deadlines use
+/// real time, and no vector tests them.
 fn patient(config: &Value) -> Value {
     let mut config = config.clone();
     let redis = config.get_mut("redis").and_then(Value::as_object_mut);
@@ -87,7 +87,7 @@ fn patient(config: &Value) -> Value {
     config
 }
 
-/// Built before any Envoy is started.
+/// Modules are built before any Envoy starts.
 fn module_file(module: &str) -> String {
     let file = workspace::out_dir().join(format!("{module}.wasm"));
     file.display().to_string()
@@ -104,7 +104,7 @@ fn wasm_filter(module: &str, config: &Value, secrets: &[&String]) -> Value {
                 "failure_policy": "FAIL_CLOSED",
                 "allow_on_headers_stop_iteration": reads_bodies(module),
                 "vm_config": {
-                    // One VM for all vectors of a module: each has a context of its own in it.
+                    // One VM for all vectors of a module, each with its own context.
                     "vm_id": format!("conformance-{module}"),
                     "runtime": "envoy.wasm.runtime.v8",
                     "code": { "local": { "filename": module_file(module) } },
@@ -131,7 +131,7 @@ fn listener(filter: &Value, route: &Value, socket: &Path) -> String {
         "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "conformance",
         "codec_type": "HTTP1",
-        // The client is the one of the PROXY protocol, and requests come to the filter as they are in the vector.
+        // The PROXY protocol sets the client's address, and requests reach the filter as in the vector.
         "use_remote_address": true,
         "skip_xff_append": true,
         "generate_request_id": false,

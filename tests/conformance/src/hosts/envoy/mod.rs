@@ -1,8 +1,8 @@
-//! The built filters in a real Envoy with Redis behind it: in WebAssembly, with the bridge, or as the native module.
+//! The built filters in a real Envoy with Redis: in WebAssembly with the bridge, or as the native module.
 //!
-//! One Envoy has a listener for each vector, a Unix socket, and so an engine for each, in a few VMs or in one library. Its
-//! clock and that of Redis stand. What happens at one time happens for all vectors before the clocks are moved: so no engine
-//! ever sees time go back.
+//! One Envoy has a listener with a Unix socket for each vector, and therefore an engine for each, in a few VMs or in
+//! one library. Its clock and that of Redis are stopped. All events of one time run for all vectors before the clocks
+//! advance, so no engine ever observes time going back.
 
 #![expect(
     clippy::indexing_slicing,
@@ -44,24 +44,24 @@ pub const WASM: &str = "wasm";
 /// The name of the host with the native module.
 pub const NATIVE: &str = "native";
 
-/// So many engines in one Envoy: more would take longer to read their documents than the next Envoy takes to start.
+/// The number of engines per Envoy: with more, reading their documents would take longer than starting another Envoy.
 const WASM_VECTORS_MAX: usize = 100;
 
-/// Each engine ticks on a thread of its own: of more, one would always be awake, and Envoy [never at rest](rest).
+/// Each engine ticks on its own thread. With more engines, one would always be running, and Envoy [never idle](rest).
 const NATIVE_VECTORS_MAX: usize = 25;
 
-/// How long before the first step Envoy's clock stands while it starts, and how far it is moved until all engines have read
-/// what they need: those whose first try failed try again.
+/// How long before the first step Envoy's clock is stopped during startup, and the steps by which it advances until all
+/// engines have read their documents: engines whose first attempt failed retry.
 const STARTS_BEFORE_MS: u64 = 20_000;
 const NUDGE_MS: u64 = 100;
 const NUDGE_EVERY: Duration = Duration::from_millis(20);
 const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// What has been set off goes on before what comes later; the way through the bridge has about as many turns of the event
-/// loop as a fence.
+/// Work started earlier must finish before later requests. The path through the bridge takes about as many event loop
+/// turns as one fence.
 const FENCES: usize = 2;
 
-/// Envoys, one after the other.
+/// Replays vectors in several Envoys, one after the other.
 pub struct InEnvoy {
     runtime: Runtime,
     envoy: tools::Envoy,
@@ -72,7 +72,7 @@ impl InEnvoy {
     /// Finds Envoy and builds the filters.
     ///
     /// # Errors
-    /// When one of them is not to be had.
+    /// Envoy is missing, or the filters cannot be built.
     pub fn new(options: &tools::Options, filters: native::Host) -> Result<Self> {
         filters.ensure_built()?;
         Ok(Self {
@@ -120,7 +120,8 @@ impl Host for InEnvoy {
         if !vector.steps.iter().all(is_sent) {
             return Some("Envoy refuses a path with bytes beyond ASCII before any filter sees it");
         }
-        // Without Redis these hold a request until the first poll is given up; the gate holds none that goes on.
+        // Without Redis, these engines hold a request until they give up the first poll; the gate holds none that
+        // continues.
         let cluster = vector.config["redis"]["cluster"].as_str();
         let has_none = cluster.is_some_and(|cluster| cluster != REDIS_CLUSTER);
         let is_answered = |step: &Step| matches!(step.expect, Outcome::Answered { .. });
@@ -133,8 +134,8 @@ impl Host for InEnvoy {
     }
 
     fn replay(&mut self, vectors: &[Vector]) -> Result<Vec<Result<Replay>>> {
-        // Those whose engines must read again have Envoys of their own: what others do between two of their steps would move
-        // the time at which they read.
+        // Vectors whose engines must read again use separate Envoys: other vectors' work between two of their steps
+        // would change the time of the read.
         let polls = |index: &usize| vectors[*index].steps.iter().any(|step| step.polls > 0);
         let (polling, others): (Vec<usize>, Vec<usize>) = (0..vectors.len()).partition(polls);
         let mut replays = BTreeMap::new();
@@ -150,12 +151,12 @@ impl Host for InEnvoy {
     }
 }
 
-/// One Envoy, and all that is around it.
+/// One Envoy with its Redis and origin.
 struct Run<'a> {
     vectors: &'a [Vector],
     replays: Vec<Progress>,
     envoy: Envoy,
-    /// Where requests cannot tell that all has come to its end.
+    /// Set if requests cannot show that all work has finished.
     threads: Option<Threads>,
     clock: Clock,
     store: Store,
@@ -164,7 +165,7 @@ struct Run<'a> {
     dir: TempDir,
 }
 
-/// How far a vector is.
+/// The progress of a vector.
 struct Progress {
     next: usize,
     before: RedisKeys,
@@ -248,7 +249,7 @@ impl<'a> Run<'a> {
         self.vectors.iter().flat_map(|vector| &vector.steps)
     }
 
-    /// Every engine reads its documents.
+    /// Waits until every engine has read its documents.
     fn wait_until_read(&self, starts_ms: u64) -> Result<()> {
         let started = Instant::now();
         for index in 0..self.vectors.len() {
@@ -269,7 +270,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// All steps of one time.
+    /// Runs all steps of one time.
     fn at(&mut self, at_ms: u64) -> Result<()> {
         let vectors = self.vectors;
         let due: Vec<usize> = (0..vectors.len())
@@ -368,7 +369,7 @@ impl<'a> Run<'a> {
         ))
     }
 
-    /// Lets everything come to its end that has been set off.
+    /// Waits until all started work has finished.
     fn settle(&self) -> Result<()> {
         match &self.threads {
             Some(threads) => threads.wait(),

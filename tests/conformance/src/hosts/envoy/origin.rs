@@ -1,4 +1,4 @@
-//! The origin behind Envoy: it answers as a vector says, and tells what it has seen.
+//! The origin behind Envoy: it answers as a vector defines, and records requests.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use crate::hosts::wire::{head, more};
 use crate::text::unescape;
 use crate::vector::{Headers, Vector};
 
-/// The header by which its answers are told from the gateway's.
+/// The header that distinguishes its answers from the gateway's.
 pub(super) const MARK: &str = "x-conformance-origin";
 
 /// An origin, which listens until the process ends.
@@ -19,7 +19,7 @@ pub(super) struct Origin {
     shared: Arc<Mutex<Shared>>,
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone)]
 pub(super) struct ReceivedRequest {
     pub(super) headers: Headers,
@@ -43,14 +43,15 @@ impl Origin {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let shared = Arc::clone(&shared);
-                // It ends when Envoy closes the connection, and what was cut off shows in the vector's outcome.
+                // The thread ends when Envoy closes the connection. A truncated exchange appears in the vector's
+                // outcome.
                 std::thread::spawn(move || serve(stream, &shared).ok());
             }
         });
         Ok(origin)
     }
 
-    /// From now on it answers for this vector, and has seen nothing.
+    /// Answers for this vector from now on, and forgets recorded requests.
     pub(super) fn answer_for(&self, vector: &Vector) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.vector = Some(vector.clone());

@@ -1,4 +1,4 @@
-//! Which engine has read its documents: Redis tells of every command that it is sent.
+//! Detects which engines have read their documents, by monitoring all Redis commands.
 
 #![expect(
     clippy::indexing_slicing,
@@ -21,20 +21,20 @@ use crate::hosts::engine::REDIS_CLUSTER;
 use crate::store::Connection;
 use crate::vector::Vector;
 
-/// An engine that is in use ticks twice a second.
+/// An engine in use ticks twice a second.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a poll looks like to Redis: its first command and that one's key.
+/// The first command of a poll and its key, which identify it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Poll {
     line: String,
-    /// How many of them an engine has made at its start when it knows all that it reads. The second comes soon after the
-    /// first, whatever the interval; a map of vehicles is read in parts.
+    /// The number of polls at an engine's start until it has read everything. The second follows soon after the first,
+    /// independent of the interval; a map of vehicles is read in parts.
     pub(super) at_start: usize,
 }
 
 impl Poll {
-    /// Those of a vector's engine, if it reads anything.
+    /// The polls of a vector's engine, if it reads anything.
     pub(super) fn of(vector: &Vector) -> Option<Self> {
         let redis = vector.config.get("redis")?;
         let cluster = redis.get("cluster").and_then(|cluster| cluster.as_str());
@@ -56,7 +56,7 @@ impl Poll {
     }
 }
 
-/// The key that an engine with this one room looks at.
+/// The key that an engine with this single room reads.
 fn room_state(vector: &Vector, prefix: &str) -> Option<Vec<u8>> {
     let room = vector.config["rooms"].get(0)?.get("name")?.as_str()?;
     Some(RoomKeys::new(prefix, &RoomName::new(room)?).state())
@@ -68,7 +68,7 @@ type Counts = Arc<(Mutex<BTreeMap<String, usize>>, Condvar)>;
 pub(super) struct Polls(Counts);
 
 impl Polls {
-    /// Watches the Redis on this port until it ends.
+    /// Monitors the Redis on this port until it ends.
     pub(super) fn watch(port: u16) -> Result<Self> {
         let mut connection = Connection::open(port)?;
         connection.exchange(b"*1\r\n$7\r\nMONITOR\r\n")?;
@@ -83,13 +83,13 @@ impl Polls {
         Ok(Self(counts))
     }
 
-    /// How many polls there were.
+    /// The number of polls so far.
     pub(super) fn count(&self, poll: &Poll) -> usize {
         let counts = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         counts.get(&poll.line).copied().unwrap_or(0)
     }
 
-    /// Waits until there were so many.
+    /// Waits until there were `count` polls.
     pub(super) fn wait(&self, poll: &Poll, count: usize) -> Result<()> {
         let (counts, changed) = &*self.0;
         let counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,11 +103,11 @@ impl Polls {
     }
 }
 
-/// A line such as `+1700000000.000000 [0 127.0.0.1:4711] "GET" "weir:catalogue"`.
+/// Parses a line such as `+1700000000.000000 [0 127.0.0.1:4711] "GET" "weir:catalogue"`.
 fn note(line: &str, counts: &Counts) {
     if let Some((_, command)) = line.split_once("] ") {
         let words: Vec<&str> = command.trim_end().splitn(5, ' ').collect();
-        // Of a script the digest and the number of keys stand between.
+        // For a script, the digest and the number of keys precede the key.
         let key = match words.as_slice() {
             ["\"EVALSHA\"", _, _, key, ..] | [_, key, ..] => Some(key),
             _ => None,

@@ -1,8 +1,8 @@
-//! Whether all that was set off in Envoy and Redis has come to its end.
+//! Detects that all work in Envoy and Redis has finished.
 //!
-//! Each filter of the native module has a thread and connections of its own, so no request can stand at the end of all
-//! others' queues, as a fence does in WebAssembly. But whoever has something to do runs, or is about to: when all threads
-//! sleep at one moment, nothing is left but timers.
+//! Each filter of the native module has its own thread and connections, so no single request can wait behind all
+//! others, as a fence does in WebAssembly. But a thread with work runs or is about to run. When all threads sleep at
+//! one moment, only timers remain.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,25 +12,25 @@ use weir_stack::envoy::Envoy;
 
 use crate::store::Store;
 
-/// Longer than anything takes that a request sets off, on a busy machine.
+/// Longer than the work of any request on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The beginnings of the names of Envoy's threads that have a part in it: its main thread, its workers, and the module's.
+/// Name prefixes of the relevant threads of Envoy: its main thread, its workers, and the module's.
 const OF_ENVOY: [&str; 3] = ["envoy", "wrk:", "weir"];
 
 /// The threads that must sleep.
 pub(super) struct Threads(Vec<PathBuf>);
 
-/// What is known of a thread at one moment.
+/// The state of a thread at one moment.
 #[derive(PartialEq, Eq)]
 struct ThreadSample {
     sleeps: bool,
-    /// How often it was put on a processor, or near it: a thread that sleeps with the same number has not run since.
+    /// The number of context switches: a sleeping thread with the same number has not run since.
     switches: u64,
 }
 
 impl Threads {
-    /// Those of an Envoy whose filters are all there, and of a Redis.
+    /// The threads of an Envoy with all its filters, and of a Redis.
     pub(super) fn of(envoy: &mut Envoy, store: &mut Store) -> Result<Self> {
         let envoy = envoy.process().pid().context("Envoy has ended")?;
         let redis = store.pid().context("Redis has ended")?;
@@ -52,7 +52,7 @@ impl Threads {
         let mut before = self.look()?;
         loop {
             let now = self.look()?;
-            // Then none has run between the end of the first look and the begin of the second.
+            // Then none ran between the end of the first sample and the start of the second.
             if now == before && now.iter().all(|seen| seen.sleeps) {
                 return Ok(());
             }

@@ -1,4 +1,4 @@
-//! Requests as they stand in a vector, byte by byte, over TCP.
+//! Sends requests byte by byte as in the vector, over TCP.
 
 #![expect(
     clippy::indexing_slicing,
@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use crate::hosts::pairs;
 use crate::vector::Headers;
 
-/// Longer than any answer takes, on a busy machine.
+/// Longer than any answer takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 const HEADERS_MAX: usize = 128;
@@ -49,10 +49,10 @@ impl ClientResponse {
     }
 }
 
-/// Asks on a connection of its own.
+/// Sends a request on a new connection.
 ///
 /// # Errors
-/// When there is no answer, or none that is HTTP.
+/// There is no answer, or it is not valid HTTP.
 pub fn send(to: SocketAddr, ask: &Ask) -> Result<ClientResponse> {
     let mut stream = TcpStream::connect(to)?;
     stream.set_nodelay(true)?;
@@ -96,7 +96,7 @@ fn encode(ask: &Ask) -> Vec<u8> {
     bytes
 }
 
-/// The answer, if all of it is there.
+/// The response, if it is complete.
 fn read(received: &[u8], is_head: bool) -> Result<Option<ClientResponse>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut head = httparse::Response::new(&mut headers);
@@ -124,7 +124,7 @@ fn read(received: &[u8], is_head: bool) -> Result<Option<ClientResponse>> {
     }))
 }
 
-/// The body in chunks, if all are there.
+/// The decoded chunks of the body, if they are complete.
 fn chunks(mut rest: &[u8]) -> Result<Option<Vec<u8>>> {
     let mut body = Vec::new();
     loop {

@@ -1,7 +1,7 @@
-//! Edges that are servers: `edge/fastly` in Viceroy, and `edge/cloudflare` in workerd.
+//! Edges that run as servers: `edge/fastly` in Viceroy, and `edge/cloudflare` in workerd.
 //!
-//! What runs is what is shipped, with the feature `conformance`: configuration, clock, client and the space of keys in its stores
-//! come with each request, so that one server has an edge for each vector.
+//! They are the shipped edges with the feature `conformance`. Configuration, clock, client and key namespace come with
+//! each request, so that one server acts as a separate edge for each vector.
 
 pub mod client;
 pub mod world;
@@ -20,12 +20,12 @@ use crate::host::{Host, Replay, answered};
 use crate::text::unescape;
 use crate::vector::{Headers, Outcome, Step, Vector};
 
-/// The names of the hosts.
+/// The name of the Fastly host.
 pub const FASTLY: &str = "fastly";
-/// See [`FASTLY`].
+/// The name of the Cloudflare host.
 pub const CLOUDFLARE: &str = "cloudflare";
 
-/// What servers and their clients put on a request, whatever the client has sent.
+/// Headers that servers and their clients add to every request.
 const OF_SERVERS: [&str; 8] = [
     "accept-encoding",
     "cdn-loop",
@@ -42,7 +42,7 @@ pub struct EdgeServer {
     name: &'static str,
     server: Server,
     world: World,
-    /// How many vectors it has replayed: each has a space of its own.
+    /// The number of replayed vectors: each has its own namespace.
     count: usize,
 }
 
@@ -50,7 +50,7 @@ impl EdgeServer {
     /// Builds the edge and starts its runtime.
     ///
     /// # Errors
-    /// When it cannot be built, or its runtime is not to be had.
+    /// It cannot be built, or its runtime is missing.
     pub fn start(name: &'static str) -> Result<Self> {
         let world = World::start()?;
         let server = match name {
@@ -65,7 +65,7 @@ impl EdgeServer {
         })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.server.address
     }
@@ -120,19 +120,19 @@ impl EdgeServer {
     }
 }
 
-/// Whether a header that the gateway saw is of the edge's doing.
+/// Whether the edge added a header that the gateway received.
 fn is_edges(name: &str, sent: &Headers) -> bool {
     let is_sent = sent.iter().any(|(known, _)| known == name);
     !name.starts_with(':') && (is_sent || !OF_SERVERS.contains(&name))
 }
 
-/// Without what servers add to answers.
+/// Removes headers that servers add to answers.
 fn of_answer(mut headers: Headers) -> Headers {
     headers.retain(|(name, _)| name != "keep-alive" && name != "cf-ray");
     headers
 }
 
-/// What the edge's environment has.
+/// The environment variables of the edge.
 fn variables(vector: &Vector, world: SocketAddr) -> Result<BTreeMap<String, String>> {
     let config = config(vector).context("edges have no such filter")?;
     let mut all = BTreeMap::from([
@@ -141,7 +141,7 @@ fn variables(vector: &Vector, world: SocketAddr) -> Result<BTreeMap<String, Stri
         ("WEIR_EDGE_ORIGIN".to_owned(), format!("http://{world}")),
         ("WEIR_EDGE_GATEWAY".to_owned(), format!("http://{world}")),
     ]);
-    // What an edge must not have, it does not get.
+    // Excludes secrets that an edge must not have.
     let secrets = vector.secrets.iter();
     let secrets = secrets.filter(|(name, _)| *name != "WEIR_CLAIM_SECRET");
     all.extend(secrets.map(|(name, secret)| (name.clone(), secret.clone())));
@@ -162,7 +162,7 @@ fn ask(step: &Step) -> Result<Ask> {
     })
 }
 
-/// What the platform's own HTTP does not bring to an edge as the client has sent it.
+/// The reason why the platform's HTTP cannot pass a vector's request to an edge unchanged, if any.
 fn cannot_in(name: &str, vector: &Vector) -> Option<&'static str> {
     let is_other = |step: &Step| {
         let headers = &step.request.headers;

@@ -1,4 +1,5 @@
-//! The world around an edge that is a server: an origin that publishes feeds, and a gateway that answers what is sent on.
+//! The environment of an edge that is a server: an origin that publishes feeds, and a gateway that answers forwarded
+//! requests.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -10,35 +11,35 @@ use anyhow::{Context, Result, ensure};
 use crate::hosts::wire::{head, more};
 use crate::vector::Headers;
 
-/// Where feeds are: no vector asks a gateway for anything there.
+/// The path prefix of feeds: no vector sends a gateway request there.
 const FEEDS: &str = "/edge/v1/feed/";
 
-/// What is answered, and what was asked.
+/// The answers, and the received requests.
 #[derive(Default)]
 pub struct Traffic {
-    /// Feeds, by path and query. Anything else there: 503.
+    /// Feeds by path and query. Other requests there get 503.
     pub feeds: BTreeMap<String, String>,
-    /// What the gateway answers: status, headers, body. `None`: it breaks the connection off.
+    /// The gateway's answer: status, headers, body. `None`: it closes the connection.
     pub gateway: Option<(u16, Headers, String)>,
-    /// The requests that the gateway has seen, with pseudo-headers.
+    /// The requests that the gateway received, with pseudo-headers.
     pub seen: Vec<Headers>,
-    /// The feeds that were asked for.
+    /// The requested feeds.
     pub asked: Vec<String>,
 }
 
-/// The world. It listens until the process ends.
+/// The environment. It listens until the process ends.
 #[derive(Clone)]
 pub struct World {
-    /// Where.
+    /// The address on which it listens.
     pub address: SocketAddr,
     traffic: Arc<Mutex<Traffic>>,
 }
 
 impl World {
-    /// A new one, which knows nothing.
+    /// Starts an environment without feeds and answers.
     ///
     /// # Errors
-    /// When it cannot listen.
+    /// It cannot listen.
     pub fn start() -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let world = Self {
@@ -49,14 +50,14 @@ impl World {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let world = served.clone();
-                // A connection that breaks shows in what the edge answers.
+                // A broken connection is visible in the edge's answer.
                 std::thread::spawn(move || world.serve(stream).ok());
             }
         });
         Ok(world)
     }
 
-    /// What it answers and has seen.
+    /// Its answers and received requests.
     pub fn traffic(&self) -> MutexGuard<'_, Traffic> {
         self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -109,7 +110,7 @@ fn find<'a>(headers: &'a Headers, name: &str) -> Option<&'a str> {
     named.next().map(|(_, value)| value.as_str())
 }
 
-/// Bodies are read and nobody looks at them.
+/// Reads and discards the body.
 fn read_body(headers: &Headers, stream: &mut TcpStream, received: &mut Vec<u8>) -> Result<()> {
     if find(headers, "transfer-encoding").is_some() {
         while !received.ends_with(b"0\r\n\r\n") {

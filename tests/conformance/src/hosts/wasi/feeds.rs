@@ -1,4 +1,4 @@
-//! What Redis holds of a vector, as the origin's feeds would tell it.
+//! Converts a vector's Redis contents into the feeds that the origin would publish.
 
 use std::collections::BTreeMap;
 
@@ -15,22 +15,22 @@ use weir_sale::redis::catalogue;
 use crate::text::unescape;
 use crate::vector::{Content, Vector};
 
-/// The variable of the secret that edges and origin share.
+/// The variable and the value of the secret shared by edges and origin.
 pub const EDGE_SECRET: (&str, &str) = ("WEIR_EDGE_SECRET", "edge-secret-edge-secret-edge-secret");
 
-/// The name of the edge.
+/// The ID of the edge.
 pub const EDGE: &str = "conformance";
 
-/// The ring of that secret.
+/// The key ring with that secret.
 ///
 /// # Errors
-/// When it is none.
+/// The secret is invalid.
 pub fn keys() -> Result<KeyRing> {
     let key = weir_base::key::SigningKey::new("e1", EDGE_SECRET.1.as_bytes())?;
     Ok(key.into())
 }
 
-/// What a vector's filter is on an edge; `None` if edges have no such filter.
+/// The edge configuration for a vector's filter; `None` if edges have no such filter.
 pub fn config(vector: &Vector) -> Option<Value> {
     let (part, absent): (_, &[&str]) = match vector.engine.as_str() {
         "seckill-gate" => ("gate", &["redis", "claim"]),
@@ -47,7 +47,7 @@ pub fn config(vector: &Vector) -> Option<Value> {
 /// The feeds at this time, by path.
 ///
 /// # Errors
-/// When they cannot be signed.
+/// They cannot be signed.
 pub fn feeds(vector: &Vector, at_ms: u64) -> Result<BTreeMap<String, String>> {
     let prefix = vector.key_prefix().unwrap_or_default();
     let string = |key: String| match &vector.stored.get(&key)?.value {
@@ -110,7 +110,7 @@ fn page(vector: &Vector, prefix: &str) -> Result<Page> {
             continue;
         };
         let record = unescape(record)?;
-        // What is no record, or dies by itself, the origin would not tell.
+        // The origin does not publish invalid or expiring records.
         let state = match (Link::decode(&record), String::from_utf8(record)) {
             (Ok(link), Ok(record)) if entry.expires_at_ms.is_none() => {
                 State::for_link(&link, record)

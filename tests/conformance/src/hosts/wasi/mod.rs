@@ -1,4 +1,4 @@
-//! `edge/wasi` in `wasmtime-wasi-http`. It answers what an edge may answer; what it sends on, a gateway answers.
+//! `edge/wasi` in `wasmtime-wasi-http`. It answers what an edge may answer, and forwards other requests to a gateway.
 
 pub mod feeds;
 pub mod policy;
@@ -17,10 +17,10 @@ use crate::text::{escape, unescape};
 use crate::vector::{Headers, Outcome, Step, Vector};
 use feeds::{EDGE_SECRET, config, feeds};
 
-/// Its name.
+/// The name of this host.
 pub const NAME: &str = "wasi";
 
-/// In which header the runtime tells where a client is.
+/// The header in which the runtime passes the client's address.
 const CLIENT: &str = "x-conformance-client";
 
 /// The runtime, with the component.
@@ -52,7 +52,7 @@ impl Wasi {
     /// Builds component and runtime, and starts it.
     ///
     /// # Errors
-    /// When they cannot be built, as without a compiler for the target.
+    /// They cannot be built, for example without a compiler for the target.
     pub fn start() -> Result<Self> {
         let (component, host) = (edge::wasi_component()?, edge::wasi_host()?);
         let mut process = Command::new(host)
@@ -70,10 +70,10 @@ impl Wasi {
         })
     }
 
-    /// One order, and what came of it.
+    /// Runs one order and returns its result.
     ///
     /// # Errors
-    /// When the runtime has ended, as after a trap.
+    /// The runtime has ended, for example after a trap.
     pub fn order(&mut self, order: &Value) -> Result<Value> {
         writeln!(self.orders, "{order}")?;
         let mut line = String::new();
@@ -95,7 +95,7 @@ impl Wasi {
             ("WEIR_EDGE_CLIENT_HEADER", CLIENT.to_owned()),
         ]);
         let secrets = vector.secrets.iter();
-        // What an edge must not have, it does not get.
+        // Excludes secrets that an edge must not have.
         let secrets = secrets.filter(|(name, _)| *name != "WEIR_CLAIM_SECRET");
         env.extend(secrets.map(|(name, secret)| (name.as_str(), secret.clone())));
         self.order(&json!({ "start": { "env": env, "folder": null } }))?;
@@ -111,7 +111,7 @@ impl Wasi {
         let done: Done = serde_json::from_value(self.order(&order(vector, step)?)?)?;
         let outcome = match done.seen {
             Some(seen) => {
-                // The component tells the gateway which host the client has named; that is its `:authority`.
+                // The component passes the client's host to the gateway in a header; it becomes `:authority`.
                 let mut headers = from_bytes(&seen.headers);
                 headers.retain(|(name, _)| !["host", "x-forwarded-host"].contains(&name.as_str()));
                 policy::sent_on(vector, step, headers)?
@@ -126,14 +126,14 @@ impl Wasi {
 }
 
 impl Drop for Wasi {
-    /// It ends with its orders; nobody waits for it longer.
+    /// Closing its input ends it, without waiting.
     fn drop(&mut self) {
         self.process.kill().ok();
         self.process.wait().ok();
     }
 }
 
-/// A request, with what the origin and the gateway would answer.
+/// A request, with the answers of the origin and the gateway.
 fn order(vector: &Vector, step: &Step) -> Result<Value> {
     let request = &step.request;
     let mut headers = vec![(CLIENT.to_owned(), request.from.clone())];
@@ -162,7 +162,7 @@ fn order(vector: &Vector, step: &Step) -> Result<Value> {
     } }))
 }
 
-/// Bytes as the runtime takes them: a character each.
+/// Encodes bytes for the runtime: one character per byte.
 fn latin(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
 }
@@ -179,7 +179,7 @@ fn from_bytes(headers: &Headers) -> Headers {
     headers.iter().map(pair).collect()
 }
 
-/// Why an edge does not answer a vector as a gateway does, if so.
+/// The reason why an edge's answer differs from a gateway's for a vector, if any.
 pub(super) fn cannot(vector: &Vector) -> Option<&'static str> {
     match vector.engine.as_str() {
         "events" | "fitment" | "waiting-room" => return Some("edges have no such filter"),

@@ -1,4 +1,4 @@
-//! The edge's policy itself, without a runtime: what it sends on is no business of a vector that an edge must answer.
+//! The edge's policy without a runtime. A forwarded request satisfies every vector that an edge may forward.
 
 use std::rc::Rc;
 
@@ -17,13 +17,13 @@ use crate::hosts::engine::{request_headers, text};
 use crate::text::escape;
 use crate::vector::{Headers, Outcome, Step, Vector};
 
-/// To which an edge adds where it has the request from.
+/// The header to which an edge appends the client's address.
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
-/// What the edge's policy does with each step of a vector; `None` if edges have no such filter.
+/// The policy's outcome of each step of a vector; `None` if edges have no such filter.
 ///
 /// # Errors
-/// When the edge refuses its configuration, or sends on what has no stamp.
+/// The edge refuses its configuration, or forwards a request without an assertion.
 pub fn replay(vector: &Vector) -> Result<Option<Vec<Outcome>>> {
     let Some(config) = config(vector) else {
         return Ok(None);
@@ -46,7 +46,7 @@ pub fn replay(vector: &Vector) -> Result<Option<Vec<Outcome>>> {
         while let Some((feed, path)) = edge.due(step.at_ms) {
             let text = feeds.get(&path).map_or("", String::as_str);
             let status = if text.is_empty() { 503 } else { 200 };
-            // One that is no news is refused.
+            // A feed that is not newer is refused.
             let _ = edge.take(feed, status, text.as_bytes(), step.at_ms);
         }
         step_of(&mut edge, vector, step)
@@ -83,11 +83,11 @@ fn pairs(headers: &[(String, Vec<u8>)]) -> Headers {
         .collect()
 }
 
-/// What has become of a request that the gateway saw with these headers: it must have the edge's stamp, which is no more
-/// looked at then.
+/// The outcome of a request that the gateway received with these headers. It must have a valid edge assertion, which is
+/// then removed.
 ///
 /// # Errors
-/// When it has none that counts.
+/// The assertion is missing or invalid.
 pub fn sent_on(vector: &Vector, step: &Step, mut seen: Headers) -> Result<Outcome> {
     let find = |name: &str| {
         let mut found = seen.iter().filter(|(known, _)| known == name);

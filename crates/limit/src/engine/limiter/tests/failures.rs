@@ -1,4 +1,4 @@
-//! Redis slow, gone, or talking nonsense.
+//! Redis is slow, unavailable, or returns invalid replies.
 
 use super::super::*;
 use super::host::{CallOutcome, Host, RedisConnectivity};
@@ -20,7 +20,7 @@ fn host(on_store_error: &str) -> Host {
     Host::new(&[&rule], REDIS)
 }
 
-/// A request whose call ends so.
+/// A request whose call has this outcome.
 fn fail(host: &mut Host, user: &str, fate: CallOutcome) -> StreamId {
     let stream = host.request(user);
     host.turn();

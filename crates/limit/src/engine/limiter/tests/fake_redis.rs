@@ -1,4 +1,4 @@
-//! A Redis that runs the limiter's scripts as the model in `weir-limit` says.
+//! A fake Redis that runs the limiter's scripts with the model in `weir-limit`.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -16,15 +16,15 @@ const SCRIPTS: [&Script; 2] = [&limit::SCRIPT, &limit_back::SCRIPT];
 #[derive(Default)]
 pub struct FakeRedis {
     states: BTreeMap<Vec<u8>, (Quota, State)>,
-    /// The scripts that it knows by their digest.
+    /// The scripts loaded by digest.
     loaded: BTreeSet<&'static str>,
-    /// What polls find.
+    /// The document for polls.
     pub document: Option<Vec<u8>>,
-    /// How many script calls it has run.
+    /// The number of executed script calls.
     pub scripts_run: usize,
-    /// How many units it has charged.
+    /// The number of charged units.
     pub charged: u64,
-    /// Of these, how many for requests in flight.
+    /// The charged units of concurrency limits.
     pub charged_in_flight: u64,
 }
 
@@ -36,12 +36,12 @@ struct Term {
 }
 
 impl FakeRedis {
-    /// Loads all scripts, as if somebody had used them before.
+    /// Loads all scripts, as after earlier use.
     pub fn load_scripts(&mut self) {
         self.loaded = SCRIPTS.map(|script| script.name).into();
     }
 
-    /// Runs commands; returns the replies.
+    /// Runs commands and returns the replies.
     pub fn run(&mut self, body: &[u8], now_ms: u64) -> Vec<u8> {
         let replies = commands(body).into_iter();
         replies
@@ -49,7 +49,7 @@ impl FakeRedis {
             .collect()
     }
 
-    /// How many units of requests in flight count.
+    /// The number of counted units of requests in flight.
     pub fn in_flight(&self) -> u64 {
         let concurrency = self.states.values();
         let concurrency = concurrency.filter(|(quota, _)| is_concurrency(quota));
@@ -99,7 +99,7 @@ impl FakeRedis {
         format!("*{}\r\n{text}", reply.len()).into_bytes()
     }
 
-    /// What one request is told. No request here has two limits of one key.
+    /// The reply to one request. No request here has two limits with the same key.
     fn decide(&mut self, limits: &[Term], now_ms: u64) -> Vec<u64> {
         let check = |limit: &Term| {
             let state = self.state(&limit.key, &limit.quota, now_ms);
@@ -164,7 +164,7 @@ impl FakeRedis {
     }
 }
 
-/// How many charges these commands take back.
+/// The number of charges that these commands undo.
 pub fn charges_back(body: &[u8]) -> u64 {
     let digest = limit_back::SCRIPT.sha1_hex().into_bytes();
     let source = limit_back::SCRIPT.source.as_bytes();
@@ -175,7 +175,7 @@ pub fn charges_back(body: &[u8]) -> u64 {
         .sum()
 }
 
-/// The keys and quotas that a call's terms name by their places.
+/// The keys and quotas that a call's terms refer to by index.
 struct Terms {
     keys: Vec<Vec<u8>>,
     quotas: Vec<Quota>,

@@ -1,4 +1,4 @@
-//! A host of the engine: it applies effects as `weir-proxy-kit` does, and checks that they can be applied.
+//! A host for tests: it applies effects as `weir-proxy-kit` does, and checks that they are valid.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
@@ -26,14 +26,14 @@ pub struct Host {
     pub way: RedisConnectivity,
     pub now_ms: u64,
     pub streams: BTreeMap<StreamId, State>,
-    /// Streams that are gone, though the engine was not told: effects for them fail.
+    /// Streams that have ended without an event: effects for them fail.
     pub gone: BTreeSet<StreamId>,
-    /// Calls that were sent and not answered.
+    /// Sent and unanswered calls.
     pub calls: VecDeque<(BatchId, Vec<u8>)>,
     pub log: Vec<(Level, String)>,
-    /// Charges of requests in flight that the engine was not told of.
+    /// Charges of requests in flight that never reached the engine.
     pub orphans: u64,
-    /// Charges that the engine wanted to take back, without success.
+    /// Charges that the engine failed to undo.
     pub kept: u64,
     effects: Effects,
     is_woken: bool,
@@ -41,13 +41,13 @@ pub struct Host {
     counts: BTreeMap<String, u64>,
 }
 
-/// What the way to Redis is like.
+/// The state of the connection to Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedisConnectivity {
     Open,
-    /// A call needs a turn.
+    /// Calls need a turn.
     Closed,
-    /// No call can be sent.
+    /// Calls cannot be sent.
     Down,
 }
 
@@ -59,17 +59,17 @@ pub enum CallOutcome {
     Lost,
     /// It runs, and its replies are damaged.
     Garbled,
-    /// It does not run, which nobody knows.
+    /// It does not run, and the engine cannot know.
     TimedOut,
-    /// It does not run, which the engine is told.
+    /// It does not run, and the engine receives the refusal.
     Refused,
 }
 
-/// What a stream does.
+/// The state of a stream.
 #[derive(Clone, Debug)]
 pub enum State {
     Waiting,
-    /// It goes on; its response has these headers.
+    /// It passed; its response has these headers.
     Passed(Vec<(&'static str, String)>),
     Answered(Arc<Answer>),
     Closed,
@@ -105,9 +105,9 @@ impl Host {
         }
     }
 
-    // --- what happens
+    // --- events
 
-    /// A request of this user. Redis does not answer yet.
+    /// Sends a request of this user. Redis does not answer yet.
     pub fn request(&mut self, user: &str) -> StreamId {
         self.request_with(&[("x-user-id", user)])
     }
@@ -129,14 +129,14 @@ impl Host {
         stream
     }
 
-    /// A request of this user, and all that follows until nothing happens any more.
+    /// Sends a request of this user and processes all pending events.
     pub fn ask(&mut self, user: &str) -> StreamId {
         let stream = self.request(user);
         self.settle();
         stream
     }
 
-    /// How many of `count` requests pass, one after the other.
+    /// The number of passed requests among `count` consecutive ones.
     pub fn passed(&mut self, user: &str, count: usize) -> usize {
         let asked = (0..count).map(|_| self.ask(user)).collect::<Vec<_>>();
         let passed = asked.iter().filter(|stream| self.is_passed(**stream));
@@ -161,7 +161,7 @@ impl Host {
         self.handle(Event::Closed { stream, end: &end });
     }
 
-    /// Gives the turn that was asked for, if one was.
+    /// Runs a requested turn.
     pub fn turn(&mut self) {
         if mem::take(&mut self.is_woken) {
             self.tick();
@@ -173,7 +173,7 @@ impl Host {
         self.handle(Event::Tick { now_ms });
     }
 
-    /// Ends the call at this place among those that were sent.
+    /// Ends the sent call at this index.
     pub fn end_call(&mut self, index: usize, fate: CallOutcome) {
         let Some((batch, body)) = self.calls.remove(index) else {
             return;
@@ -211,7 +211,7 @@ impl Host {
         });
     }
 
-    /// Lets turns come and Redis answer until nothing happens any more.
+    /// Runs turns and answers calls until no event is pending.
     pub fn settle(&mut self) {
         for _ in 0..10_000 {
             self.turn();
@@ -223,7 +223,7 @@ impl Host {
         panic!("it never ends");
     }
 
-    // --- what has come of it
+    // --- results
 
     pub fn is_passed(&self, stream: StreamId) -> bool {
         matches!(self.streams[&stream], State::Passed(_))
@@ -241,13 +241,13 @@ impl Host {
         }
     }
 
-    /// A header of the answer to a request that was refused.
+    /// A header of the answer to a refused request.
     pub fn header(&self, stream: StreamId, name: &str) -> Option<String> {
         let value = self.answer(stream).headers.get(name)?;
         Some(String::from_utf8(value.into_owned()).unwrap())
     }
 
-    /// A header of the response to a request that passed.
+    /// A header of the response to a passed request.
     pub fn told(&mut self, stream: StreamId, name: &str) -> Option<String> {
         self.respond(stream);
         let State::Passed(headers) = &self.streams[&stream] else {
@@ -276,7 +276,7 @@ impl Host {
         self.log.iter().any(|(_, line)| line.contains(text))
     }
 
-    /// Whether the engine remembers no stream and has nothing that waits.
+    /// Whether the engine has no streams and no waiting jobs.
     pub fn is_at_rest(&self) -> bool {
         let pump = self.limiter.pump.as_ref();
         let waiting = pump.map_or(0, |pump| pump.waiting());
@@ -354,7 +354,7 @@ impl Host {
         }
     }
 
-    /// Applies an effect to a stream, which must be one that it is of use to.
+    /// Applies an effect to a stream in a valid state.
     fn apply(&mut self, stream: StreamId, effect: Effect) {
         let state = self.streams.get_mut(&stream).unwrap();
         match (&mut *state, effect) {

@@ -1,4 +1,4 @@
-//! Charges of requests in flight, which go back when these end: once, whatever happens.
+//! Concurrency charges are undone exactly once when requests end, in every order of events.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -44,7 +44,7 @@ fn a_request_that_redis_let_pass_counts_until_it_ends() {
     assert_eq!(host.passed("alice", 3), 1);
 }
 
-/// What is only watched is given back as what is enforced; so is what a request was charged that is refused.
+/// Charges of dry-run rules are undone like those of enforced ones, and so are the charges of a refused request.
 #[test]
 fn a_request_that_is_only_watched_counts_until_it_ends() {
     const WATCHED_HERE: &str = r#"{ "name": "watched", "mode": "shadow", "algorithm": "concurrency",
@@ -63,7 +63,7 @@ fn a_request_that_is_only_watched_counts_until_it_ends() {
     let passed = streams.map(|stream| host.is_passed(stream));
     assert_eq!(passed, [true, true, false, false]);
     host.settle();
-    // Two under way, of both rules.
+    // Two requests in flight, counted by both rules.
     assert_eq!(host.redis.in_flight(), 4);
     streams.into_iter().for_each(|stream| host.close(stream));
     host.settle();
@@ -71,7 +71,7 @@ fn a_request_that_is_only_watched_counts_until_it_ends() {
     assert!(host.is_at_rest());
 }
 
-/// It was not charged.
+/// The request was not charged.
 #[test]
 fn watched_request_beyond_limit_returns_nothing() {
     for store in ["local", "redis"] {
@@ -126,11 +126,11 @@ fn a_client_that_leaves_while_redis_decides_counts_no_longer() {
 #[derive(Clone, Debug)]
 enum Step {
     Request(usize),
-    /// The response comes.
+    /// A response arrives.
     Respond(Index),
-    /// The stream ends.
+    /// A stream ends.
     Close(Index),
-    /// The client goes, and the engine hears of it only when it has something to say to it, or at the end.
+    /// The client disconnects. The engine receives this only with its next effect for the stream, or at the end.
     Vanish(Index),
     EndCall(Index, CallOutcome),
     Turn,
@@ -165,7 +165,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..120)
 }
 
-/// Limits here and in Redis, and a long deadline: what waits is sent. The breaker opens now and then.
+/// Limits here and in Redis, and a long deadline, so that waiting requests are sent. The breaker opens occasionally.
 fn host_of(data: &Rc<LocalData>) -> Host {
     let rules = [HERE, USER, THERE, WATCHED].join(",");
     let json = format!(
@@ -178,7 +178,7 @@ fn host_of(data: &Rc<LocalData>) -> Host {
     host
 }
 
-/// Does one step. Streams that were closed take no more part.
+/// Runs one step. Closed streams take no further part.
 fn take(host: &mut Host, streams: &mut Vec<StreamId>, step: Step) {
     let pick = |index: Index| (!streams.is_empty()).then(|| index.index(streams.len()));
     match step {
@@ -209,7 +209,7 @@ fn take(host: &mut Host, streams: &mut Vec<StreamId>, step: Step) {
     }
 }
 
-/// How many requests are in flight, of clients that are still there.
+/// The number of requests in flight with connected clients.
 fn passed(host: &Host, streams: &[StreamId]) -> usize {
     let is_there = |stream: &&StreamId| host.is_passed(**stream) && !host.gone.contains(stream);
     streams.iter().filter(is_there).count()
@@ -218,7 +218,7 @@ fn passed(host: &Host, streams: &[StreamId]) -> usize {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Requests, replies and their failures, ends, and clients that are gone before anybody noticed, in any order.
+    /// Requests, replies, failures, ends and silent disconnects, in any order.
     #[test]
     fn each_charge_goes_back_once(steps in steps()) {
         let data = Rc::new(LocalData::default());
@@ -233,7 +233,7 @@ proptest! {
         streams.into_iter().for_each(|stream| host.close(stream));
         host.settle();
         prop_assert!(host.is_at_rest(), "it remembers streams that have ended");
-        // What nobody told the engine, and what it could not tell Redis, counts until its period ends.
+        // Charges that the engine or Redis never learned to undo count until their period ends.
         prop_assert_eq!(host.redis.in_flight(), host.orphans + host.kept);
         let json = format!(r#"{{ "user_header": "x-user-id", "rules": [{HERE},{USER}] }}"#);
         let mut other = Host::with_data(&json, data);

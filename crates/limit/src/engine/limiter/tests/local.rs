@@ -1,4 +1,4 @@
-//! Rules that count here, and what clients are told.
+//! Local rules and client headers.
 
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -129,7 +129,7 @@ fn a_rule_in_shadow_refuses_nobody_and_operators_see_it() {
     assert_eq!(told("alice", "0123456789abcdeF"), None);
 }
 
-/// A host that has to define its metrics beforehand knows by it what rules will count that come later.
+/// Hosts that must define metrics at startup use it to prepare for later rules.
 #[test]
 fn the_example_counts_what_every_rule_counts() {
     let names = |metrics: &Metrics| metrics.counters().map(String::from).collect::<Vec<_>>();
@@ -141,7 +141,7 @@ fn the_example_counts_what_every_rule_counts() {
     assert!(!all.is_empty());
 }
 
-/// What the host has to do for nearly every request.
+/// The host's work for nearly every request.
 #[test]
 fn single_local_rule_request_has_one_effect_and_none_at_end() {
     let mut host = Host::new(&[PER_USER], "");

@@ -1,4 +1,4 @@
-//! Rules that count in Redis.
+//! Rules in Redis.
 
 use alloc::vec::Vec;
 
@@ -150,7 +150,7 @@ fn client_that_leaves_before_sending_is_charged_to_no_rule() {
     assert_eq!(host.passed("bob", 2), 1);
 }
 
-/// What two rules allow.
+/// The rates of two rules.
 #[derive(Clone, Copy, Debug)]
 struct Rates {
     all_here: u32,
@@ -207,8 +207,8 @@ fn host_of(rates: Rates) -> Host {
 }
 
 proptest! {
-    /// However requests and replies interleave: when all is decided, each rule has been charged for what passed, and
-    /// for nothing else. So as many more pass as each leaves.
+    /// For every interleaving of requests and replies: in the end each rule is charged exactly for passed requests. So
+    /// each rule's remaining quota is available.
     #[test]
     fn a_request_is_charged_to_all_its_rules_or_to_none(rates in rates(), steps in steps()) {
         let mut host = host_of(rates);

@@ -1,4 +1,4 @@
-//! Rules that change while requests come.
+//! Rules change while requests arrive.
 
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -17,7 +17,7 @@ fn host() -> Host {
     Host::new(&[rule], r#""redis": {}, "reload": true"#)
 }
 
-/// The next poll finds this.
+/// Sets the document for the next poll.
 fn publish(host: &mut Host, document: Option<&str>) {
     host.redis.document = document.map(|json| json.into());
     host.now_ms += 250;

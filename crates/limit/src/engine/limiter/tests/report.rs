@@ -1,4 +1,4 @@
-//! What operators are told.
+//! Reports for operators.
 
 use alloc::string::String;
 use alloc::vec;
@@ -18,7 +18,7 @@ const DENYING: &str = r#"{ "name": "denying", "key": ["user"], "deny": [["eve"]]
 const SHADOW: &str = r#"{ "name": "shadow", "key": [{ "header": "x-api-key" }, "address"],
     "mode": "shadow", "store": "redis", "limit": { "rate": 1, "per": "1h" } }"#;
 
-/// What the next call adds to the counts: the words of each name, and how many.
+/// The counts that the next call adds: the words of each name, and the number.
 fn told(host: &mut Host) -> Vec<(String, String)> {
     host.now_ms += 2_000;
     host.tick();
@@ -33,7 +33,7 @@ fn told(host: &mut Host) -> Vec<(String, String)> {
     assert_eq!((eval.as_str(), script.as_str()), ("EVAL", SCRIPT.source));
     let minute = host.now_ms / 60_000;
     assert_eq!(*key, format!("weir:tally:limits:{minute}"));
-    // What becomes of it does not matter.
+    // A failed report is ignored.
     host.reply(batch, Err(UnknownFailure::Lost.into()));
     let pairs = counts.chunks_exact(2);
     let pairs = pairs.map(|pair| (words(&pair[0]).join(" | "), pair[1].clone()));
