@@ -21,8 +21,10 @@ pub(crate) enum Gateways {
     Events,
     Fitment,
     Rooms,
-    /// Whatever filter the native module runs.
+    /// Every filter of the native module.
     Native,
+    /// The filters of the native module that the fast path has asked.
+    FastPath,
     /// The origin's groups of events, which are there when it takes events: its own tests look at them.
     Groups,
 }
@@ -35,6 +37,7 @@ impl Gateways {
             name if name.starts_with("weir_events_") => Self::Events,
             name if name.starts_with("weir_fitment_") => Self::Fitment,
             name if name.starts_with("weir_room_") => Self::Rooms,
+            name if name.starts_with("weir_native_fast_path_") => Self::FastPath,
             name if name.starts_with("weir_native_") => Self::Native,
             name if name.starts_with("weir_origin_event_group_") => Self::Groups,
             _ => Self::Sales,
@@ -61,12 +64,15 @@ pub(crate) fn documented(gateways: Gateways) -> BTreeSet<String> {
 /// The names that a scrape declares, without those that every filter of the native module has.
 pub(crate) async fn scraped(url: &str) -> Result<BTreeSet<String>> {
     let mut names = all_scraped(url).await?;
-    let native: Vec<String> = names
-        .extract_if(.., |name| Gateways::of(name) == Gateways::Native)
-        .collect();
     let is_gateway = names.iter().all(|name| !name.starts_with("weir_origin_"));
+    let mut take = |gateways| {
+        let taken = names.extract_if(.., |name| Gateways::of(name) == gateways);
+        taken.collect::<BTreeSet<String>>()
+    };
+    let (native, fast_path) = (take(Gateways::Native), take(Gateways::FastPath));
     if is_gateway && Host::of_run().is_native() {
-        assert_eq!(BTreeSet::from_iter(native), documented(Gateways::Native));
+        assert_eq!(native, documented(Gateways::Native));
+        assert!(fast_path.is_subset(&documented(Gateways::FastPath)));
     }
     Ok(names)
 }
@@ -127,6 +133,13 @@ async fn the_documented_metrics_are_those_that_are_scraped() -> Result<()> {
         names.is_ok_and(|names| names.contains("weir_origin_drift_units"))
     })
     .await?;
+    if Host::of_run().is_native() {
+        until("the fast path has published its counters", async || {
+            let names = all_scraped(&gateway).await;
+            names.is_ok_and(|names| names.is_superset(&documented(Gateways::FastPath)))
+        })
+        .await?;
+    }
     let mut names = scraped(&gateway).await?;
     assert!(names.len() > 10, "{names:?}");
     names.append(&mut scraped(&origin).await?);
