@@ -241,7 +241,7 @@ pub fn admin() -> Api<Sales> {
         .route(routes!(user_list::get), user)
         .route(routes!(user_list::put, user_list::delete), changed_user)
         .route(
-            routes!(order_admin::act),
+            routes!(order_admin::run_batch),
             heeds.refuses(&[BODY_TOO_LARGE, INVALID_ORDERS]),
         )
         .route(routes!(order_admin::deliveries), heeds)

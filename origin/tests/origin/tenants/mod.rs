@@ -141,7 +141,7 @@ impl Victim {
             ("PUT", "/sales/{id}/switch") => json!({ "state": "closed" }),
             ("POST", "/sales/{id}/stock") => json!({ "units": 1 }),
             ("PUT", "/rooms/{room}") => json!({ "mode": "closed" }),
-            ("POST", "/order-actions") => json!({ "action": "cancel", "orders": [self.order] }),
+            ("POST", "/order-batches") => json!({ "action": "cancel", "orders": [self.order] }),
             ("POST", "/links") => json!({ "target": "https://x.example/", "domain": "acmes-dom" }),
             ("POST", "/link-imports") => json!("domain,code,url\n"),
             ("PATCH", "/links/{code}") => json!({ "disabled": true }),
@@ -264,7 +264,7 @@ async fn a_tenants_key_reaches_nothing_of_another_by_any_operation() {
         for mark in MARKS {
             let is_own_word = body.to_string().contains(mark) || path.contains(mark);
             assert!(
-                !said.contains(mark) || (status >= 400 && is_own_word) || route == "/order-actions",
+                !said.contains(mark) || (status >= 400 && is_own_word) || route == "/order-batches",
                 "{mark}: {seen}"
             );
         }
@@ -272,7 +272,7 @@ async fn a_tenants_key_reaches_nothing_of_another_by_any_operation() {
     assert!(refused > 70 && heeded > 20, "{refused} {heeded}");
     assert_eq!(state(&world, &victim).await, before);
     let verdict = json!({ "action": "refund", "orders": [victim.order] });
-    let acted = world.by(&evil, "POST", "/order-actions", &verdict).await;
+    let acted = world.by(&evil, "POST", "/order-batches", &verdict).await;
     assert_eq!(acted.body["verdicts"][0]["verdict"], "unknown_order");
     assert_eq!(state(&world, &victim).await, before);
     // The same asked otherwise.

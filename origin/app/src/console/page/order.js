@@ -94,7 +94,7 @@ function action(desk, order, said, change) {
     if (!(await ask(`${text} ${order.order}?`, QUESTIONS[what], text))) {
       return null;
     }
-    const [{ verdict }] = await api.act(what, [order.order]);
+    const [{ verdict }] = await api.runOrderBatch(what, [order.order]);
     const told = `The order is ${VERDICTS[verdict] ?? verdict}.`;
     const isDone = verdict === "done" || verdict === "done_before";
     await change(isDone ? good(`${text}: ${VERDICTS[verdict]}.`) : complaint(new Error(told)));

@@ -10,8 +10,8 @@ const HEADS = ["Order", "Sale", "User", "Units", "State", "Made", "Selected"];
 const STATES = [["", "Any"], ["unpaid", "Unpaid"], ["paid", "Paid"], ["cancelled", "Cancelled"], ["expired", "Expired"]];
 const SORTS = [["newest", "Newest first"], ["oldest", "Oldest first"]];
 
-/** As many orders as one request may name. */
-const ACTIONS_MAX = 200;
+/** Maximum number of orders in one batch. */
+const BATCH_ORDERS_MAX = 200;
 
 /** What came of it, for many: `2 done, 1 expired`. */
 function summary(verdicts) {
@@ -76,8 +76,8 @@ class Found {
         return null;
       }
       const verdicts = [];
-      for (let at = 0; at < orders.length; at += ACTIONS_MAX) {
-        verdicts.push(...(await api.act(what, orders.slice(at, at + ACTIONS_MAX))));
+      for (let at = 0; at < orders.length; at += BATCH_ORDERS_MAX) {
+        verdicts.push(...(await api.runOrderBatch(what, orders.slice(at, at + BATCH_ORDERS_MAX))));
       }
       await this.load(true);
       return summary(verdicts);
