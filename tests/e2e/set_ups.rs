@@ -253,7 +253,7 @@ async fn origin_that_is_away_leaves_its_requests_to_another() -> Result<()> {
     tokio::spawn(answer_all(listener));
     let envoy = Envoy::start(&tool()?, &options(config, &dir)?).await?;
     for number in 0..16 {
-        let url = format!("{}/sale-list", envoy.url());
+        let url = format!("{}/public-sales", envoy.url());
         let answer = http::send(Method::GET, &url, &[], String::new()).await?;
         assert_eq!(answer.status, 200, "{number}: {}", answer.text());
     }

@@ -64,7 +64,7 @@ async fn an_order_keeps_what_was_asked_for_when_it_was_made() {
     let table = world.admin_bytes("/orders.csv?sale=s").await;
     let table = String::from_utf8(table).unwrap();
     assert!(table.contains(",shoe-42-red,4990,9980,EUR\r\n"), "{table}");
-    let list = Request::get("/sale-list").body(Body::empty());
+    let list = Request::get("/public-sales").body(Body::empty());
     let listed = world.public(list.unwrap()).await;
     let shown = &listed.body["sales"][0]["price"];
     assert_eq!(shown["currency"], "EUR", "{listed:?}");

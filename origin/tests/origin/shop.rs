@@ -18,7 +18,7 @@ async fn ask(world: &World, request: Builder) -> Answer {
 }
 
 async fn list(world: &World, query: &str) -> Answer {
-    ask(world, Request::get(format!("/sale-list{query}"))).await
+    ask(world, Request::get(format!("/public-sales{query}"))).await
 }
 
 /// Makes a sale that is not warm.
@@ -157,7 +157,7 @@ async fn only_pages_of_named_sites_can_read_answers() {
     assert!(!refused.headers.contains_key("access-control-allow-origin"));
 
     // Refusals, also of paths that are not there, can be read.
-    for path in ["/sale-list", "/orders/x", "/nothing"] {
+    for path in ["/public-sales", "/orders/x", "/nothing"] {
         let answer = ask(&world, Request::get(path).header("origin", SHOP)).await;
         assert_eq!(
             answer.headers["access-control-allow-origin"], SHOP,
@@ -173,11 +173,11 @@ async fn only_pages_of_named_sites_can_read_answers() {
 #[tokio::test]
 async fn no_pages_of_other_sites_may_read_anything_unless_it_is_said() {
     let world = World::with_sale("s", 4).await;
-    let answer = ask(&world, Request::get("/sale-list").header("origin", SHOP)).await;
+    let answer = ask(&world, Request::get("/public-sales").header("origin", SHOP)).await;
     assert!(!answer.headers.contains_key("access-control-allow-origin"));
     assert!(!answer.headers.contains_key("vary"));
     let world = shared(world, false);
-    let answer = ask(&world, Request::get("/sale-list").header("origin", SHOP)).await;
+    let answer = ask(&world, Request::get("/public-sales").header("origin", SHOP)).await;
     assert!(
         !answer
             .headers
@@ -225,7 +225,7 @@ async fn errors_use_the_buyers_language_and_keep_their_code() {
     assert_eq!(nothing.body["message"], "Diese Seite gibt es nicht.");
     let good = ask(
         &world,
-        Request::get("/sale-list").header("accept-language", "de"),
+        Request::get("/public-sales").header("accept-language", "de"),
     )
     .await;
     assert!(!good.headers.contains_key("content-language"));
@@ -237,7 +237,7 @@ fn there_is_a_sentence_for_each_code_that_a_buyer_may_meet() {
     let mut missing = BTreeSet::new();
     let paths = contract::DOCUMENT["paths"].as_object().unwrap();
     let is_buyers = |path: &str| {
-        ["/orders", "/sales", "/sale-list"]
+        ["/orders", "/sales", "/public-sales"]
             .iter()
             .any(|start| path.starts_with(start))
     };

@@ -338,7 +338,7 @@ impl<'a> Sale<'a> {
         let draw = format!("/sales/{SALE}/draw");
         let entries = format!("{draw}/entries");
         let promised = [
-            ("GET", "/sale-list", "pages cannot list sales"),
+            ("GET", "/public-sales", "pages cannot list sales"),
             ("GET", &draw, "draws cannot be verified"),
             ("GET", &entries, "draws cannot be verified"),
         ];

@@ -299,7 +299,7 @@ fn what_users_ask_beside_orders() {
     drop_named(&mut tree, ROUTES, "pay-or-cancel");
     assert_eq!(checks(tree), ["sale-routes", "sale-routes"]);
     let mut tree = shipped("weir.yaml");
-    drop_named(&mut tree, ROUTES, "sale-list");
+    drop_named(&mut tree, ROUTES, "public-sales");
     assert_eq!(checks(tree), ["sale-routes"; 3]);
     let mut tree = shipped("weir.yaml");
     drop_named(&mut tree, ROUTES, "reservations");

@@ -228,8 +228,8 @@ async fn pages_have_all_of_a_tenants_own_and_name_nothing_of_others() {
             .await;
         answer.body["sales"].as_array().map_or(0, Vec::len)
     };
-    assert_eq!(shown("/sale-list?tenant=acme").await, 1);
-    assert_eq!(shown("/sale-list").await, 2);
-    assert_eq!(shown("/sale-list?tenant=none").await, 0);
-    assert_eq!(shown("/sale-list?tenant=a--b").await, 0);
+    assert_eq!(shown("/public-sales?tenant=acme").await, 1);
+    assert_eq!(shown("/public-sales").await, 2);
+    assert_eq!(shown("/public-sales?tenant=none").await, 0);
+    assert_eq!(shown("/public-sales?tenant=a--b").await, 0);
 }
