@@ -286,13 +286,13 @@ async fn clicks_are_filtered_by_several_fields_and_scans_are_separate() {
     };
     let stats = get("stats").await.body;
     assert_eq!((&stats["clicks"], &stats["scans"]), (&json!(15), &json!(9)));
-    let all = get("cross?by=hour").await.body;
+    let all = get("crosstab?by=hour").await.body;
     assert_eq!(
         (&all["clicks"], &all["off_by_max"]),
         (&json!(15), &json!(0))
     );
     assert_eq!(all["countries"], json!({"DE": 7, "FR": 8}));
-    let body = get("cross?country=de&device=mobile&tz=Europe/Berlin")
+    let body = get("crosstab?country=de&device=mobile&tz=Europe/Berlin")
         .await
         .body;
     assert_eq!(
@@ -313,9 +313,9 @@ async fn clicks_are_filtered_by_several_fields_and_scans_are_separate() {
         .sum();
     assert_eq!((series.len(), total), (30, 3));
     for (query, words) in [
-        ("cross?tz=Mars", "tz"),
-        ("cross?city=x", "city"),
-        ("cross?from_ms=0&to_ms=86400000", "31 days"),
+        ("crosstab?tz=Mars", "tz"),
+        ("crosstab?city=x", "city"),
+        ("crosstab?from_ms=0&to_ms=86400000", "31 days"),
         ("stats?tz=Nowhere/Else", "tz"),
         ("stats?tz=Europe/Berlin&from_ms=0&to_ms=86400000", "90 days"),
     ] {

@@ -124,10 +124,10 @@ async fn scans_of_a_qr_code_are_told_from_other_clicks() -> Result<()> {
         stats.is_ok_and(|stats| stats["clicks"] == 4 && stats["scans"] == 2)
     })
     .await?;
-    let path = format!("/links/{code}/cross?referrer=qr&tz=Asia/Tokyo");
-    let cross = gateways.admin(Method::GET, &path, Value::Null, 200).await?;
+    let path = format!("/links/{code}/crosstab?referrer=qr&tz=Asia/Tokyo");
+    let crosstab = gateways.admin(Method::GET, &path, Value::Null, 200).await?;
     assert_eq!(
-        (&cross["clicks"], &cross["tz"]),
+        (&crosstab["clicks"], &crosstab["tz"]),
         (&json!(2), &json!("Asia/Tokyo"))
     );
     gateways.check()

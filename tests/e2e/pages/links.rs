@@ -533,7 +533,7 @@ async fn stats_use_local_days_and_code_has_a_qr_picture() -> Result<()> {
         .click("[name=filter-referrer] option[value='news.example']")
         .await?;
     browser
-        .wait_for_text("#crossed", "58 matching clicks")
+        .wait_for_text("#crosstab", "58 matching clicks")
         .await?;
     browser
         .wait_for_text("[name=filter-device]", "Phone (58)")

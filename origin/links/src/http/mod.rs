@@ -217,7 +217,7 @@ pub fn admin() -> Api<Enabled> {
         .route(routes!(links::history), named_narrow)
         .route(routes!(stats::stats), named_narrow)
         .route(routes!(stats::csv), named_narrow)
-        .route(routes!(stats::cross), named_narrow)
+        .route(routes!(stats::crosstab), named_narrow)
         .route(routes!(conversions::get), named.refuses(&[CONVERSIONS_OFF]))
         .route(routes!(qr::svg), named_narrow)
         .route(routes!(qr::png), named_narrow)
