@@ -102,14 +102,14 @@ async fn an_order_is_counted_for_the_link_whose_click_it_came_of() -> Result<()>
     .await?;
 
     // An app that was installed meanwhile asks where it would have led.
-    let url = format!("{}/link-clicks/{one}", stack.origin_url());
+    let url = format!("{}/clicks/{one}", stack.origin_url());
     let told = http::send(Method::GET, &url, &[], "").await?;
     let told = told.json()?;
     assert_eq!(
         (&told["code"], &told["target"]),
         (&json!("spring"), &link["target"])
     );
-    let url = format!("{}/link-clicks/{forged}", stack.origin_url());
+    let url = format!("{}/clicks/{forged}", stack.origin_url());
     assert_eq!(http::send(Method::GET, &url, &[], "").await?.status, 404);
 
     // Without Redis' record the origin leads on, and names the click, too.
