@@ -143,7 +143,11 @@ impl Crosstab {
                     point.clicks += count.clicks;
                 }
             }
-            for ((n, by), sum) in CrosstabDimension::ALL.into_iter().enumerate().zip(&mut sums) {
+            for ((n, by), sum) in CrosstabDimension::ALL
+                .into_iter()
+                .enumerate()
+                .zip(&mut sums)
+            {
                 let mut others = passes.iter().enumerate().filter(|(m, _)| *m != n);
                 if others.all(|(_, passes)| *passes) {
                     let value = by.value(&count.cell).to_owned();

@@ -65,21 +65,21 @@ async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()>
     browser.click("#make button[type=submit]").await?;
 
     // Warm, and seen to be without a reload.
-    browser.wait_for_text("#standing", "Not warm").await?;
+    browser.wait_for_text("#sale-status", "Not warm").await?;
     browser.wait_for_text("h1", HOSTILE).await?;
     assert_eq!(desk.count("main img").await?, json!(0));
     browser.click("#warm").await?;
     browser.wait_for_text("#live-stock", "500").await?;
-    browser.wait_for_text("#standing", "Ready").await?;
+    browser.wait_for_text("#sale-status", "Ready").await?;
     browser.wait_for_text("#no-verdicts", "None").await?;
     browser.click("#read-books").await?;
     browser.wait_for_text("#books", "Balanced").await?;
     desk.choose("#switch [name=state]", "drain").await?;
     browser.click("#switch button[type=submit]").await?;
-    browser.wait_for_text("#standing", "Drain").await?;
+    browser.wait_for_text("#sale-status", "Drain").await?;
     browser.click("#close").await?;
     browser.click("#ask-yes").await?;
-    browser.wait_for_text("#standing", "Closed").await?;
+    browser.wait_for_text("#sale-status", "Closed").await?;
     desk.looks_right("console-sale").await?;
     let sale = desk.api(Method::GET, "/sales/autumn", &Value::Null).await?;
     assert_eq!(sale.json()?["state"], "closed");
@@ -132,7 +132,7 @@ async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()>
     browser.click("#sign-out").await?;
     desk.enter(&viewer).await?;
     browser.open(&desk.console("#/sales/id/autumn")).await?;
-    browser.wait_for_text("#standing", "Closed").await?;
+    browser.wait_for_text("#sale-status", "Closed").await?;
     assert_eq!(desk.count("#actions button").await?, json!(0));
     assert_eq!(
         desk.count("#switch :is(input, select, button):enabled")
@@ -197,7 +197,7 @@ async fn a_tenants_operator_sees_the_tenants_sales_alone() -> Result<()> {
         .await?;
     assert_eq!(id, json!("acme--"));
     browser.open(&desk.console("#/sales/id/acme--tee")).await?;
-    browser.wait_for_text("#standing", "Not warm").await?;
+    browser.wait_for_text("#sale-status", "Not warm").await?;
     desk.nothing_to_complain(&[]).await
 }
 

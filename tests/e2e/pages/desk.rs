@@ -272,7 +272,7 @@ async fn an_operator_adds_and_withdraws_units_and_ends_a_sale() -> Result<()> {
     browser.click("#move-end button").await?;
     shop.yes().await?;
     browser.wait_for_text("#stock-said", "It ends").await?;
-    browser.wait_for_text("#standing", "Over").await?;
+    browser.wait_for_text("#sale-status", "Over").await?;
     nothing_to_complain(browser, &[]).await
 }
 

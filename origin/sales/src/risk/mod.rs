@@ -191,7 +191,7 @@ impl RiskWorker {
         let (id, user) = (&waiting.sale, &waiting.user);
         let score = self.scorer.score(waiting).await?;
         let listed = self.store.user_list().listed_user(user).await?;
-        let is_allowed = listed.is_some_and(|listed| listed.standing == UserListStatus::Allowed);
+        let is_allowed = listed.is_some_and(|listed| listed.status == UserListStatus::Allowed);
         let block = score >= self.threshold && !is_allowed;
         let list = match block {
             true => Some(UserList::Blocked),

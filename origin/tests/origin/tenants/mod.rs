@@ -151,7 +151,7 @@ impl Victim {
             ("PUT", "/tenants/{id}") => json!({ "title": "mine" }),
             ("PUT", "/switch") => json!({ "state": "closed" }),
             ("PUT", "/user-list/{user}") => {
-                json!({ "standing": "blocked", "reason": "r", "operator": "o" })
+                json!({ "status": "blocked", "reason": "r", "operator": "o" })
             }
             _ => Value::Null,
         }

@@ -3,7 +3,7 @@
 import { api } from "./api.js";
 import { ask, button, complaint, el, field, replace, select, table, working } from "./dom.js";
 import { atMinute, count, instant } from "./format.js";
-import { QUESTIONS, VERDICTS, card, standing } from "./order.js";
+import { QUESTIONS, VERDICTS, card, statusBadge } from "./order.js";
 
 const PAGE = 50;
 const HEADS = ["Order", "Sale", "User", "Units", "State", "Made", "Selected"];
@@ -111,7 +111,7 @@ class Found {
     choose.addEventListener("change", () => (choose.checked ? this.chosen.add(order.order) : this.chosen.delete(order.order)));
     const look = () => this.look(order.order);
     const name = el("button", { type: "button", class: "link", "data-order": order.order, onclick: look }, order.order);
-    return [name, el("code", {}, order.sale), order.user, count(order.quantity), standing(order), instant(order.created_at_ms), choose];
+    return [name, el("code", {}, order.sale), order.user, count(order.quantity), statusBadge(order), instant(order.created_at_ms), choose];
   }
 
   /** Shows one, below the list, with what has become of it. */
