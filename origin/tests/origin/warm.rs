@@ -261,19 +261,19 @@ async fn a_sale_that_does_not_say_is_warmed_by_itself() {
 }
 
 #[tokio::test]
-async fn a_sale_that_begins_cold_is_counted_until_it_is_warm() {
+async fn started_sale_counts_as_unloaded_until_it_is_warm() {
     let world = World::new().await;
-    let cold = async || {
+    let unloaded = async || {
         world.origin.sales().jobs().round().await.unwrap();
         let metrics = world.admin_as("GET", "/metrics", "", None).await;
         let text = metrics.body.as_str().unwrap().to_owned();
         let mut lines = text.lines();
-        let line = lines.find_map(|line| line.strip_prefix("weir_origin_cold_sales "));
+        let line = lines.find_map(|line| line.strip_prefix("weir_origin_unloaded_sales "));
         line.map(str::to_owned)
     };
-    assert_eq!(cold().await.as_deref(), Some("0"));
+    assert_eq!(unloaded().await.as_deref(), Some("0"));
     make(&world, &sale_json("s", 10)).await;
-    assert_eq!(cold().await.as_deref(), Some("1"));
+    assert_eq!(unloaded().await.as_deref(), Some("1"));
     assert_eq!(warm(&world).await.status, 200);
-    assert_eq!(cold().await.as_deref(), Some("0"));
+    assert_eq!(unloaded().await.as_deref(), Some("0"));
 }
