@@ -165,11 +165,11 @@ impl<S: Store> Knowledge<S> {
         Some(list.stock_in_objects.as_deref())
     }
 
-    /// What the keys of links begin with, if the origin has maxima in objects; `None` if what is known does not count.
-    pub fn maxima_in_objects(&self, now_ms: u64) -> Option<Option<&str>> {
+    /// The key prefix of links if the origin counts click limits in objects; `None` without a current list of domains.
+    pub fn click_limits_in_objects(&self, now_ms: u64) -> Option<Option<&str>> {
         self.domains(now_ms)?;
         let list = &self.domains.as_ref()?.body;
-        Some(list.maxima_in_objects.as_deref())
+        Some(list.click_limits_in_objects.as_deref())
     }
 
     /// Whether a link was asked for, since this was asked last, whose clicks are counted in an object.

@@ -1,4 +1,4 @@
-//! Links with a maximum whose clicks are counted in objects: the engine of links asks the link's object, here one of memory.
+//! Links with a click limit whose clicks are counted in objects: the engine of links asks the link's object, here one of memory.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -28,7 +28,7 @@ fn config() -> Value {
     json!({
         "edge": "test-1",
         "keys": [{ "id": "e1", "secret": { "env": "SECRET" } }],
-        "maxima_in_objects": true,
+        "click_limits_in_objects": true,
         "links": { "redis": { "key_prefix": "weir" } },
     })
 }
@@ -89,7 +89,7 @@ enum ClickOutcome {
     ToGateway,
 }
 
-/// An edge that knows two links, and the object of the one with a maximum.
+/// An edge that knows two links, and the object of the one with a click limit.
 struct World {
     edge: Edge<MemoryStore>,
     object: Link,
@@ -210,7 +210,7 @@ fn hear(edge: &mut Edge<MemoryStore>, prefix: Option<&str>, state: State) {
     let list = DomainList {
         version: 1,
         domains: serde_json::from_value(domains).unwrap(),
-        maxima_in_objects: prefix.map(str::to_owned),
+        click_limits_in_objects: prefix.map(str::to_owned),
     };
     let page = Page {
         source: Source::new("f1").unwrap(),
@@ -322,7 +322,7 @@ fn no_two_engines_give_a_click_the_same_name() {
 
 #[test]
 fn sides_that_disagree_count_nothing() {
-    // The origin says that its maxima are elsewhere, or says nothing; but the edge still has a record of before.
+    // The origin counts click limits elsewhere, or its feed says nothing, and the edge still has an older record.
     for prefix in [None, Some("other")] {
         let mut world = World::telling(5, prefix, State::Counted);
         assert_eq!(world.click(ReplyFate::Comes), ClickOutcome::Answered(503));
@@ -333,7 +333,7 @@ fn sides_that_disagree_count_nothing() {
     assert_eq!(world.click(ReplyFate::Comes), ClickOutcome::ToGateway);
     // An edge that has no objects leaves to gateways what others count.
     let mut plain = config();
-    plain["maxima_in_objects"] = json!(false);
+    plain["click_limits_in_objects"] = json!(false);
     plain["links"] = json!({});
     let mut world = World::new(5);
     world.edge = edge_of(&plain, 3, false).unwrap();
@@ -351,7 +351,7 @@ fn sides_that_disagree_count_nothing() {
 fn only_an_edge_with_objects_and_links_may_count() {
     let refused = |config: &Value, counts| edge_of(config, 3, counts).err().unwrap();
     let elsewhere = refused(&config(), false);
-    assert!(elsewhere.contains("maxima_in_objects"), "{elsewhere}");
+    assert!(elsewhere.contains("click_limits_in_objects"), "{elsewhere}");
     let mut without = config();
     without.as_object_mut().unwrap().remove("links");
     assert!(refused(&without, true).starts_with("links"));
@@ -362,6 +362,6 @@ fn only_an_edge_with_objects_and_links_may_count() {
     with_clicks["links"]["clicks"] = json!({});
     assert!(refused(&with_clicks, true).starts_with("links.clicks"));
     let mut redis_alone = config();
-    redis_alone["maxima_in_objects"] = json!(false);
+    redis_alone["click_limits_in_objects"] = json!(false);
     assert!(refused(&redis_alone, true).starts_with("links.redis"));
 }

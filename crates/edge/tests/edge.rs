@@ -90,7 +90,7 @@ fn domains(at_ms: u64) -> String {
     let list = DomainList {
         version: 1,
         domains: serde_json::from_value(domains).unwrap(),
-        maxima_in_objects: None,
+        click_limits_in_objects: None,
     };
     seal(&ring(), at_ms, &list).unwrap()
 }

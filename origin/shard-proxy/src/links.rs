@@ -1,4 +1,4 @@
-//! Short links with a maximum: each stands in an object, and in Redis stands a word that says so.
+//! Short links with a click limit: each stands in an object, and in Redis stands a word that says so.
 //!
 //! Where a link's record is, its clicks are counted: nowhere else. The word is no record, so a gateway that reaches Redis past the
 //! proxy cannot count by it; it asks the origin. Links without a maximum stay in Redis as they are.

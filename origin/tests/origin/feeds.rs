@@ -180,7 +180,7 @@ async fn what_only_a_gateway_may_answer_is_marked_and_not_told() {
 #[tokio::test]
 async fn edges_learn_of_click_limits_and_their_objects() {
     let mut world = world().await;
-    world.origin = world.origin.with_maxima_in_objects(true);
+    world.origin = world.origin.with_click_limits_in_objects(true);
     let world = world.and_edges(keys());
     let counted = Link {
         max_clicks: 3,
@@ -200,7 +200,10 @@ async fn edges_learn_of_click_limits_and_their_objects() {
     assert_eq!(target(&edge, "living"), Some(&State::AtGateway));
     assert!(matches!(target(&edge, "plain"), Some(State::Record(_))));
     let list: Document<DomainList> = read(&world, DOMAINS).await;
-    assert_eq!(list.body.maxima_in_objects.as_deref(), Some(&*world.prefix));
+    assert_eq!(
+        list.body.click_limits_in_objects.as_deref(),
+        Some(&*world.prefix)
+    );
 }
 
 #[tokio::test]

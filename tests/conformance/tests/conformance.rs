@@ -264,7 +264,7 @@ fn one_byte_that_differs_is_found() {
     for name in [
         "sale/stock/the-last-unit",
         "token/matrix/minted",
-        "links/maximum/of-2",
+        "links/click-limit/of-2",
         "limits/told/grpc",
     ] {
         let vector = vectors.iter().find(|vector| vector.name == name).unwrap();

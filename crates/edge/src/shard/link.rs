@@ -453,7 +453,7 @@ mod tests {
         [LinkCommand::from_redis(words, &keys().record()).unwrap()]
     }
 
-    /// A link with a maximum.
+    /// A link with a click limit.
     fn link(max_clicks: u64) -> Link {
         let mut link = Link::default();
         let record = Record {

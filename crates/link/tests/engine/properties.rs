@@ -76,7 +76,7 @@ struct World {
     polled: BTreeMap<BatchId, [u32; LINKS]>,
     /// Those that the last poll has told of.
     told: [u32; LINKS],
-    /// Clicks on the link with a maximum.
+    /// Clicks on the link with a click limit.
     counted: Vec<StreamId>,
 }
 

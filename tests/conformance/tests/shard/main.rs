@@ -1,7 +1,7 @@
 //! A shard of a sale in a Durable Object, in workerd: many at once, and workerd dies. With the feature `wasi`.
 #![cfg(feature = "wasi")]
 
-mod maxima;
+mod click_limits;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
