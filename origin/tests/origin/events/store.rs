@@ -49,7 +49,7 @@ fn letter(id: &str, group: &str, dead_at_ms: u64) -> DeadLetter {
         group: group.to_owned(),
         reason: "schema".to_owned(),
         message: "é".repeat(600),
-        letter: "{}".to_owned(),
+        content: "{}".to_owned(),
         dead_at_ms,
         edited_at_ms: None,
     }
@@ -367,7 +367,7 @@ async fn a_letter_is_kept_once_and_listed_the_latest_first(store: &EventStore) {
     );
     let edited = store.letters().dead_letter("a").await.unwrap().unwrap();
     assert_eq!(
-        (edited.letter.as_str(), edited.edited_at_ms),
+        (edited.content.as_str(), edited.edited_at_ms),
         ("{\"b\":1}", Some(40))
     );
     assert_eq!(edited.message.chars().count(), 500);
