@@ -41,7 +41,7 @@ async fn buy(stack: &Stack, user: &str, name: &str) -> Result<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_order_is_counted_for_the_link_whose_click_it_came_of() -> Result<()> {
+async fn order_counts_as_conversion_of_the_clicked_link() -> Result<()> {
     let domains = json!({ "domains": [{ "id": "s", "hosts": [HOST] }] });
     let builder = Stack::builder().links(domains.to_string());
     let mut stack = builder.start().await?;

@@ -244,7 +244,7 @@ fn link_redirects_up_to_its_limit_and_object_counts_clicks() {
 }
 
 #[test]
-fn a_click_that_nobody_knows_of_leads_nowhere_and_is_given_back() {
+fn click_with_unknown_outcome_is_refused_and_refunded() {
     for way in [ReplyFate::Lost, ReplyFate::Stuck] {
         let mut world = World::new(1);
         assert_eq!(world.click(way), ClickOutcome::Answered(503), "{way:?}");
@@ -263,7 +263,7 @@ fn a_click_that_nobody_knows_of_leads_nowhere_and_is_given_back() {
 }
 
 #[test]
-fn what_has_not_run_is_a_gateways_and_uses_nothing() {
+fn click_that_did_not_run_is_forwarded_and_uses_nothing() {
     let mut world = World::new(1);
     assert_eq!(world.click(ReplyFate::Refused), ClickOutcome::ToGateway);
     assert_eq!(world.used(), 0);
@@ -275,7 +275,7 @@ fn what_has_not_run_is_a_gateways_and_uses_nothing() {
 }
 
 #[test]
-fn the_objects_record_counts_whatever_the_edge_has_heard() {
+fn object_record_wins_over_the_feed() {
     let mut world = World::new(50);
     let lower = text(&record(1));
     world.write(&[b"SET", KEY.as_bytes(), lower.as_bytes()]);
@@ -294,7 +294,7 @@ fn the_objects_record_counts_whatever_the_edge_has_heard() {
 
 /// Two instances may be asked by the same client in the same instant: each click has a name of its own.
 #[test]
-fn no_two_engines_give_a_click_the_same_name() {
+fn click_ids_differ_between_engines() {
     let mut world = World::new(100);
     let mut other = edge_of(&config(), 4, true).unwrap();
     hear(&mut other, Some("weir"), State::Counted(text(&record(100))));
@@ -321,7 +321,7 @@ fn no_two_engines_give_a_click_the_same_name() {
 }
 
 #[test]
-fn sides_that_disagree_count_nothing() {
+fn edge_counts_nothing_when_origin_disagrees() {
     // The origin counts click limits elsewhere, or its feed says nothing, and the edge still has an older record.
     for prefix in [None, Some("other")] {
         let mut world = World::telling(5, prefix, State::Counted);
@@ -348,7 +348,7 @@ fn sides_that_disagree_count_nothing() {
 }
 
 #[test]
-fn only_an_edge_with_objects_and_links_may_count() {
+fn counting_needs_objects_and_links() {
     let refused = |config: &Value, counts| edge_of(config, 3, counts).err().unwrap();
     let elsewhere = refused(&config(), false);
     assert!(elsewhere.contains("click_limits_in_objects"), "{elsewhere}");

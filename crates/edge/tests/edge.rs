@@ -170,7 +170,7 @@ fn location<S: Store>(edge: &mut Edge<S>, path: &str, now_ms: u64) -> Option<Str
 }
 
 #[test]
-fn what_is_known_is_answered_and_all_else_goes_on() {
+fn known_requests_are_answered_and_others_forwarded() {
     let mut edge = knowing(edge(), Band::High);
     for (method, path, status) in [
         ("GET", "/abc", 302),
@@ -193,7 +193,7 @@ fn what_is_known_is_answered_and_all_else_goes_on() {
 }
 
 #[test]
-fn an_edge_that_knows_nothing_answers_nothing() {
+fn edge_without_feeds_answers_nothing() {
     let mut edge = edge();
     for (method, path) in [
         ("GET", "/abc"),
@@ -207,7 +207,7 @@ fn an_edge_that_knows_nothing_answers_nothing() {
 
 /// Which token a solution leads to, only Redis knows.
 #[test]
-fn a_challenge_is_told_and_its_solution_goes_on() {
+fn challenge_is_answered_and_its_solution_forwarded() {
     let mut edge = knowing(edge(), Band::High);
     let mut list: SaleList = SaleList {
         fresh_ms: FRESH_MS,
@@ -310,7 +310,7 @@ fn knowledge_expires_when_origin_is_silent_or_clock_is_wrong() {
 }
 
 #[test]
-fn an_edit_counts_at_once_and_a_link_that_is_gone_is_sent_on() {
+fn edit_applies_at_once_and_removed_link_is_forwarded() {
     let mut edge = knowing(edge(), Band::High);
     assert_eq!(
         location(&mut edge, "/abc", NOW_MS).unwrap(),
@@ -351,7 +351,7 @@ fn restarted_feed_invalidates_everything_read_before() {
 }
 
 #[test]
-fn another_instance_on_the_same_store_knows_the_same() {
+fn instances_on_one_store_share_feeds() {
     let store = Rc::new(MemoryStore::default());
     drop(knowing(on(Rc::clone(&store)), Band::None));
     let mut second = on(Rc::clone(&store));
@@ -400,7 +400,7 @@ impl Store for FailingStore {
 }
 
 #[test]
-fn an_edge_that_dies_while_it_takes_a_page_reads_it_again() {
+fn page_is_read_again_after_a_crash_while_storing_it() {
     let links = [
         (1, "aaa", record("https://1.example/")),
         (2, "bbb", record("https://2.example/")),
@@ -473,7 +473,7 @@ fn local_limits_count_on_this_edge() {
 }
 
 #[test]
-fn an_edge_takes_no_secret_of_claims_and_names_no_redis() {
+fn config_with_claim_secret_or_redis_is_refused() {
     for (at, field, json) in [
         ("\"gate\": {", "gate.claim", "\"claim\": { \"keys\": [] },"),
         ("\"gate\": {", "gate.redis", "\"redis\": {},"),
@@ -489,7 +489,7 @@ fn an_edge_takes_no_secret_of_claims_and_names_no_redis() {
 }
 
 #[test]
-fn an_origin_that_does_not_answer_is_asked_now_and_then() {
+fn unresponsive_origin_is_polled_at_intervals() {
     let edge = edge();
     let due = |now_ms| -> Vec<Feed> {
         std::iter::from_fn(|| edge.due(now_ms))
@@ -506,7 +506,7 @@ fn an_origin_that_does_not_answer_is_asked_now_and_then() {
 proptest! {
     /// Whatever comes as a feed: nothing that is not signed changes what an edge says.
     #[test]
-    fn no_bytes_teach_an_edge_anything(bytes in prop::collection::vec(any::<u8>(), 0..200), status: u16, which in 0..3_usize) {
+    fn arbitrary_bytes_are_never_accepted_as_feeds(bytes in prop::collection::vec(any::<u8>(), 0..200), status: u16, which in 0..3_usize) {
         let mut edge = knowing(edge(), Band::None);
         let (feed, is_anew) = (Feed::ALL[which], which == 2 && status == 410);
         let _ = edge.take(feed, status, &bytes, NOW_MS);
@@ -527,7 +527,7 @@ proptest! {
 }
 
 #[test]
-fn exact_limits_need_one_place_that_counts() {
+fn exact_limits_need_one_counter() {
     let rule = serde_json::json!({
         "name": "one", "key": [{ "header": "a" }], "match": { "path": { "prefix": "/l" } },
         "algorithm": "fixed_window", "limit": { "rate": 1, "per": "1h" },

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_is_read_as_it_was_written() {
+    fn cell_text_round_trips() {
         for cell in [["DE", "mobile", "qr"], ["unknown", "script", "a b"]] {
             let cell = count(0, cell, 0, 0).cell;
             assert_eq!(Cell::read(&cell.to_text()), Some(cell));

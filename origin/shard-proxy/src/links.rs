@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_look_where_the_record_is_and_clicks_are_the_objects() {
+    fn reads_and_clicks_follow_the_record_to_its_object() {
         for words in [
             &[b"GET".as_slice(), LINK][..],
             &[b"EVALSHA", b"x", b"3", LINK],

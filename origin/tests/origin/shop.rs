@@ -37,7 +37,7 @@ fn ids(page: &Answer) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn sales_of_one_article_are_listed_alone() {
+async fn public_sales_are_filtered_by_sku() {
     let world = World::new().await;
     for (sale, sku) in [("a", "hat"), ("b", "scarf"), ("c", "hat")] {
         make(&world, sale, json!({ "listed": true, "sku": sku })).await;
@@ -92,7 +92,7 @@ async fn public_list_pages_through_listed_sales_only() {
 }
 
 #[tokio::test]
-async fn operators_list_a_sale_and_take_it_off_while_it_runs() {
+async fn listing_can_change_while_a_sale_runs() {
     let world = World::with_sale("s", 4).await;
     assert!(ids(&list(&world, "").await).is_empty());
     for (listed, expected) in [(true, vec!["s"]), (false, vec![])] {
@@ -171,7 +171,7 @@ async fn only_pages_of_named_sites_can_read_answers() {
 }
 
 #[tokio::test]
-async fn no_pages_of_other_sites_may_read_anything_unless_it_is_said() {
+async fn cors_is_off_by_default() {
     let world = World::with_sale("s", 4).await;
     let answer = ask(&world, Request::get("/public-sales").header("origin", SHOP)).await;
     assert!(!answer.headers.contains_key("access-control-allow-origin"));
@@ -233,7 +233,7 @@ async fn errors_use_the_buyers_language_and_keep_their_code() {
 
 /// The document names all codes of the routes that buyers ask.
 #[test]
-fn there_is_a_sentence_for_each_code_that_a_buyer_may_meet() {
+fn each_code_for_buyers_has_a_message() {
     let mut missing = BTreeSet::new();
     let paths = contract::DOCUMENT["paths"].as_object().unwrap();
     let is_buyers = |path: &str| {

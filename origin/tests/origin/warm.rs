@@ -150,7 +150,7 @@ async fn a_sale_leaves_the_catalogue_an_hour_after_its_end() {
 }
 
 #[tokio::test]
-async fn a_warm_up_that_broke_off_is_finished_by_the_next() {
+async fn interrupted_warm_up_is_finished_by_the_next() {
     let world = World::new().await;
     make(&world, &sale_json("s", 10)).await;
     // As far as the first one came.
@@ -169,7 +169,7 @@ async fn a_warm_up_that_broke_off_is_finished_by_the_next() {
 }
 
 #[tokio::test]
-async fn stock_that_redis_lost_is_not_made_anew_once_claims_may_exist() {
+async fn lost_stock_is_not_recreated_once_claims_may_exist() {
     let world = World::with_sale("s", 10).await;
     // Not even an outcome: the claim is still out.
     let ticket = world.claim("s", "alice").await;
@@ -248,7 +248,7 @@ async fn scripts_run_after_redis_forgot_them() {
 }
 
 #[tokio::test]
-async fn a_sale_that_does_not_say_is_warmed_by_itself() {
+async fn sale_is_warmed_automatically_by_default() {
     let world = World::new().await;
     let mut sale = sale_json("s", 10);
     sale.as_object_mut().unwrap().remove("warm_before_ms");

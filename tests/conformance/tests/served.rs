@@ -119,7 +119,7 @@ fn is_to(platform: &Platform, target: &str) -> bool {
 }
 
 #[test]
-fn they_claim_nothing_count_no_clicks_and_trust_no_client() {
+fn edges_claim_nothing_count_no_clicks_and_trust_no_client() {
     each(|name, platform| {
         platform.until(1, "high", "https://1.example/", |platform| {
             is_to(platform, "https://1.example/")

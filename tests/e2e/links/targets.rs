@@ -100,7 +100,7 @@ async fn visitors_are_routed_by_country_share_and_query() -> Result<()> {
 
 /// A QR code leads to the link with a marker, which goes no further, and by which scans are told apart.
 #[tokio::test(flavor = "multi_thread")]
-async fn scans_of_a_qr_code_are_told_from_other_clicks() -> Result<()> {
+async fn qr_scans_are_counted_apart_from_clicks() -> Result<()> {
     let mut gateways = SHIPPED.start().await?;
     let code = gateways
         .create(TARGET, json!({ "pass_query": true }))

@@ -168,7 +168,7 @@ async fn console_says_why_redis_refuses() -> Result<()> {
 
 /// What is all's is not on its pages, and what is another's neither.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenants_operator_sees_the_tenants_sales_alone() -> Result<()> {
+async fn tenant_operator_sees_only_own_sales() -> Result<()> {
     let desk = ConsoleFixture::open(|_, _| Ok(())).await?;
     let tenant = json!({ "title": "Acme" });
     desk.api(Method::PUT, "/tenants/acme", &tenant).await?;
@@ -202,7 +202,7 @@ async fn a_tenants_operator_sees_the_tenants_sales_alone() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_sees_which_rules_refuse_and_whom() -> Result<()> {
+async fn operator_sees_refusing_rules_and_refused_keys() -> Result<()> {
     let rules = r#"{ "user_header": "x-user-id", "redis": { "deadline_ms": 5000 }, "report": true, "rules": [
         { "name": "hourly", "key": ["user"], "limit": { "rate": 3, "per": "1h" } },
         { "name": "trial", "key": [{ "header": "x-api-key" }], "mode": "shadow", "limit": { "rate": 5, "per": "1h" } },

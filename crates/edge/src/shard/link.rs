@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_nothing_left_changes_nothing_and_a_mark_ends() {
+    fn click_beyond_the_limit_changes_nothing_and_marks_expire() {
         let mut link = link(2);
         assert_eq!(read(&mut link, 1, NOW_MS), (Some(2), true));
         assert_eq!(read(&mut link, 1, NOW_MS), (Some(2), false));
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_of_no_party_and_about_other_links_are_refused() {
+    fn unexpected_commands_and_other_links_are_refused() {
         let other = LinkKeys::new("weir", &"d/abd".parse().unwrap());
         let record = keys().record();
         let bad: [&[&[u8]]; 6] = [
@@ -539,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_begins_with_two_numbers() {
+    fn record_begins_with_life_and_limit() {
         assert_eq!(numbers("5 7 {}"), Some((5, 7)));
         let great = "99999999999999999999999 0 {}";
         assert_eq!(numbers(great), Some((WHOLE_MAX, 0)));

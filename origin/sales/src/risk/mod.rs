@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_fails_again_waits_longer_but_not_for_ever() {
+    fn repeated_failures_wait_longer_up_to_a_limit() {
         let waits = [0, 1, 2, 9, 10, 63, 64, u32::MAX].map(postpone_ms);
         assert_eq!(
             waits,

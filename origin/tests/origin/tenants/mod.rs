@@ -235,7 +235,7 @@ async fn state(world: &World, victim: &Victim) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_tenants_key_reaches_nothing_of_another_by_any_operation() {
+async fn tenant_key_reaches_nothing_of_other_tenants() {
     let (world, victim, evil) = two_tenants().await;
     let before = state(&world, &victim).await;
     let (mut refused, mut heeded) = (0, 0);
@@ -319,7 +319,7 @@ async fn a_tenants_key_reaches_nothing_of_another_by_any_operation() {
 }
 
 #[tokio::test]
-async fn a_tenants_key_does_with_its_own_what_its_role_says() {
+async fn tenant_key_has_its_roles_rights_on_own_data() {
     let (world, victim, _) = two_tenants().await;
     let (_, operator) = world
         .tenants_key("acme", json!({ "role": "operator" }))
@@ -382,7 +382,7 @@ async fn a_tenants_key_does_with_its_own_what_its_role_says() {
 }
 
 #[tokio::test]
-async fn a_tenants_admin_makes_keys_and_sees_the_trail_of_its_own() {
+async fn tenant_admin_makes_keys_and_sees_own_audit_trail() {
     let (world, victim, evil) = two_tenants().await;
     let (_, admin) = world.tenants_key("acme", json!({ "role": "admin" })).await;
     let make = json!({ "name": "acmes-second", "role": "operator" });

@@ -153,7 +153,7 @@ impl Object {
 }
 
 #[test]
-fn a_name_that_is_repeated_counts_once_and_is_given_back_once() {
+fn repeated_click_id_is_counted_and_refunded_once() {
     let Some(object) = Object::counting(Some("weir")) else {
         return;
     };
@@ -202,7 +202,7 @@ fn edge_counts_nothing_in_objects_when_limits_are_elsewhere() {
 }
 
 #[test]
-fn what_an_object_does_not_have_is_a_gateways() {
+fn link_that_its_object_lacks_is_forwarded() {
     let Some(object) = Object::counting(Some("weir")) else {
         return;
     };
