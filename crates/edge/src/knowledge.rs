@@ -268,7 +268,7 @@ impl<S: Store> Knowledge<S> {
         now_ms: u64,
     ) -> Result<(), TakeError> {
         match (feed, status) {
-            (Feed::Links, GONE) => Ok(self.begin_anew()?),
+            (Feed::Links, GONE) => Ok(self.restart()?),
             (Feed::SoldOut, 200) => {
                 self.learn_sales(text, now_ms)?;
                 Ok(self.store.put(SALES_KEY, text)?)
@@ -340,8 +340,8 @@ impl<S: Store> Knowledge<S> {
         Ok(())
     }
 
-    /// Nothing that was read counts any more: until all is read again, a gateway answers.
-    fn begin_anew(&mut self) -> Result<(), NotWritten> {
+    /// Discards everything read before: gateways answer until it is read again.
+    fn restart(&mut self) -> Result<(), NotWritten> {
         let stored = StoredProgress {
             generation: self.progress.generation + 1,
             progress: Progress::default(),

@@ -98,11 +98,11 @@ struct World {
 
 impl World {
     fn new(max_clicks: u64) -> Self {
-        Self::telling(max_clicks, Some("weir"), State::Counted)
+        Self::with_feed(max_clicks, Some("weir"), State::Counted)
     }
 
     /// The origin tells of the link so.
-    fn telling(max_clicks: u64, prefix: Option<&str>, state: fn(String) -> State) -> Self {
+    fn with_feed(max_clicks: u64, prefix: Option<&str>, state: fn(String) -> State) -> Self {
         let mut edge = edge_of(&config(), 3, true).unwrap();
         let record = text(&record(max_clicks));
         hear(&mut edge, prefix, state(record.clone()));
@@ -164,7 +164,7 @@ impl World {
     /// A click, whose first question fares so; what it owes afterwards comes through.
     fn click(&mut self, way: ReplyFate) -> ClickOutcome {
         let mut request = match self.begin() {
-            FirstOutcome::Decided(decision) => return became(decision),
+            FirstOutcome::Decided(decision) => return outcome_of(decision),
             FirstOutcome::Asks(request) => request,
         };
         self.ask_all(&mut request, way);
@@ -177,14 +177,14 @@ impl World {
         assert!(!request.owes());
         self.edge.finish(request);
         match sold {
-            RequestOutcome::Answer(answer) => became(Decision::Answer(answer)),
+            RequestOutcome::Answer(answer) => outcome_of(Decision::Answer(answer)),
             RequestOutcome::ToGateway(_) => ClickOutcome::ToGateway,
             RequestOutcome::ToOrigin(_) => panic!("nobody buys"),
         }
     }
 }
 
-fn became(decision: Decision) -> ClickOutcome {
+fn outcome_of(decision: Decision) -> ClickOutcome {
     match decision {
         Decision::Answer(answer) if answer.status == 302 => ClickOutcome::Redirected,
         Decision::Answer(answer) => ClickOutcome::Answered(answer.status),
@@ -234,12 +234,12 @@ fn hear(edge: &mut Edge<MemoryStore>, prefix: Option<&str>, state: State) {
 #[test]
 fn link_redirects_up_to_its_limit_and_object_counts_clicks() {
     let mut world = World::new(3);
-    let became: Vec<ClickOutcome> = (0..6).map(|_| world.click(ReplyFate::Comes)).collect();
-    let redirected = became
+    let outcomes: Vec<ClickOutcome> = (0..6).map(|_| world.click(ReplyFate::Comes)).collect();
+    let redirected = outcomes
         .iter()
-        .filter(|became| **became == ClickOutcome::Redirected);
-    assert_eq!(redirected.count(), 3, "{became:?}");
-    assert_eq!(became[5], ClickOutcome::Answered(410));
+        .filter(|outcome| **outcome == ClickOutcome::Redirected);
+    assert_eq!(redirected.count(), 3, "{outcomes:?}");
+    assert_eq!(outcomes[5], ClickOutcome::Answered(410));
     assert_eq!(world.used(), 3);
 }
 
@@ -324,12 +324,12 @@ fn click_ids_differ_between_engines() {
 fn edge_counts_nothing_when_origin_disagrees() {
     // The origin counts click limits elsewhere, or its feed says nothing, and the edge still has an older record.
     for prefix in [None, Some("other")] {
-        let mut world = World::telling(5, prefix, State::Counted);
+        let mut world = World::with_feed(5, prefix, State::Counted);
         assert_eq!(world.click(ReplyFate::Comes), ClickOutcome::Answered(503));
         assert_eq!(world.used(), 0);
     }
     // A gateway counts what the origin leaves to gateways.
-    let mut world = World::telling(5, None, |_| State::AtGateway);
+    let mut world = World::with_feed(5, None, |_| State::AtGateway);
     assert_eq!(world.click(ReplyFate::Comes), ClickOutcome::ToGateway);
     // An edge that has no objects leaves to gateways what others count.
     let mut plain = config();

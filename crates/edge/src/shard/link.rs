@@ -283,7 +283,7 @@ impl Link {
                 Name::Clicks => u64::from(self.used.take().is_some()),
             };
         }
-        // A link that has lost its maximum is nothing that is kept here: its record stands in Redis.
+        // Redis has the record of a link without a click limit: this copy is dropped.
         let has_max =
             |kept: &mut ExpiringValue<String>| numbers(&kept.value).is_some_and(|(_, max)| max > 0);
         let is_left = match names.contains(&Name::Clicks) {
@@ -320,7 +320,7 @@ fn read_reply(record: String, left_ms: Option<u64>, left: Option<u64>) -> Value 
     Value::Array(vec![reply::text(record), bounded(left_ms), bounded(left)])
 }
 
-/// The life and the maximum at the beginning of a record; `None` if it has none.
+/// The lifetime and the click limit at the beginning of a record; `None` if it has none.
 fn numbers(record: &str) -> Option<(u64, u64)> {
     let mut parts = record.splitn(3, ' ');
     let mut next = || {

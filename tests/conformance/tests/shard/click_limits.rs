@@ -207,7 +207,7 @@ fn link_that_its_object_lacks_is_forwarded() {
         return;
     };
     assert_eq!(object.status(LIMITED), 302);
-    // An edit has taken its maximum away.
+    // An edit removed its click limit.
     object.set(&String::from_utf8(record(0)).unwrap());
     object.words(&[b"UNLINK", &keys().clicks()]);
     assert_eq!(object.status(LIMITED), 299);
