@@ -106,7 +106,7 @@ fn metrics_are_in_base_units() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_documented_metrics_are_those_that_are_scraped() -> Result<()> {
+async fn documented_metrics_match_the_scrape() -> Result<()> {
     let stack = Stack::builder()
         .workers(2)
         .key_prefix("metrics")
@@ -149,11 +149,11 @@ async fn the_documented_metrics_are_those_that_are_scraped() -> Result<()> {
         let is_there = || envoys.contains(&format!("# TYPE {name} "));
         ensure!(!name.starts_with("envoy_cluster_u") || is_there(), "{name}");
     }
-    told_in_the_log(&stack).await
+    check_gateway_log(&stack).await
 }
 
 /// What a gateway's log tells: the filter's start, Redis' first answer, and why requests were turned away.
-async fn told_in_the_log(stack: &Stack) -> Result<()> {
+async fn check_gateway_log(stack: &Stack) -> Result<()> {
     let log = stack.data_dir().join("envoy.log");
     let (asks, answers) = match Host::of_run().is_native() {
         true => ("uses Redis at 127.0.0.1:", "seckill-gate: Redis answers"),
@@ -173,10 +173,10 @@ async fn told_in_the_log(stack: &Stack) -> Result<()> {
         let is_told = until(line, async || read().contains(line)).await;
         is_told.with_context(|| format!("{line} is not in {}", log.display()))?;
     }
-    one_request_has_one_id_in_both_logs(stack)
+    check_request_id_in_both_logs(stack)
 }
 
-fn one_request_has_one_id_in_both_logs(stack: &Stack) -> Result<()> {
+fn check_request_id_in_both_logs(stack: &Stack) -> Result<()> {
     let read = |name: &str| std::fs::read_to_string(stack.data_dir().join(name));
     let (gateway, origin) = (read("envoy.log")?, read("origin.log")?);
     let mut lines = gateway

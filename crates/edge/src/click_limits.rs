@@ -1,5 +1,5 @@
-//! Links with a maximum whose clicks are counted in objects beside the edge, one a link: the engine of links decides here, as at a
-//! gateway, and asks the link's object.
+//! Click limits in objects of the edge, one object per link: the engine of links decides here, as at a gateway, and asks the
+//! link's object.
 //!
 //! The record that counts is the object's: an edit that this edge has not heard of is there before it is acknowledged. A click of
 //! which nobody knows whether it was counted leads nowhere, and is given back by its name, as at a gateway.
@@ -20,7 +20,7 @@ use crate::object_calls::{CallPart, CallRouter, Pool, Run};
 use crate::shard::{LinkCommand, ObjectCommands};
 use crate::store::Store;
 
-/// The engine of links with a maximum.
+/// The engine of links with a click limit.
 pub(crate) struct ClickLimits {
     pool: Pool<Links>,
     key_prefix: String,

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! `links`, `gate` and `limits` are what the gateways' filters have, each with or without; but nothing of Redis and of claims: an
-//! edge has neither, unless `stock_in_objects` says that it sells by itself, or `maxima_in_objects` that it counts clicks by itself.
+//! edge has neither, except for sales with `stock_in_objects` and for clicks with `click_limits_in_objects`.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -59,10 +59,10 @@ pub struct Config {
     /// `redis` with the `key_prefix` of gateways and origin. Only on platforms that have such objects.
     #[serde(default)]
     pub stock_in_objects: bool,
-    /// Whether clicks of links with a maximum are counted in objects beside the edge: then `links` may have `redis` with the
+    /// Whether objects of the edge count clicks of links with a click limit: then `links` may have `redis` with the
     /// `key_prefix` of gateways and origin. Only on platforms that have such objects.
     #[serde(default)]
-    pub maxima_in_objects: bool,
+    pub click_limits_in_objects: bool,
     /// For how many milliseconds links count after the origin has last been heard, 1,000 to an hour: a minute unless set. So
     /// long an edit may go unseen.
     #[serde(default = "default_links_fresh_ms")]
@@ -92,7 +92,7 @@ pub struct CheckedConfig {
     pub exact_limits: Option<Vec<u8>>,
     /// The gate's that sells from objects: see [`Config::stock_in_objects`].
     pub stock: Option<Vec<u8>>,
-    /// That of links with a maximum, if their clicks are counted in objects: see [`Config::maxima_in_objects`].
+    /// That of links with a click limit, if their clicks are counted in objects: see [`Config::click_limits_in_objects`].
     pub click_limits: Option<Vec<u8>>,
     /// See [`Config::links_fresh_ms`].
     pub links_fresh_ms: u64,
@@ -125,7 +125,7 @@ impl Config {
                 return Err(FieldError::new("gate", problem));
             }
         };
-        let click_limits = match (self.maxima_in_objects, &self.links) {
+        let click_limits = match (self.click_limits_in_objects, &self.links) {
             (false, _) => None,
             (true, Some(links)) => Some(click_limits(links.clone())?),
             (true, None) => {
@@ -177,7 +177,7 @@ fn links(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
     Ok(Value::Object(config).to_string().into_bytes())
 }
 
-/// The engine of links with a maximum. An object is further away than a Redis.
+/// The engine of links with a click limit. An object is further away than a Redis.
 fn click_limits(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
     has_none("links", &config, &["clicks", "origin"])?;
     config.insert("clicks".to_owned(), json!({ "enabled": false }));

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! client ─▶ host ─▶ Edge::decide ─▶ Decision::Answer                links, status, tokens, sold out, coarse limits
-//!                      │        └─▶ Decision::Forward ─▶ gateway    claims, maxima, exact limits, what is not known
+//!                      │        └─▶ Decision::Forward ─▶ gateway    claims, exact limits, click limits, the unknown
 //!                      ▼ what the engines ask
 //!                  Knowledge ◀─ Edge::due, Edge::take ◀─ feeds of the origin
 //! ```
@@ -29,8 +29,8 @@
 //!
 //! - *Oversell*: it has no claim secret, and [`config`] refuses one. Every request to buy that is not refused goes on. With
 //!   [stock in objects](stock) it has the secret, and asks the shard of each claim, which gives each unit once.
-//! - *Admit too many clicks*: links with a maximum are [marked](weir_link::feed::State::AtGateway), and go on. With
-//!   maxima in objects it asks the link's object, which counts each click once.
+//! - *Admit too many clicks*: links with a click limit are [marked](weir_link::feed::State::AtGateway), and go on. With
+//!   click limits in objects it asks the link's object, which counts each click once.
 //! - *Trust a client's claim*: headers that only a gateway sends, and stamps, are taken from every request.
 //! - *Know better*: what it knows ends by itself if the origin is silent, and never goes back.
 

@@ -61,8 +61,8 @@ pub struct Entry {
 pub enum State {
     /// Its [record](Link::encode): an edge may answer it.
     Record(String),
-    /// Its [record](Link::encode); its clicks are counted in an object, as [`DomainList::maxima_in_objects`] says: an edge that has
-    /// such objects may answer it when that has counted.
+    /// Its [record](Link::encode); an object counts its clicks: see [`DomainList::click_limits_in_objects`]. An edge with such
+    /// objects may answer it once the object has counted.
     Counted(String),
     /// Only a gateway may answer it: see [`is_for_edges`].
     AtGateway,
@@ -97,10 +97,9 @@ pub struct DomainList {
     pub version: u64,
     /// They.
     pub domains: DomainsConfig,
-    /// If clicks of links with a maximum are counted in objects of an edge: what the keys of links begin with. An edge that counts
-    /// in objects goes by it.
+    /// The key prefix of links whose click limits are counted in objects of edges; `None`: they are counted in Redis.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub maxima_in_objects: Option<String>,
+    pub click_limits_in_objects: Option<String>,
 }
 
 impl Content for DomainList {
@@ -123,7 +122,7 @@ impl State {
         }
     }
 
-    /// The same where maxima stand in objects. What lives on by clicks stays with gateways: who renews it there tells Redis so.
+    /// The same with click limits in objects. What lives on by clicks stays with gateways: who renews it there tells Redis so.
     pub fn with_objects(link: &Link, record: String) -> Self {
         match link.max_clicks > 0 && link.life_ms == 0 && link.guard.is_none() && !link.is_tracked {
             true => Self::Counted(record),

@@ -10,7 +10,7 @@
 //! | KV namespace | `WEIR_LINKS` | where links are kept |
 //! | Durable Object | `WEIR_FEED`, class `Feed` | the one that reads the link feed and writes the namespace |
 //! | Durable Object | `WEIR_LIMITS`, class `Limits` | where exact limits count |
-//! | Durable Object | `WEIR_SHARDS`, class `ShardObject` | shards of sales, and links with a maximum, that are here and not in Redis |
+//! | Durable Object | `WEIR_SHARDS`, class `ShardObject` | shards of sales, and links with a click limit, that are here and not in Redis |
 //!
 //! An isolate serves many requests. It reads the catalogue and the domains from the origin by itself; links come from the
 //! namespace, which one object fills: see `feed`.

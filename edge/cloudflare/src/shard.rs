@@ -1,4 +1,4 @@
-//! The object that is one shard of a sale, or one short link with a maximum: what Redis would hold of it is here.
+//! The object that is one shard of a sale, or one short link with a click limit: what Redis would hold of it is here.
 //!
 //! Whoever has the edges' key sends [commands](ObjectCommands) to `POST /.weir/shard?key=…&id=…&sha256=…`, with a stamp: the stamp
 //! names the path, and the path the digest of the body, so nobody can send other commands with it. A stamp counts for a minute, and

@@ -26,7 +26,7 @@ pub struct HistoryMetrics {
     /// Deletions that Redis had missed, applied later.
     pub reapplied: Counter,
     /// Lists that were copied to the cold store.
-    pub folded: Counter,
+    pub compacted: Counter,
     /// Lists that could not be copied, since what the cold store has cannot be read.
     pub fold_failures: Counter,
     /// How many whole days ago the day was that waits longest to be copied, in seconds; 0 if none does.
@@ -62,8 +62,8 @@ impl HistoryMetrics {
                 "history_removals_reapplied",
                 "Deletions that Redis had missed, applied later",
             ),
-            folded: group.add(
-                "history_lists_folded",
+            compacted: group.add(
+                "history_lists_compacted",
                 "Lists copied from Redis to the cold store",
             ),
             fold_failures: group.add(

@@ -16,7 +16,7 @@
 //! | [`password`] | links that only who knows a password may follow |
 //! | [`domains`] | the domains, shared by all origins |
 //! | [`quota`] | how many links a tenant may have |
-//! | [`report`], [`cross`] | a link's clicks: sums, over time, by device, by several at once |
+//! | [`report`], [`crosstab`] | a link's clicks: sums, over time, by device, by several at once |
 //! | [`conversions`] | orders that came of a link's clicks |
 //! | [`geo`] | where an address is, and who runs its network |
 //! | `import` | takes links over from exports of other shorteners, and of Weir (feature `imports`) |
@@ -31,7 +31,7 @@ pub mod cold;
 pub mod config;
 pub mod conversions;
 pub mod create;
-pub mod cross;
+pub mod crosstab;
 pub mod domains;
 pub mod edit;
 pub mod find;

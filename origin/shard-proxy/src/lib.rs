@@ -1,5 +1,5 @@
 //! `weir-origin shard-proxy`: a Redis to origin and gateways, whose shards of sales stand in objects of an edge, and so do links
-//! with a maximum.
+//! with a click limit.
 //!
 //! It speaks RESP2. It translates commands about the keys of a shard into [`ObjectCommands`](weir_edge::shard::ObjectCommands) and
 //! sends them to the edge, signed, and commands about links as `links.rs` says. All others go to a Redis behind it as they are, its

@@ -1,7 +1,7 @@
-//! Short links with a maximum: each stands in an object, and in Redis stands a word that says so.
+//! Short links with a click limit: each stands in an object, and in Redis stands a word that says so.
 //!
 //! Where a link's record is, its clicks are counted: nowhere else. The word is no record, so a gateway that reaches Redis past the
-//! proxy cannot count by it; it asks the origin. Links without a maximum stay in Redis as they are.
+//! proxy cannot count by it; it asks the origin. Links without a click limit stay in Redis as they are.
 //!
 //! The object hears of a change before Redis does. So what Redis leads to is there already, and who dies in between has
 //! acknowledged nothing: whoever asked does it again.
@@ -73,21 +73,21 @@ pub(super) fn on_link<'w>(prefix: &str, words: &[&'w [u8]]) -> Option<(&'w str, 
     Some((link, step))
 }
 
-/// A record that is written. A new one without a maximum is no object's business. Of an edit the object hears in any case: it may
-/// have what was before.
+/// A record that is written. Objects get new records with a click limit, and every edit, because they may hold the earlier
+/// record.
 fn written(link: &str, words: &[&[u8]]) -> Option<Step> {
     let (record, options) = words.get(2..)?.split_first()?;
-    let has_max = has_maximum(record);
-    if !has_max && options.contains(&b"NX".as_slice()) {
+    let is_limited = has_click_limit(record);
+    if !is_limited && options.contains(&b"NX".as_slice()) {
         return None;
     }
     let (mut commands, mut count) = (Vec::new(), 1);
     let mut set = words.to_vec();
-    if let Some(value) = set.get_mut(2).filter(|_| has_max) {
+    if let Some(value) = set.get_mut(2).filter(|_| is_limited) {
         *value = IN_OBJECT;
     }
     encode_command(&mut commands, set);
-    if has_max {
+    if is_limited {
         // What Redis has counted before is no count any more, should the link ever come back.
         let clicks = [link.as_bytes(), CLICKS].concat();
         encode_command(&mut commands, [b"UNLINK".as_slice(), &clicks]);
@@ -100,10 +100,10 @@ fn written(link: &str, words: &[&[u8]]) -> Option<Step> {
     })
 }
 
-/// Whether a record, `<life_ms> <max_clicks> <json>`, has a maximum that counts.
-fn has_maximum(record: &[u8]) -> bool {
-    let maximum = record.split(|byte| *byte == b' ').nth(1);
-    maximum.is_some_and(|digits| digits.iter().any(|digit| *digit != b'0'))
+/// Whether a record, `<life_ms> <max_clicks> <json>`, has a click limit.
+fn has_click_limit(record: &[u8]) -> bool {
+    let limit = record.split(|byte| *byte == b' ').nth(1);
+    limit.is_some_and(|digits| digits.iter().any(|digit| *digit != b'0'))
 }
 
 /// Whether Redis says that the link is in an object.
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_look_where_the_record_is_and_clicks_are_the_objects() {
+    fn reads_and_clicks_follow_the_record_to_its_object() {
         for words in [
             &[b"GET".as_slice(), LINK][..],
             &[b"EVALSHA", b"x", b"3", LINK],

@@ -18,7 +18,7 @@ fn start(edge: &mut Wasi, folder: Option<&Path>) {
         .unwrap();
 }
 
-/// All feeds: a sale with this band, a link, and one with a maximum.
+/// All feeds: a sale with this band, a link, and one with a click limit.
 fn feeds(band: &str) -> Value {
     let feeds = shop::feeds(1, band, "https://target.example/", NOW_MS).unwrap();
     let feeds = feeds
@@ -53,7 +53,7 @@ fn header<'a>(message: &'a Value, name: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn it_claims_nothing_counts_no_clicks_and_trusts_no_client() {
+fn edge_claims_nothing_counts_no_clicks_and_trusts_no_client() {
     let mut edge = Wasi::start().unwrap();
     start(&mut edge, None);
     let forged = json!([
@@ -65,7 +65,7 @@ fn it_claims_nothing_counts_no_clicks_and_trusts_no_client() {
         [EDGE_SIGNATURE, "e1;00"],
     ]);
     let feeds = feeds("high");
-    // As often as it is asked: each request to buy, and each click on a link with a maximum, is the gateway's.
+    // As often as it is asked: each request to buy, and each click on a link with a click limit, is the gateway's.
     for (method, path) in [("POST", "/sales/s/orders"), ("GET", "/max")].repeat(20) {
         let done = ask(&mut edge, method, path, forged.clone(), &feeds, created());
         assert_eq!(done["got"]["status"], 201, "{done}");
@@ -88,7 +88,7 @@ fn it_claims_nothing_counts_no_clicks_and_trusts_no_client() {
 }
 
 #[test]
-fn it_asks_the_origin_now_and_then_and_lives_without_it() {
+fn edge_polls_the_origin_and_survives_without_it() {
     let mut edge = Wasi::start().unwrap();
     start(&mut edge, None);
     let nobody = json!({});
@@ -106,7 +106,7 @@ fn it_asks_the_origin_now_and_then_and_lives_without_it() {
 }
 
 #[test]
-fn what_one_instance_has_read_the_next_one_knows() {
+fn instances_share_what_one_has_read() {
     let mut edge = Wasi::start().unwrap();
     let folder = tempfile::tempdir().unwrap();
     start(&mut edge, Some(folder.path()));

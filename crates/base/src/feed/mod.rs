@@ -2,7 +2,7 @@
 //!
 //! An edge answers what it can know by itself: where a link leads, how a sale stands, who may have an order token. It knows it
 //! from *feeds*: documents that the origin signs and that any number of edges read. What needs one place that counts (claims,
-//! links with a maximum, exact limits) an edge sends on to a gateway, with its *stamp*.
+//! links with a click limit, exact limits) an edge sends on to a gateway, with its *stamp*.
 //!
 //! | module | |
 //! |---|---|

@@ -85,7 +85,7 @@ tag! {
         Sent = "sent",
         /// Dropped: Redis took too few batches.
         Dropped = "dropped",
-        /// Given back: a link with a maximum has the click again.
+        /// Given back: a link with a click limit has the click again.
         Returned = "returned",
     }
 }

@@ -14,7 +14,7 @@ pub const PREFIX: &str = "weir";
 pub struct Redis {
     /// Records by link, such as `s/abc`.
     pub records: BTreeMap<String, Link>,
-    /// Clicks used, of links with a maximum.
+    /// Clicks used, of links with a click limit.
     pub used: BTreeMap<String, u64>,
     /// Marks of clicks, by their keys: what was left before, or `None` if they were given back.
     marks: BTreeMap<Vec<u8>, Option<u64>>,
