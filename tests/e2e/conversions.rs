@@ -41,7 +41,7 @@ async fn buy(stack: &Stack, user: &str, name: &str) -> Result<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_order_is_counted_for_the_link_whose_click_it_came_of() -> Result<()> {
+async fn order_counts_as_conversion_of_the_clicked_link() -> Result<()> {
     let domains = json!({ "domains": [{ "id": "s", "hosts": [HOST] }] });
     let builder = Stack::builder().links(domains.to_string());
     let mut stack = builder.start().await?;
@@ -102,14 +102,14 @@ async fn an_order_is_counted_for_the_link_whose_click_it_came_of() -> Result<()>
     .await?;
 
     // An app that was installed after the click requests the click's target.
-    let url = format!("{}/link-clicks/{one}", stack.origin_url());
+    let url = format!("{}/clicks/{one}", stack.origin_url());
     let told = http::send(Method::GET, &url, &[], "").await?;
     let told = told.json()?;
     assert_eq!(
         (&told["code"], &told["target"]),
         (&json!("spring"), &link["target"])
     );
-    let url = format!("{}/link-clicks/{forged}", stack.origin_url());
+    let url = format!("{}/clicks/{forged}", stack.origin_url());
     assert_eq!(http::send(Method::GET, &url, &[], "").await?.status, 404);
 
     // Without Redis' record, the origin redirects and assigns the click ID.

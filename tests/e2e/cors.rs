@@ -41,7 +41,7 @@ async fn cross_site_page_reads_answers_and_preflight_costs_nothing() -> Result<(
         ("access-control-request-method", "POST"),
         ("access-control-request-headers", "idempotency-key"),
     ];
-    for path in [buy, "/sales/s/checkout", "/sale-list", "/orders/x"] {
+    for path in [buy, "/sales/s/checkout", "/public-sales", "/orders/x"] {
         let preflight = ask(&stack, Method::OPTIONS, path, SHOP, &wants).await?;
         assert_eq!(preflight.status, 200, "{path}: {preflight:?}");
         assert_eq!(preflight.header(ALLOWED), Some(SHOP), "{path}");
@@ -83,14 +83,14 @@ async fn cross_site_page_reads_answers_and_preflight_costs_nothing() -> Result<(
         (&json!("unknown_order"), &json!("您没有该订单"))
     );
     // A public resource.
-    let list = ask(&stack, Method::GET, "/sale-list", SHOP, &[]).await?;
+    let list = ask(&stack, Method::GET, "/public-sales", SHOP, &[]).await?;
     assert_eq!((list.status, list.header(ALLOWED)), (200, Some(SHOP)));
     assert_eq!(list.json()?["sales"][0]["title"], "Shoes");
 
     // A site that is not configured is answered, but its pages may not read the answer.
     let preflight = ask(&stack, Method::OPTIONS, buy, OTHER, &wants).await?;
     assert_eq!(preflight.header(ALLOWED), None, "{preflight:?}");
-    let list = ask(&stack, Method::GET, "/sale-list", OTHER, &[]).await?;
+    let list = ask(&stack, Method::GET, "/public-sales", OTHER, &[]).await?;
     assert_eq!((list.status, list.header(ALLOWED)), (200, None));
     Ok(())
 }

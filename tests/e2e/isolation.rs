@@ -60,7 +60,7 @@ async fn normal_orders_pass_while_orders_of_a_sale_hang() -> Result<()> {
             ensure!(answer.status == 201, "{answer:?}");
         }
         // Other routes of the origin use a separate cluster, too.
-        let url = format!("{}/sale-list", stack.gateway_url());
+        let url = format!("{}/public-sales", stack.gateway_url());
         let answer = http::send(Method::GET, &url, &[], "").await?;
         ensure!(answer.status == 200, "{answer:?}");
         let still_busy = stack.envoy.stat(busy).await?;

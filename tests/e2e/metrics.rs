@@ -21,8 +21,10 @@ pub(crate) enum Gateways {
     Events,
     Fitment,
     Rooms,
-    /// The native module, with any filter.
+    /// Every filter of the native module.
     Native,
+    /// The filters of the native module that the fast path has asked.
+    FastPath,
     /// The origin's event groups, which exist when it accepts events: tested separately.
     Groups,
 }
@@ -35,6 +37,7 @@ impl Gateways {
             name if name.starts_with("weir_events_") => Self::Events,
             name if name.starts_with("weir_fitment_") => Self::Fitment,
             name if name.starts_with("weir_room_") => Self::Rooms,
+            name if name.starts_with("weir_native_fast_path_") => Self::FastPath,
             name if name.starts_with("weir_native_") => Self::Native,
             name if name.starts_with("weir_origin_event_group_") => Self::Groups,
             _ => Self::Sales,
@@ -61,12 +64,15 @@ pub(crate) fn documented(gateways: Gateways) -> BTreeSet<String> {
 /// The names that a scrape declares, without those common to all filters of the native module.
 pub(crate) async fn scraped(url: &str) -> Result<BTreeSet<String>> {
     let mut names = all_scraped(url).await?;
-    let native: Vec<String> = names
-        .extract_if(.., |name| Gateways::of(name) == Gateways::Native)
-        .collect();
     let is_gateway = names.iter().all(|name| !name.starts_with("weir_origin_"));
+    let mut take = |gateways| {
+        let taken = names.extract_if(.., |name| Gateways::of(name) == gateways);
+        taken.collect::<BTreeSet<String>>()
+    };
+    let (native, fast_path) = (take(Gateways::Native), take(Gateways::FastPath));
     if is_gateway && Host::of_run().is_native() {
-        assert_eq!(BTreeSet::from_iter(native), documented(Gateways::Native));
+        assert_eq!(native, documented(Gateways::Native));
+        assert!(fast_path.is_subset(&documented(Gateways::FastPath)));
     }
     Ok(names)
 }
@@ -100,7 +106,7 @@ fn metrics_are_in_base_units() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_documented_metrics_are_those_that_are_scraped() -> Result<()> {
+async fn documented_metrics_match_the_scrape() -> Result<()> {
     let stack = Stack::builder()
         .workers(2)
         .key_prefix("metrics")
@@ -127,6 +133,13 @@ async fn the_documented_metrics_are_those_that_are_scraped() -> Result<()> {
         names.is_ok_and(|names| names.contains("weir_origin_drift_units"))
     })
     .await?;
+    if Host::of_run().is_native() {
+        until("the fast path has published its counters", async || {
+            let names = all_scraped(&gateway).await;
+            names.is_ok_and(|names| names.is_superset(&documented(Gateways::FastPath)))
+        })
+        .await?;
+    }
     let mut names = scraped(&gateway).await?;
     assert!(names.len() > 10, "{names:?}");
     names.append(&mut scraped(&origin).await?);
@@ -136,11 +149,11 @@ async fn the_documented_metrics_are_those_that_are_scraped() -> Result<()> {
         let is_there = || envoys.contains(&format!("# TYPE {name} "));
         ensure!(!name.starts_with("envoy_cluster_u") || is_there(), "{name}");
     }
-    told_in_the_log(&stack).await
+    check_gateway_log(&stack).await
 }
 
 /// A gateway's log lines: the filter's start, Redis' first reply, and the reasons for refused requests.
-async fn told_in_the_log(stack: &Stack) -> Result<()> {
+async fn check_gateway_log(stack: &Stack) -> Result<()> {
     let log = stack.data_dir().join("envoy.log");
     let (asks, answers) = match Host::of_run().is_native() {
         true => ("uses Redis at 127.0.0.1:", "seckill-gate: Redis answers"),
@@ -160,10 +173,10 @@ async fn told_in_the_log(stack: &Stack) -> Result<()> {
         let is_told = until(line, async || read().contains(line)).await;
         is_told.with_context(|| format!("{line} is not in {}", log.display()))?;
     }
-    one_request_has_one_id_in_both_logs(stack)
+    check_request_id_in_both_logs(stack)
 }
 
-fn one_request_has_one_id_in_both_logs(stack: &Stack) -> Result<()> {
+fn check_request_id_in_both_logs(stack: &Stack) -> Result<()> {
     let read = |name: &str| std::fs::read_to_string(stack.data_dir().join(name));
     let (gateway, origin) = (read("envoy.log")?, read("origin.log")?);
     let mut lines = gateway

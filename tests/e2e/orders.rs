@@ -71,7 +71,7 @@ async fn refunded_unit_is_sold_again_and_shop_is_notified() -> Result<()> {
     stack.open_sale_with("desk", 2, 1, json!({})).await?;
     let path = order(&stack, "desk", "alice").await?;
     pays(&stack, &path, "alice").await?;
-    let body = json!({ "standing": "blocked", "reason": "resells", "operator": "olga" });
+    let body = json!({ "status": "blocked", "reason": "resells", "operator": "olga" });
     let body = body.to_string();
     stack
         .admin(Method::PUT, "/user-list/mallory", &body, 200)

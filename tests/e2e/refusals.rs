@@ -1,5 +1,5 @@
-//! A Redis that refuses commands: a replica after a failover, a full one, or one whose ACL forbids scripts. Gateway and
-//! origin report the reason, nothing is lost, and both recover automatically.
+//! A Redis that refuses commands: a replica after a failover, a full one, one whose ACL forbids scripts, one that loses its
+//! scripts again and again. Gateway and origin report the reason, nothing is lost, and both recover by themselves.
 
 use anyhow::{Context, Result, ensure};
 use redis::aio::MultiplexedConnection;
@@ -9,7 +9,7 @@ use weir_stack::http;
 use weir_stack::redis::RedisServer;
 use weir_stack::report::SilentReporter;
 use weir_stack::{ports, tools};
-use weir_tests::{books, buy, until, verdict};
+use weir_tests::{Crowd, books, buy, sold_out_exactly, until, users, verdict};
 
 /// This many failures open the gate's circuit breaker for Redis.
 const FAILURES: u64 = 4;
@@ -162,4 +162,31 @@ async fn user_without_evalsha_is_told_as_noperm() -> Result<()> {
     assert_all_say_why(&mut stack, "forbidden", "noperm", "NOPERM").await?;
     run(&mut redis, "ACL SETUSER default +evalsha").await?;
     assert_recovers(&mut stack, "forbidden").await
+}
+
+/// Each call may need the text of its script.
+#[tokio::test(flavor = "multi_thread")]
+async fn sale_is_exact_while_scripts_are_flushed_again_and_again() -> Result<()> {
+    let (stack, mut redis) = shop("flushed").await?;
+    let flushes = tokio::spawn(async move {
+        loop {
+            run(&mut redis, "SCRIPT FLUSH").await?;
+            tokio::task::yield_now().await;
+        }
+        #[expect(unreachable_code, reason = "gives the task its type")]
+        Ok::<(), anyhow::Error>(())
+    });
+    let crowd = Crowd::start(&stack, "flushed", users(0..200), 16);
+    crowd.finish().await?;
+    sold_out_exactly(&stack, "flushed").await?;
+    ensure!(!flushes.is_finished(), "{:?}", flushes.await);
+    flushes.abort();
+    let name = "wasmcustom.weir_seckill_gate_redis_refused_total.reason.noscript";
+    until("the gateway has counted unknown scripts", async || {
+        stack.envoy.stat(name).await.unwrap_or(0) > 0
+    })
+    .await?;
+    let ready = http::get(&format!("{}/readyz", stack.origin.admin_url())).await?;
+    assert_eq!(ready.status, 200, "{}", ready.text());
+    Ok(())
 }

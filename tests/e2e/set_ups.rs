@@ -105,7 +105,7 @@ async fn gateway_with_wrong_claim_secret_holds_no_unit_and_says_why() -> Result<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_cause_of_a_redis_that_does_not_answer_is_told_apart() -> Result<()> {
+async fn causes_of_redis_failures_are_distinguished() -> Result<()> {
     if is_left_out_on_native("the bridge") {
         return Ok(());
     }
@@ -234,7 +234,7 @@ async fn answer_all(listener: TcpListener) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn origin_that_is_away_leaves_its_requests_to_another() -> Result<()> {
+async fn requests_move_to_another_origin_during_an_outage() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let config = EnvoyConfig::shipped()?
@@ -253,7 +253,7 @@ async fn origin_that_is_away_leaves_its_requests_to_another() -> Result<()> {
     tokio::spawn(answer_all(listener));
     let envoy = Envoy::start(&tool()?, &options(config, &dir)?).await?;
     for number in 0..16 {
-        let url = format!("{}/sale-list", envoy.url());
+        let url = format!("{}/public-sales", envoy.url());
         let answer = http::send(Method::GET, &url, &[], String::new()).await?;
         assert_eq!(answer.status, 200, "{number}: {}", answer.text());
     }
@@ -261,7 +261,7 @@ async fn origin_that_is_away_leaves_its_requests_to_another() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn envoy_takes_every_complete_file() -> Result<()> {
+async fn envoy_accepts_every_complete_file() -> Result<()> {
     if is_left_out_on_native("the shipped files for WebAssembly") {
         return Ok(());
     }
@@ -287,7 +287,7 @@ async fn envoy_takes_every_complete_file() -> Result<()> {
 
 /// The doctor reads a running gateway's admin interface.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_doctor_finds_nothing_wrong_with_a_stack_that_runs() -> Result<()> {
+async fn doctor_reports_nothing_for_a_running_stack() -> Result<()> {
     let stack = Stack::builder()
         .workers(1)
         .key_prefix("doctor")

@@ -10,9 +10,8 @@
 //! }
 //! ```
 //!
-//! `links`, `gate` and `limits` are the configurations of the gateways' filters; each is optional. Settings of Redis
-//! and claims are refused, because an edge has neither. Exceptions: with `stock_in_objects` the edge sells by itself,
-//! and with `maxima_in_objects` it counts clicks by itself.
+//! `links`, `gate` and `limits` are what the gateways' filters have, each with or without; but nothing of Redis and of claims: an
+//! edge has neither, except for sales with `stock_in_objects` and for clicks with `click_limits_in_objects`.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -60,10 +59,10 @@ pub struct Config {
     /// with the `key_prefix` of gateways and origin. Only on platforms with objects.
     #[serde(default)]
     pub stock_in_objects: bool,
-    /// Whether objects count clicks of links with a click limit. Then `links` may have `redis` with the `key_prefix` of
-    /// gateways and origin. Only on platforms with objects.
+    /// Whether objects of the edge count clicks of links with a click limit: then `links` may have `redis` with the
+    /// `key_prefix` of gateways and origin. Only on platforms that have such objects.
     #[serde(default)]
-    pub maxima_in_objects: bool,
+    pub click_limits_in_objects: bool,
     /// How long links are valid after the last response of the origin, in milliseconds, 1,000 to an hour. Default: a
     /// minute. Edits may take up to this long.
     #[serde(default = "default_links_fresh_ms")]
@@ -93,7 +92,7 @@ pub struct CheckedConfig {
     pub exact_limits: Option<Vec<u8>>,
     /// The configuration of the gate that sells from objects: see [`Config::stock_in_objects`].
     pub stock: Option<Vec<u8>>,
-    /// The configuration of links with a click limit, if objects count their clicks: see [`Config::maxima_in_objects`].
+    /// That of links with a click limit, if their clicks are counted in objects: see [`Config::click_limits_in_objects`].
     pub click_limits: Option<Vec<u8>>,
     /// See [`Config::links_fresh_ms`].
     pub links_fresh_ms: u64,
@@ -126,7 +125,7 @@ impl Config {
                 return Err(FieldError::new("gate", problem));
             }
         };
-        let click_limits = match (self.maxima_in_objects, &self.links) {
+        let click_limits = match (self.click_limits_in_objects, &self.links) {
             (false, _) => None,
             (true, Some(links)) => Some(click_limits(links.clone())?),
             (true, None) => {
@@ -178,7 +177,7 @@ fn links(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
     Ok(Value::Object(config).to_string().into_bytes())
 }
 
-/// The configuration of links with a click limit. Objects have a longer latency than a Redis.
+/// The engine of links with a click limit. An object is further away than a Redis.
 fn click_limits(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
     has_none("links", &config, &["clicks", "origin"])?;
     config.insert("clicks".to_owned(), json!({ "enabled": false }));

@@ -23,7 +23,7 @@ use weir_sale::engine::Gate;
 use crate::click_limits::ClickLimits;
 use crate::config::{CheckedConfig, Config, NO_CLAIMS};
 use crate::engine_slot::{EngineSlot, EngineVerdict, Make};
-use crate::host::{maxima_are_elsewhere, stock_is_elsewhere};
+use crate::host::{click_limits_are_elsewhere, stock_is_elsewhere};
 use crate::knowledge::{Feed, Knowledge, TakeError};
 use crate::object_calls::{EngineReply as Asked, ObjectCall, PendingRequest};
 use crate::stock::Stock;
@@ -170,7 +170,7 @@ impl<S: Store> Edge<S> {
         if config.click_limits.is_some() && !given.counts_exactly {
             let problem =
                 "this platform has no objects: leave links with a click limit to the gateways";
-            return Err(FieldError::new("maxima_in_objects", problem));
+            return Err(FieldError::new("click_limits_in_objects", problem));
         }
         let host = Rc::new(Host::new(given, &config));
         let click_limits = config
@@ -221,12 +221,12 @@ impl<S: Store> Edge<S> {
             return None;
         }
         let click_limits = self.click_limits.as_mut()?;
-        match self.knowledge.maxima_in_objects(request.now_ms)? {
+        match self.knowledge.click_limits_in_objects(request.now_ms)? {
             Some(prefix) if prefix == click_limits.key_prefix() => {
                 let run = click_limits.begin(request, &self.knowledge)?;
                 Some(FirstOutcome::Asks(PendingRequest::Clicks(Box::new(run))))
             }
-            _ => Some(refused(maxima_are_elsewhere())),
+            _ => Some(refused(click_limits_are_elsewhere())),
         }
     }
 

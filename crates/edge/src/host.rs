@@ -139,8 +139,8 @@ pub(crate) fn stock_is_elsewhere() -> Answer {
 }
 
 /// The answer of an edge that counts clicks in objects, if the origin does not.
-pub(crate) fn maxima_are_elsewhere() -> Answer {
-    let message = "this edge counts clicks in objects, but the origin counts them in Redis: see `maxima_in_objects` in docs/edge.md";
+pub(crate) fn click_limits_are_elsewhere() -> Answer {
+    let message = "this edge counts clicks in objects, but the origin counts them in Redis: see `click_limits_in_objects` in docs/edge.md";
     unavailable("misconfigured", message)
 }
 

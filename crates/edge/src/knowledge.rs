@@ -165,11 +165,11 @@ impl<S: Store> Knowledge<S> {
         Some(list.stock_in_objects.as_deref())
     }
 
-    /// The key prefix of links, if objects count their click limits; outer `None` if the data is not valid.
-    pub fn maxima_in_objects(&self, now_ms: u64) -> Option<Option<&str>> {
+    /// The key prefix of links if the origin counts click limits in objects; `None` without a current list of domains.
+    pub fn click_limits_in_objects(&self, now_ms: u64) -> Option<Option<&str>> {
         self.domains(now_ms)?;
         let list = &self.domains.as_ref()?.body;
-        Some(list.maxima_in_objects.as_deref())
+        Some(list.click_limits_in_objects.as_deref())
     }
 
     /// Whether an engine has read a link whose clicks an object counts, since the last call.
@@ -268,7 +268,7 @@ impl<S: Store> Knowledge<S> {
         now_ms: u64,
     ) -> Result<(), TakeError> {
         match (feed, status) {
-            (Feed::Links, GONE) => Ok(self.begin_anew()?),
+            (Feed::Links, GONE) => Ok(self.restart()?),
             (Feed::SoldOut, 200) => {
                 self.learn_sales(text, now_ms)?;
                 Ok(self.store.put(SALES_KEY, text)?)
@@ -340,8 +340,8 @@ impl<S: Store> Knowledge<S> {
         Ok(())
     }
 
-    /// Invalidates all links. Until the feed is read again, gateways answer.
-    fn begin_anew(&mut self) -> Result<(), NotWritten> {
+    /// Discards everything read before: gateways answer until it is read again.
+    fn restart(&mut self) -> Result<(), NotWritten> {
         let stored = StoredProgress {
             generation: self.progress.generation + 1,
             progress: Progress::default(),

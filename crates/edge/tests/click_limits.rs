@@ -1,5 +1,4 @@
-//! Links with a click limit whose clicks are counted in objects: the engine of links calls the link's object, here one
-//! in memory.
+//! Links with a click limit whose clicks are counted in objects: the engine of links asks the link's object, here one of memory.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -29,7 +28,7 @@ fn config() -> Value {
     json!({
         "edge": "test-1",
         "keys": [{ "id": "e1", "secret": { "env": "SECRET" } }],
-        "maxima_in_objects": true,
+        "click_limits_in_objects": true,
         "links": { "redis": { "key_prefix": "weir" } },
     })
 }
@@ -90,7 +89,7 @@ enum ClickOutcome {
     ToGateway,
 }
 
-/// An edge with two links, and the object of the one with a click limit.
+/// An edge that knows two links, and the object of the one with a click limit.
 struct World {
     edge: Edge<MemoryStore>,
     object: Link,
@@ -99,11 +98,11 @@ struct World {
 
 impl World {
     fn new(max_clicks: u64) -> Self {
-        Self::telling(max_clicks, Some("weir"), State::Counted)
+        Self::with_feed(max_clicks, Some("weir"), State::Counted)
     }
 
     /// A world whose origin reports the link with this state.
-    fn telling(max_clicks: u64, prefix: Option<&str>, state: fn(String) -> State) -> Self {
+    fn with_feed(max_clicks: u64, prefix: Option<&str>, state: fn(String) -> State) -> Self {
         let mut edge = edge_of(&config(), 3, true).unwrap();
         let record = text(&record(max_clicks));
         hear(&mut edge, prefix, state(record.clone()));
@@ -165,7 +164,7 @@ impl World {
     /// A click whose first call has this fate; later returns succeed.
     fn click(&mut self, way: ReplyFate) -> ClickOutcome {
         let mut request = match self.begin() {
-            FirstOutcome::Decided(decision) => return became(decision),
+            FirstOutcome::Decided(decision) => return outcome_of(decision),
             FirstOutcome::Asks(request) => request,
         };
         self.ask_all(&mut request, way);
@@ -178,14 +177,14 @@ impl World {
         assert!(!request.owes());
         self.edge.finish(request);
         match sold {
-            RequestOutcome::Answer(answer) => became(Decision::Answer(answer)),
+            RequestOutcome::Answer(answer) => outcome_of(Decision::Answer(answer)),
             RequestOutcome::ToGateway(_) => ClickOutcome::ToGateway,
             RequestOutcome::ToOrigin(_) => panic!("nobody buys"),
         }
     }
 }
 
-fn became(decision: Decision) -> ClickOutcome {
+fn outcome_of(decision: Decision) -> ClickOutcome {
     match decision {
         Decision::Answer(answer) if answer.status == 302 => ClickOutcome::Redirected,
         Decision::Answer(answer) => ClickOutcome::Answered(answer.status),
@@ -211,7 +210,7 @@ fn hear(edge: &mut Edge<MemoryStore>, prefix: Option<&str>, state: State) {
     let list = DomainList {
         version: 1,
         domains: serde_json::from_value(domains).unwrap(),
-        maxima_in_objects: prefix.map(str::to_owned),
+        click_limits_in_objects: prefix.map(str::to_owned),
     };
     let page = Page {
         source: Source::new("f1").unwrap(),
@@ -235,17 +234,17 @@ fn hear(edge: &mut Edge<MemoryStore>, prefix: Option<&str>, state: State) {
 #[test]
 fn link_redirects_up_to_its_limit_and_object_counts_clicks() {
     let mut world = World::new(3);
-    let became: Vec<ClickOutcome> = (0..6).map(|_| world.click(ReplyFate::Comes)).collect();
-    let redirected = became
+    let outcomes: Vec<ClickOutcome> = (0..6).map(|_| world.click(ReplyFate::Comes)).collect();
+    let redirected = outcomes
         .iter()
-        .filter(|became| **became == ClickOutcome::Redirected);
-    assert_eq!(redirected.count(), 3, "{became:?}");
-    assert_eq!(became[5], ClickOutcome::Answered(410));
+        .filter(|outcome| **outcome == ClickOutcome::Redirected);
+    assert_eq!(redirected.count(), 3, "{outcomes:?}");
+    assert_eq!(outcomes[5], ClickOutcome::Answered(410));
     assert_eq!(world.used(), 3);
 }
 
 #[test]
-fn a_click_that_nobody_knows_of_leads_nowhere_and_is_given_back() {
+fn click_with_unknown_outcome_is_refused_and_refunded() {
     for way in [ReplyFate::Lost, ReplyFate::Stuck] {
         let mut world = World::new(1);
         assert_eq!(world.click(way), ClickOutcome::Answered(503), "{way:?}");
@@ -264,7 +263,7 @@ fn a_click_that_nobody_knows_of_leads_nowhere_and_is_given_back() {
 }
 
 #[test]
-fn what_has_not_run_is_a_gateways_and_uses_nothing() {
+fn click_that_did_not_run_is_forwarded_and_uses_nothing() {
     let mut world = World::new(1);
     assert_eq!(world.click(ReplyFate::Refused), ClickOutcome::ToGateway);
     assert_eq!(world.used(), 0);
@@ -276,7 +275,7 @@ fn what_has_not_run_is_a_gateways_and_uses_nothing() {
 }
 
 #[test]
-fn the_objects_record_counts_whatever_the_edge_has_heard() {
+fn object_record_wins_over_the_feed() {
     let mut world = World::new(50);
     let lower = text(&record(1));
     world.write(&[b"SET", KEY.as_bytes(), lower.as_bytes()]);
@@ -295,7 +294,7 @@ fn the_objects_record_counts_whatever_the_edge_has_heard() {
 
 /// Two instances may get requests of one client at the same instant: click IDs still differ.
 #[test]
-fn no_two_engines_give_a_click_the_same_name() {
+fn click_ids_differ_between_engines() {
     let mut world = World::new(100);
     let mut other = edge_of(&config(), 4, true).unwrap();
     hear(&mut other, Some("weir"), State::Counted(text(&record(100))));
@@ -322,19 +321,19 @@ fn no_two_engines_give_a_click_the_same_name() {
 }
 
 #[test]
-fn sides_that_disagree_count_nothing() {
-    // The origin's click limits are elsewhere or not in objects, but the edge still has an old record.
+fn edge_counts_nothing_when_origin_disagrees() {
+    // The origin counts click limits elsewhere, or its feed says nothing, and the edge still has an older record.
     for prefix in [None, Some("other")] {
-        let mut world = World::telling(5, prefix, State::Counted);
+        let mut world = World::with_feed(5, prefix, State::Counted);
         assert_eq!(world.click(ReplyFate::Comes), ClickOutcome::Answered(503));
         assert_eq!(world.used(), 0);
     }
     // Gateways count links that the origin assigns to gateways.
-    let mut world = World::telling(5, None, |_| State::AtGateway);
+    let mut world = World::with_feed(5, None, |_| State::AtGateway);
     assert_eq!(world.click(ReplyFate::Comes), ClickOutcome::ToGateway);
     // An edge without objects defers links with a click limit to gateways.
     let mut plain = config();
-    plain["maxima_in_objects"] = json!(false);
+    plain["click_limits_in_objects"] = json!(false);
     plain["links"] = json!({});
     let mut world = World::new(5);
     world.edge = edge_of(&plain, 3, false).unwrap();
@@ -349,10 +348,10 @@ fn sides_that_disagree_count_nothing() {
 }
 
 #[test]
-fn only_an_edge_with_objects_and_links_may_count() {
+fn counting_needs_objects_and_links() {
     let refused = |config: &Value, counts| edge_of(config, 3, counts).err().unwrap();
     let elsewhere = refused(&config(), false);
-    assert!(elsewhere.contains("maxima_in_objects"), "{elsewhere}");
+    assert!(elsewhere.contains("click_limits_in_objects"), "{elsewhere}");
     let mut without = config();
     without.as_object_mut().unwrap().remove("links");
     assert!(refused(&without, true).starts_with("links"));
@@ -363,6 +362,6 @@ fn only_an_edge_with_objects_and_links_may_count() {
     with_clicks["links"]["clicks"] = json!({});
     assert!(refused(&with_clicks, true).starts_with("links.clicks"));
     let mut redis_alone = config();
-    redis_alone["maxima_in_objects"] = json!(false);
+    redis_alone["click_limits_in_objects"] = json!(false);
     assert!(refused(&redis_alone, true).starts_with("links.redis"));
 }

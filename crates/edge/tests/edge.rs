@@ -90,7 +90,7 @@ fn domains(at_ms: u64) -> String {
     let list = DomainList {
         version: 1,
         domains: serde_json::from_value(domains).unwrap(),
-        maxima_in_objects: None,
+        click_limits_in_objects: None,
     };
     seal(&ring(), at_ms, &list).unwrap()
 }
@@ -125,7 +125,7 @@ fn take<S: Store>(
 }
 
 /// Gives an edge one link and a sale with this band.
-fn knowing<S: Store>(mut edge: Edge<S>, band: Band) -> Edge<S> {
+fn with_feeds<S: Store>(mut edge: Edge<S>, band: Band) -> Edge<S> {
     take(&mut edge, Feed::SoldOut, &sales(1, band, NOW_MS), NOW_MS).unwrap();
     take(&mut edge, Feed::Domains, &domains(NOW_MS), NOW_MS).unwrap();
     let links = [
@@ -170,8 +170,8 @@ fn location<S: Store>(edge: &mut Edge<S>, path: &str, now_ms: u64) -> Option<Str
 }
 
 #[test]
-fn what_is_known_is_answered_and_all_else_goes_on() {
-    let mut edge = knowing(edge(), Band::High);
+fn known_requests_are_answered_and_others_forwarded() {
+    let mut edge = with_feeds(edge(), Band::High);
     for (method, path, status) in [
         ("GET", "/abc", 302),
         ("POST", "/abc", 405),
@@ -193,7 +193,7 @@ fn what_is_known_is_answered_and_all_else_goes_on() {
 }
 
 #[test]
-fn an_edge_that_knows_nothing_answers_nothing() {
+fn edge_without_feeds_answers_nothing() {
     let mut edge = edge();
     for (method, path) in [
         ("GET", "/abc"),
@@ -207,8 +207,8 @@ fn an_edge_that_knows_nothing_answers_nothing() {
 
 /// Only Redis can check a challenge's token.
 #[test]
-fn a_challenge_is_told_and_its_solution_goes_on() {
-    let mut edge = knowing(edge(), Band::High);
+fn challenge_is_answered_and_its_solution_forwarded() {
+    let mut edge = with_feeds(edge(), Band::High);
     let mut list: SaleList = SaleList {
         fresh_ms: FRESH_MS,
         catalogue: serde_json::from_value(serde_json::json!({ "version": 2, "sales": [{
@@ -254,8 +254,8 @@ fn a_challenge_is_told_and_its_solution_goes_on() {
 #[test]
 fn buyer_is_refused_only_while_the_list_says_sold_out() {
     let buy = ("POST", "/sales/s/orders");
-    let mut full = knowing(edge(), Band::Low);
-    let mut empty = knowing(edge(), Band::None);
+    let mut full = with_feeds(edge(), Band::Low);
+    let mut empty = with_feeds(edge(), Band::None);
     assert_eq!(ask(&mut full, buy.0, buy.1, NOW_MS), 0);
     assert_eq!(ask(&mut empty, buy.0, buy.1, NOW_MS), 409);
     // An attempt with a key may have a claim, which only Redis contains.
@@ -289,7 +289,7 @@ fn buyer_is_refused_only_while_the_list_says_sold_out() {
 
 #[test]
 fn knowledge_expires_when_origin_is_silent_or_clock_is_wrong() {
-    let mut edge = knowing(edge(), Band::None);
+    let mut edge = with_feeds(edge(), Band::None);
     for (now_ms, sale, link) in [
         (NOW_MS + FRESH_MS, 409, 302),
         (NOW_MS + FRESH_MS + 1, 0, 302),
@@ -310,8 +310,8 @@ fn knowledge_expires_when_origin_is_silent_or_clock_is_wrong() {
 }
 
 #[test]
-fn an_edit_counts_at_once_and_a_link_that_is_gone_is_sent_on() {
-    let mut edge = knowing(edge(), Band::High);
+fn edit_applies_at_once_and_removed_link_is_forwarded() {
+    let mut edge = with_feeds(edge(), Band::High);
     assert_eq!(
         location(&mut edge, "/abc", NOW_MS).unwrap(),
         "https://1.example/"
@@ -341,7 +341,7 @@ fn an_edit_counts_at_once_and_a_link_that_is_gone_is_sent_on() {
 
 #[test]
 fn restarted_feed_invalidates_everything_read_before() {
-    let mut edge = knowing(edge(), Band::High);
+    let mut edge = with_feeds(edge(), Band::High);
     edge.take(Feed::Links, 410, b"", NOW_MS).unwrap();
     assert_eq!(ask(&mut edge, "GET", "/abc", NOW_MS), 0);
     let page = page(0, &[(1, "abd", record("https://3.example/"))], NOW_MS);
@@ -351,9 +351,9 @@ fn restarted_feed_invalidates_everything_read_before() {
 }
 
 #[test]
-fn another_instance_on_the_same_store_knows_the_same() {
+fn instances_on_one_store_share_feeds() {
     let store = Rc::new(MemoryStore::default());
-    drop(knowing(on(Rc::clone(&store)), Band::None));
+    drop(with_feeds(on(Rc::clone(&store)), Band::None));
     let mut second = on(Rc::clone(&store));
     assert_eq!(ask(&mut second, "GET", "/abc", NOW_MS), 302);
     assert_eq!(ask(&mut second, "POST", "/sales/s/orders", NOW_MS), 409);
@@ -400,7 +400,7 @@ impl Store for FailingStore {
 }
 
 #[test]
-fn an_edge_that_dies_while_it_takes_a_page_reads_it_again() {
+fn page_is_read_again_after_a_crash_while_storing_it() {
     let links = [
         (1, "aaa", record("https://1.example/")),
         (2, "bbb", record("https://2.example/")),
@@ -431,7 +431,7 @@ fn an_edge_that_dies_while_it_takes_a_page_reads_it_again() {
 
 #[test]
 fn forwarded_request_has_edge_assertion_and_no_forged_headers() {
-    let mut edge = knowing(edge(), Band::High);
+    let mut edge = with_feeds(edge(), Band::High);
     let forged = [
         (EDGE, "v1;0;fra-1;;POST;/"),
         (EDGE_SIGNATURE, "e1;00"),
@@ -473,7 +473,7 @@ fn local_limits_count_on_this_edge() {
 }
 
 #[test]
-fn an_edge_takes_no_secret_of_claims_and_names_no_redis() {
+fn config_with_claim_secret_or_redis_is_refused() {
     for (at, field, json) in [
         ("\"gate\": {", "gate.claim", "\"claim\": { \"keys\": [] },"),
         ("\"gate\": {", "gate.redis", "\"redis\": {},"),
@@ -489,7 +489,7 @@ fn an_edge_takes_no_secret_of_claims_and_names_no_redis() {
 }
 
 #[test]
-fn an_origin_that_does_not_answer_is_asked_now_and_then() {
+fn unresponsive_origin_is_polled_at_intervals() {
     let edge = edge();
     let due = |now_ms| -> Vec<Feed> {
         std::iter::from_fn(|| edge.due(now_ms))
@@ -506,8 +506,8 @@ fn an_origin_that_does_not_answer_is_asked_now_and_then() {
 proptest! {
     /// Arbitrary bytes as a feed: unsigned data never changes an edge's answers.
     #[test]
-    fn no_bytes_teach_an_edge_anything(bytes in prop::collection::vec(any::<u8>(), 0..200), status: u16, which in 0..3_usize) {
-        let mut edge = knowing(edge(), Band::None);
+    fn arbitrary_bytes_are_never_accepted_as_feeds(bytes in prop::collection::vec(any::<u8>(), 0..200), status: u16, which in 0..3_usize) {
+        let mut edge = with_feeds(edge(), Band::None);
         let (feed, is_anew) = (Feed::ALL[which], which == 2 && status == 410);
         let _ = edge.take(feed, status, &bytes, NOW_MS);
         prop_assert_eq!(ask(&mut edge, "POST", "/sales/s/orders", NOW_MS), 409);
@@ -519,7 +519,7 @@ proptest! {
     fn no_request_panics_an_edge(
         method in "[A-Z]{1,8}", path in ".{0,60}", headers in prop::collection::vec(("[a-z-]{1,12}", ".{0,30}"), 0..6),
     ) {
-        let mut edge = knowing(edge(), Band::High);
+        let mut edge = with_feeds(edge(), Band::High);
         let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         edge.decide(&request(&method, &path, &headers, NOW_MS));
         edge.decide(&request("POST", &format!("/sales/{path}/orders"), &headers, NOW_MS));
@@ -527,7 +527,7 @@ proptest! {
 }
 
 #[test]
-fn exact_limits_need_one_place_that_counts() {
+fn exact_limits_need_one_counter() {
     let rule = serde_json::json!({
         "name": "one", "key": [{ "header": "a" }], "match": { "path": { "prefix": "/l" } },
         "algorithm": "fixed_window", "limit": { "rate": 1, "per": "1h" },

@@ -91,42 +91,21 @@ impl Page {
 
     /// Title and message.
     const fn text(self, language: Language) -> [&'static str; 2] {
-        match (self, language) {
-            (Self::Overloaded, Language::English) => [
-                "Too busy right now",
-                "Too many people are here at once. Please wait a moment and reload this page.",
+        let [title, message] = match self {
+            Self::Overloaded => [
+                weir_text::PAGE_OVERLOADED_TITLE,
+                weir_text::PAGE_OVERLOADED_MESSAGE,
             ],
-            (Self::Overloaded, Language::Chinese) => {
-                ["当前过于繁忙", "同时访问的人数过多，请稍候再刷新页面。"]
-            }
-            (Self::Overloaded, Language::German) => [
-                "Derzeit ist zu viel los",
-                "Derzeit sind zu viele Besucher hier. Bitte warten Sie einen Moment und laden Sie die Seite neu.",
+            Self::Unavailable => [
+                weir_text::PAGE_UNAVAILABLE_TITLE,
+                weir_text::PAGE_UNAVAILABLE_MESSAGE,
             ],
-            (Self::Unavailable, Language::English) => [
-                "No answer right now",
-                "We did not get an answer. Please wait a moment and reload this page. If you were ordering, check your orders first.",
+            Self::RateLimited => [
+                weir_text::PAGE_RATE_LIMITED_TITLE,
+                weir_text::PAGE_RATE_LIMITED_MESSAGE,
             ],
-            (Self::Unavailable, Language::Chinese) => [
-                "暂时没有响应",
-                "我们未收到响应，请稍候再刷新页面。如果您刚才正在下单，请先查看您的订单。",
-            ],
-            (Self::Unavailable, Language::German) => [
-                "Derzeit keine Antwort",
-                "Wir haben keine Antwort erhalten. Bitte warten Sie einen Moment und laden Sie die Seite neu. Wenn Sie gerade bestellen wollten, prüfen Sie zuerst Ihre Bestellungen.",
-            ],
-            (Self::RateLimited, Language::English) => [
-                "Too many requests",
-                "You sent too many requests in a short time. Please wait a moment and reload this page.",
-            ],
-            (Self::RateLimited, Language::Chinese) => {
-                ["请求过于频繁", "您在短时间内请求过多，请稍候再刷新页面。"]
-            }
-            (Self::RateLimited, Language::German) => [
-                "Zu viele Anfragen",
-                "Sie haben in kurzer Zeit zu viele Anfragen gesendet. Bitte warten Sie einen Moment und laden Sie die Seite neu.",
-            ],
-        }
+        };
+        [title.get(language), message.get(language)]
     }
 }
 

@@ -5,12 +5,14 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::agent::{self, Agent, Device, Language};
+use weir_base::language::Language;
+
+use super::agent::{self, Agent, Device};
 use super::click::SCAN_MARKER;
 use super::click_tag;
 use super::domain::Domain;
 use super::page::{self, PageOptions};
-use super::password::PageLanguage;
+use super::password;
 use super::record::{App, Country, Link, Preview, RedirectStatus, TARGET_LEN_MAX};
 use super::rule::rule_for;
 use super::site;
@@ -84,7 +86,7 @@ pub enum Answer<'a> {
     /// The preview for programs that show link previews.
     Preview(&'a Preview),
     /// A password form. Only the origin can check a password: gateways pass the request to it.
-    Guarded(PageLanguage),
+    Guarded(Language),
     /// The link is inactive.
     Gone(InactiveReason),
     /// The link has ended and has an `ended_target`.
@@ -179,7 +181,7 @@ pub fn answer<'a>(link: &'a Link, visit: &Visit<'_>) -> Answer<'a> {
         return ended(link, InactiveReason::Expired);
     }
     if link.guard.is_some() {
-        return Answer::Guarded(PageLanguage::preferred(visit.accept_language));
+        return Answer::Guarded(page::language(visit.accept_language));
     }
     if visit.method == Method::Other && !keeps_method(link.status) {
         return Answer::NotAllowed;
@@ -237,8 +239,7 @@ fn wake<'a>(link: &'a Link, app: &'a App, target: &'a str, visit: &Visit<'_>) ->
             fallback: with_query(link, fallback.as_deref().unwrap_or(target), visit),
             shown: PageOptions {
                 in_app: agent::is_in_app(visit.user_agent),
-                in_chinese: Language::preferred(visit.accept_language)
-                    .is_some_and(|language| language.as_str().split('-').next() == Some("zh")),
+                language: page::language(visit.accept_language),
             },
         },
     }
@@ -408,7 +409,7 @@ impl<'a> Answer<'a> {
                 shown,
             } => page::app(url, &fallback, shown),
             Self::Preview(preview) => page::preview(preview),
-            Self::Guarded(words) => words.page(None),
+            Self::Guarded(language) => password::form_page(language, None),
             Self::Gone(why) => site::ended_reply(domain, why),
             Self::Ended { target, .. } => site::redirect_reply(target),
             Self::NotAllowed => Reply {

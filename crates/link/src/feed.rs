@@ -61,8 +61,8 @@ pub struct Entry {
 pub enum State {
     /// Its [record](Link::encode): an edge may answer it.
     Record(String),
-    /// Its [record](Link::encode). Its clicks are counted in an object: see [`DomainList::maxima_in_objects`]. An edge
-    /// with such objects may answer after counting the click.
+    /// Its [record](Link::encode); an object counts its clicks: see [`DomainList::click_limits_in_objects`]. An edge with such
+    /// objects may answer it once the object has counted.
     Counted(String),
     /// Only a gateway may answer it: see [`is_for_edges`].
     AtGateway,
@@ -97,9 +97,9 @@ pub struct DomainList {
     pub version: u64,
     /// The domains.
     pub domains: DomainsConfig,
-    /// The prefix of link keys, if objects of an edge count the clicks of links with a click limit. `None` otherwise.
+    /// The key prefix of links whose click limits are counted in objects of edges; `None`: they are counted in Redis.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub maxima_in_objects: Option<String>,
+    pub click_limits_in_objects: Option<String>,
 }
 
 impl Content for DomainList {
@@ -122,8 +122,7 @@ impl State {
         }
     }
 
-    /// The same if objects count click limits. Links whose lifetime clicks renew stay at gateways, which renew them in
-    /// Redis.
+    /// The same with click limits in objects. What lives on by clicks stays with gateways: who renews it there tells Redis so.
     pub fn with_objects(link: &Link, record: String) -> Self {
         match link.max_clicks > 0 && link.life_ms == 0 && link.guard.is_none() && !link.is_tracked {
             true => Self::Counted(record),

@@ -4,6 +4,10 @@ use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 
+use weir_base::language::Language;
+use weir_text::Text;
+
+use super::agent;
 use super::answer::Reply;
 use super::record::Preview;
 
@@ -54,8 +58,19 @@ pub struct PageOptions {
     /// In the built-in browser of another app, which cannot open apps. The page asks the visitor to open it in a
     /// browser, and does not try by itself.
     pub in_app: bool,
-    /// In Chinese instead of English.
-    pub in_chinese: bool,
+    /// The language of the page.
+    pub language: Language,
+}
+
+/// The language of a page for a client: the one that it likes best if pages exist in it, otherwise English.
+pub(crate) fn language(accept_language: &[u8]) -> Language {
+    let preferred = agent::Language::preferred(accept_language);
+    let primary = preferred
+        .as_ref()
+        .and_then(|language| language.as_str().split('-').next());
+    let mut languages = Language::ALL.into_iter();
+    let found = languages.find(|language| Some(language.tag()) == primary);
+    found.unwrap_or_default()
 }
 
 impl PageMessage {
@@ -75,14 +90,13 @@ impl PageMessage {
 /// The page that opens the app at `url`, or links to `fallback`.
 pub(crate) fn app(url: &str, fallback: &str, shown: PageOptions) -> Reply<'static> {
     let (url, fallback) = (escaped(url), escaped(fallback));
-    let language = if shown.in_chinese { "zh" } else { "en" };
-    let [title, hint, open, stay] = app_words(shown);
+    let [title, hint, open, stay] = app_texts(shown.in_app).map(|text| text.get(shown.language));
     // In another app's browser, the script would only show an error.
     let script = match shown.in_app {
         true => String::new(),
         false => format!("<script>{APP_SCRIPT}</script>"),
     };
-    let head = head(language, title);
+    let head = head(shown.language.tag(), title);
     let body = format!(
         "{head}<main><h1>{title}</h1><p>{hint}</p>\
          <a class=\"main\" id=\"app\" href=\"{url}\">{open}</a>\
@@ -113,31 +127,19 @@ pub(crate) fn preview(preview: &Preview) -> Reply<'static> {
 }
 
 /// The title, a hint, and the labels of the links to the app and to the fallback.
-fn app_words(shown: PageOptions) -> [&'static str; 4] {
-    match (shown.in_chinese, shown.in_app) {
-        (false, false) => [
-            "Opening the app",
-            "If nothing happens, tap the button below.",
-            "Open in the app",
-            "Continue in the browser",
+const fn app_texts(in_app: bool) -> [Text; 4] {
+    match in_app {
+        false => [
+            weir_text::LINK_APP_TITLE,
+            weir_text::LINK_APP_HINT,
+            weir_text::LINK_APP_OPEN,
+            weir_text::LINK_APP_STAY,
         ],
-        (false, true) => [
-            "Open this page in your browser",
-            "This app cannot open other apps. Tap its menu and choose “Open in browser”.",
-            "Try to open the app",
-            "Continue here",
-        ],
-        (true, false) => [
-            "正在打开应用",
-            "如果没有反应，请手动打开。",
-            "在应用中打开",
-            "在浏览器中继续",
-        ],
-        (true, true) => [
-            "请在浏览器中打开",
-            "当前应用不允许打开其他应用。请点击右上角菜单，选择“在浏览器打开”。",
-            "尝试打开应用",
-            "在此继续",
+        true => [
+            weir_text::LINK_EMBEDDED_TITLE,
+            weir_text::LINK_EMBEDDED_HINT,
+            weir_text::LINK_EMBEDDED_OPEN,
+            weir_text::LINK_EMBEDDED_STAY,
         ],
     }
 }
@@ -249,21 +251,22 @@ mod tests {
 
     #[test]
     fn embedded_page_asks_for_browser_and_does_not_open_app() {
-        let body = |in_app, in_chinese| {
-            let shown = PageOptions { in_app, in_chinese };
+        let body = |in_app, language| {
+            let shown = PageOptions { in_app, language };
             app("openapp://x", "https://t.example/", shown).body
         };
-        assert!(body(false, false).contains("<script>"));
-        for (in_chinese, browser, language) in [
-            (false, "“Open in browser”", "lang=\"en\""),
-            (true, "“在浏览器打开”", "lang=\"zh\""),
+        assert!(body(false, Language::English).contains("<script>"));
+        for (language, browser, tag) in [
+            (Language::English, "“Open in browser”", "lang=\"en\""),
+            (Language::Chinese, "“在浏览器打开”", "lang=\"zh\""),
+            (Language::German, "„Im Browser öffnen“", "lang=\"de\""),
         ] {
-            let page = body(true, in_chinese);
+            let page = body(true, language);
             assert!(
                 !page.contains("<script>") && page.contains(browser),
                 "{page}"
             );
-            assert!(page.contains(language) && page.contains("href=\"openapp://x\""));
+            assert!(page.contains(tag) && page.contains("href=\"openapp://x\""));
             assert!(page.contains("href=\"https://t.example/\""));
         }
     }

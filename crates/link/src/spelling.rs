@@ -203,8 +203,8 @@ fn letters_of(segment: &str) -> Option<String> {
 #[cfg(feature = "origin")]
 fn is_reserved(stored: &str) -> bool {
     const FILES: [&str; 1] = ["apple-app-site-association"];
-    const FIRST: [&str; 5] = ["l", "links", "link-records", "link-clicks", "ui"];
-    const LAST: [&str; 4] = ["history", "stats", "cross", "conversions"];
+    const FIRST: [&str; 5] = ["l", "links", "link-records", "clicks", "ui"];
+    const LAST: [&str; 4] = ["history", "stats", "crosstab", "conversions"];
     match (stored.split_once('/'), stored.rsplit_once('/')) {
         (Some((first, _)), Some((_, last))) => FIRST.contains(&first) || LAST.contains(&last),
         _ => FILES.contains(&stored),

@@ -1,6 +1,7 @@
 //! `cargo xtask prose`: checks documents, help texts and page texts with Vale and the rules in `docs/.vale`.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use std::collections::BTreeMap;
 use std::iter::Peekable;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -13,13 +14,15 @@ use weir_stack::{command, origin, workspace};
 /// Sentences that the rules must detect, one per line.
 const SENTENCES: &str = "docs/.vale/sentences.txt";
 
-/// Sources with texts for visitors, operators and buyers: their string literals are checked. HTML is checked directly.
-const TEXTS: [&str; 5] = [
+/// The English texts of pages and messages for buyers and visitors.
+const TABLE: &str = "crates/text/texts/en.json";
+
+/// Sources with other texts for visitors and operators: their string literals are checked. HTML is checked as it is.
+const TEXTS: [&str; 4] = [
     "crates/*/page/*.js",
     "origin/*/page/*.js",
     "crates/link/src/page.rs",
     "crates/room/src/engine/text.rs",
-    "crates/sale/src/message.rs",
 ];
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -36,6 +39,9 @@ pub(crate) fn run() -> Result<ExitCode> {
     let mut files = tracked(&["*.md", "crates/*/page/*.html", "origin/*/page/*.html"])?;
     files.extend(help(&origin::ensure_built()?, &out)?);
     files.extend(help(&std::env::current_exe()?, &out)?);
+    let table = std::fs::read_to_string(workspace::root().join(TABLE))?;
+    let texts = texts_of(&table).with_context(|| format!("cannot read {TABLE}"))?;
+    files.push(write(&out, &format!("texts/{TABLE}.md"), &texts)?);
     for source in tracked(&TEXTS)? {
         let text = std::fs::read_to_string(workspace::root().join(&source))?;
         let name = format!("texts/{}.md", source.display());
@@ -120,25 +126,31 @@ fn help_prose(text: &str) -> (String, Vec<String>) {
     (prose.replace(['<', '>'], ""), commands)
 }
 
-/// String literals of at least two words in JavaScript or Rust; of translated rows only the English text.
+/// The texts of at least two words in a table, each as a paragraph.
+fn texts_of(table: &str) -> Result<String> {
+    let table: BTreeMap<String, String> = serde_json::from_str(table)?;
+    let texts = table.into_values().filter(|text| text.contains(' '));
+    Ok(texts.collect::<Vec<String>>().join("\n\n"))
+}
+
+/// String literals of at least two words in JavaScript or Rust.
 fn literals(source: &str) -> Vec<String> {
     let source = source.split("#[cfg(test)]").next().unwrap_or_default();
     let is_code = |line: &&str| !line.trim_start().starts_with(['/', '*']);
     let code: Vec<&str> = source.lines().filter(is_code).collect();
     let code = code.join("\n").replace("'\"'", "''");
     let mut letters = code.chars().peekable();
-    let (mut found, mut text, mut open, mut is_german) = (Vec::new(), String::new(), None, false);
+    let (mut found, mut text, mut open) = (Vec::new(), String::new(), None);
     while let Some(letter) = letters.next() {
         match open {
             None if matches!(letter, '"' | '`') => open = Some(letter),
             None => {}
             Some(mark) if mark == letter => {
                 let literal = std::mem::take(&mut text);
-                let is_chinese = literal.chars().any(|letter| letter >= '\u{3000}');
-                if !is_chinese && !is_german && literal.trim().contains(' ') {
+                if literal.trim().contains(' ') {
                     found.push(literal);
                 }
-                (open, is_german) = (None, is_chinese);
+                open = None;
             }
             // Skips the indentation of a continued line, or one escaped letter.
             Some(_) if letter == '\\' => skip_escape(&mut letters),
@@ -178,10 +190,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn literals_are_english_texts_of_two_words() {
-        let source = "// \"in a comment\"\nconst A = [\"one two\", \"已为您保留\", \"eins zwei\"];\nf(`${g({})} of ${n} kept`, \"id\");";
+    fn literals_are_texts_of_two_words() {
+        let source = "// \"in a comment\"\nconst A = [\"one two\", \"one\"];\nf(`${g({})} of ${n} kept`, \"id\");";
         assert_eq!(literals(source), ["one two", "1 of 1 kept"]);
         assert_eq!(literals("x(\"a \\\"b\\\" c \\\n    d\")"), ["a b c d"]);
+    }
+
+    #[test]
+    fn texts_of_a_table_are_paragraphs() {
+        let table = r#"{"a.b": "one two", "a.c": "one", "a.d": "three “four”"}"#;
+        assert_eq!(texts_of(table).unwrap(), "one two\n\nthree “four”");
+        assert!(texts_of("[]").is_err());
     }
 
     #[test]

@@ -12,7 +12,6 @@
 //! | [`answer`] | writes an answer as Envoy does |
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -83,6 +82,7 @@ fn default_server_name() -> String {
 #[derive(Debug)]
 pub struct FastPath {
     settings: Settings,
+    filters: Arc<AskedFilters>,
     /// Whether a missing filter was logged.
     has_logged_missing: AtomicBool,
 }
@@ -109,19 +109,21 @@ impl FastPath {
         for name in &mut settings.pass_headers {
             name.make_ascii_lowercase();
         }
+        let filters = Arc::new(AskedFilters::new(&settings.ask));
+        *newest() = Arc::downgrade(&filters);
         Ok(Self {
             settings,
+            filters,
             has_logged_missing: AtomicBool::new(false),
         })
     }
 
     /// The engines of this thread, in configuration order; empty if one of them is missing.
     fn hosts(&self) -> Vec<Arc<EngineHost>> {
-        let found = self.settings.ask.iter().map(|name| registered(name));
-        let found: Option<Vec<_>> = found.collect();
+        let found = self.filters.hosts();
         if found.is_none() && !self.has_logged_missing.swap(true, Ordering::Relaxed) {
             let text = format!(
-                "{NAME}: no HTTP filter has the native.name of one of {:?}, so Envoy's HTTP stack answers everything",
+                "{NAME}: this listener lacks an HTTP filter with one of the native.name {:?}, so Envoy's HTTP stack answers everything",
                 self.settings.ask
             );
             abi::log(abi::Level::Warn, &text);
@@ -130,25 +132,54 @@ impl FastPath {
     }
 }
 
-/// The engines of HTTP filters by `native.name`. Weak references: they are dropped with their configuration.
-fn names() -> MutexGuard<'static, HashMap<String, Vec<Weak<EngineHost>>>> {
-    static NAMES: OnceLock<Mutex<HashMap<String, Vec<Weak<EngineHost>>>>> = OnceLock::new();
-    let names = NAMES.get_or_init(Mutex::default);
-    names.lock().unwrap_or_else(PoisonError::into_inner)
+/// The HTTP filters that one fast path may ask, each with its engines once Envoy has made it.
+///
+/// The engines are dropped with the filter's configuration.
+#[derive(Debug)]
+struct AskedFilters(Vec<(String, OnceLock<Vec<Weak<EngineHost>>>)>);
+
+impl AskedFilters {
+    fn new(names: &[String]) -> Self {
+        let names = names.iter().map(|name| (name.clone(), OnceLock::new()));
+        Self(names.collect())
+    }
+
+    /// Whether a filter with this name was still missing.
+    fn bind(&self, name: &str, hosts: &[Arc<EngineHost>]) -> bool {
+        let mut asked = self.0.iter().filter(|(asked, _)| asked == name);
+        let hosts = hosts.iter().map(Arc::downgrade).collect();
+        asked.next().is_some_and(|(_, of)| of.set(hosts).is_ok())
+    }
+
+    /// The engines of this thread, in the order of their filters; none if one of them is missing.
+    fn hosts(&self) -> Option<Vec<Arc<EngineHost>>> {
+        let of_filter = |(_, hosts): &(String, OnceLock<Vec<Weak<EngineHost>>>)| {
+            let hosts = hosts.get()?;
+            hosts.get(worker_index() % hosts.len().max(1))?.upgrade()
+        };
+        self.0.iter().map(of_filter).collect()
+    }
 }
 
-/// Makes the engines of an HTTP filter available to the fast path. A later configuration of the same name replaces this
-/// one.
+/// The filters of the fast path that was configured last.
+fn newest() -> MutexGuard<'static, Weak<AskedFilters>> {
+    static NEWEST: Mutex<Weak<AskedFilters>> = Mutex::new(Weak::new());
+    NEWEST.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lets the fast path of the same listener ask the engines of an HTTP filter.
+///
+/// Envoy makes the filters of a listener one after another, so a filter belongs to the fast path that was configured last. A
+/// filter whose name that one does not ask belongs to another listener: from then on, the fast path gets no more filters. Two
+/// listeners can therefore use the same name, and never answer for each other.
 pub fn register(name: &str, hosts: &[Arc<EngineHost>]) {
-    let hosts = hosts.iter().map(Arc::downgrade).collect();
-    names().insert(name.to_owned(), hosts);
-}
-
-/// This thread's engine of the HTTP filter `name`.
-fn registered(name: &str) -> Option<Arc<EngineHost>> {
-    let names = names();
-    let hosts = names.get(name)?;
-    hosts.get(worker_index() % hosts.len().max(1))?.upgrade()
+    let mut newest = newest();
+    let is_bound = newest
+        .upgrade()
+        .is_some_and(|filters| filters.bind(name, hosts));
+    if !is_bound {
+        *newest = Weak::new();
+    }
 }
 
 /// The reader of a connection's next bytes.

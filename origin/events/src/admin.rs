@@ -12,7 +12,7 @@ use super::log::{EventLog, Lag, LogError, Position, Source, Target};
 use super::store::{DeadFilter, DeadLetter, NewRetry, RetryCounts, STORE_GROUP};
 use super::{Events, GroupHandle};
 use crate::groups::Unit;
-use crate::model::letter::DeadLetterContent;
+use crate::model::dead_letter::DeadLetterContent;
 use weir_event::envelope::Envelope;
 use weir_origin_core::sql::SqlError;
 
@@ -217,7 +217,7 @@ pub async fn replace_refused(
     event: String,
 ) -> Result<DeadLetter, AdminError> {
     let letter = find(events, id).await?;
-    let DeadLetterContent::Sent(mut sent) = letter_of(&letter)? else {
+    let DeadLetterContent::Sent(mut sent) = content_of(&letter)? else {
         return Err(AdminError::Kind(
             "only events refused on arrival can be edited: a group gets its events unchanged from the log",
         ));
@@ -242,7 +242,7 @@ pub async fn resend(events: &Events, id: &str) -> Result<ResendOutcome, AdminErr
 }
 
 async fn resend_letter(events: &Events, letter: &DeadLetter) -> Result<ResendOutcome, AdminError> {
-    match letter_of(letter)? {
+    match content_of(letter)? {
         DeadLetterContent::Sent(sent) => {
             let answer = events.collector().collect_again(&sent).await?;
             if is_taken(&answer) {
@@ -356,7 +356,7 @@ async fn find(events: &Events, id: &str) -> Result<DeadLetter, AdminError> {
     letter.ok_or(AdminError::Unknown)
 }
 
-fn letter_of(letter: &DeadLetter) -> Result<DeadLetterContent, AdminError> {
-    DeadLetterContent::from_json(&letter.letter)
+fn content_of(letter: &DeadLetter) -> Result<DeadLetterContent, AdminError> {
+    DeadLetterContent::from_json(&letter.content)
         .map_err(|_| AdminError::Kind("unsupported version"))
 }

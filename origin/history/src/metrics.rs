@@ -26,7 +26,7 @@ pub struct HistoryMetrics {
     /// Deletions that Redis had missed, applied later.
     pub reapplied: Counter,
     /// Number of lists copied to the cold store.
-    pub folded: Counter,
+    pub compacted: Counter,
     /// Number of lists that were not copied because the stored list cannot be read.
     pub fold_failures: Counter,
     /// Age of the oldest day that waits for its fold, in seconds and whole days; 0: none.
@@ -62,8 +62,8 @@ impl HistoryMetrics {
                 "history_removals_reapplied",
                 "Deletions that Redis had missed, applied later",
             ),
-            folded: group.add(
-                "history_lists_folded",
+            compacted: group.add(
+                "history_lists_compacted",
                 "Lists copied from Redis to the cold store",
             ),
             fold_failures: group.add(

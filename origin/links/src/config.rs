@@ -72,8 +72,8 @@ pub struct LinkConfig {
 
     /// Count clicks of links with a click limit in edge objects; --redis-url names the `shard-proxy` in front of
     /// them
-    #[arg(long, env = "WEIR_MAXIMA_IN_OBJECTS")]
-    pub maxima_in_objects: bool,
+    #[arg(long, env = "WEIR_CLICK_LIMITS_IN_OBJECTS")]
+    pub click_limits_in_objects: bool,
 
     /// POST each link change to this URL, signed with WEIR_LINKS_WEBHOOK_SECRET; must be the same on all origins
     #[arg(long, env = "WEIR_LINKS_WEBHOOK_URL", hide_env_values = true)]

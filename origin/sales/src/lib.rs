@@ -270,7 +270,7 @@ impl Sales {
             drawer: self.drawer(),
             holds: self.holds,
             metrics: self.metrics.clone(),
-            cold: Arc::default(),
+            reported_unloaded: Arc::default(),
         }
     }
 

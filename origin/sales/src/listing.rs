@@ -30,7 +30,7 @@ const LISTED_MAX: usize = 10_000;
 
 /// A public sale.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct ListedSale {
+pub struct PublicSale {
     /// Its id.
     #[schema(value_type = String)]
     pub id: SaleId,
@@ -76,7 +76,7 @@ impl ListFilter<'_> {
     }
 }
 
-impl ListedSale {
+impl PublicSale {
     fn new(stored: &StoredSale, switch: SaleState, now_ms: u64) -> Self {
         let sale = &stored.sale;
         let status = SaleStatus::new(switch.max(sale.state), sale, now_ms);
@@ -136,14 +136,14 @@ impl Listing {
         after: Option<(u64, &SaleId)>,
         limit: usize,
         now_ms: u64,
-    ) -> Result<(Vec<ListedSale>, bool), SqlError> {
+    ) -> Result<(Vec<PublicSale>, bool), SqlError> {
         let seen = self.cached_list().await?;
         let is_shown = |stored: &&StoredSale| {
             after.is_none_or(|after| after < place_of(stored)) && filter.fits(&stored.sale)
         };
         let mut shown = seen.sales.iter().filter(is_shown);
         let page = shown.by_ref().take(limit);
-        let page = page.map(|stored| ListedSale::new(stored, seen.switch, now_ms));
+        let page = page.map(|stored| PublicSale::new(stored, seen.switch, now_ms));
         let page = page.collect();
         Ok((page, shown.next().is_some()))
     }

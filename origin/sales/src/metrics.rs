@@ -91,7 +91,7 @@ struct DeliveryLabel {
 pub struct SaleMetrics {
     orders: Family<OutcomeLabel, Counter>,
     reconciled: Family<OutcomeLabel, Counter>,
-    cold_sales: Gauge,
+    unloaded_sales: Gauge,
     paused_sales: Gauge,
     open_changes: Gauge,
     risk: Family<OutcomeLabel, Counter>,
@@ -140,7 +140,10 @@ impl SaleMetrics {
                 "claims_reconciled",
                 "Overdue claims ended by the reconciler, by outcome",
             ),
-            cold_sales: group.add("cold_sales", "Started sales that were never warmed"),
+            unloaded_sales: group.add(
+                "unloaded_sales",
+                "Started sales that were never loaded into Redis",
+            ),
             paused_sales: group.add(
                 "paused_sales",
                 "Sales paused because SQL has lost their orders",
@@ -238,9 +241,9 @@ impl SaleMetrics {
         self.risk.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
-    /// Sets the number of started sales that were never warmed.
-    pub fn cold_sales(&self, sales: usize) {
-        self.cold_sales
+    /// Sets the number of started sales that were never loaded into Redis.
+    pub fn unloaded_sales(&self, sales: usize) {
+        self.unloaded_sales
             .set(i64::try_from(sales).unwrap_or(i64::MAX));
     }
 

@@ -1,11 +1,10 @@
-//! Short links with a click limit. Their records are in edge objects; Redis stores a marker instead.
+//! Short links with a click limit: each stands in an object, and in Redis stands a word that says so.
 //!
-//! Clicks are counted only where the link's record is. The marker is not a record: a gateway that reaches Redis without
-//! the proxy cannot count clicks on it, and sends the request to the origin. Links without a click limit stay in Redis
-//! unchanged.
+//! Where a link's record is, its clicks are counted: nowhere else. The word is no record, so a gateway that reaches Redis past the
+//! proxy cannot count by it; it asks the origin. Links without a click limit stay in Redis as they are.
 //!
-//! The proxy writes a change to the object before it writes to Redis, so the object exists when Redis points to it. If
-//! the proxy crashes in between, it has acknowledged nothing, and the client repeats the command.
+//! The object hears of a change before Redis does. So what Redis leads to is there already, and who dies in between has
+//! acknowledged nothing: whoever asked does it again.
 
 use weir_base::resp::{Value, decode, encode_command};
 use weir_link::redis::keys::LinkKeys;
@@ -75,21 +74,21 @@ pub(super) fn on_link<'w>(prefix: &str, words: &[&'w [u8]]) -> Option<(&'w str, 
     Some((link, step))
 }
 
-/// A write of a record. A new record without a click limit goes only to Redis. An edit always goes to the object too,
-/// which may store the previous record.
+/// A record that is written. Objects get new records with a click limit, and every edit, because they may hold the earlier
+/// record.
 fn written(link: &str, words: &[&[u8]]) -> Option<Step> {
     let (record, options) = words.get(2..)?.split_first()?;
-    let has_max = has_maximum(record);
-    if !has_max && options.contains(&b"NX".as_slice()) {
+    let is_limited = has_click_limit(record);
+    if !is_limited && options.contains(&b"NX".as_slice()) {
         return None;
     }
     let (mut commands, mut count) = (Vec::new(), 1);
     let mut set = words.to_vec();
-    if let Some(value) = set.get_mut(2).filter(|_| has_max) {
+    if let Some(value) = set.get_mut(2).filter(|_| is_limited) {
         *value = IN_OBJECT;
     }
     encode_command(&mut commands, set);
-    if has_max {
+    if is_limited {
         // Delete the old click count in Redis, in case the record later returns to Redis.
         let clicks = [link.as_bytes(), CLICKS].concat();
         encode_command(&mut commands, [b"UNLINK".as_slice(), &clicks]);
@@ -103,9 +102,9 @@ fn written(link: &str, words: &[&[u8]]) -> Option<Step> {
 }
 
 /// Whether a record, `<life_ms> <max_clicks> <json>`, has a click limit.
-fn has_maximum(record: &[u8]) -> bool {
-    let maximum = record.split(|byte| *byte == b' ').nth(1);
-    maximum.is_some_and(|digits| digits.iter().any(|digit| *digit != b'0'))
+fn has_click_limit(record: &[u8]) -> bool {
+    let limit = record.split(|byte| *byte == b' ').nth(1);
+    limit.is_some_and(|digits| digits.iter().any(|digit| *digit != b'0'))
 }
 
 /// Whether Redis' reply is the marker of an edge object.
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_look_where_the_record_is_and_clicks_are_the_objects() {
+    fn reads_and_clicks_follow_the_record_to_its_object() {
         for words in [
             &[b"GET".as_slice(), LINK][..],
             &[b"EVALSHA", b"x", b"3", LINK],

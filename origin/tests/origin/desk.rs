@@ -98,7 +98,7 @@ async fn refund_ends_order_releases_unit_once_and_states_amount() {
 }
 
 #[tokio::test]
-async fn an_operator_cancels_whosever_order_and_handles_many_at_once() {
+async fn operator_cancels_any_order_and_runs_a_batch() {
     let world = World::new().await;
     world
         .sale_with(
@@ -118,7 +118,7 @@ async fn an_operator_cancels_whosever_order_and_handles_many_at_once() {
     let orders = json!([unpaid, paid, again, "s.0.1"]);
     let act = async |action: &str| {
         let actions = json!({ "action": action, "orders": orders });
-        let acted = world.admin("POST", "/order-actions", &actions).await;
+        let acted = world.admin("POST", "/order-batches", &actions).await;
         assert_eq!(acted.status, 200, "{acted:?}");
         let verdicts = acted.body["verdicts"].as_array().unwrap().iter();
         verdicts
@@ -138,7 +138,7 @@ async fn an_operator_cancels_whosever_order_and_handles_many_at_once() {
     // The user is not blocked.
     buy(&world, "alice").await;
     let none = json!({ "action": "cancel", "orders": [] });
-    let none = world.admin("POST", "/order-actions", &none).await;
+    let none = world.admin("POST", "/order-batches", &none).await;
     assert_eq!((none.status.as_u16(), none.code()), (422, "invalid_orders"));
 }
 
@@ -219,7 +219,7 @@ async fn orders_are_found_by_sale_user_status_and_time_page_by_page() {
 }
 
 #[tokio::test]
-async fn an_export_has_every_order_and_no_formula() {
+async fn export_has_every_order_and_no_formula() {
     let world = World::with_sale("s", 16).await;
     let order = buy(&world, "alice").await;
     world.pay("alice", &format!("/orders/{order}")).await;

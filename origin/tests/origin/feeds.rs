@@ -110,7 +110,7 @@ async fn admin(world: &World, method: &str, code: &str, body: Value) {
 }
 
 #[tokio::test]
-async fn an_edge_hears_of_new_links_of_edits_and_of_deletions() {
+async fn feed_has_new_links_edits_and_deletions() {
     let world = world().await;
     let mut edge = Links::default();
     assert_eq!(follow(&world, &mut edge).await, 1);
@@ -145,7 +145,7 @@ async fn an_edge_hears_of_new_links_of_edits_and_of_deletions() {
 }
 
 #[tokio::test]
-async fn what_only_a_gateway_may_answer_is_marked_and_not_told() {
+async fn gateway_only_links_are_marked_without_content() {
     let world = world().await;
     let plain = Link::to("https://secret.example/");
     let counted = Link {
@@ -178,9 +178,9 @@ async fn what_only_a_gateway_may_answer_is_marked_and_not_told() {
 }
 
 #[tokio::test]
-async fn edges_learn_of_click_limits_and_their_objects() {
+async fn feed_has_click_limits_and_their_objects() {
     let mut world = world().await;
-    world.origin = world.origin.with_maxima_in_objects(true);
+    world.origin = world.origin.with_click_limits_in_objects(true);
     let world = world.and_edges(keys());
     let counted = Link {
         max_clicks: 3,
@@ -200,11 +200,14 @@ async fn edges_learn_of_click_limits_and_their_objects() {
     assert_eq!(target(&edge, "living"), Some(&State::AtGateway));
     assert!(matches!(target(&edge, "plain"), Some(State::Record(_))));
     let list: Document<DomainList> = read(&world, DOMAINS).await;
-    assert_eq!(list.body.maxima_in_objects.as_deref(), Some(&*world.prefix));
+    assert_eq!(
+        list.body.click_limits_in_objects.as_deref(),
+        Some(&*world.prefix)
+    );
 }
 
 #[tokio::test]
-async fn pages_follow_each_other_without_holes_while_links_are_made() {
+async fn feed_pages_have_no_gaps_while_links_are_created() {
     let world = world().await;
     for number in 0..60 {
         insert(
@@ -261,7 +264,7 @@ async fn pages_follow_each_other_without_holes_while_links_are_made() {
 }
 
 #[tokio::test]
-async fn a_place_that_the_feed_does_not_have_is_gone() {
+async fn unknown_feed_position_is_gone() {
     let world = world().await;
     let page: Document<Page> = read(&world, LINKS).await;
     let source = page.body.source.as_str();
@@ -285,7 +288,7 @@ async fn a_place_that_the_feed_does_not_have_is_gone() {
 
 /// A link whose code becomes free and is reused.
 #[tokio::test]
-async fn a_link_that_was_cleaned_away_is_gone_and_may_come_again() {
+async fn cleaned_link_leaves_the_feed_and_can_return() {
     let world = world().await;
     let store = world.origin.links().unwrap().store().clone();
     let ended = NewLink {
@@ -308,7 +311,7 @@ async fn a_link_that_was_cleaned_away_is_gone_and_may_come_again() {
 }
 
 #[tokio::test]
-async fn only_an_edge_reads_a_feed() {
+async fn feeds_need_an_edge_assertion() {
     let world = world().await;
     let asked = |keys: &KeyRing, signed: &str, path: &str, at_ms| {
         let mut request = request(keys, signed, at_ms, "");
@@ -345,7 +348,7 @@ async fn only_an_edge_reads_a_feed() {
 }
 
 #[tokio::test]
-async fn what_has_not_changed_is_not_sent_again() {
+async fn unchanged_feed_is_not_sent_again() {
     let world = world().await;
     for _ in 0..20 {
         let (_, etag, first) = text(&world, DOMAINS).await;
@@ -364,7 +367,7 @@ async fn what_has_not_changed_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn the_sold_out_feed_is_the_catalogue_and_grows_with_it() {
+async fn sold_out_feed_follows_the_catalogue() {
     let world = World::new().await.and_edges(keys());
     assert_eq!(text(&world, SOLD_OUT).await.0, 503, "nothing is published");
     world.sale("s", 1).await;

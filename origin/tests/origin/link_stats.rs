@@ -63,7 +63,7 @@ async fn count(world: &World, id: &str, name: &str, at_ms: u64, count: u32, refe
 }
 
 #[tokio::test]
-async fn clicks_are_told_by_hour_and_by_day() {
+async fn clicks_are_reported_by_hour_and_day() {
     let world = world().await;
     made(&world, "s", "abc").await;
     let now_ms = now_ms();
@@ -104,7 +104,7 @@ async fn clicks_are_told_by_hour_and_by_day() {
 
 /// A code may be reused: earlier clicks do not belong to the new link.
 #[tokio::test]
-async fn clicks_from_before_the_link_are_not_its() {
+async fn clicks_before_the_links_creation_do_not_count() {
     let world = world().await;
     made(&world, "s", "abc").await;
     let now_ms = now_ms();
@@ -119,7 +119,7 @@ async fn clicks_from_before_the_link_are_not_its() {
 }
 
 #[tokio::test]
-async fn a_table_for_other_programs_has_no_formula() {
+async fn stats_csv_has_no_formulas() {
     let world = world().await;
     made(&world, "s", "abc").await;
     count(&world, "1", "s/abc", now_ms(), 5, "b.example").await;
@@ -154,7 +154,7 @@ async fn a_table_for_other_programs_has_no_formula() {
 }
 
 #[tokio::test]
-async fn a_qr_code_reads_as_the_link() {
+async fn qr_code_decodes_to_the_link() {
     let world = world().await;
     made(&world, "s", "abc").await;
     made(&world, "t", "xyz").await;
@@ -193,7 +193,7 @@ async fn a_qr_code_reads_as_the_link() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_with_its_name() {
+async fn invalid_parameters_are_refused_by_name() {
     let world = world().await;
     made(&world, "s", "abc").await;
     for (path, words) in [
@@ -286,13 +286,13 @@ async fn clicks_are_filtered_by_several_fields_and_scans_are_separate() {
     };
     let stats = get("stats").await.body;
     assert_eq!((&stats["clicks"], &stats["scans"]), (&json!(15), &json!(9)));
-    let all = get("cross?by=hour").await.body;
+    let all = get("crosstab?by=hour").await.body;
     assert_eq!(
         (&all["clicks"], &all["off_by_max"]),
         (&json!(15), &json!(0))
     );
     assert_eq!(all["countries"], json!({"DE": 7, "FR": 8}));
-    let body = get("cross?country=de&device=mobile&tz=Europe/Berlin")
+    let body = get("crosstab?country=de&device=mobile&tz=Europe/Berlin")
         .await
         .body;
     assert_eq!(
@@ -313,9 +313,9 @@ async fn clicks_are_filtered_by_several_fields_and_scans_are_separate() {
         .sum();
     assert_eq!((series.len(), total), (30, 3));
     for (query, words) in [
-        ("cross?tz=Mars", "tz"),
-        ("cross?city=x", "city"),
-        ("cross?from_ms=0&to_ms=86400000", "31 days"),
+        ("crosstab?tz=Mars", "tz"),
+        ("crosstab?city=x", "city"),
+        ("crosstab?from_ms=0&to_ms=86400000", "31 days"),
         ("stats?tz=Nowhere/Else", "tz"),
         ("stats?tz=Europe/Berlin&from_ms=0&to_ms=86400000", "90 days"),
     ] {
@@ -330,7 +330,7 @@ async fn clicks_are_filtered_by_several_fields_and_scans_are_separate() {
 
 /// Clicks just before a zone's midnight belong to its previous day, and to the current UTC day.
 #[tokio::test]
-async fn days_are_those_of_the_zone_that_is_asked_for() {
+async fn days_follow_the_requested_time_zone() {
     let world = world().await;
     made(&world, "s", "abc").await;
     let now_ms = now_ms();
@@ -354,7 +354,7 @@ async fn days_are_those_of_the_zone_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_picture_stands_in_the_middle_of_a_qr_code() {
+async fn qr_code_has_the_logo_in_its_middle() {
     let world = world().await;
     made(&world, "s", "abc").await;
     let mut picture = Vec::new();
@@ -393,7 +393,7 @@ async fn a_picture_stands_in_the_middle_of_a_qr_code() {
 }
 
 #[tokio::test]
-async fn what_says_where_visitors_come_from_is_put_into_the_target() {
+async fn utm_parameters_are_added_to_the_target() {
     let world = world().await;
     let body = json!({"target": "https://a.example/p?x=1&utm_source=old#f", "code": "spring",
         "utm": {"source": "news letter", "campaign": "spring"}});

@@ -42,7 +42,7 @@ async fn paid(world: &World, event: &str, payment: &str, members: &Value) -> Ans
 }
 
 #[tokio::test]
-async fn an_order_keeps_what_was_asked_for_when_it_was_made() {
+async fn order_keeps_the_terms_of_its_creation() {
     let world = world().await;
     let made = buy_two(&world, "alice").await;
     assert_eq!(made.status, 201, "{made:?}");
@@ -64,14 +64,14 @@ async fn an_order_keeps_what_was_asked_for_when_it_was_made() {
     let table = world.admin_bytes("/orders.csv?sale=s").await;
     let table = String::from_utf8(table).unwrap();
     assert!(table.contains(",shoe-42-red,4990,9980,EUR\r\n"), "{table}");
-    let list = Request::get("/sale-list").body(Body::empty());
+    let list = Request::get("/public-sales").body(Body::empty());
     let listed = world.public(list.unwrap()).await;
     let shown = &listed.body["sales"][0]["price"];
     assert_eq!(shown["currency"], "EUR", "{listed:?}");
 }
 
 #[tokio::test]
-async fn another_sum_than_the_orders_is_given_back() {
+async fn payment_of_a_wrong_amount_is_refunded() {
     let world = world().await;
     let made = buy_two(&world, "alice").await;
     let path = format!("/orders/{}", made.body["order"].as_str().unwrap());
@@ -96,7 +96,7 @@ async fn another_sum_than_the_orders_is_given_back() {
 }
 
 #[tokio::test]
-async fn a_sum_that_cannot_be_compared_is_taken() {
+async fn payment_without_comparable_amount_is_accepted() {
     let world = world().await;
     let made = buy_two(&world, "alice").await;
     let path = format!("/orders/{}", made.body["order"].as_str().unwrap());
@@ -128,7 +128,7 @@ async fn a_sum_that_cannot_be_compared_is_taken() {
 }
 
 #[tokio::test]
-async fn a_price_that_is_none_is_refused() {
+async fn invalid_price_is_refused() {
     let world = World::new().await;
     let now = now_ms();
     for (members, field) in [

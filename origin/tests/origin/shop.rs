@@ -18,7 +18,7 @@ async fn ask(world: &World, request: Builder) -> Answer {
 }
 
 async fn list(world: &World, query: &str) -> Answer {
-    ask(world, Request::get(format!("/sale-list{query}"))).await
+    ask(world, Request::get(format!("/public-sales{query}"))).await
 }
 
 /// Creates a sale that is not loaded.
@@ -37,7 +37,7 @@ fn ids(page: &Answer) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn sales_of_one_article_are_listed_alone() {
+async fn public_sales_are_filtered_by_sku() {
     let world = World::new().await;
     for (sale, sku) in [("a", "hat"), ("b", "scarf"), ("c", "hat")] {
         make(&world, sale, json!({ "listed": true, "sku": sku })).await;
@@ -92,7 +92,7 @@ async fn public_list_pages_through_listed_sales_only() {
 }
 
 #[tokio::test]
-async fn operators_list_a_sale_and_take_it_off_while_it_runs() {
+async fn listing_can_change_while_a_sale_runs() {
     let world = World::with_sale("s", 4).await;
     assert!(ids(&list(&world, "").await).is_empty());
     for (listed, expected) in [(true, vec!["s"]), (false, vec![])] {
@@ -157,7 +157,7 @@ async fn only_pages_of_named_sites_can_read_answers() {
     assert!(!refused.headers.contains_key("access-control-allow-origin"));
 
     // Refusals are readable cross-origin, also for unknown paths.
-    for path in ["/sale-list", "/orders/x", "/nothing"] {
+    for path in ["/public-sales", "/orders/x", "/nothing"] {
         let answer = ask(&world, Request::get(path).header("origin", SHOP)).await;
         assert_eq!(
             answer.headers["access-control-allow-origin"], SHOP,
@@ -171,13 +171,13 @@ async fn only_pages_of_named_sites_can_read_answers() {
 }
 
 #[tokio::test]
-async fn no_pages_of_other_sites_may_read_anything_unless_it_is_said() {
+async fn cors_is_off_by_default() {
     let world = World::with_sale("s", 4).await;
-    let answer = ask(&world, Request::get("/sale-list").header("origin", SHOP)).await;
+    let answer = ask(&world, Request::get("/public-sales").header("origin", SHOP)).await;
     assert!(!answer.headers.contains_key("access-control-allow-origin"));
     assert!(!answer.headers.contains_key("vary"));
     let world = shared(world, false);
-    let answer = ask(&world, Request::get("/sale-list").header("origin", SHOP)).await;
+    let answer = ask(&world, Request::get("/public-sales").header("origin", SHOP)).await;
     assert!(
         !answer
             .headers
@@ -225,7 +225,7 @@ async fn errors_use_the_buyers_language_and_keep_their_code() {
     assert_eq!(nothing.body["message"], "Diese Seite gibt es nicht.");
     let good = ask(
         &world,
-        Request::get("/sale-list").header("accept-language", "de"),
+        Request::get("/public-sales").header("accept-language", "de"),
     )
     .await;
     assert!(!good.headers.contains_key("content-language"));
@@ -233,11 +233,11 @@ async fn errors_use_the_buyers_language_and_keep_their_code() {
 
 /// The document names all codes of the routes for buyers.
 #[test]
-fn there_is_a_sentence_for_each_code_that_a_buyer_may_meet() {
+fn each_code_for_buyers_has_a_message() {
     let mut missing = BTreeSet::new();
     let paths = contract::DOCUMENT["paths"].as_object().unwrap();
     let is_buyers = |path: &str| {
-        ["/orders", "/sales", "/sale-list"]
+        ["/orders", "/sales", "/public-sales"]
             .iter()
             .any(|start| path.starts_with(start))
     };

@@ -1,4 +1,4 @@
-//! Users that operators have blocked in every sale, or allow regardless of risk checks.
+//! Users whom operators block in all sales, or exempt from risk checks.
 
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
@@ -6,8 +6,8 @@ use weir_origin::sales::store::Score;
 
 use crate::support::{Answer, World, id, user};
 
-async fn stand(world: &World, name: &str, standing: &str) -> Answer {
-    let body = json!({ "standing": standing, "reason": "resells", "operator": "olga" });
+async fn set_status(world: &World, name: &str, status: &str) -> Answer {
+    let body = json!({ "status": status, "reason": "resells", "operator": "olga" });
     let answer = world
         .admin("PUT", &format!("/user-list/{name}"), &body)
         .await;
@@ -15,7 +15,7 @@ async fn stand(world: &World, name: &str, standing: &str) -> Answer {
     answer
 }
 
-async fn off(world: &World, name: &str) -> Answer {
+async fn remove(world: &World, name: &str) -> Answer {
     let body = json!({ "operator": "olga" });
     world
         .admin("DELETE", &format!("/user-list/{name}"), &body)
@@ -23,7 +23,7 @@ async fn off(world: &World, name: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn who_is_blocked_buys_in_no_sale_even_if_redis_does_not_know() {
+async fn blocked_user_buys_in_no_sale_even_if_redis_lacks_the_block() {
     let world = World::new().await;
     let one_shard = json!({ "shards": 1 });
     world.sale_with("s", 4, one_shard.clone()).await;
@@ -31,8 +31,8 @@ async fn who_is_blocked_buys_in_no_sale_even_if_redis_does_not_know() {
     let claim = async |sale: &str| world.claim_as_gateways_do(sale, "mallory").await;
     // Their claims are older than the block.
     let tickets = [claim("s").await.unwrap(), claim("t").await.unwrap()];
-    let listed = stand(&world, "mallory", "blocked").await;
-    assert_eq!(listed.body["standing"], "blocked");
+    let listed = set_status(&world, "mallory", "blocked").await;
+    assert_eq!(listed.body["status"], "blocked");
     for ticket in &tickets {
         let refused = world.order(ticket).await;
         assert_eq!((refused.status.as_u16(), refused.code()), (403, "barred"));
@@ -53,19 +53,19 @@ async fn who_is_blocked_buys_in_no_sale_even_if_redis_does_not_know() {
     assert!(claim("u").await.is_err());
 
     let page = world
-        .admin("GET", "/user-list?standing=blocked", &Value::Null)
+        .admin("GET", "/user-list?status=blocked", &Value::Null)
         .await;
     assert_eq!(page.body["users"][0]["user"], "mallory");
     for _ in 0..2 {
-        let free = off(&world, "mallory").await;
-        assert_eq!(free.body["standing"], "none", "{free:?}");
+        let free = remove(&world, "mallory").await;
+        assert_eq!(free.body["status"], "none", "{free:?}");
     }
-    let log = off(&world, "mallory").await.body["log"].clone();
+    let log = remove(&world, "mallory").await.body["log"].clone();
     let words: Vec<&str> = log
         .as_array()
         .unwrap()
         .iter()
-        .map(|entry| entry["standing"].as_str().unwrap())
+        .map(|entry| entry["status"].as_str().unwrap())
         .collect();
     assert_eq!(words, ["none", "blocked"]);
     assert_eq!(
@@ -109,7 +109,7 @@ async fn allowed_user_passes_risk_check_and_sale_operator_can_block() {
             .await
             .unwrap()
     );
-    stand(&world, "alice", "allowed").await;
+    set_status(&world, "alice", "allowed").await;
     assert!(
         !store
             .cooldowns()
@@ -130,7 +130,7 @@ async fn allowed_user_passes_risk_check_and_sale_operator_can_block() {
 
     let path = "/sales/s/blocked/bob";
     assert_eq!(world.admin("PUT", path, &Value::Null).await.status, 204);
-    stand(&world, "bob", "allowed").await;
+    set_status(&world, "bob", "allowed").await;
     assert!(
         store
             .cooldowns()
@@ -145,15 +145,15 @@ async fn invalid_status_is_refused_and_blocked_user_cannot_reserve() {
     let world = World::new().await;
     for (body, code) in [
         (
-            json!({ "standing": "odd", "reason": "r", "operator": "o" }),
+            json!({ "status": "odd", "reason": "r", "operator": "o" }),
             "invalid_body",
         ),
         (
-            json!({ "standing": "blocked", "reason": "", "operator": "o" }),
+            json!({ "status": "blocked", "reason": "", "operator": "o" }),
             "invalid_reason",
         ),
         (
-            json!({ "standing": "blocked", "reason": "x".repeat(201), "operator": "o" }),
+            json!({ "status": "blocked", "reason": "x".repeat(201), "operator": "o" }),
             "invalid_reason",
         ),
     ] {
@@ -164,7 +164,7 @@ async fn invalid_status_is_refused_and_blocked_user_cannot_reserve() {
     world
         .sale_with("s", 4, json!({ "reservation": window }))
         .await;
-    stand(&world, "mallory", "blocked").await;
+    set_status(&world, "mallory", "blocked").await;
     let refused = world
         .as_user("mallory", "POST", "/sales/s/reservations")
         .await;

@@ -150,7 +150,7 @@ async fn a_sale_leaves_the_catalogue_an_hour_after_its_end() {
 }
 
 #[tokio::test]
-async fn a_warm_up_that_broke_off_is_finished_by_the_next() {
+async fn interrupted_warm_up_is_finished_by_the_next() {
     let world = World::new().await;
     make(&world, &sale_json("s", 10)).await;
     // As far as the first one progressed.
@@ -169,7 +169,7 @@ async fn a_warm_up_that_broke_off_is_finished_by_the_next() {
 }
 
 #[tokio::test]
-async fn stock_that_redis_lost_is_not_made_anew_once_claims_may_exist() {
+async fn lost_stock_is_not_recreated_once_claims_may_exist() {
     let world = World::with_sale("s", 10).await;
     // Not even an outcome exists: the claim is still open.
     let ticket = world.claim("s", "alice").await;
@@ -248,7 +248,7 @@ async fn scripts_run_after_redis_forgot_them() {
 }
 
 #[tokio::test]
-async fn a_sale_that_does_not_say_is_warmed_by_itself() {
+async fn sale_is_warmed_automatically_by_default() {
     let world = World::new().await;
     let mut sale = sale_json("s", 10);
     sale.as_object_mut().unwrap().remove("warm_before_ms");
@@ -261,19 +261,19 @@ async fn a_sale_that_does_not_say_is_warmed_by_itself() {
 }
 
 #[tokio::test]
-async fn a_sale_that_begins_cold_is_counted_until_it_is_warm() {
+async fn started_sale_counts_as_unloaded_until_it_is_warm() {
     let world = World::new().await;
-    let cold = async || {
+    let unloaded = async || {
         world.origin.sales().jobs().round().await.unwrap();
         let metrics = world.admin_as("GET", "/metrics", "", None).await;
         let text = metrics.body.as_str().unwrap().to_owned();
         let mut lines = text.lines();
-        let line = lines.find_map(|line| line.strip_prefix("weir_origin_cold_sales "));
+        let line = lines.find_map(|line| line.strip_prefix("weir_origin_unloaded_sales "));
         line.map(str::to_owned)
     };
-    assert_eq!(cold().await.as_deref(), Some("0"));
+    assert_eq!(unloaded().await.as_deref(), Some("0"));
     make(&world, &sale_json("s", 10)).await;
-    assert_eq!(cold().await.as_deref(), Some("1"));
+    assert_eq!(unloaded().await.as_deref(), Some("1"));
     assert_eq!(warm(&world).await.status, 200);
-    assert_eq!(cold().await.as_deref(), Some("0"));
+    assert_eq!(unloaded().await.as_deref(), Some("0"));
 }

@@ -1,4 +1,4 @@
-//! A shop at an edge: a sale, a link, and a link with a click limit. The edges' own tests and measurements use it.
+//! A shop at an edge: a sale, a link, and a link with a click limit. What edges are asked for in their own tests and measurements.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,10 +19,10 @@ pub const EDGE: &str = "test-1";
 /// The links' host.
 pub const HOST: &str = "d.example";
 
-/// The path of the link.
+/// The link's path, that of the one with a click limit, the sale's, and where one buys.
 pub const LINK: &str = "/abc";
 /// The path of the link with a click limit.
-pub const MAXIMUM: &str = "/max";
+pub const LIMITED: &str = "/max";
 /// The path of the sale.
 pub const SALE: &str = "/sales/s";
 /// The path for orders.
@@ -124,12 +124,12 @@ pub fn sales_in_objects(
     Ok([(SOLD_OUT.to_owned(), sealed(&list, now_ms)?)].into())
 }
 
-/// All feeds. `Some`: the click limits are in Durable Objects, of links with this prefix. The link with a click limit
-/// has this record.
+/// All feeds of an origin that counts click limits in objects, for links with this prefix, or in Redis. The link with a click
+/// limit has this record.
 ///
 /// # Errors
-/// They cannot be signed.
-pub fn maxima_in_objects(
+/// When they cannot be signed.
+pub fn click_limits_in_objects(
     prefix: Option<&str>,
     record: &str,
     now_ms: u64,
@@ -137,7 +137,7 @@ pub fn maxima_in_objects(
     let target = "https://t.example/";
     let mut feeds = feeds(1, "high", target, now_ms)?;
     let list = DomainList {
-        maxima_in_objects: prefix.map(str::to_owned),
+        click_limits_in_objects: prefix.map(str::to_owned),
         ..domains()?
     };
     feeds.insert(DOMAINS.to_owned(), sealed(&list, now_ms)?);
@@ -175,13 +175,13 @@ fn domains() -> Result<DomainList> {
     Ok(DomainList {
         version: 1,
         domains: serde_json::from_value(domains)?,
-        maxima_in_objects: None,
+        click_limits_in_objects: None,
     })
 }
 
 fn links(before: u64, target: &str) -> Result<Vec<Entry>> {
     let record = String::from_utf8(Link::to(target).encode())?;
-    let states = [(LINK, State::Record(record)), (MAXIMUM, State::AtGateway)];
+    let states = [(LINK, State::Record(record)), (LIMITED, State::AtGateway)];
     let entry = |(seq, (path, state)): (u64, (&str, State))| {
         let id = format!("d{path}").parse();
         let id = id.map_err(|_| anyhow::anyhow!("no link: {path}"))?;

@@ -121,7 +121,7 @@ fn is_to(platform: &Platform, target: &str) -> bool {
 }
 
 #[test]
-fn they_claim_nothing_count_no_clicks_and_trust_no_client() {
+fn edges_claim_nothing_count_no_clicks_and_trust_no_client() {
     each(|name, platform| {
         platform.until(1, "high", "https://1.example/", |platform| {
             is_to(platform, "https://1.example/")
@@ -135,8 +135,7 @@ fn they_claim_nothing_count_no_clicks_and_trust_no_client() {
             (EDGE, "v1;0;test-1;;POST;/"),
             (EDGE_SIGNATURE, "e1;00"),
         ];
-        // However often it is requested: the gateway handles each request to buy, and each click on a link with a click
-        // limit.
+        // As often as it is asked: each request to buy, and each click on a link with a click limit, is the gateway's.
         for (method, path) in [("POST", "/sales/s/orders"), ("GET", "/max")].repeat(10) {
             assert_eq!(platform.ask(method, path, &forged).status, 201, "{name}");
             let seen = platform.seen();

@@ -54,7 +54,7 @@ fn header<'a>(message: &'a Value, name: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn it_claims_nothing_counts_no_clicks_and_trusts_no_client() {
+fn edge_claims_nothing_counts_no_clicks_and_trusts_no_client() {
     let mut edge = Wasi::start().unwrap();
     start(&mut edge, None);
     let forged = json!([
@@ -66,8 +66,7 @@ fn it_claims_nothing_counts_no_clicks_and_trusts_no_client() {
         [EDGE_SIGNATURE, "e1;00"],
     ]);
     let feeds = feeds("high");
-    // However often it is requested: the gateway handles each request to buy, and each click on a link with a click
-    // limit.
+    // As often as it is asked: each request to buy, and each click on a link with a click limit, is the gateway's.
     for (method, path) in [("POST", "/sales/s/orders"), ("GET", "/max")].repeat(20) {
         let done = ask(&mut edge, method, path, forged.clone(), &feeds, created());
         assert_eq!(done["got"]["status"], 201, "{done}");
@@ -90,7 +89,7 @@ fn it_claims_nothing_counts_no_clicks_and_trusts_no_client() {
 }
 
 #[test]
-fn it_asks_the_origin_now_and_then_and_lives_without_it() {
+fn edge_polls_the_origin_and_survives_without_it() {
     let mut edge = Wasi::start().unwrap();
     start(&mut edge, None);
     let nobody = json!({});
@@ -108,7 +107,7 @@ fn it_asks_the_origin_now_and_then_and_lives_without_it() {
 }
 
 #[test]
-fn what_one_instance_has_read_the_next_one_knows() {
+fn instances_share_what_one_has_read() {
     let mut edge = Wasi::start().unwrap();
     let folder = tempfile::tempdir().unwrap();
     start(&mut edge, Some(folder.path()));

@@ -100,7 +100,7 @@ async fn visitors_are_routed_by_country_share_and_query() -> Result<()> {
 
 /// A QR code contains the link with a marker. The marker is not passed to the target, and distinguishes scans.
 #[tokio::test(flavor = "multi_thread")]
-async fn scans_of_a_qr_code_are_told_from_other_clicks() -> Result<()> {
+async fn qr_scans_are_counted_apart_from_clicks() -> Result<()> {
     let mut gateways = SHIPPED.start().await?;
     let code = gateways
         .create(TARGET, json!({ "pass_query": true }))
@@ -124,10 +124,10 @@ async fn scans_of_a_qr_code_are_told_from_other_clicks() -> Result<()> {
         stats.is_ok_and(|stats| stats["clicks"] == 4 && stats["scans"] == 2)
     })
     .await?;
-    let path = format!("/links/{code}/cross?referrer=qr&tz=Asia/Tokyo");
-    let cross = gateways.admin(Method::GET, &path, Value::Null, 200).await?;
+    let path = format!("/links/{code}/crosstab?referrer=qr&tz=Asia/Tokyo");
+    let crosstab = gateways.admin(Method::GET, &path, Value::Null, 200).await?;
     assert_eq!(
-        (&cross["clicks"], &cross["tz"]),
+        (&crosstab["clicks"], &crosstab["tz"]),
         (&json!(2), &json!("Asia/Tokyo"))
     );
     gateways.check()

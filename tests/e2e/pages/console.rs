@@ -65,21 +65,21 @@ async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()>
     browser.click("#make button[type=submit]").await?;
 
     // Warms the sale, and shows it without a reload.
-    browser.wait_for_text("#standing", "Not warm").await?;
+    browser.wait_for_text("#sale-status", "Not warm").await?;
     browser.wait_for_text("h1", HOSTILE).await?;
     assert_eq!(desk.count("main img").await?, json!(0));
     browser.click("#warm").await?;
     browser.wait_for_text("#live-stock", "500").await?;
-    browser.wait_for_text("#standing", "Ready").await?;
+    browser.wait_for_text("#sale-status", "Ready").await?;
     browser.wait_for_text("#no-verdicts", "None").await?;
     browser.click("#read-books").await?;
     browser.wait_for_text("#books", "Balanced").await?;
     desk.choose("#switch [name=state]", "drain").await?;
     browser.click("#switch button[type=submit]").await?;
-    browser.wait_for_text("#standing", "Drain").await?;
+    browser.wait_for_text("#sale-status", "Drain").await?;
     browser.click("#close").await?;
     browser.click("#ask-yes").await?;
-    browser.wait_for_text("#standing", "Closed").await?;
+    browser.wait_for_text("#sale-status", "Closed").await?;
     desk.looks_right("console-sale").await?;
     let sale = desk.api(Method::GET, "/sales/autumn", &Value::Null).await?;
     assert_eq!(sale.json()?["state"], "closed");
@@ -132,7 +132,7 @@ async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()>
     browser.click("#sign-out").await?;
     desk.enter(&viewer).await?;
     browser.open(&desk.console("#/sales/id/autumn")).await?;
-    browser.wait_for_text("#standing", "Closed").await?;
+    browser.wait_for_text("#sale-status", "Closed").await?;
     assert_eq!(desk.count("#actions button").await?, json!(0));
     assert_eq!(
         desk.count("#switch :is(input, select, button):enabled")
@@ -168,7 +168,7 @@ async fn console_says_why_redis_refuses() -> Result<()> {
 
 /// A tenant's pages show neither global data nor other tenants' data.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenants_operator_sees_the_tenants_sales_alone() -> Result<()> {
+async fn tenant_operator_sees_only_own_sales() -> Result<()> {
     let desk = ConsoleFixture::open(|_, _| Ok(())).await?;
     let tenant = json!({ "title": "Acme" });
     desk.api(Method::PUT, "/tenants/acme", &tenant).await?;
@@ -197,12 +197,12 @@ async fn a_tenants_operator_sees_the_tenants_sales_alone() -> Result<()> {
         .await?;
     assert_eq!(id, json!("acme--"));
     browser.open(&desk.console("#/sales/id/acme--tee")).await?;
-    browser.wait_for_text("#standing", "Not warm").await?;
+    browser.wait_for_text("#sale-status", "Not warm").await?;
     desk.nothing_to_complain(&[]).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_sees_which_rules_refuse_and_whom() -> Result<()> {
+async fn operator_sees_refusing_rules_and_refused_keys() -> Result<()> {
     let rules = r#"{ "user_header": "x-user-id", "redis": { "deadline_ms": 5000 }, "report": true, "rules": [
         { "name": "hourly", "key": ["user"], "limit": { "rate": 3, "per": "1h" } },
         { "name": "trial", "key": [{ "header": "x-api-key" }], "mode": "shadow", "limit": { "rate": 5, "per": "1h" } },

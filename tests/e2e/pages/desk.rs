@@ -169,7 +169,7 @@ async fn an_operator_finds_orders_and_cancels_and_refunds_them() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_blocks_a_user_everywhere_and_lets_it_buy_again() -> Result<()> {
+async fn operator_blocks_and_unblocks_a_user_in_all_sales() -> Result<()> {
     let shop = Shop::open("console-users", "operator").await?;
     let (stack, browser) = (&shop.stack, &shop.browser);
     stack.open_sale("s", 4, 1).await?;
@@ -272,7 +272,7 @@ async fn an_operator_adds_and_withdraws_units_and_ends_a_sale() -> Result<()> {
     browser.click("#move-end button").await?;
     shop.yes().await?;
     browser.wait_for_text("#stock-said", "It ends").await?;
-    browser.wait_for_text("#standing", "Over").await?;
+    browser.wait_for_text("#sale-status", "Over").await?;
     nothing_to_complain(browser, &[]).await
 }
 
@@ -395,7 +395,7 @@ async fn an_operator_sees_what_gateways_answer() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_orders_come_page_by_page() -> Result<()> {
+async fn orders_are_listed_page_by_page() -> Result<()> {
     let shop = Shop::open("console-pages", "operator").await?;
     let (stack, browser) = (&shop.stack, &shop.browser);
     stack.open_sale("s", 60, 2).await?;

@@ -83,7 +83,7 @@ fn domains(dir: &Path) -> Result<PathBuf> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_is_made_seen_edited_disabled_and_deleted_by_hand() -> Result<()> {
+async fn link_is_created_edited_disabled_and_deleted() -> Result<()> {
     let mut desk = ConsoleFixture::with_links().await?;
     desk.sign_in().await?;
     let browser = &desk.browser;
@@ -181,7 +181,7 @@ async fn a_link_is_made_seen_edited_disabled_and_deleted_by_hand() -> Result<()>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn links_are_listed_by_pages_and_tags_and_say_what_they_say() -> Result<()> {
+async fn links_are_listed_by_page_and_tag_with_details() -> Result<()> {
     let desk = ConsoleFixture::with_links().await?;
     for n in 0..30 {
         let link =
@@ -226,7 +226,7 @@ async fn links_are_listed_by_pages_and_tags_and_say_what_they_say() -> Result<()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_no_token_sees_nothing() -> Result<()> {
+async fn page_shows_nothing_without_a_token() -> Result<()> {
     let desk = ConsoleFixture::with_links().await?;
     desk.make(&json!({ "target": "https://a.example/", "code": "secret" }))
         .await?;
@@ -287,7 +287,7 @@ async fn held(browser: &Browser, selector: &str) -> Result<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_that_a_link_says_is_seen_and_edited() -> Result<()> {
+async fn all_link_fields_are_shown_and_edited() -> Result<()> {
     let desk = ConsoleFixture::with_links().await?;
     let end_ms: u64 = 1_893_553_440_000; // 2030-01-02 03:04 UTC
     let link = json!({
@@ -366,7 +366,7 @@ async fn all_that_a_link_says_is_seen_and_edited() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_that_leads_nowhere_says_why() -> Result<()> {
+async fn unusable_link_shows_the_reason() -> Result<()> {
     let desk = ConsoleFixture::with_links().await?;
     for (code, more) in [
         ("used", json!({ "max_clicks": 1 })),
@@ -409,7 +409,7 @@ async fn a_link_that_leads_nowhere_says_why() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn domains_are_made_seen_edited_and_deleted_by_hand() -> Result<()> {
+async fn domains_are_created_edited_and_deleted() -> Result<()> {
     let desk = ConsoleFixture::with_links().await?;
     desk.sign_in().await?;
     let browser = &desk.browser;
@@ -533,7 +533,7 @@ async fn stats_use_local_days_and_code_has_a_qr_picture() -> Result<()> {
         .click("[name=filter-referrer] option[value='news.example']")
         .await?;
     browser
-        .wait_for_text("#crossed", "58 matching clicks")
+        .wait_for_text("#crosstab", "58 matching clicks")
         .await?;
     browser
         .wait_for_text("[name=filter-device]", "Phone (58)")

@@ -266,7 +266,7 @@ async fn what_operators_change_counts_at_all_gateways_within_a_look() -> Result<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_documented_metrics_are_those_that_are_scraped() -> Result<()> {
+async fn documented_metrics_match_the_scrape() -> Result<()> {
     let setup = RoomSetup {
         gateways: 1,
         workers: 1,

@@ -54,7 +54,7 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
             }
         } else if let Some(links) = filter.settings::<LinksConfig>() {
             findings.extend(cluster_missing(gateway, filter, &links.origin.cluster));
-            findings.extend(lookups_astray(filter, &hosts));
+            findings.extend(misrouted_lookups(filter, &hosts));
         } else if filter.settings::<FitmentConfig>().is_some() {
             let paths = [("POST", "/fitment/check"), ("GET", "/fitment/skus")];
             findings.extend(misrouted("fitment-route", filter, &hosts, paths));
@@ -74,7 +74,7 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
 }
 
 /// Checks that lookups of links that are not in Redis reach the origin.
-fn lookups_astray(filter: &Filter<'_>, hosts: &[&Value]) -> Option<Diagnostic> {
+fn misrouted_lookups(filter: &Filter<'_>, hosts: &[&Value]) -> Option<Diagnostic> {
     let path = "/abc1234";
     let expected = format!("/l{path}");
     let mut hosts = hosts.iter();
@@ -214,7 +214,7 @@ impl<'a> Sale<'a> {
                     findings.extend(self.verdict(found));
                     findings.extend(self.retries(found));
                 }
-                None => findings.push(self.order_astray(method, &route.path, &path)),
+                None => findings.push(self.misrouted_order(method, &route.path, &path)),
             }
         }
         let Some(origin) = origin else {
@@ -236,7 +236,7 @@ impl<'a> Sale<'a> {
     }
 
     /// A claim would be taken before the request goes to another service.
-    fn order_astray(&self, method: &str, pattern: &str, path: &str) -> Diagnostic {
+    fn misrouted_order(&self, method: &str, pattern: &str, path: &str) -> Diagnostic {
         let astray = match resolve(self.host, Request { method, path }) {
             RouteOutcome::Clusters { names, path, .. } => {
                 format!("goes to the cluster {} as {path}", names.join(", "))
@@ -338,7 +338,7 @@ impl<'a> Sale<'a> {
         let draw = format!("/sales/{SALE}/draw");
         let entries = format!("{draw}/entries");
         let promised = [
-            ("GET", "/sale-list", "pages cannot list sales"),
+            ("GET", "/public-sales", "pages cannot list sales"),
             ("GET", &draw, "draws cannot be verified"),
             ("GET", &entries, "draws cannot be verified"),
         ];

@@ -159,7 +159,7 @@ fn the_bridge() {
 }
 
 #[test]
-fn the_way_to_redis() {
+fn redis_upstream_is_checked() {
     one("weir.yaml", "key-prefix", |tree| {
         edit_settings(tree, GATE, |json| {
             json["redis"]["key_prefix"] = "shop".into()
@@ -289,7 +289,7 @@ fn virtual_host_without_gate_needs_no_sale_routes() {
 }
 
 #[test]
-fn what_users_ask_beside_orders() {
+fn missing_user_routes_are_reported() {
     for name in ["order", "history", "payment-callback"] {
         let mut tree = shipped("weir.yaml");
         drop_named(&mut tree, ROUTES, name);
@@ -299,7 +299,7 @@ fn what_users_ask_beside_orders() {
     drop_named(&mut tree, ROUTES, "pay-or-cancel");
     assert_eq!(checks(tree), ["sale-routes", "sale-routes"]);
     let mut tree = shipped("weir.yaml");
-    drop_named(&mut tree, ROUTES, "sale-list");
+    drop_named(&mut tree, ROUTES, "public-sales");
     assert_eq!(checks(tree), ["sale-routes"; 3]);
     let mut tree = shipped("weir.yaml");
     drop_named(&mut tree, ROUTES, "reservations");
@@ -369,7 +369,7 @@ fn only_links_events_and_fitment_reach_the_origin() {
 }
 
 #[test]
-fn what_envoy_answers() {
+fn local_replies_are_checked() {
     one("weir.yaml", "local-reply", |tree| {
         drop_field(tree, MANAGER, "local_reply_config")
     });

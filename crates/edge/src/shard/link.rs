@@ -284,7 +284,7 @@ impl Link {
                 Name::Clicks => u64::from(self.used.take().is_some()),
             };
         }
-        // A link without a click limit is not stored here: its record is in Redis.
+        // Redis has the record of a link without a click limit: this copy is dropped.
         let has_max =
             |kept: &mut ExpiringValue<String>| numbers(&kept.value).is_some_and(|(_, max)| max > 0);
         let is_left = match names.contains(&Name::Clicks) {
@@ -321,7 +321,7 @@ fn read_reply(record: String, left_ms: Option<u64>, left: Option<u64>) -> Value 
     Value::Array(vec![reply::text(record), bounded(left_ms), bounded(left)])
 }
 
-/// The lifetime and the click limit at the beginning of a record; `None` if they are missing.
+/// The lifetime and the click limit at the beginning of a record; `None` if it has none.
 fn numbers(record: &str) -> Option<(u64, u64)> {
     let mut parts = record.splitn(3, ' ');
     let mut next = || {
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_nothing_left_changes_nothing_and_a_mark_ends() {
+    fn click_beyond_the_limit_changes_nothing_and_marks_expire() {
         let mut link = link(2);
         assert_eq!(read(&mut link, 1, NOW_MS), (Some(2), true));
         assert_eq!(read(&mut link, 1, NOW_MS), (Some(2), false));
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_of_no_party_and_about_other_links_are_refused() {
+    fn unexpected_commands_and_other_links_are_refused() {
         let other = LinkKeys::new("weir", &"d/abd".parse().unwrap());
         let record = keys().record();
         let bad: [&[&[u8]]; 6] = [
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_begins_with_two_numbers() {
+    fn record_begins_with_life_and_limit() {
         assert_eq!(numbers("5 7 {}"), Some((5, 7)));
         let great = "99999999999999999999999 0 {}";
         assert_eq!(numbers(great), Some((WHOLE_MAX, 0)));

@@ -393,14 +393,15 @@ fn page_detects_embedding_app_and_uses_visitor_language() {
             ..Visit::default()
         };
         match answer(&link, &visit) {
-            Answer::App { shown, .. } => (shown.in_app, shown.in_chinese),
+            Answer::App { shown, .. } => (shown.in_app, shown.language),
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(shown(IPHONE, b"en,zh;q=0.5"), (false, false));
-    assert_eq!(shown(IPHONE, b"zh-TW,en;q=0.5"), (false, true));
+    assert_eq!(shown(IPHONE, b"en,zh;q=0.5"), (false, Language::English));
+    assert_eq!(shown(IPHONE, b"zh-TW,en;q=0.5"), (false, Language::Chinese));
+    assert_eq!(shown(IPHONE, b"de-AT,en;q=0.5"), (false, Language::German));
     let wechat = b"Mozilla/5.0 (iPhone) Mobile/15E148 MicroMessenger/8.0.50";
-    assert_eq!(shown(wechat, b"zha"), (true, false));
+    assert_eq!(shown(wechat, b"zha"), (true, Language::English));
 }
 
 #[test]

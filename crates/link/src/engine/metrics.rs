@@ -85,7 +85,7 @@ tag! {
         Sent = "sent",
         /// Dropped: Redis accepted too few batches.
         Dropped = "dropped",
-        /// Returned to a link with a click limit.
+        /// Given back: a link with a click limit has the click again.
         Returned = "returned",
     }
 }

@@ -280,7 +280,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_kept_of_clients_that_have_gone(steps in prop::collection::vec(step(), 1..200)) {
+    fn state_of_disconnected_clients_is_dropped(steps in prop::collection::vec(step(), 1..200)) {
         let mut world = World::new();
         for step in &steps {
             world.take(step);

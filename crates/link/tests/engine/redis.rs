@@ -14,7 +14,7 @@ pub const PREFIX: &str = "weir";
 pub struct Redis {
     /// Records by link, such as `s/abc`.
     pub records: BTreeMap<String, Link>,
-    /// Clicks used, for links with a click limit.
+    /// Clicks used, of links with a click limit.
     pub used: BTreeMap<String, u64>,
     /// Markers of clicks by key: the clicks left before, or `None` if returned.
     marks: BTreeMap<Vec<u8>, Option<u64>>,

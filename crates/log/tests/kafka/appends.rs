@@ -174,7 +174,7 @@ async fn a_topic_that_is_not_as_configured_says_what_to_do() {
     let many = cluster.log("many?replicas=4");
     let error = many.ready().await.unwrap_err().to_string();
     assert!(
-        error.contains("not 4 brokers") && error.contains("?replicas=1"),
+        error.contains("fewer than 4 brokers") && error.contains("?replicas=1"),
         "{error}"
     );
 }

@@ -221,6 +221,7 @@ mod tests {
             ("filters/gate/src/new.rs", ""),
             ("filters/another/Cargo.toml", ""),
             ("crates/base/src/lib.rs", "// changed"),
+            ("crates/text/texts/de.json", "{}"),
             ("Cargo.lock", "another version"),
         ] {
             let built = Built::new();

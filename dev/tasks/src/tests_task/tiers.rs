@@ -9,13 +9,13 @@ const SECOND: [(&str, &[&str]); 11] = [
     (
         "conformance",
         &[
-            "edges_on_their_platforms_do_what_vectors_say_or_send_on",
+            "edges_on_platforms_pass_the_vectors_or_forward",
+            "native_module_in_envoy_passes_the_vectors",
             "served::",
             "shard::",
-            "the_edge_in_wasi_does_what_vectors_say_or_sends_on",
-            "the_native_module_in_envoy_does_what_vectors_say",
+            "signatures_of_one_host_verify_on_another",
             "wasi::",
-            "what_is_signed_on_one_host_counts_on_another",
+            "wasi_edge_passes_the_vectors_or_forwards",
         ],
     ),
     ("demo_edge", &[""]),

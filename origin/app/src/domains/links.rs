@@ -24,7 +24,7 @@ pub(crate) struct LinkDomain {
     links: Option<Links>,
     metrics: LinkMetrics,
     geo: Geo,
-    are_maxima_in_objects: bool,
+    are_click_limits_in_objects: bool,
 }
 
 impl Origin {
@@ -53,10 +53,10 @@ impl Origin {
         self.map_links(|links| links.with_receiver(name, sink, times))
     }
 
-    /// If `are_so`, counts links with a click limit in edge objects, behind the shard proxy.
+    /// The same, whose links with a click limit are counted in objects of an edge if `are_so`, behind the proxy of shards.
     #[must_use]
-    pub fn with_maxima_in_objects(mut self, are_so: bool) -> Self {
-        self.links.are_maxima_in_objects = are_so;
+    pub fn with_click_limits_in_objects(mut self, are_so: bool) -> Self {
+        self.links.are_click_limits_in_objects = are_so;
         self
     }
 
@@ -87,7 +87,7 @@ pub(crate) async fn open(
         None => origin,
     };
     origin.links.geo = geo;
-    let origin = origin.with_maxima_in_objects(config.links.maxima_in_objects);
+    let origin = origin.with_click_limits_in_objects(config.links.click_limits_in_objects);
     let secret = secrets.links_webhook.take().map(|secret| secret.0);
     Ok(match config.links.webhook(secret.as_deref())? {
         Some(webhook) => {
@@ -105,17 +105,17 @@ impl LinkDomain {
             links: None,
             metrics: LinkMetrics::register(metrics),
             geo: Geo::default(),
-            are_maxima_in_objects: false,
+            are_click_limits_in_objects: false,
         }
     }
 }
 
 impl Domain for LinkDomain {
     fn public(&self, origin: &Origin) -> Router {
-        let maxima = self.are_maxima_in_objects;
-        let maxima = maxima.then(|| origin.common.redis.prefix().to_owned());
+        let prefix = self.are_click_limits_in_objects;
+        let prefix = prefix.then(|| origin.common.redis.prefix().to_owned());
         let feeds =
-            links::http::feed_routes(self.links.clone(), origin.common.edges.clone(), maxima);
+            links::http::feed_routes(self.links.clone(), origin.common.edges.clone(), prefix);
         links::http::public()
             .into_router(Enabled(self.links.clone()))
             .merge(feeds)

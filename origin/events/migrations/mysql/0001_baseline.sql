@@ -82,10 +82,10 @@ CREATE TABLE event_dead_letters (
     group_name   VARCHAR(64) NOT NULL,
     reason       VARCHAR(32) NOT NULL,
     message      VARCHAR(512) NOT NULL,
-    -- `Letter` of the origin, as JSON.
-    letter       LONGTEXT NOT NULL,
+    -- `DeadLetterContent`, as JSON.
+    content      LONGTEXT NOT NULL,
     dead_at_ms   BIGINT NOT NULL,
-    -- Since when it is not as it came: somebody has mended it.
+    -- When an operator corrected it.
     edited_at_ms BIGINT
 ) DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 

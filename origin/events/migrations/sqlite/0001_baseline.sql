@@ -82,10 +82,10 @@ CREATE TABLE event_dead_letters (
     group_name   TEXT    NOT NULL,
     reason       TEXT    NOT NULL,
     message      TEXT    NOT NULL,
-    -- `Letter` of the origin, as JSON.
-    letter       TEXT    NOT NULL,
+    -- `DeadLetterContent`, as JSON.
+    content      TEXT    NOT NULL,
     dead_at_ms   INTEGER NOT NULL,
-    -- Since when it is not as it came: somebody has mended it.
+    -- When an operator corrected it.
     edited_at_ms INTEGER
 ) STRICT;
 

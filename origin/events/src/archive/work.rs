@@ -12,7 +12,7 @@ use crate::Clock;
 use crate::groups::runner::{DueRetries, StepResult, Work, WorkError};
 use crate::log::{Batch, Position, Source};
 use crate::metrics::EventMetrics;
-use crate::model::letter;
+use crate::model::dead_letter;
 use crate::store::{ArchiveCut, EventStore, Move, Step};
 use weir_origin_core::clock::date;
 
@@ -49,7 +49,7 @@ impl PendingFile {
             self.since = Instant::now();
         }
         let source = &batch.source;
-        let events = letter::events_of(&batch.records, |record, other| {
+        let events = dead_letter::events_of(&batch.records, |record, other| {
             // The group `store` stores it as a dead letter.
             if let Err(problem) = other {
                 error!(%problem, %source, position = record.position, "record is not an event");

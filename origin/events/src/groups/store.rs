@@ -10,7 +10,7 @@ use super::runner::{DueRetries, StepResult, Work, WorkError};
 use crate::Clock;
 use crate::log::{Batch, Source};
 use crate::metrics::EventMetrics;
-use crate::model::letter;
+use crate::model::dead_letter;
 use crate::registry::Registry;
 use crate::store::{EventStore, Move, NewEvent, STORE_GROUP, Step, StoreBatch};
 
@@ -27,11 +27,13 @@ impl StoreWork {
         let mut read = StoreBatch::default();
         let types = self.registry.types();
         let source = &batch.source;
-        let events = letter::events_of(&batch.records, |record, other| match other {
-            Ok(refused) => read.dead.push(letter::of_refused(source, record, refused)),
+        let events = dead_letter::events_of(&batch.records, |record, other| match other {
+            Ok(refused) => read
+                .dead
+                .push(dead_letter::of_refused(source, record, refused)),
             Err(problem) => {
                 error!(%problem, %source, position = record.position, "invalid record in the event log");
-                let unreadable = letter::of_unreadable(source, record, &problem);
+                let unreadable = dead_letter::of_unreadable(source, record, &problem);
                 read.dead.push(unreadable);
             }
         });

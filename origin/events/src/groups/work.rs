@@ -13,7 +13,7 @@ use super::{Delivery, GroupTimes, Handler, NewGroup, Outcome, Unit, call};
 use crate::Clock;
 use crate::log::{Batch, EventLog, Source};
 use crate::metrics::EventMetrics;
-use crate::model::letter::{self, CROWDED, REFUSED, TRIES};
+use crate::model::dead_letter::{self, CROWDED, REFUSED, TRIES};
 use crate::store::{
     CourseFilter, CourseOwner, EventStore, Move, NewRetry, Retry, SettledRetry, Settlement, Step,
 };
@@ -90,7 +90,7 @@ impl EventWork {
     }
 
     fn read(&self, batch: &Batch) -> Vec<Delivery> {
-        let events = letter::events_of(&batch.records, |record, other| {
+        let events = dead_letter::events_of(&batch.records, |record, other| {
             // The group `store` stores it as a dead letter.
             if let Err(problem) = other {
                 error!(%problem, group = self.group.name, position = record.position, "record is not an event");
@@ -210,7 +210,7 @@ impl EventWork {
         now_ms: u64,
     ) -> Settlement {
         let group = &self.group.name;
-        let letter = letter::of_given_up(group, source, retry, reason, message, now_ms);
+        let letter = dead_letter::of_given_up(group, source, retry, reason, message, now_ms);
         let is_known = self.handler().can_recompute() && !retry.unit.is_empty();
         let at_ms = now_ms.saturating_add(self.times.recompute_after_ms);
         Settlement::Dead {

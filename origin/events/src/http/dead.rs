@@ -16,7 +16,7 @@ use super::refusals::UNKNOWN_DEAD_LETTER;
 use crate::Events;
 use crate::admin::{self, RESEND_MAX, ResendOutcome};
 use crate::collect::is_taken;
-use crate::model::letter::DeadLetterContent;
+use crate::model::dead_letter::DeadLetterContent;
 use crate::model::record::{REFUSED_LEN_MAX, SentEvent};
 use crate::store::{DeadFilter, DeadLetter};
 use weir_origin_core::http::{Problem, ReadQuery, TypedBody};
@@ -106,7 +106,7 @@ pub(super) struct ReplacementEvent {
 #[utoipa::path(
     put,
     path = "/events/dead-letters/{id}",
-    operation_id = "mendDeadLetter",
+    operation_id = "correctDeadLetter",
     params(("id" = String, Path, description = "The dead letter's id.", max_length = 128)),
     request_body = ReplacementEvent,
     responses((status = 200, description = "The new state", body = LetterView)),
@@ -286,7 +286,7 @@ impl From<&DeadLetter> for LetterView {
             event: None,
             record: None,
         };
-        match DeadLetterContent::from_json(&letter.letter) {
+        match DeadLetterContent::from_json(&letter.content) {
             Ok(DeadLetterContent::Sent(sent)) => view.sent = Some(sent),
             Ok(DeadLetterContent::GivenUp { envelope, .. }) => {
                 let bytes = hex::decode(envelope).unwrap_or_default();

@@ -6,22 +6,22 @@ use super::{EventStore, cut};
 use weir_origin_core::sql::{Row, SqlError, Tx, sql};
 
 const INSERT: &str = "
-    INSERT INTO event_dead_letters (id, group_name, reason, message, letter, dead_at_ms)
+    INSERT INTO event_dead_letters (id, group_name, reason, message, content, dead_at_ms)
     VALUES (?, ?, ?, ?, ?, ?)";
 
 const SELECT_ONE: &str = "
-    SELECT id, group_name, reason, message, letter, dead_at_ms, edited_at_ms FROM event_dead_letters
+    SELECT id, group_name, reason, message, content, dead_at_ms, edited_at_ms FROM event_dead_letters
     WHERE id = ?";
 
 const SELECT_LIST: &str = "
-    SELECT id, group_name, reason, message, letter, dead_at_ms, edited_at_ms FROM event_dead_letters
+    SELECT id, group_name, reason, message, content, dead_at_ms, edited_at_ms FROM event_dead_letters
     WHERE (dead_at_ms < ? OR (dead_at_ms = ? AND id < ?))
         AND (? = '*' OR group_name = ?) AND (? = '' OR reason = ?)
     ORDER BY dead_at_ms DESC, id DESC LIMIT ?";
 
 const COUNT: &str = "SELECT COUNT(*) AS count FROM event_dead_letters WHERE group_name = ?";
 
-const EDIT: &str = "UPDATE event_dead_letters SET letter = ?, edited_at_ms = ? WHERE id = ?";
+const EDIT: &str = "UPDATE event_dead_letters SET content = ?, edited_at_ms = ? WHERE id = ?";
 
 const DELETE: &str = "DELETE FROM event_dead_letters WHERE id = ?";
 
@@ -38,8 +38,8 @@ pub struct DeadLetter {
     pub reason: String,
     /// Reason in a sentence.
     pub message: String,
-    /// Its content: `DeadLetterContent` as JSON.
-    pub letter: String,
+    /// What it was: [`DeadLetterContent`](crate::model::dead_letter::DeadLetterContent) as JSON.
+    pub content: String,
     /// When it became a dead letter, in milliseconds since the Unix epoch.
     pub dead_at_ms: u64,
     /// When an operator last edited it, in milliseconds since the Unix epoch.
@@ -90,10 +90,10 @@ impl DeadLetterStore<'_> {
     pub async fn edit_dead_letter(
         self,
         id: &str,
-        letter: &str,
+        content: &str,
         now_ms: u64,
     ) -> Result<bool, SqlError> {
-        let update = sql(EDIT).text(letter).number(now_ms).text(id);
+        let update = sql(EDIT).text(content).number(now_ms).text(id);
         Ok(self.0.db.execute(update).await? > 0)
     }
 
@@ -113,7 +113,7 @@ pub(super) async fn insert_dead(tx: &mut Tx, letter: &DeadLetter) -> Result<(), 
     let message = cut(&letter.message);
     let insert = sql(INSERT).text(&letter.id).text(&letter.group);
     let insert = insert.text(&letter.reason).text(&message);
-    let insert = insert.text(&letter.letter).number(letter.dead_at_ms);
+    let insert = insert.text(&letter.content).number(letter.dead_at_ms);
     tx.insert(insert).await?;
     Ok(())
 }
@@ -128,7 +128,7 @@ fn letter(row: &Row) -> Result<DeadLetter, Error> {
         group: row.text("group_name")?,
         reason: row.text("reason")?,
         message: row.text("message")?,
-        letter: row.text("letter")?,
+        content: row.text("content")?,
         dead_at_ms: row.number("dead_at_ms")?,
         edited_at_ms: row.maybe("edited_at_ms")?,
     })

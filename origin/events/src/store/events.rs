@@ -7,7 +7,7 @@ use sqlx::Error;
 use super::dead::{DeadLetter, insert_dead};
 use super::groups::move_in;
 use super::{EventStore, Move, Step};
-use crate::model::letter::of_reused;
+use crate::model::dead_letter::of_reused;
 use weir_origin_core::sql::{Row, SqlError, Statement, Tx, retried, sql};
 
 /// Rows per statement. Each statement costs a round trip, and a parse in SQLite.

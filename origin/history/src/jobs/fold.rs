@@ -176,7 +176,10 @@ impl History {
                 let failures = self.fold_owners(some).await?;
                 folded.lists += some.len() as u64 - failures;
                 folded.failures += failures;
-                self.0.metrics.folded.inc_by(some.len() as u64 - failures);
+                self.0
+                    .metrics
+                    .compacted
+                    .inc_by(some.len() as u64 - failures);
                 self.0.metrics.fold_failures.inc_by(failures);
                 self.0.hot.forget_active(day, slot, some).await?;
             }

@@ -47,16 +47,16 @@ struct ClickedApp {
 /// click id from the app store.
 #[utoipa::path(
     get,
-    path = "/link-clicks/{name}",
+    path = "/clicks/{id}",
     operation_id = "getClickedLink",
-    params(("name" = String, Path, description = "Click id, from the parameter `weir_click`.", max_length = 256)),
+    params(("id" = String, Path, description = "Click id, from the parameter `weir_click`.", max_length = 256)),
     responses((status = 200, description = "The link's current fields", body = ClickedLink)),
 )]
 pub(super) async fn get(
     links: Links,
-    Path(name): Path<String>,
+    Path(id): Path<String>,
 ) -> Result<Json<ClickedLink>, Problem> {
-    let click = links.read_click(name.as_bytes()).ok_or_else(unknown)?;
+    let click = links.read_click(id.as_bytes()).ok_or_else(unknown)?;
     let age_ms = links.now_ms().saturating_sub(click.at_ms);
     if age_ms > TOLD_FOR_MS {
         return Err(unknown());

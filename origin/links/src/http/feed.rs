@@ -15,8 +15,8 @@ use weir_origin_core::http::{EdgeHeaders, Edges, Problem, ReadQuery, document_ms
 pub(super) struct Feeds {
     pub(super) links: Option<Links>,
     pub(super) edges: Edges,
-    /// See [`DomainList::maxima_in_objects`].
-    pub(super) maxima_in_objects: Option<String>,
+    /// See [`DomainList::click_limits_in_objects`].
+    pub(super) click_limits_in_objects: Option<String>,
 }
 
 /// Query of an edge.
@@ -52,7 +52,7 @@ pub(super) async fn links(
 ) -> Result<Response<Body>, Problem> {
     let links = feeds.links()?;
     let at_ms = document_ms();
-    let state = match feeds.maxima_in_objects {
+    let state = match feeds.click_limits_in_objects {
         Some(_) => feed::State::with_objects,
         None => feed::State::for_link,
     };
@@ -85,7 +85,7 @@ pub(super) async fn domains(
     let list = DomainList {
         version: known.version,
         domains: known.domains.to_config(),
-        maxima_in_objects: feeds.maxima_in_objects.clone(),
+        click_limits_in_objects: feeds.click_limits_in_objects.clone(),
     };
     let version = list.version.to_string();
     feeds.edges.publish(&list, at_ms, &version, &headers)

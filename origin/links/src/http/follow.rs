@@ -17,7 +17,7 @@ use weir_link::cache::LinkName;
 use weir_link::click::{client_address, referer_of};
 use weir_link::code::{Code, LinkId};
 use weir_link::domain::{Domain, Domains};
-use weir_link::password::Refusal;
+use weir_link::password::{Refusal, form_page};
 use weir_link::record::Link;
 use weir_link::redis::document;
 use weir_link::redis::link_read::Purpose;
@@ -211,8 +211,8 @@ pub(super) async fn unlock(
         left_ms: found.left_ms,
         ..client.visit(&links, &id, &uri, &HttpMethod::POST)
     };
-    let words = match decide(&found, &visit) {
-        Answer::Guarded(words) => words,
+    let language = match decide(&found, &visit) {
+        Answer::Guarded(language) => language,
         other => return sent(other.reply(domain)),
     };
     let guard = found.link.guard.as_ref();
@@ -224,7 +224,7 @@ pub(super) async fn unlock(
         .ok()
         .and_then(|Form(entered)| Password::new(entered.password).ok());
     let Some(password) = password else {
-        return sent(words.page(Some(Refusal::Wrong)));
+        return sent(form_page(language, Some(Refusal::Wrong)));
     };
     let address = client_address(client.nearest);
     let tried = links.passwords().try_one(&id, address, guard, password);
@@ -238,7 +238,7 @@ pub(super) async fn unlock(
             wait_s: RETRY_AFTER_S,
         },
     };
-    sent(words.page(Some(refusal)))
+    sent(form_page(language, Some(refusal)))
 }
 
 /// Redirects visitors with the right password.

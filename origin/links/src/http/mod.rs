@@ -121,15 +121,15 @@ fn feeds() -> Api<Feeds> {
         .route(routes!(feed::domains), rules)
 }
 
-/// The routes for edges. `maxima_in_objects`: clicks of links whose keys have this prefix are counted in edge objects.
+/// The routes for edges. `click_limits_in_objects`: the key prefix of links whose click limits are counted in objects.
 pub fn feed_routes(
     links: Option<Links>,
     edges: Edges,
-    maxima_in_objects: Option<String>,
+    click_limits_in_objects: Option<String>,
 ) -> Router {
     let state = Feeds {
         links,
-        maxima_in_objects,
+        click_limits_in_objects,
         edges: edges.clone(),
     };
     with_stamp(feeds().into_router(state), edges)
@@ -218,7 +218,7 @@ pub fn admin() -> Api<Enabled> {
         .route(routes!(links::history), named_narrow)
         .route(routes!(stats::stats), named_narrow)
         .route(routes!(stats::csv), named_narrow)
-        .route(routes!(stats::cross), named_narrow)
+        .route(routes!(stats::crosstab), named_narrow)
         .route(routes!(conversions::get), named.refuses(&[CONVERSIONS_OFF]))
         .route(routes!(qr::svg), named_narrow)
         .route(routes!(qr::png), named_narrow)

@@ -18,7 +18,7 @@ static PAGE: Page = Page {
         "icon.svg": SVG,
         "api.js": JS,
         "charts.js": JS,
-        "cross.js": JS,
+        "crosstab.js": JS,
         "detail.js": JS,
         "dom.js": JS,
         "domains.js": JS,

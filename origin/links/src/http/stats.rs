@@ -9,7 +9,7 @@ use weir_link::code::LinkId;
 use super::CodeParam;
 use super::links::{NamedLink, found};
 use crate::Links;
-use crate::cross::{Cross, Filter};
+use crate::crosstab::{Crosstab, Filter};
 use crate::model::stats::Span;
 use crate::model::zone::Zone;
 use crate::report::{Range, Report, ReportView};
@@ -41,7 +41,7 @@ pub(super) struct StatsQuery {
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct CrossQuery {
+pub(super) struct CrosstabQuery {
     /// The domain's id. Default: the first domain.
     #[serde(rename = "domain")]
     #[param(pattern = "^[a-z0-9-]{1,16}$")]
@@ -157,18 +157,18 @@ fn range(
 /// Each list applies the filters of the other two. Covers the last 31 days.
 #[utoipa::path(
     get,
-    path = "/links/{code}/cross",
-    operation_id = "getLinkCross",
-    params(CodeParam, CrossQuery),
-    responses((status = 200, description = "Clicks", body = Cross)),
+    path = "/links/{code}/crosstab",
+    operation_id = "getLinkCrosstab",
+    params(CodeParam, CrosstabQuery),
+    responses((status = 200, description = "Clicks", body = Crosstab)),
 )]
-pub(super) async fn cross(
+pub(super) async fn crosstab(
     links: Links,
     NamedLink(id): NamedLink,
-    ReadQuery(asked): ReadQuery<CrossQuery>,
-) -> Result<Json<Cross>, Problem> {
+    ReadQuery(asked): ReadQuery<CrosstabQuery>,
+) -> Result<Json<Crosstab>, Problem> {
     let range = range(asked.by, asked.from_ms, asked.to_ms, asked.tz.as_deref())?;
-    if Cross::is_too_old(&range, now_ms()) {
+    if Crosstab::is_too_old(&range, now_ms()) {
         let detail = "from_ms: cross-tabs are only available for the last 31 days";
         return Err(Problem::invalid_query(detail));
     }
@@ -178,6 +178,6 @@ pub(super) async fn cross(
         referrer: asked.referrer,
     };
     let link = found(&links, &id).await?;
-    let cross = Cross::read(links.store(), &id, link.created_at_ms, &range, filter);
-    Ok(Json(cross.await?))
+    let crosstab = Crosstab::read(links.store(), &id, link.created_at_ms, &range, filter);
+    Ok(Json(crosstab.await?))
 }

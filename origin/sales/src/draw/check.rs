@@ -1,4 +1,4 @@
-//! `weir-origin check-draw`: verifies a draw from its published data, without network access.
+//! `weir-origin check-draw`: verifies a draw from its published data, without network.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub struct CheckDrawCommand {
     pub ticket: Vec<String>,
 }
 
-/// Published data of a draw.
+/// The published data of a draw.
 #[derive(Debug, Deserialize)]
 struct PublishedDraw {
     algorithm: String,
@@ -40,46 +40,46 @@ struct PublishedDraw {
     winners: u64,
 }
 
-/// Computes the draw again. Returns the text to print.
+/// Recomputes the draw and returns the report.
 ///
 /// # Errors
-/// Names the value that differs from the published data.
+/// When the published data is invalid, or does not match.
 pub fn run(command: &CheckDrawCommand) -> Result<String> {
-    let told = read(&command.draw)?;
+    let draw = read(&command.draw)?;
     let entries = read(&command.entries)?;
-    let told: PublishedDraw = serde_json::from_str(&told).with_context(|| {
+    let draw: PublishedDraw = serde_json::from_str(&draw).with_context(|| {
         format!(
             "\"{}\" is not the answer of GET /sales/{{id}}/draw",
             command.draw.display()
         )
     })?;
-    if let Some(noted) = &command.commitment {
+    if let Some(expected) = &command.commitment {
         ensure!(
-            *noted == told.commitment,
+            *expected == draw.commitment,
             "the commitment differs from the given one: {}",
-            told.commitment
+            draw.commitment
         );
     }
-    check(&told, &entries, &command.ticket)
+    check(&draw, &entries, &command.ticket)
 }
 
 fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read \"{}\"", path.display()))
 }
 
-fn check(told: &PublishedDraw, entries: &str, asked: &[String]) -> Result<String> {
+fn check(draw: &PublishedDraw, entries: &str, asked: &[String]) -> Result<String> {
     ensure!(
-        told.algorithm == ALGORITHM,
+        draw.algorithm == ALGORITHM,
         "unsupported algorithm \"{}\", expected \"{ALGORITHM}\"",
-        told.algorithm
+        draw.algorithm
     );
-    let seed = told
+    let seed = draw
         .seed
         .as_ref()
         .context("the seed is not published yet")?;
     let seed = hex::decode(seed).context("the seed is not hex")?;
     ensure!(
-        commitment(&seed) == told.commitment,
+        commitment(&seed) == draw.commitment,
         "the seed does not match the commitment"
     );
     let mut tickets: Vec<&str> = entries.lines().collect();
@@ -88,25 +88,27 @@ fn check(told: &PublishedDraw, entries: &str, asked: &[String]) -> Result<String
         bail!("not a ticket: {odd:?}");
     }
     let count = tickets.len() as u64;
+    let published_count = draw
+        .entries
+        .context("the number of tickets is not published yet")?;
     ensure!(
-        told.entries == Some(count),
-        "the file has {count} tickets, but {:?} were published",
-        told.entries
+        published_count == count,
+        "the file has {count} tickets, but {published_count} were published"
     );
     let hash = list_hash(tickets.iter().copied());
     ensure!(
-        told.list_sha256.as_ref() == Some(&hash),
+        draw.list_sha256.as_ref() == Some(&hash),
         "the list does not match the published hash: its hash is {hash}"
     );
     let places = places(&seed, &hash, &tickets);
     let mut says = format!(
         "the seed matches the commitment, and the list matches its hash: {} of {count} tickets have won\n",
-        told.winners.min(count)
+        draw.winners.min(count)
     );
     for ticket in asked {
         let place = places.iter().position(|known| known == ticket);
         let place = place.with_context(|| format!("{ticket} is not in the list"))? as u64 + 1;
-        let has_won = if place <= told.winners {
+        let has_won = if place <= draw.winners {
             "won"
         } else {
             "not won"
@@ -121,7 +123,7 @@ fn check(told: &PublishedDraw, entries: &str, asked: &[String]) -> Result<String
 mod tests {
     use super::*;
 
-    fn told(entries: &str) -> PublishedDraw {
+    fn published(entries: &str) -> PublishedDraw {
         let seed = [7; 32];
         let hash = list_hash(entries.lines());
         PublishedDraw {
@@ -139,38 +141,45 @@ mod tests {
     }
 
     #[test]
-    fn a_good_draw_is_told_with_places() {
+    fn valid_draw_is_confirmed_with_ranks() {
         let entries = entries();
         let (third, first) = (format!("{:032x}", 0), format!("{:032x}", 2));
-        let says = check(&told(&entries), &entries, &[third, first]).unwrap();
+        let says = check(&published(&entries), &entries, &[third, first]).unwrap();
         assert!(says.contains("2 of 5 tickets have won"), "{says}");
         assert!(says.contains("rank 3, not won"), "{says}");
         assert!(says.contains("rank 1, won"), "{says}");
     }
 
     #[test]
-    fn whatever_was_changed_is_found() {
+    fn changed_draw_is_rejected_with_the_difference() {
         let entries = entries();
         let fails = |change: fn(&mut PublishedDraw), expected: &str| {
-            let mut told = told(&entries);
-            change(&mut told);
-            let error = check(&told, &entries, &[]).unwrap_err().to_string();
+            let mut draw = published(&entries);
+            change(&mut draw);
+            let error = check(&draw, &entries, &[]).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         };
-        fails(|told| told.seed = Some(hex::encode([8; 32])), "commitment");
-        fails(|told| told.seed = None, "not published yet");
-        fails(|told| told.entries = Some(6), "were published");
+        fails(|draw| draw.seed = Some(hex::encode([8; 32])), "commitment");
+        fails(|draw| draw.seed = None, "not published yet");
         fails(
-            |told| told.algorithm = "weir-draw-2".to_owned(),
+            |draw| draw.entries = Some(6),
+            "the file has 5 tickets, but 6 were published",
+        );
+        fails(|draw| draw.entries = None, "not published yet");
+        fails(
+            |draw| draw.algorithm = "weir-draw-2".to_owned(),
             "unsupported algorithm",
         );
         fails(
-            |told| told.list_sha256 = Some("00".to_owned()),
+            |draw| draw.list_sha256 = Some("00".to_owned()),
             "its hash is",
         );
         let more = format!("{entries}{:032x}\n", 9);
-        assert!(check(&told(&entries), &more, &[]).is_err(), "one was added");
+        assert!(
+            check(&published(&entries), &more, &[]).is_err(),
+            "one was added"
+        );
         let gone = format!("{:032x}", 77);
-        assert!(check(&told(&entries), &entries, &[gone]).is_err());
+        assert!(check(&published(&entries), &entries, &[gone]).is_err());
     }
 }

@@ -3,11 +3,11 @@
 mod draw;
 mod feed;
 mod language;
-mod listing;
 mod lost_orders;
 mod order_admin;
 mod orders;
 mod payments;
+mod public_sales;
 mod refusals;
 mod reservations;
 mod sales;
@@ -106,7 +106,7 @@ pub fn public() -> Api<Sales> {
                 PAYMENTS_NOT_CONFIGURED,
             ]),
         )
-        .route(routes!(listing::list), sql)
+        .route(routes!(public_sales::list), sql)
         .route(routes!(draw::get), draw)
         .route(routes!(draw::entries), draw.refuses(&[DRAW_OPEN]))
         .route(
@@ -241,7 +241,7 @@ pub fn admin() -> Api<Sales> {
         .route(routes!(user_list::get), user)
         .route(routes!(user_list::put, user_list::delete), changed_user)
         .route(
-            routes!(order_admin::act),
+            routes!(order_admin::run_batch),
             heeds.refuses(&[BODY_TOO_LARGE, INVALID_ORDERS]),
         )
         .route(routes!(order_admin::deliveries), heeds)

@@ -37,8 +37,8 @@ use weir_origin_core::outbox::{Backlog, PendingSubject};
 const LIMIT_DEFAULT: usize = 50;
 const LIMIT_MAX: usize = 500;
 
-/// Maximum number of orders per batch request, limited by the request timeout.
-const ACTIONS_MAX: usize = 200;
+/// Maximum number of orders in one batch, so that the request ends within its time limit.
+const BATCH_ORDERS_MAX: usize = 200;
 
 /// Maximum number of changes of an order in one answer.
 const CHANGES_MAX: usize = 200;
@@ -390,11 +390,10 @@ pub(super) async fn refund(
     }))
 }
 
-/// A batch of orders.
+/// A batch of order actions.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = OrderActions)]
-pub(super) struct Actions {
+pub(super) struct OrderBatch {
     /// The action.
     action: Action,
     /// The order ids.
@@ -407,19 +406,19 @@ pub(super) struct Actions {
 /// Orders are processed one by one, each with its own verdict. Repeating it changes nothing for completed orders.
 #[utoipa::path(
     post,
-    path = "/order-actions",
-    operation_id = "actOnOrders",
-    request_body = Actions,
+    path = "/order-batches",
+    operation_id = "runOrderBatch",
+    request_body = OrderBatch,
     responses((status = 200, description = "One verdict per order, in order", body = OrderVerdicts)),
 )]
-pub(super) async fn act(
+pub(super) async fn run_batch(
     State(sales): State<Sales>,
     caller: Caller,
-    TypedBody(actions): TypedBody<Actions>,
+    TypedBody(batch): TypedBody<OrderBatch>,
 ) -> Result<Json<OrderVerdicts>, Problem> {
-    let Actions { action, orders } = actions;
-    if !(1..=ACTIONS_MAX).contains(&orders.len()) {
-        let detail = format!("orders: must be 1 to {ACTIONS_MAX}");
+    let OrderBatch { action, orders } = batch;
+    if !(1..=BATCH_ORDERS_MAX).contains(&orders.len()) {
+        let detail = format!("orders: must be 1 to {BATCH_ORDERS_MAX}");
         return Err(INVALID_ORDERS.because(detail));
     }
     let mut verdicts = Vec::with_capacity(orders.len());

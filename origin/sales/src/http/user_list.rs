@@ -1,4 +1,4 @@
-//! Admin routes of the global user list: users blocked in all sales, and users exempt from the risk check.
+//! Users whom operators block in all sales, or exempt from risk checks.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -33,7 +33,7 @@ const TEXT_LEN_MAX: usize = 200;
 pub(super) struct ListQuery {
     /// Only users with this status.
     #[param(inline)]
-    standing: UserStatusLabel,
+    status: UserStatusLabel,
     /// The last user of the previous page.
     after: Option<String>,
     /// Page size.
@@ -61,8 +61,8 @@ enum OptionalUserStatus {
 }
 
 impl From<Option<UserListStatus>> for OptionalUserStatus {
-    fn from(standing: Option<UserListStatus>) -> Self {
-        match standing {
+    fn from(status: Option<UserListStatus>) -> Self {
+        match status {
             Some(UserListStatus::Blocked) => Self::Blocked,
             Some(UserListStatus::Allowed) => Self::Allowed,
             None => Self::None,
@@ -75,7 +75,7 @@ impl From<Option<UserListStatus>> for OptionalUserStatus {
 #[schema(as = UserStatusChange)]
 struct UserStatusView {
     /// The user's status.
-    standing: OptionalUserStatus,
+    status: OptionalUserStatus,
     /// Reason; null: not listed.
     #[schema(required)]
     reason: Option<String>,
@@ -94,7 +94,7 @@ struct UserView {
     /// The user's id.
     user: String,
     #[serde(flatten)]
-    standing: UserStatusView,
+    status: UserStatusView,
 }
 
 /// A page of users.
@@ -127,7 +127,7 @@ impl From<UserStatusLabel> for UserListStatus {
 #[serde(deny_unknown_fields)]
 pub(super) struct NewUserStatus {
     /// Blocked: cannot buy. Allowed: exempt from the risk check.
-    standing: UserStatusLabel,
+    status: UserStatusLabel,
     /// Reason.
     #[schema(min_length = 1, max_length = 200)]
     reason: String,
@@ -169,11 +169,11 @@ pub(super) async fn list(
         let detail = format!("limit: must be 1 to {LIMIT_MAX}");
         return Err(Problem::invalid_query(detail));
     }
-    let standing = query.standing.into();
+    let status = query.status.into();
     let users = sales
         .store
         .user_list()
-        .listed_users(standing, after.as_ref(), limit);
+        .listed_users(status, after.as_ref(), limit);
     let users = users.await?.into_iter().map(UserView::from).collect();
     Ok(Json(ListedUsers { users }))
 }
@@ -182,7 +182,7 @@ pub(super) async fn list(
 #[utoipa::path(
     get,
     path = "/user-list/{user}",
-    operation_id = "getUserStanding",
+    operation_id = "getUserStatus",
     params(("user" = String, Path, description = "The user's name.")),
     responses((status = 200, description = "The user's entry, with its history", body = UserListEntry)),
 )]
@@ -200,7 +200,7 @@ pub(super) async fn get(
 #[utoipa::path(
     put,
     path = "/user-list/{user}",
-    operation_id = "setUserStanding",
+    operation_id = "setUserStatus",
     params(("user" = String, Path, description = "The user's name.")),
     request_body = NewUserStatus,
     responses((status = 200, description = "Done, and published to gateways", body = UserListEntry)),
@@ -216,7 +216,7 @@ pub(super) async fn put(
         let detail = "reason, operator: both are required";
         return Err(INVALID_REASON.because(detail));
     }
-    change(&sales, &user, Some(new.standing.into()), &said).await
+    change(&sales, &user, Some(new.status.into()), &said).await
 }
 
 /// Remove a user from the list
@@ -225,7 +225,7 @@ pub(super) async fn put(
 #[utoipa::path(
     delete,
     path = "/user-list/{user}",
-    operation_id = "clearUserStanding",
+    operation_id = "clearUserStatus",
     params(("user" = String, Path, description = "The user's name.")),
     request_body = Option<Removal>,
     responses((status = 200, description = "Done, and published to gateways", body = UserListEntry)),
@@ -249,17 +249,17 @@ pub(super) async fn delete(
 async fn change(
     sales: &Sales,
     user: &UserId,
-    standing: Option<UserListStatus>,
+    status: Option<UserListStatus>,
     said: &Remark,
 ) -> Result<Json<UserListEntry>, Problem> {
     let now_ms = now_ms();
     let changed = sales
         .store
         .user_list()
-        .set_standing(user, standing, said, now_ms);
+        .set_user_status(user, status, said, now_ms);
     if changed.await? {
-        let standing = standing.map_or("none", UserListStatus::label);
-        info!(%standing, operator = said.operator, "changed a user's list entry for all sales");
+        let status = status.map_or("none", UserListStatus::label);
+        info!(%status, operator = said.operator, "changed a user's list entry for all sales");
     }
     for stored in sales.store.catalogue(now_ms, SALES_MAX).await? {
         let (sale, list) = (&stored.sale, UserList::Blocked);
@@ -284,8 +284,8 @@ async fn user_entry(sales: &Sales, user: &UserId) -> Result<Json<UserListEntry>,
     let log = sales.store.user_list().list_log(user, LOG_LEN_MAX).await?;
     let unlisted = || UserView {
         user: user.to_string(),
-        standing: UserStatusView {
-            standing: OptionalUserStatus::None,
+        status: UserStatusView {
+            status: OptionalUserStatus::None,
             reason: None,
             operator: None,
             at_ms: None,
@@ -295,15 +295,15 @@ async fn user_entry(sales: &Sales, user: &UserId) -> Result<Json<UserListEntry>,
         user: listed.map_or_else(unlisted, UserView::from),
         log: log
             .into_iter()
-            .map(|entry| UserStatusView::new(entry.standing, entry.said, entry.at_ms))
+            .map(|entry| UserStatusView::new(entry.status, entry.said, entry.at_ms))
             .collect(),
     }))
 }
 
 impl UserStatusView {
-    fn new(standing: Option<UserListStatus>, said: Remark, at_ms: u64) -> Self {
+    fn new(status: Option<UserListStatus>, said: Remark, at_ms: u64) -> Self {
         Self {
-            standing: standing.into(),
+            status: status.into(),
             reason: Some(said.reason),
             operator: Some(said.operator),
             at_ms: Some(at_ms),
@@ -315,7 +315,7 @@ impl From<ListedUser> for UserView {
     fn from(listed: ListedUser) -> Self {
         Self {
             user: listed.user.to_string(),
-            standing: UserStatusView::new(Some(listed.standing), listed.said, listed.at_ms),
+            status: UserStatusView::new(Some(listed.status), listed.said, listed.at_ms),
         }
     }
 }

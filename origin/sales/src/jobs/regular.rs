@@ -39,8 +39,8 @@ pub struct Jobs {
     pub(crate) drawer: Drawer,
     pub(crate) holds: HoldRules,
     pub(crate) metrics: SaleMetrics,
-    /// Sales already reported in the log as not warmed.
-    pub(crate) cold: Arc<Mutex<BTreeSet<SaleId>>>,
+    /// Unloaded sales that were already logged.
+    pub(crate) reported_unloaded: Arc<Mutex<BTreeSet<SaleId>>>,
 }
 
 impl Jobs {
@@ -70,7 +70,7 @@ impl Jobs {
         self.repeat_lists().await?;
         self.warm().await?;
         self.count_paused().await?;
-        self.tell_of_cold().await
+        self.report_unloaded().await
     }
 
     /// Expires unpaid orders in SQL, then returns their units in Redis.
@@ -163,17 +163,18 @@ impl Jobs {
         Ok(())
     }
 
-    /// Reports started sales that were never warmed: gateways refuse their buyers, and nothing else shows the cause.
-    /// Logs each sale once.
-    async fn tell_of_cold(&self) -> Result<(), SqlError> {
-        let cold = self.store.warming().cold(now_ms()).await?;
-        self.metrics.cold_sales(cold.len());
-        let mut told = self.cold.lock().unwrap_or_else(PoisonError::into_inner);
-        told.retain(|id| cold.contains(id));
-        for id in cold {
-            if !told.contains(&id) {
+    /// Counts and logs started sales that were never loaded into Redis: gateways refuse their buyers, and nothing else shows
+    /// why. Each sale is logged once.
+    async fn report_unloaded(&self) -> Result<(), SqlError> {
+        let unloaded = self.store.warming().unloaded_sales(now_ms()).await?;
+        self.metrics.unloaded_sales(unloaded.len());
+        let reported = self.reported_unloaded.lock();
+        let mut reported = reported.unwrap_or_else(PoisonError::into_inner);
+        reported.retain(|id| unloaded.contains(id));
+        for id in unloaded {
+            if !reported.contains(&id) {
                 warn!(sale = %id, "the sale has started but was never warmed, so gateways answer 503: POST /sales/{id}/warm at the admin port");
-                told.insert(id);
+                reported.insert(id);
             }
         }
         Ok(())

@@ -192,7 +192,7 @@ impl RiskWorker {
         let (id, user) = (&waiting.sale, &waiting.user);
         let score = self.scorer.score(waiting).await?;
         let listed = self.store.user_list().listed_user(user).await?;
-        let is_allowed = listed.is_some_and(|listed| listed.standing == UserListStatus::Allowed);
+        let is_allowed = listed.is_some_and(|listed| listed.status == UserListStatus::Allowed);
         let block = score >= self.threshold && !is_allowed;
         let list = match block {
             true => Some(UserList::Blocked),
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_fails_again_waits_longer_but_not_for_ever() {
+    fn repeated_failures_wait_longer_up_to_a_limit() {
         let waits = [0, 1, 2, 9, 10, 63, 64, u32::MAX].map(postpone_ms);
         assert_eq!(
             waits,

@@ -48,10 +48,10 @@ const END: &str = "
 
 // Users whom operators have allowed in all sales are exempt from blocks by the risk check.
 const SELECT_BARRED: &str = "
-    SELECT 1 AS one FROM user_list WHERE user_id = ? AND standing = 'blocked'
+    SELECT 1 AS one FROM user_list WHERE user_id = ? AND status = 'blocked'
     UNION ALL
     SELECT 1 AS one FROM blocked_users WHERE sale_id = ? AND user_id = ? AND (reason <> 'risk'
-        OR NOT EXISTS (SELECT 1 FROM user_list WHERE user_id = ? AND standing = 'allowed'))
+        OR NOT EXISTS (SELECT 1 FROM user_list WHERE user_id = ? AND status = 'allowed'))
     UNION ALL
     SELECT 1 AS one FROM buyers WHERE sale_id = ? AND user_id = ? AND cooldown_until_ms > ?";
 

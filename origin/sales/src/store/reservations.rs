@@ -61,7 +61,7 @@ const SELECT_BLOCKED: &str = "
     SELECT user_id FROM blocked_users
     WHERE sale_id = ? AND user_id > ? AND (reason <> 'risk' OR NOT EXISTS (
         SELECT 1 FROM user_list
-        WHERE user_list.user_id = blocked_users.user_id AND standing = 'allowed'))
+        WHERE user_list.user_id = blocked_users.user_id AND status = 'allowed'))
     ORDER BY user_id LIMIT ?";
 
 const SELECT_ONE_RESERVED: &str = "
@@ -114,7 +114,7 @@ impl ReservationStore<'_> {
             return Ok(ReservationOutcome::Closed);
         }
         let listed = self.0.user_list().listed_user(user).await?;
-        if listed.is_some_and(|listed| listed.standing == UserListStatus::Blocked) {
+        if listed.is_some_and(|listed| listed.status == UserListStatus::Blocked) {
             return Ok(ReservationOutcome::Blocked);
         }
         let new = NewReservation {

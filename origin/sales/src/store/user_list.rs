@@ -1,5 +1,4 @@
-//! The global user list: users blocked in all sales, and users exempt from the risk check. Each change is logged in its
-//! transaction.
+//! Users whom operators block in all sales, or exempt from risk checks. Each change is logged in its transaction.
 
 use sqlx::Error;
 use weir_base::id::UserId;
@@ -11,30 +10,30 @@ use weir_origin_core::sql::{Row, SqlError, Statement, Tx, damaged, retried, sql}
 const SELECT: &str = "SELECT * FROM user_list WHERE user_id = ?";
 
 const SELECT_PAGE: &str = "
-    SELECT * FROM user_list WHERE standing = ? AND user_id > ? ORDER BY user_id LIMIT ?";
+    SELECT * FROM user_list WHERE status = ? AND user_id > ? ORDER BY user_id LIMIT ?";
 
 const DELETE: &str = "DELETE FROM user_list WHERE user_id = ?";
 
 const INSERT: &str = "
-    INSERT INTO user_list (user_id, standing, reason, operator, at_ms) VALUES (?, ?, ?, ?, ?)";
+    INSERT INTO user_list (user_id, status, reason, operator, at_ms) VALUES (?, ?, ?, ?, ?)";
 
 const INSERT_LOG: &str = "
-    INSERT INTO user_list_log (user_id, standing, reason, operator, at_ms)
+    INSERT INTO user_list_log (user_id, status, reason, operator, at_ms)
     VALUES (?, ?, ?, ?, ?)";
 
 const SELECT_LOG: &str = "
-    SELECT standing, reason, operator, at_ms FROM user_list_log
+    SELECT status, reason, operator, at_ms FROM user_list_log
     WHERE user_id = ? ORDER BY id DESC LIMIT ?";
 
 /// Status in the log of a user removed from the list.
 const NONE: &str = "none";
 
-/// Status of a user in all sales.
+/// A user's status in all sales.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserListStatus {
     /// Cannot buy.
     Blocked,
-    /// Can buy, exempt from the risk check.
+    /// Can buy, exempt from risk checks.
     Allowed,
 }
 
@@ -52,8 +51,8 @@ impl UserListStatus {
 
     fn read(word: &str) -> Result<Self, Error> {
         let mut all = Self::ALL.into_iter();
-        all.find(|standing| standing.label() == word)
-            .ok_or_else(|| damaged("standing", "is not a list entry"))
+        all.find(|status| status.label() == word)
+            .ok_or_else(|| damaged("status", "is not a list entry"))
     }
 }
 
@@ -71,8 +70,8 @@ pub struct Remark {
 pub struct ListedUser {
     /// The user.
     pub user: UserId,
-    /// Status.
-    pub standing: UserListStatus,
+    /// The user's status.
+    pub status: UserListStatus,
     /// Reason and author.
     pub said: Remark,
     /// Time of the change, in milliseconds since the Unix epoch.
@@ -82,52 +81,50 @@ pub struct ListedUser {
 /// An entry of the change log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListEntry {
-    /// Status after the change; `None`: removed from the list.
-    pub standing: Option<UserListStatus>,
+    /// The new status; `None`: not listed.
+    pub status: Option<UserListStatus>,
     /// Reason and author.
     pub said: Remark,
     /// Time of the change, in milliseconds since the Unix epoch.
     pub at_ms: u64,
 }
 
-/// The global user list: users blocked in all sales, and users exempt from the risk check. Each change is logged in its
-/// transaction.
+/// Users whom operators block in all sales, or exempt from risk checks.
 #[derive(Clone, Copy, Debug)]
 pub struct UserListStore<'a>(pub(super) &'a SaleStore);
 
 impl UserListStore<'_> {
-    /// Returns a user's entry; `None`: the user is not listed.
+    /// A user's entry, if the user is listed.
     pub async fn listed_user(self, user: &UserId) -> Result<Option<ListedUser>, SqlError> {
         let row = self.0.db.one(sql(SELECT).text(user.as_str())).await?;
         Ok(row.as_ref().map(listed).transpose()?)
     }
 
-    /// Returns up to `limit` users with this status after `after`, sorted by the bytes of their ids.
+    /// At most `limit` users with this status, after `after`, sorted by the bytes of their names.
     pub async fn listed_users(
         self,
-        standing: UserListStatus,
+        status: UserListStatus,
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<ListedUser>, SqlError> {
         let after = after.map_or("", UserId::as_str);
-        let select = sql(SELECT_PAGE).text(standing.label()).text(after);
+        let select = sql(SELECT_PAGE).text(status.label()).text(after);
         let rows = self.0.db.all(select.number(limit)).await?;
         Ok(rows.iter().map(listed).collect::<Result<_, _>>()?)
     }
 
-    /// Returns up to `limit` changes of a user's status, newest first.
+    /// At most `limit` changes of a user's status, newest first.
     pub async fn list_log(self, user: &UserId, limit: usize) -> Result<Vec<ListEntry>, SqlError> {
         let select = sql(SELECT_LOG).text(user.as_str()).number(limit);
         let rows = self.0.db.all(select).await?;
         Ok(rows.iter().map(entry).collect::<Result<_, _>>()?)
     }
 
-    /// Sets a user's status, or removes the user from the list. Returns false if status, reason and operator are
-    /// unchanged.
-    pub async fn set_standing(
+    /// Sets a user's status, or removes the user from the list; false if nothing changes.
+    pub async fn set_user_status(
         self,
         user: &UserId,
-        standing: Option<UserListStatus>,
+        status: Option<UserListStatus>,
         said: &Remark,
         now_ms: u64,
     ) -> Result<bool, SqlError> {
@@ -135,18 +132,16 @@ impl UserListStore<'_> {
             let mut tx = self.0.db.begin().await?;
             let before = tx.one(sql(SELECT).text(user.as_str())).await?;
             let before = before.as_ref().map(listed).transpose()?;
-            let is_so = match (&before, standing) {
+            let is_so = match (&before, status) {
                 (None, None) => true,
-                (Some(before), Some(standing)) => {
-                    before.standing == standing && before.said == *said
-                }
+                (Some(before), Some(status)) => before.status == status && before.said == *said,
                 _ => false,
             };
             if is_so {
                 tx.rollback().await?;
                 return Ok(false);
             }
-            set(&mut tx, user, standing, said, now_ms).await?;
+            set(&mut tx, user, status, said, now_ms).await?;
             tx.commit().await?;
             Ok(true)
         };
@@ -157,16 +152,16 @@ impl UserListStore<'_> {
 async fn set(
     tx: &mut Tx,
     user: &UserId,
-    standing: Option<UserListStatus>,
+    status: Option<UserListStatus>,
     said: &Remark,
     now_ms: u64,
 ) -> Result<(), Error> {
     tx.execute(sql(DELETE).text(user.as_str())).await?;
-    if let Some(standing) = standing {
-        tx.execute(row(INSERT, user, standing.label(), said, now_ms))
+    if let Some(status) = status {
+        tx.execute(row(INSERT, user, status.label(), said, now_ms))
             .await?;
     }
-    let word = standing.map_or(NONE, UserListStatus::label);
+    let word = status.map_or(NONE, UserListStatus::label);
     tx.execute(row(INSERT_LOG, user, word, said, now_ms))
         .await?;
     Ok(())
@@ -175,44 +170,44 @@ async fn set(
 fn row<'a>(
     statement: &'static str,
     user: &'a UserId,
-    standing: &'a str,
+    status: &'a str,
     said: &'a Remark,
     now_ms: u64,
 ) -> Statement<'a> {
     sql(statement)
         .text(user.as_str())
-        .text(standing)
+        .text(status)
         .text(&said.reason)
         .text(&said.operator)
         .number(now_ms)
 }
 
-/// Reads a user's status in a transaction, with one lookup by key.
+/// A user's status, read by key within a transaction.
 pub(super) async fn user_status(
     tx: &mut Tx,
     user: &UserId,
 ) -> Result<Option<UserListStatus>, Error> {
     let row = tx.one(sql(SELECT).text(user.as_str())).await?;
-    row.map(|row| UserListStatus::read(&row.text("standing")?))
+    row.map(|row| UserListStatus::read(&row.text("status")?))
         .transpose()
 }
 
 fn listed(row: &Row) -> Result<ListedUser, Error> {
     Ok(ListedUser {
         user: user_id(row)?,
-        standing: UserListStatus::read(&row.text("standing")?)?,
+        status: UserListStatus::read(&row.text("status")?)?,
         said: read_remark(row)?,
         at_ms: row.number("at_ms")?,
     })
 }
 
 fn entry(row: &Row) -> Result<ListEntry, Error> {
-    let standing = match row.text("standing")?.as_str() {
+    let status = match row.text("status")?.as_str() {
         NONE => None,
         word => Some(UserListStatus::read(word)?),
     };
     Ok(ListEntry {
-        standing,
+        status,
         said: read_remark(row)?,
         at_ms: row.number("at_ms")?,
     })

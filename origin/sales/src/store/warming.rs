@@ -12,7 +12,7 @@ const SELECT_DUE: &str = "
         AND starts_at_ms - warm_before_ms <= ? AND ends_at_ms > ?
     ORDER BY starts_at_ms, id";
 
-const SELECT_COLD: &str = "
+const SELECT_UNLOADED: &str = "
     SELECT id FROM sales
     WHERE warmed_at_ms IS NULL AND starts_at_ms <= ? AND ends_at_ms > ?
     ORDER BY starts_at_ms, id";
@@ -35,9 +35,9 @@ impl WarmingStore<'_> {
             .collect::<Result<_, _>>()?)
     }
 
-    /// Returns the sales that have started, have not ended, and were never warmed: gateways refuse their buyers.
-    pub async fn cold(self, now_ms: u64) -> Result<Vec<SaleId>, SqlError> {
-        let select = sql(SELECT_COLD).number(now_ms).number(now_ms);
+    /// Started, unfinished sales that were never loaded into Redis, so gateways do not know them.
+    pub async fn unloaded_sales(self, now_ms: u64) -> Result<Vec<SaleId>, SqlError> {
+        let select = sql(SELECT_UNLOADED).number(now_ms).number(now_ms);
         let rows = self.0.db.all(select).await?;
         Ok(rows
             .iter()

@@ -308,7 +308,7 @@ async fn business_systems_push_events_with_the_admins_token() {
 }
 
 #[tokio::test]
-async fn types_are_changed_only_as_they_were_read() {
+async fn type_edit_needs_the_version_that_was_read() {
     let world = World::with_events(|_| {}).await;
     let path = "/events/types/view";
     let made = world.admin("PUT", path, &json!({"window": "30m"})).await;

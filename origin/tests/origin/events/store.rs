@@ -7,12 +7,12 @@ use weir_origin::events::store::{
 
 on_every_database! {
     EventStore:
-    a_group_moves_only_from_where_it_is,
+    group_moves_only_from_its_current_position,
     events_are_stored_once_with_their_position,
     a_course_has_one_order,
-    what_waits_is_due_when_those_before_it_are_done,
-    a_letter_is_kept_once_and_listed_the_latest_first,
-    types_are_changed_only_as_they_were_read,
+    retry_is_due_once_earlier_ones_are_done,
+    dead_letter_is_stored_once_and_listed_newest_first,
+    type_edit_needs_the_version_that_was_read,
     a_unit_is_asked_for_once,
 }
 
@@ -49,7 +49,7 @@ fn letter(id: &str, group: &str, dead_at_ms: u64) -> DeadLetter {
         group: group.to_owned(),
         reason: "schema".to_owned(),
         message: "é".repeat(600),
-        letter: "{}".to_owned(),
+        content: "{}".to_owned(),
         dead_at_ms,
         edited_at_ms: None,
     }
@@ -64,7 +64,7 @@ const ALL: CourseFilter<'static> = CourseFilter {
     limit: 1_000,
 };
 
-async fn a_group_moves_only_from_where_it_is(store: &EventStore) {
+async fn group_moves_only_from_its_current_position(store: &EventStore) {
     assert_eq!(
         store.step(to(0, 10)).await.unwrap(),
         Step::Moved,
@@ -205,7 +205,7 @@ fn retry(position: u64, unit: &str, due_ms: Option<u64>) -> NewRetry {
     }
 }
 
-async fn what_waits_is_due_when_those_before_it_are_done(store: &EventStore) {
+async fn retry_is_due_once_earlier_ones_are_done(store: &EventStore) {
     store.begin("store", SOURCE, 0, 1).await.unwrap();
     let rows = [
         retry(1, "c:alice", Some(50)),
@@ -327,7 +327,7 @@ async fn what_waits_is_due_when_those_before_it_are_done(store: &EventStore) {
     assert_eq!(due(70).await, [1, 2]);
 }
 
-async fn a_letter_is_kept_once_and_listed_the_latest_first(store: &EventStore) {
+async fn dead_letter_is_stored_once_and_listed_newest_first(store: &EventStore) {
     store.begin("store", SOURCE, 0, 1).await.unwrap();
     let mut other = letter("d", "webhook", 30);
     other.reason = "tries".to_owned();
@@ -367,7 +367,7 @@ async fn a_letter_is_kept_once_and_listed_the_latest_first(store: &EventStore) {
     );
     let edited = store.letters().dead_letter("a").await.unwrap().unwrap();
     assert_eq!(
-        (edited.letter.as_str(), edited.edited_at_ms),
+        (edited.content.as_str(), edited.edited_at_ms),
         ("{\"b\":1}", Some(40))
     );
     assert_eq!(edited.message.chars().count(), 500);
@@ -377,7 +377,7 @@ async fn a_letter_is_kept_once_and_listed_the_latest_first(store: &EventStore) {
     assert_eq!(list(None, None, None).await, ["d"]);
 }
 
-async fn types_are_changed_only_as_they_were_read(store: &EventStore) {
+async fn type_edit_needs_the_version_that_was_read(store: &EventStore) {
     assert!(
         store
             .registry()

@@ -142,7 +142,7 @@ impl Victim {
             ("PUT", "/sales/{id}/switch") => json!({ "state": "closed" }),
             ("POST", "/sales/{id}/stock") => json!({ "units": 1 }),
             ("PUT", "/rooms/{room}") => json!({ "mode": "closed" }),
-            ("POST", "/order-actions") => json!({ "action": "cancel", "orders": [self.order] }),
+            ("POST", "/order-batches") => json!({ "action": "cancel", "orders": [self.order] }),
             ("POST", "/links") => json!({ "target": "https://x.example/", "domain": "acmes-dom" }),
             ("POST", "/link-imports") => json!("domain,code,url\n"),
             ("PATCH", "/links/{code}") => json!({ "disabled": true }),
@@ -152,7 +152,7 @@ impl Victim {
             ("PUT", "/tenants/{id}") => json!({ "title": "mine" }),
             ("PUT", "/switch") => json!({ "state": "closed" }),
             ("PUT", "/user-list/{user}") => {
-                json!({ "standing": "blocked", "reason": "r", "operator": "o" })
+                json!({ "status": "blocked", "reason": "r", "operator": "o" })
             }
             _ => Value::Null,
         }
@@ -236,7 +236,7 @@ async fn state(world: &World, victim: &Victim) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_tenants_key_reaches_nothing_of_another_by_any_operation() {
+async fn tenant_key_reaches_nothing_of_other_tenants() {
     let (world, victim, evil) = two_tenants().await;
     let before = state(&world, &victim).await;
     let (mut refused, mut heeded) = (0, 0);
@@ -265,7 +265,7 @@ async fn a_tenants_key_reaches_nothing_of_another_by_any_operation() {
         for mark in MARKS {
             let is_own_word = body.to_string().contains(mark) || path.contains(mark);
             assert!(
-                !said.contains(mark) || (status >= 400 && is_own_word) || route == "/order-actions",
+                !said.contains(mark) || (status >= 400 && is_own_word) || route == "/order-batches",
                 "{mark}: {seen}"
             );
         }
@@ -273,7 +273,7 @@ async fn a_tenants_key_reaches_nothing_of_another_by_any_operation() {
     assert!(refused > 70 && heeded > 20, "{refused} {heeded}");
     assert_eq!(state(&world, &victim).await, before);
     let verdict = json!({ "action": "refund", "orders": [victim.order] });
-    let acted = world.by(&evil, "POST", "/order-actions", &verdict).await;
+    let acted = world.by(&evil, "POST", "/order-batches", &verdict).await;
     assert_eq!(acted.body["verdicts"][0]["verdict"], "unknown_order");
     assert_eq!(state(&world, &victim).await, before);
     // The same through other routes.
@@ -320,7 +320,7 @@ async fn a_tenants_key_reaches_nothing_of_another_by_any_operation() {
 }
 
 #[tokio::test]
-async fn a_tenants_key_does_with_its_own_what_its_role_says() {
+async fn tenant_key_has_its_roles_rights_on_own_data() {
     let (world, victim, _) = two_tenants().await;
     let (_, operator) = world
         .tenants_key("acme", json!({ "role": "operator" }))
@@ -383,7 +383,7 @@ async fn a_tenants_key_does_with_its_own_what_its_role_says() {
 }
 
 #[tokio::test]
-async fn a_tenants_admin_makes_keys_and_sees_the_trail_of_its_own() {
+async fn tenant_admin_makes_keys_and_sees_own_audit_trail() {
     let (world, victim, evil) = two_tenants().await;
     let (_, admin) = world.tenants_key("acme", json!({ "role": "admin" })).await;
     let make = json!({ "name": "acmes-second", "role": "operator" });

@@ -16,7 +16,7 @@ use super::two_tenants;
 use crate::support::{World, sale_json};
 
 #[tokio::test]
-async fn names_and_domains_are_one_tenants_each() {
+async fn each_name_and_domain_belongs_to_one_tenant() {
     let world = World::new().await;
     for sale in ["acme--old", "acme", "acme-x--s"] {
         assert_eq!(
@@ -163,7 +163,7 @@ async fn many_links(world: &World) {
 }
 
 #[tokio::test]
-async fn pages_have_all_of_a_tenants_own_and_name_nothing_of_others() {
+async fn lists_have_only_the_tenants_own_entries() {
     let (world, _, evil) = two_tenants().await;
     let (_, acme) = world.tenants_key("acme", json!({ "role": "admin" })).await;
     for n in 0..5 {
@@ -228,8 +228,8 @@ async fn pages_have_all_of_a_tenants_own_and_name_nothing_of_others() {
             .await;
         answer.body["sales"].as_array().map_or(0, Vec::len)
     };
-    assert_eq!(shown("/sale-list?tenant=acme").await, 1);
-    assert_eq!(shown("/sale-list").await, 2);
-    assert_eq!(shown("/sale-list?tenant=none").await, 0);
-    assert_eq!(shown("/sale-list?tenant=a--b").await, 0);
+    assert_eq!(shown("/public-sales?tenant=acme").await, 1);
+    assert_eq!(shown("/public-sales").await, 2);
+    assert_eq!(shown("/public-sales?tenant=none").await, 0);
+    assert_eq!(shown("/public-sales?tenant=a--b").await, 0);
 }

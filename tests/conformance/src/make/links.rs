@@ -129,7 +129,7 @@ pub(super) fn vectors() -> Vec<Vector> {
     let mut drafts = statuses();
     drafts.extend(queries());
     drafts.extend(ends());
-    drafts.extend(maxima());
+    drafts.extend(click_limits());
     drafts.extend(lives());
     drafts.extend(platforms());
     drafts.extend(languages());
@@ -274,11 +274,11 @@ fn ends() -> Vec<Draft> {
 }
 
 /// Links with a click limit.
-fn maxima() -> Vec<Draft> {
+fn click_limits() -> Vec<Draft> {
     let redirect = leads(TARGET);
     let of = |name: &str, max: u64| {
         link(
-            &format!("maximum/{name}"),
+            &format!("click-limit/{name}"),
             &to(|link| link.max_clicks = max),
         )
     };

@@ -2,7 +2,7 @@
 //! feature `wasi`.
 #![cfg(feature = "wasi")]
 
-mod maxima;
+mod click_limits;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -221,7 +221,7 @@ impl Object {
 }
 
 #[test]
-fn each_unit_is_granted_once_however_many_ask_and_whatever_dies() {
+fn each_unit_is_granted_once_under_load_and_crashes() {
     let Some(mut object) = Object::start() else {
         return;
     };
@@ -265,7 +265,7 @@ fn each_unit_is_granted_once_however_many_ask_and_whatever_dies() {
 }
 
 #[test]
-fn a_long_log_becomes_what_came_of_it() {
+fn long_log_is_compacted() {
     let Some(mut object) = Object::start() else {
         return;
     };
@@ -284,7 +284,7 @@ fn a_long_log_becomes_what_came_of_it() {
 }
 
 #[test]
-fn it_runs_what_was_signed_once_and_nothing_else() {
+fn signed_command_runs_once_and_unsigned_never() {
     let Some(object) = Object::start() else {
         return;
     };

@@ -4,7 +4,7 @@ import { api } from "./api.js";
 import { ask, button, complaint, el, fact, good, field, replace, state, table, working } from "./dom.js";
 import { count, instant, money } from "./format.js";
 
-export const standing = (order) =>
+export const statusBadge = (order) =>
   order.status === "unpaid" ? el("span", { class: "state" }, order.status) : state(order.status, order.status === "paid");
 
 /** What the origin says of each order, in words. */
@@ -94,7 +94,7 @@ function action(desk, order, said, change) {
     if (!(await ask(`${text} ${order.order}?`, QUESTIONS[what], text))) {
       return null;
     }
-    const [{ verdict }] = await api.act(what, [order.order]);
+    const [{ verdict }] = await api.runOrderBatch(what, [order.order]);
     const told = `The order is ${VERDICTS[verdict] ?? verdict}.`;
     const isDone = verdict === "done" || verdict === "done_before";
     await change(isDone ? good(`${text}: ${VERDICTS[verdict]}.`) : complaint(new Error(told)));
@@ -121,7 +121,7 @@ export function card(desk, order, change) {
   return el(
     "section",
     { class: "card", id: "order", "aria-labelledby": "order-title" },
-    el("div", { class: "row apart" }, el("h2", { id: "order-title", tabindex: "-1" }, order.order), standing(order)),
+    el("div", { class: "row apart" }, el("h2", { id: "order-title", tabindex: "-1" }, order.order), statusBadge(order)),
     said,
     facts(order),
     payload(order),

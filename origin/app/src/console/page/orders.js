@@ -3,15 +3,15 @@
 import { api } from "./api.js";
 import { ask, button, complaint, el, field, replace, select, table, working } from "./dom.js";
 import { atMinute, count, instant } from "./format.js";
-import { QUESTIONS, VERDICTS, card, standing } from "./order.js";
+import { QUESTIONS, VERDICTS, card, statusBadge } from "./order.js";
 
 const PAGE = 50;
 const HEADS = ["Order", "Sale", "User", "Units", "State", "Made", "Selected"];
 const STATES = [["", "Any"], ["unpaid", "Unpaid"], ["paid", "Paid"], ["cancelled", "Cancelled"], ["expired", "Expired"]];
 const SORTS = [["newest", "Newest first"], ["oldest", "Oldest first"]];
 
-/** As many orders as one request may name. */
-const ACTIONS_MAX = 200;
+/** Maximum number of orders in one batch. */
+const BATCH_ORDERS_MAX = 200;
 
 /** What came of it, for many: `2 done, 1 expired`. */
 function summary(verdicts) {
@@ -76,8 +76,8 @@ class Found {
         return null;
       }
       const verdicts = [];
-      for (let at = 0; at < orders.length; at += ACTIONS_MAX) {
-        verdicts.push(...(await api.act(what, orders.slice(at, at + ACTIONS_MAX))));
+      for (let at = 0; at < orders.length; at += BATCH_ORDERS_MAX) {
+        verdicts.push(...(await api.runOrderBatch(what, orders.slice(at, at + BATCH_ORDERS_MAX))));
       }
       await this.load(true);
       return summary(verdicts);
@@ -111,7 +111,7 @@ class Found {
     choose.addEventListener("change", () => (choose.checked ? this.chosen.add(order.order) : this.chosen.delete(order.order)));
     const look = () => this.look(order.order);
     const name = el("button", { type: "button", class: "link", "data-order": order.order, onclick: look }, order.order);
-    return [name, el("code", {}, order.sale), order.user, count(order.quantity), standing(order), instant(order.created_at_ms), choose];
+    return [name, el("code", {}, order.sale), order.user, count(order.quantity), statusBadge(order), instant(order.created_at_ms), choose];
   }
 
   /** Shows one, below the list, with what has become of it. */

@@ -4,7 +4,7 @@ import { api } from "./api.js";
 import { blocked } from "./blocked.js";
 import { ask, button, complaint, el, fact, field, replace, select, state, table, working } from "./dom.js";
 import { count, length, money, time } from "./format.js";
-import { STATES, standing } from "./sales.js";
+import { STATES, saleStatus } from "./sales.js";
 import { stock } from "./stock.js";
 
 /**
@@ -195,9 +195,9 @@ function facts(sale) {
 export async function sale(desk, id) {
   const found = await api.sale(id);
   const said = el("div", { id: "said" });
-  const [badge, row, known] = [el("span", { id: "standing" }), el("div", { class: "row", id: "actions" }), el("div", {})];
+  const [badge, row, known] = [el("span", { id: "sale-status" }), el("div", { class: "row", id: "actions" }), el("div", {})];
   const show = (now) => {
-    replace(badge, state(...standing(now)));
+    replace(badge, state(...saleStatus(now)));
     showActions(row, desk, now, said);
     replace(known, facts(now));
   };

@@ -8,8 +8,8 @@ export const STATES = { open: "Open", shadow: "Shadow", drain: "Drain", closed: 
 
 export const place = (sale) => `#/sales/id/${sale.id}`;
 
-/** How a sale is, in a word: its switch, and where it is in its time. */
-export function standing(sale, now = Date.now()) {
+/** A sale's status, from its switch, its period and whether it is warm: a label, and whether it is good. */
+export function saleStatus(sale, now = Date.now()) {
   if (sale.archived_at_ms) {
     return ["Archived", false];
   }
@@ -32,7 +32,7 @@ function row(sale) {
     time(sale.starts_at_ms),
     time(sale.ends_at_ms),
     `${count(sale.remaining)} of ${count(sale.total)}`,
-    state(...standing(sale)),
+    state(...saleStatus(sale)),
   ];
 }
 

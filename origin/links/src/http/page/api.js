@@ -46,7 +46,7 @@ export const api = {
   removeDomain: (domain, version) => json("DELETE", `link-domains/${domain.id}`, {}, undefined, { "if-match": `"${version}"` }),
   stats: (link, query) => json("GET", path(link, "/stats"), of(link, query)),
   csv: async (link, query) => (await send("GET", path(link, "/stats.csv"), of(link, query))).blob(),
-  cross: (link, query) => json("GET", path(link, "/cross"), of(link, query)),
+  crosstab: (link, query) => json("GET", path(link, "/crosstab"), of(link, query)),
   conversions: (link, query) => json("GET", path(link, "/conversions"), of(link, query)),
   take: (query, text) => json("POST", "link-imports", query, text),
   /** With a picture in its middle, if there is one. */

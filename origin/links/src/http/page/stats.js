@@ -2,7 +2,7 @@
 
 import { api } from "./api.js";
 import { breakdown, timeline } from "./charts.js";
-import { crossFilter } from "./cross.js";
+import { crosstabFilter } from "./crosstab.js";
 import { el, field, replace, select } from "./dom.js";
 import { count, DAY_MS, isZone, midnight } from "./format.js";
 import { complaint } from "./notice.js";
@@ -28,7 +28,7 @@ const PARTS = {
 };
 
 /** Combinations are kept for so many days. */
-const CROSS_DAYS = 31;
+const CROSSTAB_DAYS = 31;
 
 /** The zone of the person's clock. */
 const HERE = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
@@ -67,7 +67,7 @@ export function statsCard(link) {
       }
       const wanted = asked();
       const [stats, orders] = await Promise.all([api.stats(link, wanted), link.conversion ? api.conversions(link, wanted) : null]);
-      const filter = RANGES[range.value].days <= CROSS_DAYS && crossFilter(link, asked);
+      const filter = RANGES[range.value].days <= CROSSTAB_DAYS && crosstabFilter(link, asked);
       show(tiles(stats), orders && sold(orders), timeline(stats.series, wanted.by, wanted.tz), filter, parts(stats));
     } catch (error) {
       show(complaint(error));

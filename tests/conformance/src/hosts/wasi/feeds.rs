@@ -75,7 +75,7 @@ pub fn feeds(vector: &Vector, at_ms: u64) -> Result<BTreeMap<String, String>> {
         let list = DomainList {
             version: 1,
             domains,
-            maxima_in_objects: None,
+            click_limits_in_objects: None,
         };
         publish(DOMAINS.into(), sealed(&list, at_ms))?;
     }

@@ -73,7 +73,7 @@ pub fn of_refused(source: &str, record: &Record, refused: RefusedEvent) -> DeadL
         group: String::new(),
         reason: refused.reason,
         message: refused.message,
-        letter: DeadLetterContent::Sent(refused.sent).to_json(),
+        content: DeadLetterContent::Sent(refused.sent).to_json(),
         dead_at_ms: record.time_ms,
         edited_at_ms: None,
     }
@@ -81,7 +81,7 @@ pub fn of_refused(source: &str, record: &Record, refused: RefusedEvent) -> DeadL
 
 /// The dead letter of an unreadable record.
 pub fn of_unreadable(source: &str, record: &Record, error: &RecordError) -> DeadLetter {
-    let letter = DeadLetterContent::Record {
+    let content = DeadLetterContent::Record {
         payload: hex::encode(&record.payload),
     };
     DeadLetter {
@@ -89,7 +89,7 @@ pub fn of_unreadable(source: &str, record: &Record, error: &RecordError) -> Dead
         group: String::new(),
         reason: UNREADABLE.to_owned(),
         message: error.to_string(),
-        letter: letter.to_json(),
+        content: content.to_json(),
         dead_at_ms: record.time_ms,
         edited_at_ms: None,
     }
@@ -97,7 +97,7 @@ pub fn of_unreadable(source: &str, record: &Record, error: &RecordError) -> Dead
 
 /// The dead letter of an event that reuses the id of another event.
 pub fn of_reused(source: &str, event: &NewEvent, now_ms: u64) -> DeadLetter {
-    let letter = DeadLetterContent::GivenUp {
+    let content = DeadLetterContent::GivenUp {
         source: source.to_owned(),
         position: event.position,
         received_ms: event.received_ms,
@@ -108,7 +108,7 @@ pub fn of_reused(source: &str, event: &NewEvent, now_ms: u64) -> DeadLetter {
         group: STORE_GROUP.to_owned(),
         reason: Reason::IdReused.label().to_owned(),
         message: "another event has its id: the first one is kept".to_owned(),
-        letter: letter.to_json(),
+        content: content.to_json(),
         dead_at_ms: now_ms,
         edited_at_ms: None,
     }
@@ -123,7 +123,7 @@ pub fn of_given_up(
     message: &str,
     now_ms: u64,
 ) -> DeadLetter {
-    let letter = DeadLetterContent::GivenUp {
+    let content = DeadLetterContent::GivenUp {
         source: source.to_owned(),
         position: retry.position,
         received_ms: retry.received_ms,
@@ -134,7 +134,7 @@ pub fn of_given_up(
         group: group.to_owned(),
         reason: reason.to_owned(),
         message: message.to_owned(),
-        letter: letter.to_json(),
+        content: content.to_json(),
         dead_at_ms: now_ms,
         edited_at_ms: None,
     }

@@ -1,4 +1,4 @@
-//! `GET /sale-list`: the public list of sales.
+//! `GET /public-sales`: the sales that a shop shows.
 
 use axum::Json;
 use axum::extract::State;
@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use weir_base::id::SaleId;
 
 use crate::Sales;
-use crate::listing::{ListFilter, ListedSale};
+use crate::listing::{ListFilter, PublicSale};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::{Problem, ReadQuery, page_len};
 use weir_origin_core::tenants::TenantName;
@@ -40,10 +40,10 @@ pub(super) struct Page {
 
 /// A page of sales.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = SaleList)]
+#[schema(as = PublicSales)]
 pub(super) struct PageView {
     /// The sales of this page, earliest start first.
-    sales: Vec<ListedSale>,
+    sales: Vec<PublicSale>,
     /// `after` of the next page; null: this is the last page.
     #[schema(required)]
     next: Option<String>,
@@ -57,8 +57,8 @@ pub(super) struct PageView {
 /// the origin queries SQL at most once per second.
 #[utoipa::path(
     get,
-    path = "/sale-list",
-    operation_id = "listListedSales",
+    path = "/public-sales",
+    operation_id = "listPublicSales",
     params(Page),
     responses((status = 200, description = "A page", body = PageView)),
 )]

@@ -12,10 +12,10 @@ const FILTERS = [["country", "countries", "Country"], ["device", "devices", "Dev
 const shown = (list, value) => word(list === "countries" ? "regions" : list, value);
 
 /** The filters, for the range that `asked` gives. */
-export function crossFilter(link, asked) {
+export function crosstabFilter(link, asked) {
   const chosen = Object.fromEntries(FILTERS.map(([name]) => [name, ""]));
   const controls = Object.fromEntries(FILTERS.map(([name]) => [name, el("select", { name: `filter-${name}` })]));
-  const found = el("div", { id: "crossed", "aria-live": "polite" });
+  const found = el("div", { id: "crosstab", "aria-live": "polite" });
   const options = (name, list, values) => {
     const sorted = Object.entries(values).sort(([, a], [, b]) => b - a);
     const missing = chosen[name] !== "" && !(chosen[name] in values) ? [[chosen[name], 0]] : [];
@@ -27,11 +27,11 @@ export function crossFilter(link, asked) {
   const load = async () => {
     try {
       const wanted = asked();
-      const cross = await api.cross(link, { ...wanted, ...chosen });
-      FILTERS.forEach(([name, list]) => options(name, list, cross[list] ?? {}));
+      const crosstab = await api.crosstab(link, { ...wanted, ...chosen });
+      FILTERS.forEach(([name, list]) => options(name, list, crosstab[list] ?? {}));
       const isFiltered = Object.values(chosen).some((value) => value !== "");
-      const points = cross.series.map((point) => ({ ...point, visitors: 0, addresses: 0 }));
-      replace(found, isFiltered && [el("p", {}, el("strong", {}, count(cross.clicks)), " matching clicks."), timeline(points, wanted.by, wanted.tz, false)]);
+      const points = crosstab.series.map((point) => ({ ...point, visitors: 0, addresses: 0 }));
+      replace(found, isFiltered && [el("p", {}, el("strong", {}, count(crosstab.clicks)), " matching clicks."), timeline(points, wanted.by, wanted.tz, false)]);
     } catch (error) {
       replace(found, complaint(error));
     }

@@ -14,7 +14,7 @@ use weir_origin_core::sql::SqlError;
 
 /// Filters for clicks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = LinkCrossFilter)]
+#[schema(as = LinkCrosstabFilter)]
 pub struct Filter {
     /// The country.
     #[schema(required)]
@@ -29,7 +29,7 @@ pub struct Filter {
 
 /// A dimension of the filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CrossDimension {
+enum CrosstabDimension {
     Country,
     Device,
     Referrer,
@@ -37,8 +37,8 @@ enum CrossDimension {
 
 /// The clicks of an hour or a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = LinkCrossPoint)]
-pub struct CrossPoint {
+#[schema(as = LinkCrosstabPoint)]
+pub struct CrosstabPoint {
     /// Start time.
     pub at_ms: u64,
     /// Clicks that match all filters.
@@ -47,8 +47,8 @@ pub struct CrossPoint {
 
 /// Filtered clicks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = LinkCross)]
-pub struct Cross {
+#[schema(as = LinkCrosstab)]
+pub struct Crosstab {
     /// Resolution of the series.
     pub by: Span,
     /// Time zone of the days.
@@ -62,7 +62,7 @@ pub struct Cross {
     /// Clicks that match all filters.
     pub clicks: u64,
     /// The same for every hour or day.
-    pub series: Vec<CrossPoint>,
+    pub series: Vec<CrosstabPoint>,
     /// Clicks by country that match the device and referrer filters.
     pub countries: BTreeMap<String, u64>,
     /// Clicks by device type that match the country and referrer filters.
@@ -73,7 +73,7 @@ pub struct Cross {
     pub off_by_max: u64,
 }
 
-impl CrossDimension {
+impl CrosstabDimension {
     const ALL: [Self; 3] = [Self::Country, Self::Device, Self::Referrer];
 
     fn value(self, cell: &Cell) -> &str {
@@ -86,18 +86,18 @@ impl CrossDimension {
 }
 
 impl Filter {
-    fn passes(&self, cell: &Cell, by: CrossDimension) -> bool {
+    fn passes(&self, cell: &Cell, by: CrosstabDimension) -> bool {
         let wanted = match by {
-            CrossDimension::Country => &self.country,
-            CrossDimension::Device => &self.device,
-            CrossDimension::Referrer => &self.referrer,
+            CrosstabDimension::Country => &self.country,
+            CrosstabDimension::Device => &self.device,
+            CrosstabDimension::Referrer => &self.referrer,
         };
         let is = |wanted: &String| wanted.eq_ignore_ascii_case(by.value(cell));
         wanted.as_ref().is_none_or(is)
     }
 }
 
-impl Cross {
+impl Crosstab {
     /// Reads the cross-tab. Clicks before `created_at_ms` belong to an earlier link with this code.
     ///
     /// # Errors
@@ -126,15 +126,15 @@ impl Cross {
     }
 
     fn from_cells(cells: &[CellCount], range: &Range, filter: Filter) -> Self {
-        let none = |at_ms: &u64| CrossPoint {
+        let none = |at_ms: &u64| CrosstabPoint {
             at_ms: *at_ms,
             clicks: 0,
         };
-        let mut series: Vec<CrossPoint> = range.starts().iter().map(none).collect();
-        let mut sums = CrossDimension::ALL.map(|_| BTreeMap::new());
+        let mut series: Vec<CrosstabPoint> = range.starts().iter().map(none).collect();
+        let mut sums = CrosstabDimension::ALL.map(|_| BTreeMap::new());
         let (mut clicks, mut off_by_max) = (0, 0);
         for count in cells {
-            let passes = CrossDimension::ALL.map(|by| filter.passes(&count.cell, by));
+            let passes = CrosstabDimension::ALL.map(|by| filter.passes(&count.cell, by));
             off_by_max += count.over_max;
             if passes.iter().all(|passes| *passes) {
                 clicks += count.clicks;
@@ -143,7 +143,11 @@ impl Cross {
                     point.clicks += count.clicks;
                 }
             }
-            for ((n, by), sum) in CrossDimension::ALL.into_iter().enumerate().zip(&mut sums) {
+            for ((n, by), sum) in CrosstabDimension::ALL
+                .into_iter()
+                .enumerate()
+                .zip(&mut sums)
+            {
                 let mut others = passes.iter().enumerate().filter(|(m, _)| *m != n);
                 if others.all(|(_, passes)| *passes) {
                     let value = by.value(&count.cell).to_owned();
@@ -208,27 +212,27 @@ mod tests {
             country: Some("fr".to_owned()),
             referrer: None,
         };
-        let cross = Cross::from_cells(&cells, &range, filter);
+        let crosstab = Crosstab::from_cells(&cells, &range, filter);
         let numbers = |sum: &BTreeMap<String, u64>| -> Vec<(String, u64)> {
             sum.clone().into_iter().collect()
         };
         let pair = |name: &str, clicks| (name.to_owned(), clicks);
-        assert_eq!(cross.clicks, 4);
-        let series: Vec<u64> = cross.series.iter().map(|point| point.clicks).collect();
+        assert_eq!(crosstab.clicks, 4);
+        let series: Vec<u64> = crosstab.series.iter().map(|point| point.clicks).collect();
         assert_eq!(series, [0, 4, 0]);
-        assert_eq!(numbers(&cross.countries), [pair("DE", 1), pair("FR", 4)]);
+        assert_eq!(numbers(&crosstab.countries), [pair("DE", 1), pair("FR", 4)]);
         assert_eq!(
-            numbers(&cross.devices),
+            numbers(&crosstab.devices),
             [pair("desktop", 8), pair("mobile", 4)]
         );
-        assert_eq!(numbers(&cross.referrers), [pair("qr", 4)]);
-        assert_eq!(cross.off_by_max, 3);
-        let all = Cross::from_cells(&cells, &range, Filter::default());
+        assert_eq!(numbers(&crosstab.referrers), [pair("qr", 4)]);
+        assert_eq!(crosstab.off_by_max, 3);
+        let all = Crosstab::from_cells(&cells, &range, Filter::default());
         assert_eq!(all.clicks, 15);
     }
 
     #[test]
-    fn a_cell_is_read_as_it_was_written() {
+    fn cell_text_round_trips() {
         for cell in [["DE", "mobile", "qr"], ["unknown", "script", "a b"]] {
             let cell = count(0, cell, 0, 0).cell;
             assert_eq!(Cell::read(&cell.to_text()), Some(cell));

@@ -1,9 +1,9 @@
-//! Links with a click limit, counted in Durable Objects: many concurrent clicks, and crashes of objects.
+//! Links with a click limit, counted in Durable Objects: many click at once, and objects die among them.
 
 use serde_json::json;
 use weir_base::resp::{Value, encode_command};
 use weir_conformance::hosts::served::client::{Ask, send};
-use weir_conformance::shop::{self, HOST, LINK, MAXIMUM};
+use weir_conformance::shop::{self, HOST, LIMITED, LINK};
 use weir_link::click::ClickId;
 use weir_link::record::Link;
 use weir_link::redis::keys::LinkKeys;
@@ -43,14 +43,14 @@ impl Object {
     /// Starts an edge that counts in Durable Objects and has read its feeds; the link's object has its record.
     fn counting(prefix: Option<&str>) -> Option<Self> {
         let mut config = shop::config();
-        config["maxima_in_objects"] = json!(true);
+        config["click_limits_in_objects"] = json!(true);
         // For a busy machine.
         config["links"] = json!({ "redis": { "key_prefix": "weir", "deadline_ms": 5_000 } });
         let object = Self::start_as(&config)?;
         object.world.traffic().gateway = Some((299, Vec::new(), String::new()));
         let record = String::from_utf8(record(MAX)).unwrap();
         object.set(&record);
-        let feeds = shop::maxima_in_objects(prefix, &record, now_ms()).unwrap();
+        let feeds = shop::click_limits_in_objects(prefix, &record, now_ms()).unwrap();
         object.world.traffic().feeds = feeds;
         object.wait_until_heard();
         Some(object)
@@ -98,7 +98,7 @@ impl Object {
     /// Concurrent clicks, each on a new connection, during `deaths` crashes of the object. Returns each click's status.
     fn rush_of(&self, clicks: usize, deaths: usize) -> Vec<u16> {
         std::thread::scope(|scope| {
-            let click = || self.status(MAXIMUM);
+            let click = || self.status(LIMITED);
             let threads: Vec<_> = (0..clicks).map(|_| scope.spawn(click)).collect();
             for _ in 0..deaths {
                 std::thread::sleep(std::time::Duration::from_millis(30));
@@ -153,7 +153,7 @@ impl Object {
 }
 
 #[test]
-fn a_name_that_is_repeated_counts_once_and_is_given_back_once() {
+fn repeated_click_id_is_counted_and_refunded_once() {
     let Some(object) = Object::counting(Some("weir")) else {
         return;
     };
@@ -193,22 +193,22 @@ fn edge_counts_nothing_in_objects_when_limits_are_elsewhere() {
         let Some(object) = Object::counting(prefix) else {
             return;
         };
-        let got = object.send(&visit(MAXIMUM));
+        let got = object.send(&visit(LIMITED));
         let text = String::from_utf8_lossy(&got.body).into_owned();
         assert_eq!(got.status, 503, "{text}");
-        assert!(text.contains("maxima_in_objects"), "{text}");
+        assert!(text.contains("click_limits_in_objects"), "{text}");
         assert_eq!(object.used(), 0);
     }
 }
 
 #[test]
-fn what_an_object_does_not_have_is_a_gateways() {
+fn link_that_its_object_lacks_is_forwarded() {
     let Some(object) = Object::counting(Some("weir")) else {
         return;
     };
-    assert_eq!(object.status(MAXIMUM), 302);
+    assert_eq!(object.status(LIMITED), 302);
     // An edit removed its click limit.
     object.set(&String::from_utf8(record(0)).unwrap());
     object.words(&[b"UNLINK", &keys().clicks()]);
-    assert_eq!(object.status(MAXIMUM), 299);
+    assert_eq!(object.status(LIMITED), 299);
 }
