@@ -1,8 +1,9 @@
-//! Click limits in objects of the edge, one object per link: the engine of links decides here, as at a gateway, and asks the
-//! link's object.
+//! Links with a click limit, counted in one object per link. The engine of links decides here, as at a gateway, and
+//! calls the link's object.
 //!
-//! The record that counts is the object's: an edit that this edge has not heard of is there before it is acknowledged. A click of
-//! which nobody knows whether it was counted leads nowhere, and is given back by its name, as at a gateway.
+//! The object's record is authoritative: an edit reaches it before the edit is acknowledged, even if this edge has not
+//! read it yet. If it is uncertain whether a click was counted, the click is not redirected, and is returned by its ID,
+//! as at a gateway.
 
 use alloc::string::String;
 use alloc::vec;

@@ -10,8 +10,9 @@
 //! }
 //! ```
 //!
-//! `links`, `gate` and `limits` are what the gateways' filters have, each with or without; but nothing of Redis and of claims: an
-//! edge has neither, except for sales with `stock_in_objects` and for clicks with `click_limits_in_objects`.
+//! `links`, `gate` and `limits` are the configurations of the gateways' filters; each is optional. Settings of Redis
+//! and claims are refused, because an edge has neither. Exceptions: with `stock_in_objects` the edge sells by itself,
+//! and with `click_limits_in_objects` it counts clicks by itself.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -92,7 +93,7 @@ pub struct CheckedConfig {
     pub exact_limits: Option<Vec<u8>>,
     /// The configuration of the gate that sells from objects: see [`Config::stock_in_objects`].
     pub stock: Option<Vec<u8>>,
-    /// That of links with a click limit, if their clicks are counted in objects: see [`Config::click_limits_in_objects`].
+    /// The engine of links with a click limit that objects count: see [`Config::click_limits_in_objects`].
     pub click_limits: Option<Vec<u8>>,
     /// See [`Config::links_fresh_ms`].
     pub links_fresh_ms: u64,
@@ -177,7 +178,7 @@ fn links(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
     Ok(Value::Object(config).to_string().into_bytes())
 }
 
-/// The engine of links with a click limit. An object is further away than a Redis.
+/// The engine of links with a click limit. Calls to an object take longer than calls to a Redis.
 fn click_limits(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
     has_none("links", &config, &["clicks", "origin"])?;
     config.insert("clicks".to_owned(), json!({ "enabled": false }));

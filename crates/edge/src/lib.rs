@@ -1,38 +1,38 @@
-//! What an edge answers by itself, on any host.
+//! The decisions of an edge, on any host.
 //!
-//! The engines of gateways decide, unchanged: limits first, then sales, then links. In the place of Redis they ask what the edge
-//! [knows](knowledge) from the origin's feeds. What that does not answer is not decided here: the request goes on to a gateway,
-//! with the edge's stamp, and the gateway decides it from the beginning. So an edge says what a gateway would say, or nothing.
+//! The gateways' engines decide, unchanged: limits first, then sales, then links. The edge answers their Redis reads
+//! from the origin's feeds ([`knowledge`]). A request that needs more passes to a gateway, with the edge's assertion,
+//! and the gateway decides from the start. An edge therefore answers exactly like a gateway, or defers.
 //!
 //! ```text
 //! client ─▶ host ─▶ Edge::decide ─▶ Decision::Answer                links, status, tokens, sold out, coarse limits
-//!                      │        └─▶ Decision::Forward ─▶ gateway    claims, exact limits, click limits, the unknown
-//!                      ▼ what the engines ask
+//!                      │        └─▶ Decision::Forward ─▶ gateway    claims, click limits, exact limits, unknown data
+//!                      ▼ the engines' reads
 //!                  Knowledge ◀─ Edge::due, Edge::take ◀─ feeds of the origin
 //! ```
 //!
 //! | module | |
 //! |---|---|
 //! | [`config`] | JSON → checked configuration |
-//! | [`store`] | where an edge keeps what it has read |
-//! | [`knowledge`] | feeds into the store, and out of it the replies that engines wait for |
-//! | `part` | one engine: asked, and made anew when its question had no answer |
-//! | [`edge`] | all of it for one request |
-//! | [`object_calls`] | engines whose questions go to objects, step by step |
-//! | [`stock`] | sales whose stock stands in objects: the gate |
-//! | `click_limits` | links whose clicks are counted in objects |
-//! | [`exact`] | limits that one place counts |
-//! | [`host`] | what hosts share |
+//! | [`store`] | the store of an edge |
+//! | [`knowledge`] | the edge's data: stores feeds, and answers the engines' reads |
+//! | `engine_slot` | one engine, which is recreated after a call without a reply |
+//! | [`edge`] | the processing of one request |
+//! | [`object_calls`] | calls of engines to objects |
+//! | [`stock`] | sales whose stock is in objects |
+//! | `click_limits` | links with a click limit that objects count |
+//! | [`exact`] | limits with one shared counter |
+//! | [`host`] | shared code for hosts |
 //! | [`shard`] | one shard of a sale, or one link, without Redis |
 //!
 //! # What an edge must not do
 //!
-//! - *Oversell*: it has no claim secret, and [`config`] refuses one. Every request to buy that is not refused goes on. With
-//!   [stock in objects](stock) it has the secret, and asks the shard of each claim, which gives each unit once.
-//! - *Admit too many clicks*: links with a click limit are [marked](weir_link::feed::State::AtGateway), and go on. With
-//!   click limits in objects it asks the link's object, which counts each click once.
-//! - *Trust a client's claim*: headers that only a gateway sends, and stamps, are taken from every request.
-//! - *Know better*: what it knows ends by itself if the origin is silent, and never goes back.
+//! - *Oversell*: it has no claim secret, and [`config`] refuses one. Every purchase that is not refused passes. With
+//!   [stock in objects](stock) it has the secret, and calls the shard for each claim, which sells each unit once.
+//! - *Admit too many clicks*: links with a click limit are [marked](weir_link::feed::State::AtGateway), and pass. With
+//!   click limits in objects, it calls the link's object, which counts each click once.
+//! - *Trust a client's claim*: headers that only gateways send, and assertions, are removed from every request.
+//! - *Use outdated data*: its data expires if the origin does not respond, and is never replaced by older data.
 
 #![no_std]
 #![forbid(unsafe_code)]

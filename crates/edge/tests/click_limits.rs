@@ -1,4 +1,5 @@
-//! Links with a click limit whose clicks are counted in objects: the engine of links asks the link's object, here one of memory.
+//! Links with a click limit whose clicks are counted in objects: the engine of links calls the link's object, here one
+//! in memory.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

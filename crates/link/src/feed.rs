@@ -61,8 +61,8 @@ pub struct Entry {
 pub enum State {
     /// Its [record](Link::encode): an edge may answer it.
     Record(String),
-    /// Its [record](Link::encode); an object counts its clicks: see [`DomainList::click_limits_in_objects`]. An edge with such
-    /// objects may answer it once the object has counted.
+    /// Its [record](Link::encode); an object counts its clicks: see [`DomainList::click_limits_in_objects`]. An edge with
+    /// such objects redirects once the object has counted the click.
     Counted(String),
     /// Only a gateway may answer it: see [`is_for_edges`].
     AtGateway,
@@ -122,7 +122,8 @@ impl State {
         }
     }
 
-    /// The same with click limits in objects. What lives on by clicks stays with gateways: who renews it there tells Redis so.
+    /// The same with click limits in objects. Links whose lifetime is renewed by clicks stay with gateways, which renew
+    /// them in Redis.
     pub fn with_objects(link: &Link, record: String) -> Self {
         match link.max_clicks > 0 && link.life_ms == 0 && link.guard.is_none() && !link.is_tracked {
             true => Self::Counted(record),

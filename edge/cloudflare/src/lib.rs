@@ -1,18 +1,18 @@
 //! Weir's edge for Cloudflare Workers.
 //!
-//! It applies what [`weir_edge`] decides, and decides nothing. What it needs of a Worker:
+//! It applies the decisions of [`weir_edge`], and makes none itself. Requirements of a Worker:
 //!
 //! | binding | name | |
 //! |---|---|---|
 //! | variable | `WEIR_EDGE_CONFIG` | the configuration, as JSON: see [`weir_edge::config`] |
-//! | variables | `WEIR_EDGE_ORIGIN`, `WEIR_EDGE_GATEWAY` | where feeds are, and where requests go on |
+//! | variables | `WEIR_EDGE_ORIGIN`, `WEIR_EDGE_GATEWAY` | the servers of feeds, and of passed requests |
 //! | secrets | as the configuration names them | |
-//! | KV namespace | `WEIR_LINKS` | where links are kept |
-//! | Durable Object | `WEIR_FEED`, class `Feed` | the one that reads the link feed and writes the namespace |
-//! | Durable Object | `WEIR_LIMITS`, class `Limits` | where exact limits count |
-//! | Durable Object | `WEIR_SHARDS`, class `ShardObject` | shards of sales, and links with a click limit, that are here and not in Redis |
+//! | KV namespace | `WEIR_LINKS` | the store of links |
+//! | Durable Object | `WEIR_FEED`, class `Feed` | reads the link feed and writes the namespace |
+//! | Durable Object | `WEIR_LIMITS`, class `Limits` | counts exact limits |
+//! | Durable Object | `WEIR_SHARDS`, class `ShardObject` | shards of sales, and links with a click limit, instead of Redis |
 //!
-//! An isolate serves many requests. It reads the catalogue and the domains from the origin by itself; links come from the
+//! An isolate serves many requests. It reads the catalogue and the domains from the origin itself. Links come from the
 //! namespace, which one object fills: see `feed`.
 
 mod client;

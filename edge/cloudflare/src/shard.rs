@@ -1,9 +1,10 @@
-//! The object that is one shard of a sale, or one short link with a click limit: what Redis would hold of it is here.
+//! The object with one shard of a sale, or one short link with a click limit, in place of Redis.
 //!
-//! Whoever has the edges' key sends [commands](ObjectCommands) to `POST /.weir/shard?key=…&id=…&sha256=…`, with a stamp: the stamp
-//! names the path, and the path the digest of the body, so nobody can send other commands with it. A stamp counts for a minute, and
-//! its `id` once. The object writes what changes it into a log before it answers: workerd holds the answer back until that is on
-//! disk. At its start it reads the log, and the model of the claim protocol does again what it did.
+//! Holders of the edges' key send [commands](ObjectCommands) to `POST /.weir/shard?key=…&id=…&sha256=…`, with an edge
+//! assertion. The assertion covers the path, and the path contains the digest of the body, so the commands cannot be
+//! replaced. An assertion is valid for a minute, and its `id` once. The object logs each change before it responds:
+//! workerd holds the response back until the log is on disk. At its start it replays the log on the model of the claim
+//! protocol.
 
 use std::cell::RefCell;
 

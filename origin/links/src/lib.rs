@@ -1,27 +1,27 @@
-//! Short links: made, kept, found again when Redis has lost them; their clicks.
+//! Short links: creation, storage, recovery after a data loss in Redis, and click statistics.
 //!
 //! | module | does |
 //! |---|---|
 //! | [`http`] | the public and the admin routes, and the page of links |
-//! | [`model`] | plain types and computations: fields, requests, answers, counts of clicks, QR codes |
+//! | [`model`] | plain types and calculations: fields, requests, answers, click counts, QR codes |
 //! | [`store`] | the cold store: links in SQL |
-//! | [`jobs`] | counts clicks, has Redis follow edits, removes links that have ended, measures how many numbers are left |
+//! | [`jobs`] | counts clicks, writes edits to Redis, deletes ended links, measures the remaining numbers |
 //! | [`records`] | links in Redis |
-//! | [`log`] | keeps a new link until the cold store has it |
-//! | [`create`], [`numbers`] | new links: one write to Redis, one to the log; numbers of generated codes, kept ready |
+//! | [`log`] | stores new links until the cold store has them |
+//! | [`create`], [`numbers`] | creates links: one write to Redis, one to the log; allocates numbers for generated codes |
 //! | [`edit`] | changes and deletes links |
-//! | [`find`], [`search`] | finds a link in the cold store or in a log; finds links by what they say |
-//! | [`cold`] | answers gateways when Redis does not know a link |
-//! | [`state`] | the answer to a click at this moment |
-//! | [`password`] | links that only who knows a password may follow |
+//! | [`find`], [`search`] | finds a link in the cold store or in a log; searches links |
+//! | [`cold`] | answers gateways if Redis does not have a link |
+//! | [`state`] | the current state of a link |
+//! | [`password`] | password-protected links |
 //! | [`domains`] | the domains, shared by all origins |
-//! | [`quota`] | how many links a tenant may have |
-//! | [`report`], [`crosstab`] | a link's clicks: sums, over time, by device, by several at once |
-//! | [`conversions`] | orders that came of a link's clicks |
-//! | [`geo`] | where an address is, and who runs its network |
-//! | `import` | takes links over from exports of other shorteners, and of Weir (feature `imports`) |
-//! | `cli` | `weir-origin links`, which asks a running origin (feature `cli`) |
-//! | [`metrics`], [`config`] | what is counted, what can be configured |
+//! | [`quota`] | link quotas of tenants |
+//! | [`report`], [`crosstab`] | a link's clicks: totals, time series, breakdowns, cross-tabs |
+//! | [`conversions`] | orders attributed to a link's clicks |
+//! | [`geo`] | locates addresses and finds their network operators |
+//! | `import` | imports links from exports of other shorteners and of Weir (feature `imports`) |
+//! | `cli` | `weir-origin links`, a client of a running origin (feature `cli`) |
+//! | [`metrics`], [`config`] | metrics; flags and settings |
 
 #![forbid(unsafe_code)]
 

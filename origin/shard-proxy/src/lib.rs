@@ -1,12 +1,14 @@
-//! `weir-origin shard-proxy`: a Redis to origin and gateways, whose shards of sales stand in objects of an edge, and so do links
-//! with a click limit.
+//! `weir-origin shard-proxy`: a Redis-compatible proxy for origin and gateways. Sale shards and links with a click
+//! limit are edge objects.
 //!
-//! It speaks RESP2. It translates commands about the keys of a shard into [`ObjectCommands`](weir_edge::shard::ObjectCommands) and
-//! sends them to the edge, signed, and commands about links as `links.rs` says. All others go to a Redis behind it as they are, its
-//! `AUTH` among them. It has no state: two of them side by side, or one that dies, change nothing.
+//! It speaks RESP2. It translates commands on the keys of a shard into
+//! [`ObjectCommands`](weir_edge::shard::ObjectCommands) and sends them, signed, to the edge. `links.rs` describes the
+//! commands on links. It forwards all other commands unchanged to a Redis behind it, including `AUTH`. It is stateless:
+//! several proxies may run side by side, and any of them may restart.
 //!
-//! A reply that does not come ends the client's connection, as that of a Redis that has died: whoever asked does not know whether
-//! it has run, and asks again. Every script and command here may run twice with the effect of once; see [`weir_origin_core::redis`].
+//! When a reply is missing, the proxy closes the client's connection, as a crashed Redis would. The client cannot tell
+//! whether the command ran, and repeats it. All scripts and commands here are idempotent; see
+//! [`weir_origin_core::redis`].
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,11 @@
-//! Short links with a click limit: each stands in an object, and in Redis stands a word that says so.
+//! Short links with a click limit. Their records are in edge objects; Redis stores a marker instead.
 //!
-//! Where a link's record is, its clicks are counted: nowhere else. The word is no record, so a gateway that reaches Redis past the
-//! proxy cannot count by it; it asks the origin. Links without a click limit stay in Redis as they are.
+//! Clicks are counted only where the link's record is. The marker is not a record: a gateway that reaches Redis without
+//! the proxy cannot count clicks on it, and sends the request to the origin. Links without a click limit stay in Redis
+//! unchanged.
 //!
-//! The object hears of a change before Redis does. So what Redis leads to is there already, and who dies in between has
-//! acknowledged nothing: whoever asked does it again.
+//! The proxy writes a change to the object before it writes to Redis, so the object exists when Redis points to it. If
+//! the proxy crashes in between, it has acknowledged nothing, and the client repeats the command.
 
 use weir_base::resp::{Value, decode, encode_command};
 use weir_link::redis::keys::LinkKeys;
@@ -74,8 +75,7 @@ pub(super) fn on_link<'w>(prefix: &str, words: &[&'w [u8]]) -> Option<(&'w str, 
     Some((link, step))
 }
 
-/// A record that is written. Objects get new records with a click limit, and every edit, because they may hold the earlier
-/// record.
+/// A written record. Objects get new records with a click limit, and every edit, because they may hold the earlier record.
 fn written(link: &str, words: &[&[u8]]) -> Option<Step> {
     let (record, options) = words.get(2..)?.split_first()?;
     let is_limited = has_click_limit(record);

@@ -1,4 +1,4 @@
-//! A shop at an edge: a sale, a link, and a link with a click limit. What edges are asked for in their own tests and measurements.
+//! A shop at an edge: a sale, a link, and a link with a click limit. The edges' own tests and measurements use it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ pub const EDGE: &str = "test-1";
 /// The links' host.
 pub const HOST: &str = "d.example";
 
-/// The link's path, that of the one with a click limit, the sale's, and where one buys.
+/// The paths of the link, of the link with a click limit, of the sale, and of its orders.
 pub const LINK: &str = "/abc";
 /// The path of the link with a click limit.
 pub const LIMITED: &str = "/max";

@@ -135,7 +135,7 @@ fn edges_claim_nothing_count_no_clicks_and_trust_no_client() {
             (EDGE, "v1;0;test-1;;POST;/"),
             (EDGE_SIGNATURE, "e1;00"),
         ];
-        // As often as it is asked: each request to buy, and each click on a link with a click limit, is the gateway's.
+        // Each order request and each click on a link with a click limit goes to the gateway.
         for (method, path) in [("POST", "/sales/s/orders"), ("GET", "/max")].repeat(10) {
             assert_eq!(platform.ask(method, path, &forged).status, 201, "{name}");
             let seen = platform.seen();

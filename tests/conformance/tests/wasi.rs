@@ -66,7 +66,7 @@ fn edge_claims_nothing_counts_no_clicks_and_trusts_no_client() {
         [EDGE_SIGNATURE, "e1;00"],
     ]);
     let feeds = feeds("high");
-    // As often as it is asked: each request to buy, and each click on a link with a click limit, is the gateway's.
+    // Each order request and each click on a link with a click limit goes to the gateway.
     for (method, path) in [("POST", "/sales/s/orders"), ("GET", "/max")].repeat(20) {
         let done = ask(&mut edge, method, path, forged.clone(), &feeds, created());
         assert_eq!(done["got"]["status"], 201, "{done}");

@@ -1,25 +1,25 @@
-//! What the origin publishes for edges, and what edges sign.
+//! Documents that the origin publishes for edges, and requests that edges sign.
 //!
-//! An edge answers what it can know by itself: where a link leads, how a sale stands, who may have an order token. It knows it
-//! from *feeds*: documents that the origin signs and that any number of edges read. What needs one place that counts (claims,
-//! links with a click limit, exact limits) an edge sends on to a gateway, with its *stamp*.
+//! An edge answers some requests itself: redirects of links, states of sales, order tokens. It reads the data from
+//! *feeds*: documents signed by the origin, for any number of edges. Requests that need a shared count (claims, links
+//! with a click limit, exact limits) go to a gateway, with the edge's *stamp*.
 //!
 //! | module | |
 //! |---|---|
 //! | [`document`] | a signed document: written by the origin, read by edges |
-//! | [`routes`] | where feeds are |
+//! | [`routes`] | paths of the feeds |
 //!
 //! The link feed is in `weir_link::feed`, the sold-out feed in `weir_sale::feed`, the stamp in [`stamp`](crate::stamp).
 //!
-//! # What may go wrong
+//! # Failures
 //!
-//! | what | what follows |
+//! | failure | result |
 //! |---|---|
-//! | a document was changed on its way | its signature is wrong: what is known stays |
-//! | an older document comes | it is [refused](DocumentRejection::Older): nothing goes back |
-//! | a page comes twice | it does not begin where the edge stands, and is refused |
-//! | no document comes any more | what is known ends ([`document::is_current`]), and requests go on to a gateway |
-//! | the edge's clock is wrong | a document from the future counts as none: requests go on |
+//! | a document was modified | the signature is invalid: the edge keeps its data |
+//! | an older document arrives | the edge [rejects](DocumentRejection::Older) it |
+//! | a page arrives twice | it does not follow the edge's cursor, so the edge rejects it |
+//! | documents stop arriving | the edge's data expires ([`document::is_current`]), and requests go to a gateway |
+//! | the edge's clock is wrong | the edge rejects documents from the future, and requests go to a gateway |
 
 pub mod document;
 pub mod routes;

@@ -85,7 +85,7 @@ tag! {
         Sent = "sent",
         /// Dropped: Redis accepted too few batches.
         Dropped = "dropped",
-        /// Given back: a link with a click limit has the click again.
+        /// Returned clicks of links with a click limit.
         Returned = "returned",
     }
 }

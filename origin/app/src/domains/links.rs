@@ -53,7 +53,7 @@ impl Origin {
         self.map_links(|links| links.with_receiver(name, sink, times))
     }
 
-    /// The same, whose links with a click limit are counted in objects of an edge if `are_so`, behind the proxy of shards.
+    /// The same. `are_so`: edge objects count the links with a click limit, behind the shard proxy.
     #[must_use]
     pub fn with_click_limits_in_objects(mut self, are_so: bool) -> Self {
         self.links.are_click_limits_in_objects = are_so;

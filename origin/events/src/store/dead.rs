@@ -38,7 +38,7 @@ pub struct DeadLetter {
     pub reason: String,
     /// Reason in a sentence.
     pub message: String,
-    /// What it was: [`DeadLetterContent`](crate::model::dead_letter::DeadLetterContent) as JSON.
+    /// The content: [`DeadLetterContent`](crate::model::dead_letter::DeadLetterContent) as JSON.
     pub content: String,
     /// When it became a dead letter, in milliseconds since the Unix epoch.
     pub dead_at_ms: u64,

@@ -1,4 +1,4 @@
-//! Links with a click limit, counted in Durable Objects: many click at once, and objects die among them.
+//! Links with a click limit, counted in Durable Objects: many concurrent clicks, and crashes of objects.
 
 use serde_json::json;
 use weir_base::resp::{Value, encode_command};
