@@ -309,7 +309,7 @@ impl Shop {
 #[derive(Debug)]
 pub struct EventGateway {
     // Fields are dropped in this order: clients before their servers.
-    // The gateway: one Envoy, as a list like in other fixtures.
+    /// The gateway: one Envoy, as a list like in other fixtures.
     pub envoys: Vec<Envoy>,
     /// The origin.
     pub origin: EventOrigin,

@@ -53,7 +53,7 @@ pub struct Setup<'a> {
 #[derive(Debug)]
 pub struct Limiters {
     // Fields are dropped in this order: clients before their servers.
-    // The gateways.
+    /// The gateways.
     pub envoys: Vec<Envoy>,
     /// The proxy before Redis, if requested.
     pub faults: Option<FaultProxy>,

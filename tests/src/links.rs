@@ -37,7 +37,7 @@ pub struct LinkSetup<'a> {
 #[derive(Debug)]
 pub struct LinkGateways {
     // Fields are dropped in this order: clients before their servers.
-    // The gateways.
+    /// The gateways.
     pub envoys: Vec<Envoy>,
     /// The origin.
     pub origin: Origin,

@@ -40,7 +40,7 @@ pub struct RoomSetup<'a> {
 #[derive(Debug)]
 pub struct Rooms {
     // Fields are dropped in this order: clients before their servers.
-    // The gateways.
+    /// The gateways.
     pub envoys: Vec<Envoy>,
     /// Their Redis.
     pub redis: RedisServer,

@@ -103,6 +103,7 @@ pub struct Settings {
     pub fallbacks_max: usize,
     /// Number of import records read between two stored positions.
     pub records_staged: usize,
+    /// Reads the clock.
     pub clock: Clock,
 }
 

@@ -137,6 +137,7 @@ pub struct Settings {
     pub product_service: Option<Arc<dyn ProductSource>>,
     /// Batch size and cache size of product lookups.
     pub products: ProductLimits,
+    /// Reads the clock.
     pub clock: Clock,
 }
 

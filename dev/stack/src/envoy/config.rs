@@ -34,7 +34,7 @@ const REDIS_TLS: &str = "envoy/snippets/redis-tls.yaml";
 const REDIS_NODES: &str = "envoy/snippets/redis-cluster.yaml";
 
 // Names in the shipped files.
-// The gate's filter name in `envoy/weir.yaml`.
+/// The gate's filter name in `envoy/weir.yaml`.
 pub const GATE: &str = weir_registry::GATE.envoy_name;
 /// The limiter's filter name.
 pub const LIMITER: &str = weir_registry::LIMITER.envoy_name;
