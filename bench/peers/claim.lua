@@ -1,6 +1,8 @@
--- Admission of one user, as lean as it can be written: what Weir's crates/sale/lua/claim.lua decides, for a batch of one.
+-- Admits one user, with as little work as possible: the decision of crates/sale/lua/claim.lua for a batch of one.
 -- KEYS: stock, claims, pending, sequence, blocked. ARGV: now_ms, ttl_ms, user_cap, user.
--- A claim is "<generation> <deadline_ms>", a user's orders are "<generation> o<units>".
+-- A claim is "<generation> <deadline_ms>". A user's orders are "<generation> o<units>".
+-- Returns {1, generation} granted, {2, generation} the open claim again, {3, generation} cap reached, {4} sold out, {5} no
+-- stock key, {6} blocked.
 local user = ARGV[4]
 if redis.call('SISMEMBER', KEYS[5], user) == 1 then return { 6 } end
 local record = redis.call('HGET', KEYS[2], user)

@@ -1,5 +1,5 @@
--- Events to Kafka by lua-resty-kafka, each acknowledged by all replicas before the answer. A request's events go to each broker
--- in one piece; what is known of the brokers is shared by all requests of a worker.
+-- Events to Kafka with lua-resty-kafka. All replicas acknowledge each event before the response. Each broker gets a
+-- request's events in one message; all requests of a worker share the metadata of the brokers.
 local cjson = require("cjson.safe")
 local producer_of = require("nginx.kafka.producer")
 
@@ -9,10 +9,10 @@ local OPTIONS = {
   producer_type = "sync",
   required_acks = -1,
   api_version = 2,
-  -- The buffer of asynchronous producers, which is not used.
+  -- The buffer of asynchronous producers, which this producer does not use.
   max_buffering = 1,
   batch_num = 32,
-  -- Connections to brokers are kept, one for each request that may be under way.
+  -- Idle connections to brokers: one for each concurrent request.
   keepalive_size = 1024,
 }
 
@@ -26,7 +26,7 @@ local function read(servers)
   return all
 end
 
--- With its length, as all answers that are compared.
+-- Sends a response with its length, like all compared servers.
 local function answer(status, document)
   local body = cjson.encode(document)
   ngx.status = status
@@ -58,7 +58,7 @@ function _M.collect(servers, topic)
     local partition = producer.partitioner(event.customer, partitions.num, i)
     producer.sendbuffer:add(topic, partition, event.customer, cjson.encode(event))
   end
-  -- Sends what was added, too.
+  -- Also sends the buffered events.
   local offset, why = producer:send(topic, events[1].customer, cjson.encode(events[1]))
   if not offset then return refuse(503, tostring(why)) end
   answer(202, { accepted = #events })

@@ -1,4 +1,4 @@
--- Which parts fit which vehicles, in nginx' Lua: the same question, the same script, the same answer as Weir's.
+-- Parts that fit vehicles, in nginx' Lua: the same request, script and response as Weir's.
 local cjson = require "cjson.safe"
 local redis = require "nginx.redis"
 
@@ -14,7 +14,7 @@ local function connect()
   if client:connect(redis_host, redis_port) then return client end
 end
 
--- The map of vehicles, once for each worker.
+-- Loads the map of vehicles, once per worker.
 local function load_vehicles(client)
   local found, segment = {}, 0
   while true do
@@ -46,7 +46,7 @@ local function read_question()
   return question
 end
 
--- One call for each product, in one pipeline.
+-- Sends one call per product, in one pipeline.
 local function ask(client, question, places)
   local products, by_name = {}, {}
   for index, wanted in ipairs(question.skus) do

@@ -1,5 +1,5 @@
--- A sale's gate in nginx' Lua. What a worker knows of sales stands in its own tables; what is sold out and how often
--- somebody has asked stands in shared dictionaries, for all workers.
+-- A sale's gate in nginx' Lua. Each worker has its own tables of sales. Workers share the sold-out flags and the rate
+-- limits in shared dictionaries.
 local ffi = require "ffi"
 local base64 = require "ngx.base64"
 local redis = require "nginx.redis"
@@ -24,7 +24,7 @@ local sales = {
   gone = { starts_at_ms = 0 },
 }
 
--- The keys of each shard, made once.
+-- The keys of each shard, created once.
 for name, sale in pairs(sales) do
   sale.shards = {}
   for shard = 0, SHARDS - 1 do
@@ -74,7 +74,8 @@ local function tag_of(text)
 end
 local function token_tag(payload) return tag_of("weir-order-token\n" .. payload) end
 
--- The claim that the origin gets, and its signature in hex: without one whoever reaches the origin could make an order.
+-- Adds the claim for the origin and its signature in hexadecimal digits. The signature prevents forged orders from
+-- clients that reach the origin directly.
 local hex = ffi.new("unsigned char[64]")
 local function sign_claim(claim)
   ffi.C.ngx_hex_dump(hex, tag_of(claim), 32)
@@ -91,8 +92,8 @@ local function token_counts(token, sale, user, now_ms)
   return of_sale == sale and of_user == user and age_ms >= 1000 and age_ms <= 600000
 end
 
--- A token bucket (GCRA) in a shared dictionary: what is kept is when the bucket is full again. Returns how many
--- milliseconds to wait, or nil. Two workers at once may both take the last token, as with lua-resty-limit-req.
+-- A token bucket (GCRA) in a shared dictionary, which stores when the bucket is full again. Returns the milliseconds to
+-- wait, or nil. Two workers may take the last token at the same time, as with lua-resty-limit-req.
 local function limit(dictionary, key, interval_ms, burst, now_ms)
   local full_at = dictionary:get(key)
   if not full_at or full_at < now_ms then full_at = now_ms end
@@ -101,7 +102,7 @@ local function limit(dictionary, key, interval_ms, burst, now_ms)
   dictionary:set(key, next_at, (next_at - now_ms) / 1000 + 0.001)
 end
 
--- The sale and the user of a request that goes on; nil if it was answered.
+-- Returns sale and user of an admitted request; nil if the request was answered.
 local function admit(name, now_ms)
   local sale = sales[name]
   if not sale then return refusals.unknown_sale() end
@@ -114,7 +115,7 @@ local function admit(name, now_ms)
   return sale, user
 end
 
--- One script call, over a connection that is kept.
+-- Calls the script over a pooled connection.
 local function claim(sale, user, now_ms)
   local shard = ngx.crc32_short(user) % SHARDS
   local keys = sale.shards[shard]
@@ -141,7 +142,7 @@ function M.order(name, is_limited)
   local reply, shard = claim(sale, user, now_ms)
   local code = reply and reply[1]
   if code == 1 or code == 2 then
-    -- What the origin gets, were there one.
+    -- As if an origin followed.
     sign_claim(string.format("v1;%s;%d;%d;1;%.0f;%s", name, shard, reply[2], now_ms + HOUR_MS, user))
     return answer(200, code == 1 and "granted" or "granted_again", '{"order":"made"}')
   end
@@ -166,7 +167,7 @@ function M.things()
   ngx.header["content-length"] = 0
 end
 
--- A short link, from memory for a minute if it may be.
+-- Redirects a short link, from memory for up to a minute if `is_cached`.
 function M.redirect(code, is_cached)
   local target = is_cached and links:get(code)
   if not target then

@@ -1,4 +1,4 @@
-// Glue: all that is decided is in the module.
+// Glue code: the module makes all decisions.
 import { initSync, fetch as serve, Feed, Limits, ShardObject } from "./weir_edge.js";
 import module from "./weir_edge_bg.wasm";
 

@@ -1,14 +1,17 @@
--- fit_add: some offsets are added to one SKU and some taken away.
+-- fit_add: adds offsets to one SKU and removes others.
 --
 -- KEYS: 1 directory: see fit_put.lua
--- ARGV: 1 SKU, 2 version before, 3 version after, 4 the most members of a set, the sentinel included, 5 how many offsets are added,
---       then those, the largest first, then those that are taken away
+-- ARGV: 1 SKU, 2 version before, 3 version after, 4 maximum members of a set, including the sentinel, 5 number of offsets
+--       to add, then the offsets to add, the largest first, then the offsets to remove
 --
--- Returns 1, or 0 if the SKU must be written whole, which changes nothing: the version before is another one, the kind would
--- change or a key is lost; or 2 if the version after, or a newer one, is there already.
+-- Returns:
+--   0  nothing changed, and the caller must write the whole SKU: Redis has another version than the version before, the
+--      kind would change, or a key is lost
+--   1  the SKU has the version after
+--   2  nothing changed: Redis already has the version after or a newer one
 --
--- A bitmap is first made as long as its largest offset needs, by one SET: Redis gives a string that grows by SETBIT room that
--- it does not use.
+-- The script first extends a bitmap with one SET to the length that its largest offset needs. Redis allocates unused
+-- memory for a string that grows by SETBIT.
 
 local SEGMENT = 50000
 local key, sku, added = KEYS[1], ARGV[1], tonumber(ARGV[5])
@@ -25,7 +28,7 @@ if kind == 's' then
   if added > 0 then redis.call('SADD', set, unpack(ARGV, 6, 5 + added)) end
   if #ARGV > 5 + added then redis.call('SREM', set, unpack(ARGV, 6 + added)) end
 elseif kind == 'b' then
-  -- All is looked at before anything is written. By segment: the largest bit that is to be 1.
+  -- Check everything before the first write. For each segment, find the largest bit to set.
   local largest, order, changes = {}, {}, {}
   for i = 6, #ARGV do
     local at = tonumber(ARGV[i]) - 1
@@ -51,7 +54,7 @@ elseif kind == 'b' then
     if segment.is_new then names = names .. segment.number .. ',' end
   end
   for _, change in ipairs(changes) do
-    -- Nothing behind the end is 1, and SETBIT 0 would lengthen the string.
+    -- Bits after the end are 0, and SETBIT 0 would extend the string.
     if change[3] == 1 or redis.call('GETBIT', change[1], change[2]) == 1 then
       redis.call('SETBIT', change[1], change[2], change[3])
     end

@@ -1,9 +1,10 @@
--- fit_browse: a page of the SKUs that fit a vehicle.
+-- fit_browse: reads a page of the SKUs that fit a vehicle.
 --
--- KEYS: 1 pages (hash: `s` to their stamp, the number behind which a page begins to the page)
--- ARGV: 1 the number behind which it begins
+-- KEYS: 1 pages (hash: `s` to the stamp of the pages; the number after which a page begins to the page)
+-- ARGV: 1 the number after which the page begins
 --
--- Returns {stamp, page}, or null if there is no such page. It is stale if the stamp of the map of vehicles is another one.
+-- Returns {stamp, page}, or null if there is no such page. The page is stale if its stamp differs from the stamp of the
+-- vehicle map.
 
 local found = redis.call('HMGET', KEYS[1], 's', ARGV[1])
 if not found[1] or not found[2] then return false end

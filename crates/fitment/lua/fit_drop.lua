@@ -1,12 +1,13 @@
--- fit_drop: SKUs of one product are not here any more.
+-- fit_drop: removes SKUs of one product.
 --
 -- KEYS: 1 directory: see fit_put.lua
--- ARGV: 1 how many segments may have bitmaps that no entry names, 2 drop, or forget, then of each SKU: its name, version
+-- ARGV: 1 number of segments that may have bitmaps without an entry, 2 drop or forget, then for each SKU: its name,
+--       version
 --
--- drop leaves a mark of the version, so that what is older and comes late changes nothing. forget takes such marks away, up to
--- that version.
+-- drop leaves a tombstone with the version, so that older writes that arrive later change nothing. forget removes
+-- tombstones up to that version.
 --
--- Returns how many SKUs were dropped or forgotten. One whose entry is newer stays as it is.
+-- Returns how many SKUs were dropped or forgotten. SKUs with a newer entry do not change.
 
 local key, done = KEYS[1], 0
 for i = 3, #ARGV, 2 do

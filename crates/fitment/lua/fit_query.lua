@@ -1,15 +1,15 @@
 -- fit_query: which SKUs of one product fit which vehicles.
 --
--- KEYS: 1 directory (hash: SKU to an entry, see fit_put.lua); the keys of its SKUs have its name with more behind it, and so
---         the same hash tag
--- ARGV: 1 how many vehicles, 1 to 5, then the offset of each, then the SKUs
+-- KEYS: 1 directory (hash: SKU to an entry, see fit_put.lua). The keys of its SKUs begin with the directory's name, and so
+--         have the same hash tag.
+-- ARGV: 1 number of vehicles, 1 to 5, then the offset of each, then the SKUs
 --
 -- Returns a text with one character for each SKU:
---   @ to _   it is known; the number of the character less 64 has bit i set if it fits vehicle i, from 0
---   -        the directory has no such SKU
---   !        the directory has it, but a key is lost
+--   @ to _   the character code minus 64 is a bit set: bit i is 1 if the SKU fits vehicle i, from 0
+--   -        the directory does not contain the SKU
+--   !        the directory contains the SKU, but one of its keys is lost
 --
--- Each key has a sentinel, the member 0 or bit 0, which is read in the same command: a key that is lost has none.
+-- Each key has a sentinel, the member 0 or bit 0, which the same command reads. A lost key has no sentinel.
 
 local SEGMENT = 50000
 local count = tonumber(ARGV[1])

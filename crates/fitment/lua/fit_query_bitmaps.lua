@@ -1,9 +1,9 @@
--- fit_query_bitmaps: which SKUs of one product fit one vehicle, when all are kept as bitmaps: the plan of the seed document.
+-- fit_query_bitmaps: which SKUs of one product fit one vehicle, if all SKUs are bitmaps: the plan of the seed document.
 --
--- KEYS: 1 directory: see fit_query.lua. It is not read; the bitmaps have its name with more behind it
--- ARGV: 1 segment of the vehicle, 2 its bit there, then the SKUs
+-- KEYS: 1 directory: see fit_query.lua. The script does not read it; the names of the bitmaps begin with its name.
+-- ARGV: 1 segment of the vehicle, 2 its bit in the segment, then the SKUs
 --
--- Returns a text with one character for each SKU: A it fits, @ it does not, - it is unknown, as its bitmap is not there.
+-- Returns a text with one character for each SKU: A it fits, @ it does not fit, - it is unknown because it has no bitmap.
 
 local call, key, bit = redis.call, KEYS[1] .. ':' .. ARGV[1] .. ':', ARGV[2]
 local answers = {}

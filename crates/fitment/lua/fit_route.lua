@@ -1,9 +1,9 @@
--- fit_route: in which places SKUs are.
+-- fit_route: reads the routes of SKUs.
 --
--- KEYS: of each SKU the bucket that has its route (hash: SKU to a route, see fit_route_put.lua); all in one slot
+-- KEYS: for each SKU the bucket with its route (hash: SKU to a route, see fit_route_put.lua); all in one slot
 -- ARGV: the SKUs, in the same order
 --
--- Returns of each SKU its route, or null.
+-- Returns for each SKU its route, or null.
 
 local routes = {}
 for i, sku in ipairs(ARGV) do routes[i] = redis.call('HGET', KEYS[i], sku) end

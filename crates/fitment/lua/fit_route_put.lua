@@ -1,14 +1,13 @@
--- fit_route_put: the places of SKUs.
+-- fit_route_put: writes or removes the routes of SKUs.
 --
--- KEYS: of each SKU the bucket of its route; all in one slot
--- ARGV: 1 how a newer route is treated: keep, or force (it is replaced); or forget, then of each SKU: its name, version, cluster,
---       SPU; the last two are empty if the SKU is nowhere any more
+-- KEYS: for each SKU the bucket of its route; all in one slot
+-- ARGV: 1 keep or force: keep or replace a newer route; or forget; then for each SKU: its name, version, cluster, SPU.
+--       Cluster and SPU are empty if the SKU was removed.
 --
--- A route is "<version> <cluster> <SPU>", or "<version>" of a SKU that is nowhere: what is older and comes late changes nothing.
+-- A route is "<version> <cluster> <SPU>", or "<version>" for a removed SKU. The latter rejects older writes that arrive
+-- later. forget removes routes up to that version.
 --
--- forget takes routes away, up to that version.
---
--- Returns how many routes were written, or taken away.
+-- Returns how many routes were written or removed.
 
 local written = 0
 for i, bucket in ipairs(KEYS) do

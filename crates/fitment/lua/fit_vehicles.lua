@@ -1,11 +1,12 @@
--- fit_vehicles: the map of vehicles, and what of it a gateway has not.
+-- fit_vehicles: reads the part of the vehicle map that a gateway lacks.
 --
--- KEYS: 1 head ("<generation> <count> <stamp>"), 2 the block in which the gateway's map ends (string: ids of four bytes, the
---         highest first, in the order of offsets; 0 is a vehicle that was retired), of the generation that it knows
--- ARGV: 1 the generation that the gateway knows, 0 for none, 2 where its map ends in that block, in bytes, 3 the most bytes
+-- KEYS: 1 head ("<generation> <count> <stamp>"), 2 the block in which the gateway's map ends, of the gateway's generation
+--         (string: IDs of four bytes, big-endian, in the order of offsets; 0 is a retired vehicle)
+-- ARGV: 1 the gateway's generation, 0 for none, 2 the end of its map in that block, in bytes, 3 maximum bytes
 --
--- Returns null if there is no map, or {generation, count, stamp, bytes}. If the generation is another one, there are no bytes:
--- the gateway begins again with the first block of that generation. The stamp changes whenever pages of fit_browse.lua are stale.
+-- Returns null if there is no map, or {generation, count, stamp, bytes}. `bytes` is empty if the generation differs: the
+-- gateway then starts with the first block of the new generation. The stamp changes when pages of fit_browse.lua become
+-- stale.
 
 local generation, count, stamp = string.match(redis.call('GET', KEYS[1]) or '', '^(%d+) (%d+) (%d+)$')
 if not generation then return false end

@@ -1,13 +1,16 @@
--- fit_vehicles_put: vehicles join the map, or it is made anew.
+-- fit_vehicles_put: appends vehicles to the map, or writes a new map.
 --
--- KEYS: 1 head ("<generation> <count> <stamp>"), 2 block that they go to: see fit_vehicles.lua
--- ARGV: 1 generation, 2 where they begin in the block, in bytes, 3 their ids of four bytes each, 4 how many vehicles there are
---         then, or empty: the head stays as it is, since more blocks follow, 5 stamp
+-- KEYS: 1 head ("<generation> <count> <stamp>"), 2 the block to write: see fit_vehicles.lua
+-- ARGV: 1 generation, 2 position in the block, in bytes, 3 IDs of four bytes each, 4 number of vehicles after this call, or
+--         empty: the head does not change, because more blocks follow, 5 stamp
 --
--- Returns 1, 0 if a newer generation is there, or 2 if the block is shorter than where they begin: something is lost, and a new
--- generation must be written. Neither changes anything.
+-- Returns:
+--   0  nothing changed: Redis has a newer generation
+--   1  the vehicles are written
+--   2  nothing changed: the block is shorter than the position, so data was lost. The caller must write a new generation.
 --
--- A new generation is written under its own keys before the head names it; the old one's blocks go then.
+-- The blocks of a new generation have their own keys. The head then switches to them, and the script deletes the blocks of
+-- the old generation.
 
 local SEGMENT = 50000
 local generation, count, stamp = string.match(redis.call('GET', KEYS[1]) or '', '^(%d+) (%d+) (%d+)$')

@@ -1,11 +1,11 @@
--- fit_verify: what Redis has of some SKUs of one product, to be compared with SQL.
+-- fit_verify: returns the data of SKUs of one product, for comparison with SQL.
 --
 -- KEYS: 1 directory: see fit_put.lua
--- ARGV: the SKUs: few, as all that they fit is read
+-- ARGV: the SKUs. Only a few: the script reads all their offsets.
 --
--- Returns of each SKU two texts, one behind the other: its entry, or nothing; and SHA-1 digests, or nothing where a key is lost,
--- with commas between them: of kind s one of the members in their order, with spaces between them; of kind b one of each bitmap
--- without zeros at its end, in the order of the entry.
+-- Returns for each SKU two texts in a row: its entry, or an empty text; and SHA-1 digests, separated by commas. A lost key
+-- has an empty digest. Kind s has one digest: of the members in ascending order, separated by spaces. Kind b has one
+-- digest for each bitmap in the order of the entry: of its bytes without trailing zeros.
 
 local key, told = KEYS[1], {}
 

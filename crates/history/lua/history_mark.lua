@@ -1,10 +1,10 @@
--- history_mark: how far the views of a log are in this Redis, noted beside the lists when they have what comes before.
+-- history_mark: records up to which position the views of a log are in this Redis.
 --
--- KEYS: 1 mark (hash: a position of 20 digits by source)
--- ARGV: 1 the source, 2 where what was noted now begins, 3 where it ends
+-- KEYS: 1 mark (hash: source to a position of 20 digits)
+-- ARGV: 1 source, 2 position at which the newly stored views begin, 3 position at which they end
 --
--- Returns 1; or 0, and nothing is changed, if the mark is before ARGV[2] or not there: this Redis has lost what was noted since.
--- A mark behind ARGV[2] is as good: the same is noted again.
+-- Returns 1, or 0 if the mark is before ARGV[2] or missing, which changes nothing: this Redis has lost stored views. A mark
+-- after ARGV[2] is valid: the same views were stored again.
 
 local mark = redis.call('HGET', KEYS[1], ARGV[1])
 if not mark or mark < ARGV[2] then return 0 end

@@ -1,18 +1,18 @@
--- history_read: one owner's list, or how long it is.
+-- history_read: reads one owner's list, or its length.
 --
 -- KEYS: 1 views, 2 marker, 3 count: see history_view.lua
--- ARGV: 1 a name for a list that has no generation, 2 how long its marker lives, in milliseconds;
---       for the count: 3 a name for the promise to count, 4 how long it holds, in milliseconds
+-- ARGV: 1 a name for the generation of a list without one, 2 lifetime of its marker in milliseconds;
+--       only to count: 3 a name for a reservation of the count, 4 lifetime of the reservation in milliseconds
 --
 -- Returns:
---   number                           the count, if one is known
---   {loaded, generation, {SKU, …}}   what is loaded and of which generation the list is (see history_fill.lua), and SKU, time,
---                                    SKU, time, …, the newest first
+--   number                           the count, if ARGV[3] is given and the count is stored
+--   {loaded, generation, {SKU, …}}   what is loaded and the list's generation (see history_fill.lua); then SKU, time, SKU,
+--                                    time, …, the newest first
 --
--- Whoever finds no count promises one: history_count.lua takes it if the list has not changed since.
+-- A caller that finds no count reserves it. history_count.lua accepts the count if the list has not changed since.
 --
--- A generation begins with what this Redis is called until it ends (run_id). One of another process was read from a file, or came
--- from a master: what it says is loaded may lack the latest removals, so nothing is loaded.
+-- A generation begins with the first eight digits of the `run_id` of this Redis process. A list with another `run_id` was
+-- loaded from a file or replicated from a master. Its latest removals may be missing, so it counts as not loaded.
 
 local run = string.sub(string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') or '', 1, 8) .. '.'
 local cleared, loaded, generation = string.match(redis.call('GET', KEYS[2]) or '', '^(%d+) (%l) (%S+)$')

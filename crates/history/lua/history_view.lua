@@ -1,14 +1,15 @@
--- history_view: one owner has seen products.
+-- history_view: adds products that one owner has viewed.
 --
--- KEYS: 1 views (sorted set: SKU by time), 2 deleted (sorted set: SKU by when it was deleted),
+-- KEYS: 1 views (sorted set: SKU by time), 2 deleted (sorted set: SKU by time of its deletion),
 --       3 marker ("<cleared_ms> <loaded> <generation>", see history_fill.lua), 4 count, 5 active (set: owners of one day)
--- ARGV: 1 how long the keys live, in milliseconds, 2 the most views, 3 the owner, 4 how long the set of the active lives,
---       then of each view: its time, the SKU
+-- ARGV: 1 lifetime of the keys in milliseconds, 2 maximum views, 3 owner, 4 lifetime of the set of active owners in
+--       milliseconds, then for each view: its time, SKU
 --
--- Returns of each view: 0 it was deleted or cleared before, 1 it is the latest of its SKU, 2 a later one is known, or this.
+-- Returns for each view: 0 it was deleted or cleared before, 1 it is the latest of its SKU, 2 the list already contains it
+-- or a later one.
 --
--- A view that is not newer than what was removed changes nothing, and one that came before changes nothing again: in whatever
--- order and however often views come, the list is the same.
+-- A view that is not newer than its removal changes nothing. A repeated view changes nothing. So the list does not depend
+-- on the order or the number of deliveries.
 
 local cleared = tonumber(string.match(redis.call('GET', KEYS[3]) or '0', '^%d+'))
 local has_deleted = redis.call('EXISTS', KEYS[2]) == 1
@@ -26,7 +27,8 @@ end
 if is_changed then
   redis.call('ZREMRANGEBYRANK', KEYS[1], 0, -1 - ARGV[2])
   redis.call('DEL', KEYS[4])
-  -- The marker first, for Redis' clock goes on meanwhile: the others must not end before it. Without it, they are loaded.
+  -- The marker first: Redis' clock advances meanwhile, and the other keys must not expire before the marker. Without a
+  -- marker they are loaded again.
   redis.call('PEXPIRE', KEYS[3], ARGV[1])
   redis.call('PEXPIRE', KEYS[1], ARGV[1])
   if has_deleted then redis.call('PEXPIRE', KEYS[2], ARGV[1]) end

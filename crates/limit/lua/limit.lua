@@ -1,33 +1,33 @@
--- limit: decides, for a batch of requests in their order, which its rate limits let pass, and charges those.
+-- limit: checks the rate limits of a batch of requests, in their order, and charges the allowed requests.
 --
--- KEYS, ARGV: see limit_state.lua. On Redis Cluster all keys must be of one slot.
--- Numbers: for each request how many asks it has, then for each of them
---   key      its place
---   quota    its place
---   cost     what the request takes
---   extra    of what is left when all costs of the request are paid, up to so many units more are taken
+-- KEYS, ARGV: see limit_state.lua. On Redis Cluster, all keys must be in one slot.
+-- Numbers: for each request the number of its asks, then for each ask, the check of one limit
+--   key      index of the key
+--   quota    index of the quota
+--   cost     units that the request costs
+--   extra    maximum additional units, taken from the rest after all costs of the request are paid
 --
--- If all asks of a request are allowed, all are charged, else none is; a call that refuses all writes nothing. Asks of
--- one key in one request count together: the second is asked whether it may pass with the first.
+-- If all asks of a request are allowed, the script charges all of them, otherwise none. A call that refuses all requests
+-- writes nothing. Asks of one request with the same key count together, as one with the sum of their costs.
 --
--- Returns five integers an ask, in the order given:
---   wait_ms    after how many milliseconds it may pass; 0: now
---   remaining  units left: after the request, or as it was if any ask of it must wait
---   reset_ms   after how many milliseconds more are there, if nothing more is asked; 0: all are there, or nobody knows
---   mark       what limit_back needs to know
---   taken      the units charged: 0 if any ask of the request must wait
+-- Returns five integers for each ask, in order:
+--   wait_ms    milliseconds until it may pass; 0: now
+--   remaining  remaining units: after the request, or unchanged if any ask of the request must wait
+--   reset_ms   milliseconds until more units are available without further requests; 0: all are available, or unknown
+--   mark       the mark for limit_back
+--   taken      charged units; 0 if any ask of the request must wait
 
 local replies, request = {}, 0
 
--- Writes what is left of an ask's limit into its reply, which ends at `at`.
+-- Writes the remaining quota of an ask into its reply, which ends at index `at`.
 local function tell(entry, quota, at)
   local state = state_of(entry, quota)
   replies[at - 3] = max(quota.burst - quota.algorithm.used(state, quota), 0)
   replies[at - 2] = quota.algorithm.reset_ms(state, quota)
 end
 
--- Looks at one ask. `due` is what it will be charged: a cost beyond the burst counts as all there is, also if
--- it is the cost of several asks of one key.
+-- Checks one ask. `due` is its charge. A cost above the burst counts as the burst, also for the sum of several asks
+-- with the same key.
 local function look(entry, quota, cost, extra)
   local algorithm, state, at = quota.algorithm, state_of(entry, quota), #replies + 5
   if entry.request ~= request then entry.request, entry.asked = request, 0 end

@@ -1,13 +1,14 @@
--- limit_back: takes back what requests were charged, as those in flight are when they have ended.
+-- limit_back: undoes charges of requests, such as those of concurrency limits when the requests have ended.
 --
--- KEYS, ARGV: see limit_state.lua. On Redis Cluster all keys must be of one slot.
+-- KEYS, ARGV: see limit_state.lua. On Redis Cluster, all keys must be in one slot.
 -- Numbers: for each charge
---   key      its place
---   quota    its place
---   cost     the units to take back
---   mark     the one of the reply that let them pass
+--   key      index of the key
+--   quota    index of the quota
+--   cost     units to return
+--   mark     the mark in the reply that allowed the request
 --
--- Returns one integer: of how many charges something still counted, and was taken back. The others change nothing.
+-- Returns the number of charges that still counted, at least in part, and were undone. Other charges change nothing.
+-- Not idempotent: the script does not identify charges.
 
 local taken_back = 0
 for place in next_number do

@@ -1,26 +1,26 @@
--- limit_state: what is counted for a rate limit, exactly as crates/limit/src counts it; the rules, and why
--- they are so, are told there. Stands before every script that needs it.
+-- limit_state: the state of rate limits, exactly as in crates/limit/src, which documents the algorithms and their reasons.
+-- Precedes every script that needs it.
 --
--- KEYS: each once
+-- KEYS: each key once
 -- ARGV:
---   1  now_ms   0: Redis' own clock, the one that all gateways share. Anything else is for tests.
---   2  quotas   of each: its algorithm's letter, rate, per_ms and burst, a space behind each
---   3  numbers  a space behind each; the script says which. Keys and quotas are named by their places, from 1.
+--   1  now_ms   0: Redis' own clock, which all gateways share. Other values are only for tests.
+--   2  quotas   for each quota: its algorithm's letter, rate, per_ms and burst, each followed by a space
+--   3  numbers  each followed by a space; the script defines them. They refer to keys and quotas by index, from 1.
 --
--- A key is a string: an algorithm's letter and the numbers of a state, a space before each.
+-- A key is a string: an algorithm's letter and the numbers of a state, each preceded by a space.
 --   g at_ms ticks per_ms           GCRA
---   s latest_ms width_ms lines     sliding window; of each line, the newest first: back_ms count
+--   s latest_ms width_ms lines     sliding window; for each line, the newest first: back_ms count
 --   f start_ms count               fixed window
---   c start_ms latest before       requests under way
--- Any other value, and one of another algorithm, is a key that nothing is known of. A key expires SET_BACK_MS_MAX
--- after it says no more than a missing one, under the quota that it was last charged by: the clock may go back by
--- that much and need it again.
+--   c start_ms latest before       concurrency limit: requests in flight
+-- Any other value, and a value of another algorithm, counts as a missing key. A key expires SET_BACK_MS_MAX after its state
+-- becomes equal to that of a missing key, under the quota of its last charge. If the clock goes back by up to that
+-- time, the state is needed again.
 --
--- All numbers are whole, and doubles, which are exact up to 2^53. What is not said to be exact where it is
--- computed is a sum of times (below 2^48, until the year 10889), periods (below 2^35), counts and rates (below 2^21),
--- or of ticks and what a request costs, both at most 2^52.
--- `math.floor` and `math.ceil` of a / b, and `%`, are exact for whole a >= 0, b > 0 with a + b <= 2^53: let k be
--- whole, and a / b not k but next to it. They differ by at least 1 / b. Rounding moves a / b to k only over at
+-- All numbers are integers in doubles, which are exact up to 2^53. Where the code gives no other proof, a number is a sum
+-- of times (below 2^48, until the year 10889), periods (below 2^35), counts and rates (below 2^21), or a sum of ticks and
+-- the cost of a request, both at most 2^52.
+-- `math.floor` and `math.ceil` of a / b, and `%`, are exact for integers a >= 0, b > 0 with a + b <= 2^53. Proof: let k be
+-- an integer next to a / b, but not equal to it. They differ by at least 1 / b. Rounding moves a / b to k only over at
 -- most k * 2^-53, so only if k * b >= 2^53; but k * b < a + b.
 
 local SET_BACK_MS_MAX = 1000
@@ -36,9 +36,9 @@ if now_ms == 0 then
   now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 
--- requests * per_ms - elapsed_ms * rate, for requests and rate below 2^20, per_ms below 2^35, elapsed_ms below
--- 2^48. The products may be beyond 2^53, so they are taken in two parts. Each part is exact, and so is their sum
--- up to 2^53; beyond that it is rounded, but stays beyond.
+-- requests * per_ms - elapsed_ms * rate, for requests and rate below 2^20, per_ms below 2^35, elapsed_ms below 2^48.
+-- The products may exceed 2^53, so the function computes them in two parts. Each part is exact, and so is their sum up
+-- to 2^53. A larger sum is rounded, but stays above 2^53.
 local function ticks_left(requests, per_ms, elapsed_ms, rate)
   local per_low, elapsed_low = per_ms % 65536, elapsed_ms % 65536
   local high = requests * ((per_ms - per_low) / 65536) - (elapsed_ms - elapsed_low) / 65536 * rate
@@ -52,7 +52,7 @@ local gcra = {
     if per_ms == 0 or at_ms > now_ms + SET_BACK_MS_MAX then at_ms, ticks, per_ms = 0, 0, quota.per_ms end
     local elapsed_ms = max(now_ms - at_ms, 0)
     if per_ms == quota.per_ms then
-      -- The product may be beyond 2^53 and rounded; it stays beyond, and so above the ticks.
+      -- The product may exceed 2^53 and be rounded. It stays above 2^53, and so above the ticks.
       ticks = ticks - elapsed_ms * quota.rate
     else
       ticks = ticks_left(ceil(ticks / per_ms), quota.per_ms, elapsed_ms, quota.rate)
@@ -78,8 +78,8 @@ local gcra = {
   end,
 }
 
--- Lines without a count behind the last that has one are left out. With back_ms below 30 days and all counts
--- together below 2^20, nothing here is ever near the 32 bits that core stores them in.
+-- Removes lines without a count after the last line with a count. With back_ms below 30 days and all counts together
+-- below 2^20, no value comes near the 32 bits that crates/limit stores it in.
 local function trim(state)
   for i = #state, 4, -2 do
     if state[i] > 0 then break end
@@ -107,7 +107,8 @@ local log = {
     local used, wait_ms = logged(state) + cost, 0
     for i = #state, 4, -2 do
       if used <= quota.rate then break end
-      -- Above 0: what is over has been struck out. A line without a count is passed over, as the next one's is told.
+      -- Above 0: `advance` has cleared expired lines. Lines without a count have no effect: the next line overwrites
+      -- the wait.
       used, wait_ms = used - state[i], state[1] - state[i - 1] + quota.per_ms - now_ms
     end
     return wait_ms
@@ -143,13 +144,13 @@ local log = {
     return rest < cost
   end,
   idle_at_ms = function(state, quota) return #state > 2 and state[1] + quota.per_ms or 0 end,
-  -- The last line has a count, or there is none.
+  -- The last line has a count, or there is no line.
   reset_ms = function(state, quota)
     return #state > 2 and max(state[1] - state[#state - 1] + quota.per_ms - now_ms, 0) or 0
   end,
 }
 
--- Whether a period that began at start_ms is ahead only because the clock went back a little.
+-- Whether a period starts in the future only because the clock went back a little.
 local function is_set_back(start_ms) return start_ms > now_ms and start_ms <= now_ms + SET_BACK_MS_MAX end
 
 local window = {
@@ -194,7 +195,7 @@ local in_flight = {
   idle_at_ms = function(state, quota)
     return state[2] + state[3] == 0 and state[1] or state[1] + 2 * quota.per_ms
   end,
-  -- When one of those under way ends, nobody knows.
+  -- It is unknown when a request in flight ends.
   reset_ms = function() return 0 end,
 }
 
@@ -209,14 +210,14 @@ for letter, rate, per_ms, burst in string.gmatch(ARGV[2], '(%a) (%d+) (%d+) (%d+
   }
 end
 
--- The numbers of ARGV[3], one a call; nil after the last.
+-- Returns the next number of ARGV[3]; nil after the last.
 local digits = string.gmatch(ARGV[3], '%d+')
 local function next_number()
   local text = digits()
   return text and tonumber(text)
 end
 
--- Reads a state.
+-- Parses a state. An invalid one counts as missing.
 local function parse(text, algorithm)
   if not text or not string.find(text, '^' .. algorithm.letter .. ' [%d ]+$') then
     return { unpack(fresh[algorithm.letter]) }
@@ -233,27 +234,26 @@ local function parse(text, algorithm)
   return state
 end
 
--- What is known of each key, by its place: the text in Redis or what is to be there, and the state that it
--- is under a quota, now.
+-- The entry of each key, by index: the text to read or write in Redis, and the current state under a quota.
 local entries = {}
 for first = 1, #KEYS, 1000 do
-  -- In parts, as Lua's stack does not hold any number of keys. MGET finds nothing where no string is.
+  -- In parts, because Lua's stack is limited. MGET returns nothing for keys that are not strings.
   local last = min(first + 999, #KEYS)
   local texts = redis.call('MGET', unpack(KEYS, first, last))
   for place = first, last do entries[place] = { text = texts[place - first + 1] } end
 end
 
--- Puts the state, if something was charged or taken back, where the next quota and Redis find it.
+-- If the entry has changed, formats its state for Redis and for the next quota.
 local function put_down(entry)
   if not entry.is_changed then return end
   local algorithm, state = entry.quota.algorithm, entry.state
-  -- %.0f knows no exponents.
+  -- %.0f writes no exponents.
   entry.text = string.format(algorithm.letter .. string.rep(' %.0f', #state), unpack(state))
   entry.ttl_ms = max(algorithm.idle_at_ms(state, entry.quota) - now_ms, 0) + SET_BACK_MS_MAX
   entry.is_changed = false
 end
 
--- The state of a key under a quota. Nothing that only looks at it changes what is known.
+-- Returns the state of a key under a quota. Reading alone changes nothing in Redis.
 local function state_of(entry, quota)
   if entry.quota ~= quota then
     put_down(entry)
@@ -263,7 +263,7 @@ local function state_of(entry, quota)
   return entry.state
 end
 
--- Writes what has changed, each key once.
+-- Writes the changed keys, each once.
 local function write()
   for place, entry in ipairs(entries) do
     put_down(entry)

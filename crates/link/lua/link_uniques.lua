@@ -1,14 +1,12 @@
--- link_uniques: different visitors and addresses of one link, in one hour and in its day.
+-- link_uniques: adds visitors and addresses of one link, for one hour and its day, and counts the distinct ones.
 --
--- KEYS: HyperLogLogs of the hour's visitors, the hour's addresses, the day's visitors, the day's
--- addresses
--- ARGV: when the hour's keys expire, when the day's do (ms since the epoch), number of visitors, then
--- the visitors' hashes, then the addresses' hashes
+-- KEYS: HyperLogLogs of the hour's visitors, the hour's addresses, the day's visitors, the day's addresses
+-- ARGV: expiry of the hour's keys, expiry of the day's keys (milliseconds since the Unix epoch), number of visitors, then
+--       the visitors' hashes, then the addresses' hashes
 --
--- Adds all of them; what was added before changes nothing, so the call may be made again.
+-- The call is idempotent: hashes that were added before change nothing.
 --
--- Returns how many different ones each of the KEYS has seen, as HyperLogLogs count: with a standard
--- error of 0.81 %.
+-- Returns the number of distinct hashes in each of the KEYS. HyperLogLogs count with a standard error of 0.81 %.
 
 local head, visitors = 3, tonumber(ARGV[3])
 local ranges = {{head + 1, head + visitors}, {head + visitors + 1, #ARGV}}

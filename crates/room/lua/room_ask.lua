@@ -1,23 +1,24 @@
--- room_ask: visitors of a waiting room ask for places or for entry, one after the other.
+-- room_ask: visitors of a waiting room request positions or admission, one after the other.
 --
 -- KEYS, ARGV: see room_state.lua. Then for each visitor
---   KEYS  its bucket of places (hash: visitor to place; `-<order>` once the place was taken up), and that of its address
---         (hash: address to `<window>:<places taken in it>`)
---   ARGV  visitor (eight bytes), place in the visitor's pass (0: none), the same in the order after a draw, joined_ms,
---         hash of the address (eight bytes; empty: it does not count)
+--   KEYS  its bucket of positions (hash: visitor to position; `-<order>` once the position is claimed), and the bucket of its
+--         address (hash: address to `<window>:<positions taken in it>`)
+--   ARGV  visitor (eight bytes), position in the visitor's token (0: none), the same position in the order after a draw,
+--         joined_ms, hash of the address (eight bytes; empty: not limited)
 --
--- It may be made again: who has a place gets the same, who is inside stays inside.
+-- The call is repeatable: a visitor with a position gets the same one, and an active session stays active.
 --
--- Returns the header, and for each visitor a status and a place:
---   0 waits at the place · 1 is inside · 2 was called, but there is no room at the moment · 3 no place is given yet, as Redis
---   has lost the room, or the question is too old · 4 too many wait · 5 the address has taken enough places · 6 nobody gets a place
+-- Returns {header, replies}; replies has for each visitor a status and a position:
+--   0 waits at the position · 1 has an active session · 2 is called, but has no capacity yet · 3 no position assigned,
+--   because Redis has lost the room or the request is too old · 4 too many visitors wait · 5 the address has its maximum of
+--   positions · 6 the room assigns no positions
 
--- The place at which a visitor waits for room, in the order after a draw.
+-- The position of a visitor who waits for capacity, in the order after a draw.
 local function held_order(visitor)
   return has_holds and tonumber(redis.call('ZSCORE', KEYS[5], visitor))
 end
 
--- Whether the address may take one more place, which is then taken.
+-- Whether the address may take one more position. If so, counts it.
 local function charge(bucket, address)
   if address_max == 0 or address == '' then return true end
   local window = floor(now_ms / address_ms)
@@ -42,7 +43,7 @@ local function give(ask, known)
   return 0, state.seq
 end
 
--- WAITS_MS in crates/room/src/state.rs.
+-- See WAITS_MS in crates/room/src/state.rs.
 local WAITS_MS = { 1000, 5000, 15000, 30000, 60000, 120000, 300000, 600000, 1200000, 1800000, 3600000, 7200000 }
 
 local function enter(ask, order)
@@ -57,8 +58,8 @@ local function enter(ask, order)
   redis.call('HINCRBY', KEYS[4], class, 1)
 end
 
--- Whether there is room for a called place: for those who were called earlier there must be room, too. Who was called in the
--- same window and has not asked yet does not count.
+-- Whether there is capacity for a called position and for all visitors who were called earlier. Visitors of the same
+-- window without a request do not count.
 local function has_room(order)
   if active_max == 0 then return true end
   local ahead, last = holding(1, min(state.lapsed, order - 1)), state.lapsed
@@ -73,7 +74,7 @@ local function has_room(order)
   return active_max - inside() > ahead
 end
 
--- Keeps the place of a called visitor for whom there is no room, for another claim.
+-- Keeps the position of a called visitor without capacity for another claim period.
 local function hold(ask)
   local ends_ms = string.format('-%.0f', state.clock_ms + claim_ms + window_ms)
   redis.call('ZADD', KEYS[5], string.format('%.0f', ask.order), ask.visitor, ends_ms, ask.visitor .. '!')
@@ -81,7 +82,7 @@ local function hold(ask)
   local last = state.lapsed
   for _, window in ipairs(ask.order > state.lapsed and windows or {}) do
     if window.to >= ask.order then
-      -- After a loss nobody knows how many were called.
+      -- After data loss, the number of called positions is unknown.
       window.left = max(window.left, holding(last + 1, window.to))
       break
     end
@@ -100,7 +101,7 @@ local function answer(ask)
   local is_used = known < 0 and -known > state.floor
   local is_over = ask.order <= state.lapsed and held_order(ask.visitor) ~= ask.order
   if is_over or is_used then
-    -- Asked twice: the first answer may have been lost.
+    -- A repeated request: the first reply may have been lost.
     return give(ask, known ~= ask.place and max(known, 0) or 0)
   end
   if is_settling then return 2, ask.place end
@@ -124,7 +125,7 @@ for i = 5, #ARGV, 5 do
 end
 call()
 for _, ask in ipairs(asks) do
-  -- Nobody waited before them.
+  -- No visitor waited before them.
   if ask.status == 0 and ask.given > before and not is_lobby and ask.given <= state.head then
     if not redis.call('ZSCORE', KEYS[3], ask.visitor) then enter(ask, ask.given) end
     ask.status = 1

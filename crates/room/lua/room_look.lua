@@ -1,11 +1,11 @@
--- room_look: how a waiting room is, for operators. It changes nothing.
+-- room_look: reads the state of a waiting room, for operators. Changes nothing.
 --
--- KEYS: state, setting, inside, waits, holds, see room_state.lua
+-- KEYS: state, setting, inside, waits, holds: see room_state.lua
 -- ARGV: number of classes of waits, SLOT_MS, SLOTS
 --
--- Returns the state as it is kept (empty if there is none), the time in Redis in ms, how many sessions live, how many visitors
--- wait for room at places that have passed on for others, how many entered in the last minute, and for each class of waits, from
--- 0 on, how many entered after one.
+-- Returns an array: the state as stored (empty if there is none), the time in Redis in milliseconds, the number of active
+-- sessions, the number of visitors who wait for capacity at expired positions, the entries in the last minute, and for
+-- each class of waits, from 0 on, its entries.
 
 local time = redis.call('TIME')
 local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)

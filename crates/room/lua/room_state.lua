@@ -1,35 +1,36 @@
--- room_state: the state of one waiting room, exactly as crates/room/src/model.rs keeps it; why it is so is told there and
--- in docs/adr/0036. Stands before every script that needs it.
+-- room_state: the state of one waiting room, exactly as in crates/room/src/model.rs. The model and docs/adr/0036 document
+-- the reasons. Precedes every script that needs it.
 --
 -- KEYS:
---   1  state    string: 16 numbers, the seed in hexadecimal digits or -, for each window of called places when it was
---               called, its last place, and how many of it were not taken up, and at the end `lapsed` and `clock_ms`
---   2  setting  string: version, mode, per_minute, active_max, opens_at_ms, see room_set.lua
---   3  inside   sorted set: visitors by when their session ends
---   4  waits    hash: class of a wait to how many entered after one; `m0` to `m11`: a number of SLOT_MS since the epoch and how
---               many entered in it, in turn
---   5  holds    sorted set: called visitors who asked and found no room, by their places; and each of them again, with `!`
---               appended, by minus the time at which it loses its place unless it asks again
+--   1  state    string: 16 numbers (FIELDS), the seed in hexadecimal digits or -, for each window of called positions the
+--               time of the call, its last position, and its number of unclaimed positions, and at the end `lapsed` and
+--               `clock_ms`
+--   2  setting  string: version, mode, per_minute, active_max, opens_at_ms: see room_set.lua
+--   3  inside   sorted set: visitors by the end of their session
+--   4  waits    hash: class of waits to its number of entries; `m0` to `m11`, in rotation: "<slot>:<entries in the slot>",
+--               where a slot is a number of SLOT_MS since the Unix epoch
+--   5  holds    sorted set: called visitors who wait for capacity, by their positions; and each of them again, with `!`
+--               appended, by minus the time at which it loses its position unless it makes another request
 -- ARGV:
 --   1  terms    session_ms claim_ms queue_max address_max address_ms life_ms
---   2  setting  what is in force if KEYS[2] is missing
---   3  seen     what the caller knows: seq head floor inside drew base drawn seed_of called asked_ms
---   4  seed     the one for the opening seed_of, in hexadecimal digits; - for none
+--   2  setting  the setting in force if KEYS[2] is missing
+--   3  seen     the caller's state of the room: seq head floor inside drew base drawn seed_of called asked_ms
+--   4  seed     the seed for the opening seed_of, in hexadecimal digits; - for none
 --
--- Nothing falls below what the caller knows, so callers put back what Redis has lost. A room of which Redis has nothing
--- gives no place and calls nobody for SETTLE_MS.
+-- No number falls below the caller's value, so callers restore what Redis has lost. A room that was missing in Redis
+-- assigns no positions and calls no visitors for SETTLE_MS.
 --
 -- The header, which scripts return: seq head floor inside called is_settling is_lobby version mode per_minute active_max
 -- opens_at_ms opening drew base drawn seed_of seed joined entered missed now_ms.
 --
--- Windows and holds end by `clock_ms`. It follows the time, but counts at most a quarter of `claim` from one call to the
--- next: nobody can take up a place while Redis is away, and a clock that is set does not end a claim. It stands still before
--- an opening.
+-- Windows and holds end by `clock_ms`. It follows the time, but advances by at most a quarter of `claim_ms` per call:
+-- visitors cannot claim positions during a Redis outage, and a change of the clock does not end a claim period. It stops
+-- before an opening.
 --
--- `lapsed`: up to here called places have passed on, except those of holds. `floor` stays below all holds, so gateways can
--- restore it after a loss and no visitor who waits for room loses the place.
+-- `lapsed`: called positions up to this one have expired, unless a hold keeps them. `floor` stays below all holds. So
+-- gateways can restore it after a loss, and no visitor who waits for capacity loses the position.
 --
--- All numbers are whole and below 2^53.
+-- All numbers are integers below 2^53.
 
 local SETTLE_MS = 2000
 local GRACE_MS = 5000
@@ -87,7 +88,7 @@ do
       local window = { at_ms = tonumber(list[i]), to = tonumber(list[i + 1]), left = tonumber(list[i + 2]) }
       windows[#windows + 1] = window
     end
-    -- Gateways of before 2026-11-28 write neither of the two.
+    -- Gateways from before 2026-11-28 write neither of the two.
     local has_clock = (#list - #FIELDS - 1) % 3 == 2
     state.lapsed = has_clock and tonumber(list[#list - 1]) or state.floor
     state.clock_ms = has_clock and tonumber(list[#list]) or state.credit_ms
@@ -108,10 +109,10 @@ state.ghosts_ms = max(state.ghosts_ms - back_ms, 0)
 redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now_ms)
 local alive = redis.call('ZCARD', KEYS[3])
 local is_settling = now_ms < state.settles_ms
--- Redis stood still: whoever asked has been told something else meanwhile.
+-- Redis was stalled: the caller has already answered the request in another way.
 local is_late = seen.asked_ms > 0 and now_ms - seen.asked_ms > LATE_MS
 
--- How many visitors with places between these wait for room.
+-- The number of visitors with positions in this range who wait for capacity.
 local has_holds = redis.call('EXISTS', KEYS[5]) == 1
 local function holding(first, last)
   if not has_holds or first > last then return 0 end
@@ -122,20 +123,20 @@ local function release(visitor)
   if has_holds then redis.call('ZREM', KEYS[5], visitor, visitor .. '!') end
 end
 
--- How many called places have not been taken up.
+-- The number of called positions that are not claimed.
 local function called()
   local count = holding(1, state.lapsed)
   for _, window in ipairs(windows) do count = count + window.left end
   return count
 end
 
--- Redis has lost the holds: their visitors get another claim.
+-- Redis has lost the holds: their visitors get another claim period.
 if not has_holds and state.floor < state.lapsed then
   table.insert(windows, 1, { at_ms = state.clock_ms, to = state.lapsed, left = 0 })
   state.lapsed = state.floor
 end
 
--- What the caller knows.
+-- Restores the caller's state.
 state.floor = max(state.floor, seen.floor)
 state.lapsed = max(state.lapsed, state.floor)
 if seen.head > state.head then
@@ -156,7 +157,7 @@ elseif is_settling then
   state.ghosts = max(state.ghosts, seen.inside - alive)
 end
 
--- Places that were called and not taken up pass on.
+-- Expires positions that were called and not claimed.
 if has_holds then
   local ended = redis.call('ZRANGEBYSCORE', KEYS[5], string.format('-%.0f', state.clock_ms), '(0')
   for _, member in ipairs(ended) do
@@ -178,7 +179,8 @@ local function raise_floor()
 end
 raise_floor()
 
--- A new opening counts when all of the last draw have passed; it draws all that wait. One before the last draw was then.
+-- A new opening takes effect after all visitors of the last draw have passed, and draws all who wait. An opening before
+-- the last draw is already done.
 if state.floor >= state.drawn then
   state.opening = opens_at_ms > 0 and max(opens_at_ms, state.drew) or 0
 end
@@ -191,13 +193,13 @@ if state.opening > 0 and state.drew ~= state.opening and state.opening <= now_ms
 end
 local is_lobby = is_before_opening()
 
--- No pace needs longer than ENTRY_COST for one entry.
+-- No rate needs longer than ENTRY_COST for one entry.
 state.credit = min(state.credit + min(elapsed_ms, ENTRY_COST) * per_minute, max(ENTRY_COST, per_minute * 2000))
 state.credit_ms = now_ms
 
 local function inside() return alive + state.ghosts end
 
--- Calls whom pace and room allow.
+-- Calls the positions that rate and capacity allow.
 local function call()
   if is_settling or is_lobby or not calls_places then return end
   local count = state.seq - state.head
@@ -214,7 +216,7 @@ local function call()
   end
 end
 
--- Counts those who entered in this call.
+-- Counts the entries of this call.
 local function note_entries()
   local count, slot = state.entered - entered_before, floor(now_ms / SLOT_MS)
   if count == 0 then return end
@@ -226,7 +228,7 @@ end
 
 local SWEEP_LEN = 96
 
--- A bucket loses what no longer matters, now and then, when it has grown.
+-- Removes outdated entries of a bucket, occasionally, if it has grown.
 local function sweep(bucket, is_over)
   if state.seq % 16 ~= 0 or redis.call('HLEN', bucket) < SWEEP_LEN then return end
   local entries, over = redis.call('HGETALL', bucket), {}
@@ -236,7 +238,7 @@ local function sweep(bucket, is_over)
   if #over > 0 then redis.call('HDEL', bucket, unpack(over)) end
 end
 
--- Whether a place may still be called or taken up, if all up to `last` have passed on.
+-- Whether a position may still be called or claimed, if all up to `last` have expired.
 local function is_open(place, last)
   if place > state.base and place <= state.drawn then return last < state.drawn end
   return place > last
@@ -254,7 +256,7 @@ local function keep(bucket, visitor, place)
   sweep(bucket, is_place_over)
 end
 
--- A called visitor enters: the place counts no longer.
+-- A called visitor enters, which uses up the position.
 local function take_up(bucket, visitor, order)
   keep(bucket, visitor, -order)
   release(visitor)

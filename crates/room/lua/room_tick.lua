@@ -1,11 +1,11 @@
--- room_tick: time passes in a waiting room; visitors inside were there.
+-- room_tick: advances the time of a waiting room, and renews sessions.
 --
--- KEYS, ARGV: see room_state.lua. Then for each visitor whose session lives on
---   ARGV  visitor (eight bytes), and `-`, or for one whom a gateway has let in by itself while Redis was away: the place in the
---         order after a draw, 0 for none
---   KEYS  for each of these with a place, its bucket of places, see room_ask.lua
+-- KEYS, ARGV: see room_state.lua. Then for each visitor whose session continues
+--   ARGV  visitor (eight bytes), and `-`; or, for a visitor whom a gateway admitted by itself during a Redis outage, the
+--         position in the order after a draw, 0 for none
+--   KEYS  for each of the latter with a position, its bucket of positions: see room_ask.lua
 --
--- Calls whom pace and room allow. It may be made again: a session that is renewed twice lives as long.
+-- Calls the positions that rate and capacity allow. The call is repeatable: a repeated renewal has the same effect.
 --
 -- Returns the header.
 
@@ -18,7 +18,7 @@ for i = 5, #ARGV, 2 do
     state.entered = state.entered + 1
     if order > 0 then take_up(KEYS[bucket], visitor, order) end
   elseif is_new then
-    -- One of those of whom only their number was known.
+    -- Only their number was known, not their IDs.
     state.ghosts = max(state.ghosts - 1, 0)
   end
   if order and order > 0 then bucket = bucket + 1 end

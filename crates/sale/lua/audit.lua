@@ -4,14 +4,15 @@
 --       record.lua, lend.lua, deposit.lua, stock_change.lua), 10 mark (see raise_mark.lua)
 -- ARGV: none
 --
--- Returns {terms, epoch, sequence, records, deadlines, transfers, deposits, change}:
---   terms      {} for a cold shard, else {stock, version, open, held, bought, deferred, checksum, mark}: stock may be
---              below 0
---   records    users with an open claim, and deadlines of open claims: as many as `open`, unless Redis has been made
---              to forget one of the keys
+-- Returns {terms, epoch, sequence, claims, deadlines, transfers, deposits, change}:
+--   terms      {} for a cold shard, else {stock, version, open, held, bought, deferred, checksum, mark}; stock may be
+--              negative
+--   claims     number of users with an open claim; deadlines: number of deadlines of open claims. Both equal `open`,
+--              unless one of the keys was lost.
+--   transfers  flat: target shard, "<id> <units> <at_ms>", …
+--   deposits   flat: source shard, ID, …
 --   change     "<number> <units>", or empty
---   transfers  flat: target shard, "<id> <units> <at_ms>", …;  deposits  flat: lending shard, id, …
--- It reads sums, and no user: a shard of a million buyers costs no more than an empty one.
+-- The script reads only sums, so its cost does not depend on the number of buyers.
 
 local shard = load(KEYS[1], KEYS[2], KEYS[3])
 local terms = {}

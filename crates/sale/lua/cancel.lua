@@ -1,17 +1,16 @@
--- cancel: an order, or the claim that SQL has made one of, ends; what it took from the stock comes
--- back.
+-- cancel: ends an order, or its claim if that is still open, and returns its units to the stock.
 --
 -- KEYS: 1 stock, 2 claims, 3 pending, 4 epoch, 5 sums, 6 bought (see shard.lua, record.lua), 7 mark (see raise_mark.lua)
--- ARGV: 1 user, 2 bucket, 3 generation of the claim that the order came of
+-- ARGV: 1 user, 2 bucket, 3 generation of the order's claim
 --
--- Returns 1 if it did, 0 if there is no such order or claim (any more), 2 if the shard is cold.
+-- Returns 1 if it ended, 0 if there is no such order or claim (any more), 2 if the shard is cold.
 
 local shard = load(KEYS[1], KEYS[4], KEYS[5])
 if not shard then return 2 end
 local r = find(KEYS[2], KEYS[6], ARGV[1], ARGV[2])
 local units, changes = 0, 1
 if r.held > 0 and r.generation == tonumber(ARGV[3]) then
-  -- The order was made, and ended.
+  -- Two changes: SQL has created the order and ended it.
   units, changes = close(shard, KEYS[3], ARGV[1], r), 2
 else
   local rest, mark, ordered_units = without(r.orders, ARGV[3])

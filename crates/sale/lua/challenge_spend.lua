@@ -1,11 +1,11 @@
--- challenge_spend: which tokens solved challenges lead to. Whoever comes first with a solution decides when its token was
--- minted; whoever comes again with one of the same challenge hears of that, and so gets the same token.
+-- challenge_spend: records when the tokens of solved challenges were minted. The first call with a solution sets the time.
+-- Later calls with a solution of the same challenge get the same time, and so the same token.
 --
--- KEYS: one a solution. On Redis Cluster all of one call must be of one slot.
--- ARGV, two a solution: the time by the gateway in milliseconds, and for how many milliseconds it is kept: at least until the
--- challenge has expired
+-- KEYS: one for each solution. On Redis Cluster, all keys of a call must be in one slot.
+-- ARGV: two for each solution: the gateway's time in milliseconds, and the lifetime of the key in milliseconds, at least
+--       until the challenge expires
 --
--- Returns one time a solution.
+-- Returns one time for each solution, in milliseconds.
 
 local times = {}
 for k = 1, #KEYS do

@@ -1,11 +1,11 @@
--- charge: an order that was to be deducted at payment is paid, and its units leave the stock.
+-- charge: removes the units of a paid order from the stock, if the order is deducted at payment.
 --
 -- KEYS: 1 stock, 2 claims, 3 pending, 4 epoch, 5 sums, 6 bought (see shard.lua, record.lua), 7 mark (see raise_mark.lua)
--- ARGV: 1 user, 2 bucket, 3 generation of the claim that the order came of
+-- ARGV: 1 user, 2 bucket, 3 generation of the order's claim
 --
--- Returns 1 if it did, 0 if there is no such order, or it was charged before, 2 if the shard is cold. The stock may
--- fall below 0: SQL has decided that the units are sold, and other shards have them. If the claim is still open,
--- its settlement was overtaken: the units that it holds are the order's.
+-- Returns 1 if it was charged, 0 if there is no such order or it was charged before, 2 if the shard is cold. The stock may
+-- become negative: SQL has sold the units, and other shards have them. If the claim is still open, this call arrived
+-- before its settlement, and the claim's units become the order's.
 
 local shard = load(KEYS[1], KEYS[4], KEYS[5])
 if not shard then return 2 end

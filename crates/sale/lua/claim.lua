@@ -1,41 +1,41 @@
 -- claim: decides, for a batch of users, who gets units of which shard.
 --
--- One call may hold several groups, each the requests to one shard, and each shard once. On Redis Cluster
--- all groups of one call must be of one slot; on a single server any may stand together.
+-- One call may contain several groups. A group contains the requests for one shard, and each shard has one group. On
+-- Redis Cluster, all groups of a call must be in one slot. On a single server any shards may be combined.
 --
--- KEYS, seven a group g (1-based), all with that shard's hash tag (see shard.lua, record.lua):
+-- KEYS, seven for each group g (from 1), all with that shard's hash tag (see shard.lua, record.lua):
 --   7g-6  stock
 --   7g-5  epoch
 --   7g-4  sequence
 --   7g-3  sums
 --   7g-2  claims
---   7g-1  pending    sorted set: user by the open claim's deadline in ms
---   7g    bought     `bought:<bucket>`
---   and behind those of all groups, in the groups' order, what each group's checks ask for:
---   reserved         `reserved:<bucket>`: sets of users with a reservation
---   blocked          `blocked:<bucket>`: sets of users who may not buy
---   attempt          `attempt:<user>:<tag>`: the generation that this attempt was granted, for a day
+--   7g-1  pending    sorted set: user by the open claim's deadline in milliseconds
+--   7g    bought     prefix of `bought:<bucket>`
+--   and after those of all groups, in the order of the groups, the prefixes that each group's checks need:
+--   reserved         of `reserved:<bucket>`: sets of users with a reservation
+--   blocked          of `blocked:<bucket>`: sets of users who may not buy
+--   attempt          of `attempt:<user>:<tag>`: the generation that this attempt was granted, for a day
 -- ARGV:
---   1     groups     how many there are
---   then, a group: ttl_ms, user_cap, quantity, checks, buckets, users, and if checks has `k` as many tags
+--   1     groups     number of groups
+--   then for each group: ttl_ms, user_cap, quantity, checks, buckets, users, and if checks contains `k`, one tag per user
 --     checks   `-`, or letters: `b` not blocked, `r` reserved, `d` drain: no new claims, `k` attempts have keys
---     buckets  a byte a user, so their length is how many users there are
+--     buckets  one byte per user; their number is the number of users
 --     tag      of the attempt's key; `-` if it has none
 --
--- Returns one text with an answer a user, in the order given, commas between. An answer is numbers in
--- decimal, a space between:
+-- Returns one text with an answer per user, in order, separated by commas. An answer is decimal numbers, separated by
+-- spaces:
 --   1 generation quantity deadline_ms delivery   granted
---   2 generation quantity deadline_ms delivery   the open claim once more; takes nothing
+--   2 generation quantity deadline_ms delivery   the open claim again; takes no units
 --   3 generation                     cap reached; generation of the last order, or 0
 --   4 epoch open_claims              not enough units left; open claims of the shard
 --   5                                cold shard
 --   6                                blocked
 --   7                                no reservation
---   8                                no new claims are made
+--   8                                draining: no new claims
 --   9 generation quantity            this attempt has become an order
---   10                               another attempt holds a claim that is not decided, and the cap allows for both
--- A text, and not an array of arrays: gateways read it, and they read a text many times faster.
--- A user who is refused leaves no trace. Deadlines are of Redis' clock, whatever a gateway's shows.
+--   10                               another attempt holds an undecided claim, and the cap allows for both
+-- The reply is a text because gateways parse it many times faster than nested arrays.
+-- A refused user leaves no data. Deadlines are by Redis' clock, not by a gateway's.
 
 local KEYS_A_GROUP, COUNTERS = 7, 4
 local COLD, BLOCKED, UNRESERVED, DRAINING, IN_PROGRESS = '5', '6', '7', '8', '10'
@@ -54,14 +54,14 @@ local function read_counters()
   return redis.call('MGET', unpack(keys))
 end
 
--- The key of the sets that the next group with such a check asks for.
+-- Returns the key prefix for the next check of the group.
 local function take_set()
   next_set = next_set + 1
   return KEYS[next_set - 1]
 end
 
--- The group that is being decided: its keys begin at KEYS[group]. Functions that were made anew for each group would
--- cost a small call a twentieth of its time.
+-- The current group: its keys begin at KEYS[group]. These are shared variables because creating the functions again for
+-- each group would add 5 % to a small call.
 local group, ttl_ms, deadline, user_cap, quantity, buckets, first, drains
 local shard, sequence
 local first_record, first_answer -- what a first claim's record and answer say behind the generation
@@ -81,17 +81,17 @@ end
 
 local function empty() return '4 ' .. number(shard.epoch) .. ' ' .. number(shard.open + taken) end
 
--- A user who is written twice has what was written last.
+-- If a user is written twice, the last write counts.
 local function write(user, record)
   records[user] = record
   fields[#fields + 1] = user
   fields[#fields + 1] = record
 end
 
--- Takes the units of a new claim; returns its generation as text.
+-- Takes the units of a new claim. Returns its generation as text.
 local function take(user)
   shard.stock = shard.stock - quantity
-  -- There was one for the claim: now there is none.
+  -- The stock had units before this claim, and has none now.
   if shard.stock <= 0 then shard.epoch, shard.is_raised = next_after(shard.epoch), true end
   taken = taken + 1
   sequence = sequence < time_us and time_us or sequence + 1
@@ -102,19 +102,19 @@ local function take(user)
   return generation
 end
 
--- Which claim the request's attempt was granted before.
+-- The generation that the request's attempt was granted before.
 local function granted()
   return attempt and (attempts[attempt] or redis.call('GET', attempt))
 end
 
--- The order that the request's attempt has become, as an answer.
+-- The answer for an attempt that has become an order.
 local function order(orders)
   local generation = orders and granted()
   local units = generation and string.match(',' .. orders, ',' .. generation .. '[:~](%d+)')
   return units and '9 ' .. generation .. ' ' .. units
 end
 
--- A user without a record: nothing has to be read, and little to be written anew.
+-- Decides for a user without a record. The fast path: it reads nothing more and writes little.
 local function decide_first(user)
   if drains then return DRAINING end
   if quantity > user_cap then return '3 0' end
@@ -130,21 +130,21 @@ local function handed_out(code, user, r)
   return string.format('%s %d %d %d %d', code, r.generation, r.held, r.deadline, delivery)
 end
 
--- A user who holds a claim.
+-- Decides for a user with an open claim.
 local function decide_open(user, r)
-  -- Where the claim is all that the cap allows for, there can be no second order beside it.
+  -- If the claim uses the whole cap, a second order is impossible.
   if attempt and user_cap > r.held and granted() ~= number(r.generation) then return IN_PROGRESS end
   return handed_out('2', user, r)
 end
 
--- The orders of a user who holds no claim; false if there are none.
+-- The orders of a user without an open claim; false if there are none.
 local function settled_orders(i)
-  -- At first nobody has any, and need not be asked for.
+  -- Without any orders on the shard, skip the read.
   if shard.bought == 0 and shard.deferred == 0 then return false end
   return redis.call('HGET', KEYS[group + 6] .. ':' .. bucket_of(i), ARGV[i])
 end
 
--- A user who has orders, and no open claim.
+-- Decides for a user with orders, but without an open claim.
 local function decide_settled(user, bucket, orders)
   if drains then return DRAINING end
   if ordered(orders, '[:~]') + quantity > user_cap then
@@ -158,7 +158,7 @@ local function decide_settled(user, bucket, orders)
   return handed_out('1', user, r)
 end
 
--- Decides the group, whose arguments begin at ARGV[at]; returns where the next one's do.
+-- Decides the group whose arguments begin at ARGV[at]. Returns where the arguments of the next group begin.
 local function decide(at)
   ttl_ms, user_cap, quantity = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
   local checks = ARGV[at + 3]
@@ -183,16 +183,16 @@ local function decide(at)
   first_record, first_answer = held .. ' 1 1 -', held .. ' 0'
   for i = first, last do
     local user = ARGV[i]
-    -- The batch may hold a user twice: the second request must see what the first did.
+    -- The batch may contain a user twice: the second request must see the result of the first.
     local record = records[user] or found[i - first + 1]
     record = record and parse(record)
     attempt = tags and ARGV[first_tag + i - first]
     attempt = attempt and attempt ~= '-' and tags .. ':' .. user .. ':' .. attempt
-    -- Of others nobody asks before it is known that they may buy.
+    -- Without an attempt, read the orders only after the other checks.
     local orders = attempt and not record and settled_orders(i)
     local answer = attempt and order(record and record.orders or orders)
     if answer then
-      -- Whatever was decided of its user since.
+      -- The order exists, regardless of later checks of its user.
     elseif blocked and is_in(blocked, i) then
       answer = BLOCKED
     elseif reserved and not is_in(reserved, i) then
@@ -229,7 +229,7 @@ for k = 1, ledger_keys, KEYS_A_GROUP do
   c = c + COUNTERS
 end
 
--- First what is taken, then for whom: should a key be damaged, units are missing and none is there twice.
+-- Write the counters before the records: if a key is damaged, units are missing, and no unit is sold twice.
 if #changed > 0 then redis.call('MSET', unpack(changed)) end
 for _, batch in ipairs(batches) do
   if #batch.pending > 0 then redis.call('ZADD', KEYS[batch.k + 5], unpack(batch.pending)) end

@@ -1,10 +1,10 @@
--- correct: writes a user's orders as SQL knows them, where Redis knows them otherwise: it has lost data.
+-- correct: writes a user's orders from SQL to Redis, after Redis has lost data.
 --
 -- KEYS: 1 stock, 2 claims, 3 epoch, 4 sums, 5 bought (see shard.lua, record.lua)
--- ARGV: 1 user, 2 bucket, 3 orders as Redis was seen to know them, 4 orders as SQL does; `-`: none
+-- ARGV: 1 user, 2 bucket, 3 orders that the caller has read from Redis, 4 orders in SQL; `-`: none
 --
--- Returns 1 if it did; 0 if the user holds a claim, has other orders than were seen, or the shard is cold: nothing
--- changed. No unit comes or goes: what is missing, or too much, the reconciler finds in the sum of all.
+-- Returns 1 if the orders were written; 0 if the user has a claim or other orders than ARGV[3], or the shard is cold:
+-- nothing changed. The stock does not change: the reconciler finds missing or surplus units in the total.
 
 local shard = load(KEYS[1], KEYS[3], KEYS[4])
 if not shard or redis.call('HEXISTS', KEYS[2], ARGV[1]) == 1 then return 0 end

@@ -1,10 +1,9 @@
--- deposit: units that have left another shard arrive on this one.
+-- deposit: adds units that another shard has transferred to this one.
 --
--- KEYS: 1 stock, 2 deposits (hash: lending shard -> id of its last transfer that came), 3 epoch, 4 sums
---       (see shard.lua)
--- ARGV: 1 lending shard, 2 transfer id, 3 units
+-- KEYS: 1 stock, 2 deposits (hash: source shard to the ID of its last received transfer), 3 epoch, 4 sums (see shard.lua)
+-- ARGV: 1 source shard, 2 transfer ID, 3 units
 --
--- Returns 1: they have come; 2: they had come before, nothing changed; 3: cold shard, nothing changed.
+-- Returns 1: the units are added; 2: they were added before, nothing changed; 3: cold shard, nothing changed.
 
 local shard = load(KEYS[1], KEYS[3], KEYS[4])
 if not shard then return 3 end

@@ -1,16 +1,15 @@
--- lend: units of this shard leave for another.
+-- lend: takes units from this shard for a transfer to another.
 --
--- KEYS: 1 stock, 2 transfers (hash: target shard -> "<id> <units> <at_ms>"), 3 sequence, 4 epoch, 5 sums
---       (see shard.lua)
+-- KEYS: 1 stock, 2 transfers (hash: target shard to "<id> <units> <at_ms>"), 3 sequence, 4 epoch, 5 sums (see shard.lua)
 -- ARGV: 1 target shard, 2 wanted
 --
 -- Returns:
---   {1, id, units}   lent: the transfer to that shard that was open already, else a new one of at
---                    least `wanted` and at least half of the stock, but no more than all
---   {2}              there is nothing to lend
+--   {1, id, units}   the open transfer to that shard, or a new one: of at least `wanted` and at least half of the stock,
+--                    but not more than the stock
+--   {2}              the shard has no units
 --   {3}              cold shard
--- A shard has one open transfer to each other at a time, and ids only grow: so a target need only
--- remember the last id, and no step does harm when it is done again.
+-- A shard has at most one open transfer to each other shard, and IDs only grow. So a target stores only the last ID, and
+-- every step is repeatable.
 
 local shard = load(KEYS[1], KEYS[4], KEYS[5])
 if not shard then return { 3 } end

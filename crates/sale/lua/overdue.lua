@@ -1,10 +1,9 @@
--- overdue: claims of one shard whose deadline has passed by Redis' clock, the earliest first.
+-- overdue: lists claims of one shard whose deadline has passed by Redis' clock, the earliest first.
 --
 -- KEYS: 1 claims, 2 pending (see record.lua)
--- ARGV: 1 grace_ms: for so long after its deadline a claim is left alone, 2 limit
+-- ARGV: 1 grace_ms: time after the deadline during which a claim is not listed, 2 limit
 --
--- Returns an array of {user, generation, quantity, deadline_ms, 0}. A deadline whose claim Redis has been made to
--- forget is removed.
+-- Returns an array of {user, generation, quantity, deadline_ms, 0}. The script removes deadlines whose claim was lost.
 
 local due_ms = math.floor(now_us() / 1000) - tonumber(ARGV[1])
 local replies = {}

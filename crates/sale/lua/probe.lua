@@ -1,10 +1,10 @@
--- probe: shards at a glance, for a gateway that looks for units.
+-- probe: reads summaries of shards, for a gateway that looks for units.
 --
--- KEYS, four a shard: stock, epoch, sums, transfers (see shard.lua and lend.lua). On Redis Cluster
--- all shards of one call must be of one slot.
+-- KEYS: four for each shard: stock, epoch, sums, transfers (see shard.lua and lend.lua). On Redis Cluster, all shards of a
+--       call must be in one slot.
 -- ARGV: none
 --
--- Returns one array a shard: {stock, epoch, open claims, open transfers}; {} for a cold shard.
+-- Returns one array for each shard: {stock, epoch, open claims, open transfers}; {} for a cold shard.
 
 local replies = {}
 for k = 1, #KEYS, 4 do

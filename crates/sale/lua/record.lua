@@ -1,16 +1,16 @@
--- record: what a shard knows of a user, read and written. Stands, behind shard.lua, before every script that needs it.
+-- record: reads and writes a shard's data of a user. Follows shard.lua, and precedes every script that needs it.
 --
---   claims           hash of users with an open claim: "<generation> <held> <deadline_ms> <deliveries> <out> <orders>"
---     generation       the claim's; held: its units, with their deadline
---     deliveries       how often it was delivered; out: a bit for each delivery that has not come back
+--   claims           hash: users with an open claim to "<generation> <held> <deadline_ms> <deliveries> <out> <orders>"
+--     generation       of the claim; held: its units; deadline_ms: their deadline
+--     deliveries       number of deliveries; out: a bit for each delivery that was not returned
 --     orders           as below
---   bought:<bucket>  hashes of users without an open claim: their orders. In 256 buckets, so that a million buyers
---                    make no large key.
+--   bought:<bucket>  hashes: users without an open claim to their orders. Buckets (256) keep the keys small, even with a
+--                    million buyers.
 --
--- Orders are `-`, or with commas between: `<generation>:<units>` for an order whose units have left the stock,
+-- Orders are `-`, or a list separated by commas: `<generation>:<units>` for an order whose units have left the stock,
 -- `<generation>~<units>` for one whose units leave it at payment. A user without a claim and orders has no record.
 
--- The record of a user who has these orders and no open claim.
+-- Returns the record of a user with these orders and without an open claim.
 local function with_orders(orders)
   return {
     generation = 0, held = 0, deadline = 0, deliveries = 0, out = 0, orders = orders or '-',
@@ -38,7 +38,7 @@ local function find(claims, bought, user, bucket)
   return with_orders(redis.call('HGET', bought .. ':' .. bucket, user))
 end
 
--- Writes the record where it belongs now.
+-- Writes the record to the key of its current state.
 local function keep(claims, bought, user, bucket, r)
   if r.held > 0 then
     redis.call('HSET', claims, user, format(r))
@@ -52,10 +52,10 @@ local function keep(claims, bought, user, bucket, r)
   end
 end
 
--- Deliveries are told apart up to this number; what has it, or comes later, never comes back.
+-- Maximum of distinguishable deliveries. Deliveries with this number cannot be returned.
 local DELIVERIES_MAX = 30
 
--- Delivers the open claim; returns the delivery's number.
+-- Delivers the open claim. Returns the delivery's number.
 local function deliver(r)
   local delivery = math.min(r.deliveries, DELIVERIES_MAX)
   r.deliveries = delivery + 1
@@ -63,14 +63,14 @@ local function deliver(r)
   return delivery
 end
 
--- Units in the orders with this mark, `:` or `~`.
+-- Returns the units in the orders with this mark, `:` or `~`.
 local function ordered(orders, mark)
   local units = 0
   for n in string.gmatch(orders, mark .. '(%d+)') do units = units + tonumber(n) end
   return units
 end
 
--- The orders but the one of this generation, then that one's mark and units, if there is one.
+-- Returns the orders without the one of this generation, then its mark and units, if it exists.
 local function without(orders, generation)
   local rest, mark, units = {}, nil, nil
   for id, sign, n in string.gmatch(orders, '(%d+)([:~])(%d+)') do
@@ -88,7 +88,7 @@ local function with(orders, generation, mark, units)
   return orders == '-' and entry or orders .. ',' .. entry
 end
 
--- Ends the open claim; returns what it held.
+-- Ends the open claim. Returns its units.
 local function close(shard, pending, user, r)
   local units = r.held
   r.held, r.deadline, r.deliveries, r.out = 0, 0, 0, 0
@@ -99,18 +99,18 @@ end
 
 local CHECKSUMS = 2147483647
 
--- Counts an order, or with `sign` -1 no more.
+-- Adds an order to the sums; removes it if `sign` is -1.
 local function count_order(shard, generation, mark, units, sign)
   if mark == ':' then
     shard.bought = shard.bought + sign * units
   else
     shard.deferred = shard.deferred + sign * units
   end
-  -- The remainder is never below 0.
+  -- Lua's remainder is never negative here.
   shard.checksum = (shard.checksum + sign * (tonumber(generation) % CHECKSUMS)) % CHECKSUMS
 end
 
--- Counts all of a user's orders, or with `sign` -1 no more.
+-- Adds all orders of a user to the sums; removes them if `sign` is -1.
 local function count_orders(shard, orders, sign)
   for generation, mark, units in string.gmatch(orders, '(%d+)([:~])(%d+)') do
     count_order(shard, generation, mark, tonumber(units), sign)

@@ -1,9 +1,9 @@
--- recount: writes a shard's sums anew, if nothing has changed since they were added up.
+-- recount: replaces a shard's sums, if nothing has changed since the caller computed them.
 --
 -- KEYS: 1 stock, 2 epoch, 3 sums (see shard.lua)
--- ARGV: 1 version as it was then, 2 open, 3 held, 4 bought, 5 deferred, 6 checksum
+-- ARGV: 1 version at that time, 2 open, 3 held, 4 bought, 5 deferred, 6 checksum
 --
--- Returns 1 if it did, else 0. Only for a shard of which Redis was made to forget a key.
+-- Returns 1 if the sums were replaced, else 0. Only for a shard that has lost a key.
 
 local shard = load(KEYS[1], KEYS[2], KEYS[3])
 if not shard or number(shard.version) ~= ARGV[1] then return 0 end

@@ -1,21 +1,21 @@
--- release: gives claims of one shard back.
+-- release: releases claims of one shard.
 --
 -- KEYS: 1 stock, 2 claims, 3 pending, 4 epoch, 5 sums, 6 bought (see shard.lua, record.lua)
--- ARGV: four a claim: user, bucket, generation and kind
---   kind a number   this delivery of the claim never left the gateway, or the origin has refused it; the claim
---                   ends when every delivery has come back
+-- ARGV: four for each claim: user, bucket, generation and kind
+--   kind a number   this delivery of the claim never left the gateway, or the origin has refused it. The claim ends when
+--                   every delivery was returned.
 --        "decided"  SQL has recorded the claim as released: it ends now
---        "void"     the same, and SQL has no unit behind it: its units do not come back
+--        "void"     the same, but SQL has no units for the claim: its units do not return to the stock
 --
--- Returns one integer a claim:
+-- Returns one integer for each claim:
 --   0  no such open claim (any more), or a cold shard: nothing changed
 --   1  the claim has ended
---   2  other deliveries of it are still out
--- A claim ends once: the same release again answers 0.
+--   2  other deliveries of the claim are still out
+-- A claim ends once: a repeated release returns 0.
 
 local NOTHING, ENDED, STILL_OUT = 0, 1, 2
 
--- Whether every delivery has come back, with this one.
+-- Returns a delivery. Returns whether every delivery was returned.
 local function take_back(r, delivery)
   if delivery < DELIVERIES_MAX then r.out = bit.band(r.out, bit.bnot(bit.lshift(1, delivery))) end
   return r.out == 0

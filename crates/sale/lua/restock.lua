@@ -1,10 +1,10 @@
--- restock: puts right what a loss of data has made wrong, if the shard is as an audit has seen it.
+-- restock: repairs the stock after data loss, if the shard has not changed since an audit.
 --
 -- KEYS: 1 stock, 2 epoch, 3 sequence, 4 sums (see shard.lua)
--- ARGV: 1 units, added to the stock; may be below 0, 2 epoch, 3 sequence and 4 version as the audit saw them
+-- ARGV: 1 units to add to the stock; negative: to remove; 2 epoch, 3 sequence and 4 version at the audit
 --
--- Returns 1 if it did; 0 if the shard has changed since, is cold, or has fewer units than are to be
--- taken. The same call again answers 0, since the version has moved.
+-- Returns 1 if the stock was changed; 0 if the shard has changed since, is cold, or has fewer units than to be removed. A
+-- repeated call returns 0, because the version has changed.
 
 local shard = load(KEYS[1], KEYS[2], KEYS[4])
 if not shard then return 0 end

@@ -1,9 +1,10 @@
--- restore: writes users' orders on a cold shard, as SQL knows them.
+-- restore: writes users' orders from SQL to a cold shard.
 --
 -- KEYS: 1 stock, 2 epoch, 3 sums (see shard.lua), 4 rebuild (see wipe.lua), 5 sequence, 6 bought (see record.lua)
--- ARGV: 1 token, then four a user: user, bucket, generation of the last order, orders as in record.lua
+-- ARGV: 1 token, then four for each user: user, bucket, generation of the last order, orders as in record.lua
 --
--- Returns 1 if it did, else 0: the shard is not cold, or another rebuilds it. Then nothing changed.
+-- Returns 1 if the orders were written. Returns 0 if the shard is not cold or another origin rebuilds it: nothing changed.
+-- Extends the lease of the rebuild.
 
 if load(KEYS[1], KEYS[2], KEYS[3]) then return 0 end
 local token, _, lease_ms = string.match(redis.call('GET', KEYS[4]) or '', '^(%S+) (%d+) (%d+)$')

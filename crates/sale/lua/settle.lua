@@ -1,14 +1,14 @@
--- settle: a claim of one shard became an order.
+-- settle: turns a claim of one shard into an order.
 --
 -- KEYS: 1 stock, 2 claims, 3 pending, 4 epoch, 5 sums, 6 bought (see shard.lua, record.lua), 7 mark (see raise_mark.lua)
 -- ARGV: 1 user, 2 bucket, 3 generation, 4 deduction
 --   deduction ":"  the order's units have left the stock with the claim
---             "~"  they leave it at payment: they come back now
+--             "~"  they leave it at payment: they return to the stock now
 --
 -- Returns:
 --   0  no such open claim (any more), or a cold shard: nothing changed
 --   1  settled
--- A claim is settled once: the same call again answers 0.
+-- A claim is settled once: a repeated call returns 0.
 
 local shard = load(KEYS[1], KEYS[4], KEYS[5])
 local record = shard and redis.call('HGET', KEYS[2], ARGV[1])

@@ -1,9 +1,9 @@
--- settle_transfer: a transfer has arrived, and its lender need not remember it.
+-- settle_transfer: removes an arrived transfer from its source shard.
 --
 -- KEYS: 1 transfers (see lend.lua)
--- ARGV: 1 target shard, 2 transfer id
+-- ARGV: 1 target shard, 2 transfer ID
 --
--- Returns 1 if it was remembered, else 0.
+-- Returns 1 if the transfer was open, else 0.
 
 local open = redis.call('HGET', KEYS[1], ARGV[1])
 if not open or string.match(open, '^(%d+) ') ~= ARGV[2] then return 0 end

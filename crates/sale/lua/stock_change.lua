@@ -1,14 +1,14 @@
--- stock_change: an operator adds units to a sale, or withdraws some, as far as this shard is concerned.
+-- stock_change: applies this shard's part when an operator adds units to a sale or withdraws some.
 --
--- KEYS: 1 stock, 2 epoch, 3 sums (see shard.lua), 4 change: "<number> <units>" of the last one that came
--- ARGV: 1 number of the change within its sale: they only grow, 2 units: added; below 0: at most so many are taken, of
---       those that nobody holds
+-- KEYS: 1 stock, 2 epoch, 3 sums (see shard.lua), 4 change: "<number> <units>" of the last applied change
+-- ARGV: 1 number of the change within its sale: numbers only grow; 2 units to add; negative: maximum to withdraw from the
+--       stock
 --
 -- Returns:
---   {1, units}  of this change the shard has added so many, or below 0 taken: now, or when it was told before
---   {2}         it knows of a later change: nothing changed
+--   {1, units}  the units that this change has added, negative: withdrawn, now or in an earlier call
+--   {2}         the shard has applied a later change: nothing changed
 --   {3}         cold shard, nothing changed
--- The same call again changes nothing. A rebuild leaves what is remembered: the sum over all shards counts it.
+-- A repeated call changes nothing. A rebuild preserves KEYS[4], which the sum over all shards includes.
 
 local shard = load(KEYS[1], KEYS[2], KEYS[3])
 if not shard then return { 3 } end

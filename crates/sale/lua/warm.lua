@@ -1,10 +1,10 @@
--- warm: puts units on a cold shard, which is in use from then on.
+-- warm: loads units on a cold shard, which is then in use.
 --
 -- KEYS: 1 stock, 2 epoch, 3 sums (see shard.lua), 4 rebuild (see wipe.lua)
--- ARGV: 1 units, 2 the token of the rebuild that ends with this, or `-`: the shard was never in use
+-- ARGV: 1 units, 2 the token of the rebuild that this call finishes, or `-` if the shard was never in use
 --
--- Returns 1 if it did, 0 if the shard holds stock already, or another rebuilds it: then nothing changed, so warming
--- twice never makes units.
+-- Returns 1 if the units were loaded. Returns 0 if the shard has stock already or another origin rebuilds it: nothing
+-- changed, so a repeated call never creates units.
 
 local shard = load(KEYS[1], KEYS[2], KEYS[3])
 if shard then return 0 end
@@ -14,7 +14,7 @@ if ARGV[2] == '-' then
 elseif not rebuild or string.match(rebuild, '^%S+') ~= ARGV[2] then
   return 0
 end
--- What a rebuild has restored is summed up already.
+-- The sums already contain the orders that a rebuild has restored.
 local fresh = { version = 0, open = 0, held = 0, bought = 0, deferred = 0, checksum = 0 }
 read_sums(fresh, redis.call('GET', KEYS[3]))
 fresh.keys, fresh.stock = { KEYS[1], KEYS[2], KEYS[3] }, tonumber(ARGV[1])

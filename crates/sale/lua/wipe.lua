@@ -1,13 +1,13 @@
--- wipe: begins the rebuild of a cold shard: forgets all claims, orders and transfers of it.
+-- wipe: starts the rebuild of a cold shard, and deletes its claims, orders and transfers.
 --
 -- KEYS: 1 stock, 2 epoch, 3 sums (see shard.lua), 4 rebuild, 5 claims, 6 pending, 7 transfers, 8 deposits, 9 bought
--- ARGV: 1 token: who rebuilds, 2 lease_ms: for how long nobody else may, unless something is restored meanwhile,
---       3 buckets
+-- ARGV: 1 token of the origin that rebuilds, 2 lease_ms: time without progress after which another origin may take over,
+--       3 number of buckets
 --
--- `rebuild` is "<token> <until_us> <lease_ms>". Of several origins that find a shard cold one rebuilds it: whatever
--- another has begun before it is refused, so none wipes what another restores.
+-- `rebuild` is "<token> <until_us> <lease_ms>". If several origins find a shard cold, one of them rebuilds it. The scripts
+-- refuse the calls of an earlier rebuild, so an origin never deletes what another restores.
 --
--- Returns 1 if it has begun, 0 if the shard is not cold, 2 if another is at it.
+-- Returns 1 if the rebuild has started, 0 if the shard is not cold, 2 if another origin rebuilds it.
 
 if load(KEYS[1], KEYS[2], KEYS[3]) then return 0 end
 local rebuild = redis.call('GET', KEYS[4])

@@ -1,11 +1,11 @@
--- acl_check: which commands the user may not run.
+-- acl_check: lists the commands that the user may not run.
 --
 -- KEYS: 1 a key that the user must be allowed to use
--- ARGV: two a command: its name, and its words with spaces between them, KEY for the key
+-- ARGV: two for each command: its name, and its words separated by spaces, with KEY for the key
 --
--- Runs none of them. Returns the names of those that the user may not run. Needs Redis 7.
+-- Returns the names of the commands that the user may not run. Runs none of them. Needs Redis 7.
 --
--- Each command must be well formed: Redis 7.0 looks for its keys without counting its arguments, and crashes if they are
+-- Each command must be well formed: Redis 7.0 looks for its keys without counting its arguments, and crashes if there are
 -- too few.
 
 local forbidden = {}

@@ -1,12 +1,12 @@
--- tally: counts of what gateways have decided in one minute, for operators to look at.
+-- tally: adds to the counts of gateways' decisions in one minute, for operators.
 --
--- KEYS: a hash, name to count
--- ARGV: how long it is kept after the last addition (s), the most names that it may hold, then each name and its count
+-- KEYS: 1 hash: name to count
+-- ARGV: lifetime after the last addition in seconds, maximum number of names, then for each name: the name, its count
 --
--- Adds the counts. Names may come from clients, so a new one finds no room when there are too many. Whoever calls twice counts
--- twice: a call whose reply is lost is not made again.
+-- Names may come from clients, so new ones are dropped when the maximum is reached. The call is not idempotent: gateways
+-- do not repeat a call whose reply is lost.
 --
--- Returns how many names found no room.
+-- Returns how many names were dropped.
 
 local names, left_out = redis.call('HLEN', KEYS[1]), 0
 for a = 3, #ARGV, 2 do

@@ -1,7 +1,7 @@
--- write_check: whether Redis takes writes.
+-- write_check: checks whether Redis accepts writes.
 --
--- KEYS: 1 a key that nothing else uses
--- ARGV: for how many milliseconds it is kept
+-- KEYS: 1 a key without other uses
+-- ARGV: lifetime of the key in milliseconds
 --
 -- Returns 1.
 

@@ -1,7 +1,6 @@
-// The countdown of a sale on a page from a CDN. It asks GET /sales/{id} of the gateway, and counts by the gateway's clock.
-//
-// A page asks once as it opens, then every one to two minutes, and once more as the sale begins: after a random pause of up to two
-// seconds, so that not all pages ask in one moment.
+// The countdown of a sale on a page from a CDN. It requests GET /sales/{id} from the gateway, and uses the gateway's
+// clock. A page sends a request when it opens, then every one to two minutes, and once when the sale starts. Random
+// delays of up to two seconds spread the requests of many pages.
 
 const { gateway, sale } = document.querySelector('script[data-sale]').dataset;
 const ASK_EVERY_MS = 60_000;
@@ -18,26 +17,26 @@ const texts = {
 };
 
 let status = null;
-// How far this clock is behind the gateway's, in milliseconds.
+// Milliseconds by which this clock is behind the gateway's.
 let behindMs = 0;
 let askAtMs = 0;
-// Whether this page has seen the sale begin.
+// Whether the sale has started while this page was open.
 let hasBegun = false;
 
 async function ask() {
-  // Until there is an answer, nobody asks again.
+  // No further request until this one is answered.
   askAtMs = Infinity;
   const sentMs = Date.now();
   try {
     const answer = await fetch(`${gateway}/sales/${encodeURIComponent(sale)}`, { cache: 'no-store' });
     if (!answer.ok) throw new Error(`status ${answer.status}`);
     status = await answer.json();
-    // The answer was written about half way.
+    // Assume that the gateway's time is from the middle of the request.
     behindMs = status.now_ms - (sentMs + Date.now()) / 2;
-    // Not all pages ask in one moment again.
+    // A random delay spreads the requests of many pages.
     askAtMs = Date.now() + ASK_EVERY_MS * (1 + Math.random());
   } catch {
-    // What is known stays. A gateway that turns us away is not asked at once.
+    // Keep the last status. Wait before the next request, because the gateway may be overloaded.
     askAtMs = Date.now() + RETRY_MS + Math.random() * SPREAD_MS;
   }
 }

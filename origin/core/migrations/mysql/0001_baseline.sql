@@ -5,21 +5,21 @@
 CREATE TABLE access_keys (
     id            VARCHAR(32)   NOT NULL PRIMARY KEY,
     name          VARCHAR(80)   NOT NULL,
-    -- SHA-256 of the key, which is shown once and kept nowhere.
+    -- SHA-256 of the key. The key is shown once and not stored.
     hash          VARBINARY(32) NOT NULL,
-    -- NULL: what it may do is in `scopes`.
+    -- NULL: `scopes` applies.
     role          VARCHAR(16),
-    -- Words with a space between them.
+    -- Separated by spaces.
     scopes        VARCHAR(512)  NOT NULL,
-    -- A JSON list each: which links it is about; empty: all.
+    -- JSON lists: the links that the key may access; empty: all.
     domains       TEXT          NOT NULL,
     tags          TEXT          NOT NULL,
     created_at_ms BIGINT        NOT NULL,
-    -- The id of the key that made it, or `admin-token`.
+    -- The ID of the key that created it, or `admin-token`.
     created_by    VARCHAR(32)   NOT NULL,
     expires_at_ms BIGINT,
     revoked_at_ms BIGINT,
-    -- NULL: the platform's.
+    -- NULL: a platform key.
     tenant        VARCHAR(20)
 ) DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
@@ -27,42 +27,42 @@ CREATE INDEX access_keys_by_tenant ON access_keys (tenant, created_at_ms);
 
 CREATE TABLE access_sessions (
     id            VARCHAR(32)   NOT NULL PRIMARY KEY,
-    -- The id of the key that opened it, or `admin-token`.
+    -- The ID of the key that opened it, or `admin-token`.
     key_id        VARCHAR(32)   NOT NULL,
-    -- An HMAC of the session's secret under what is known of the key: a key that was replaced opens nothing.
+    -- An HMAC of the session's secret and the key's data. Replacing the key ends its sessions.
     proof         VARBINARY(32) NOT NULL,
     created_at_ms BIGINT        NOT NULL,
     expires_at_ms BIGINT        NOT NULL,
     INDEX access_sessions_by_end (expires_at_ms)
 ) DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- What is about to be done. Rows are never changed, only deleted when they are old.
+-- Intended operations. Rows never change. Only old rows are deleted.
 CREATE TABLE audit_trail (
-    -- The time in milliseconds, shifted by 20 bits, and random ones: in the order of time.
+    -- The time in milliseconds, shifted by 20 bits, plus random bits: ordered by time.
     id            BIGINT        NOT NULL PRIMARY KEY,
     at_ms         BIGINT        NOT NULL,
     actor         VARCHAR(32)   NOT NULL,
-    -- The key's name at that time.
+    -- The key's name at the time of the operation.
     actor_name    VARCHAR(80)   NOT NULL,
     is_session    BIGINT        NOT NULL,
     method        VARCHAR(16)   NOT NULL,
     route         VARCHAR(512)  NOT NULL,
     path          VARCHAR(512)  NOT NULL,
-    -- The address of the connection; empty: not known.
+    -- The client's address; empty: unknown.
     source        VARCHAR(64)   NOT NULL,
-    -- Whose key it was; NULL: the platform's.
+    -- The key's tenant; NULL: a platform key.
     tenant        VARCHAR(20),
     INDEX audit_trail_by_actor (actor, id)
 ) DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 CREATE INDEX audit_trail_by_tenant ON audit_trail (tenant, id);
 
--- What became of it. No row: not known, as the origin has died or was not answered.
+-- Outcomes of operations. Without a row, the outcome is unknown: the origin stopped, or a call was not answered.
 CREATE TABLE audit_verdicts (
     id            BIGINT        NOT NULL PRIMARY KEY,
     at_ms         BIGINT        NOT NULL,
     status        BIGINT        NOT NULL,
-    -- The path of what was made; empty: nothing was.
+    -- The path of the created resource; empty: none.
     made          VARCHAR(512)  NOT NULL
 ) DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
@@ -80,7 +80,7 @@ CREATE TABLE tenants (
     changed_at_ms       BIGINT      NOT NULL
 ) DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- The domains of links that are a tenant's: each is at most one's.
+-- Link domains of tenants. A domain belongs to at most one tenant.
 CREATE TABLE tenant_domains (
     domain VARCHAR(16) NOT NULL PRIMARY KEY,
     tenant VARCHAR(20) NOT NULL
@@ -88,40 +88,40 @@ CREATE TABLE tenant_domains (
 
 CREATE INDEX tenant_domains_by_tenant ON tenant_domains (tenant);
 
--- Changes that receivers must hear of, written in the transactions that make them.
+-- Changes to send to receivers, written in the same transactions as the changes.
 CREATE TABLE outbox_changes (
-    -- Whose change it is.
+    -- The kind of the changed resource.
     source     VARCHAR(8) NOT NULL CHECK (source IN ('order', 'link')),
-    -- The id of the order or the link.
+    -- The ID of the order or the link.
     subject    VARCHAR(96) NOT NULL,
-    -- 1, 2, 3 … of each subject. The last one is kept, or numbers would repeat.
+    -- 1, 2, 3, … within each subject. The last row of a subject is never deleted, because numbers must not repeat.
     seq        BIGINT NOT NULL CHECK (seq >= 1),
-    -- An order's sale, a link's domain.
+    -- The order's sale or the link's domain.
     belongs_to VARCHAR(64) NOT NULL,
     kind       VARCHAR(32) NOT NULL,
-    -- The JSON that is sent, the same at every try; empty once it is pruned.
+    -- The JSON to send, the same for every attempt; empty after pruning.
     body       MEDIUMTEXT NOT NULL,
     at_ms      BIGINT NOT NULL,
-    -- As `at_ms`; NULL once it is pruned, so that the index holds only what is not pruned.
+    -- Same as `at_ms`; NULL after pruning, so that the index contains only rows to prune.
     kept_ms    BIGINT,
     PRIMARY KEY (source, subject, seq)
 ) DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 CREATE INDEX outbox_changes_by_age ON outbox_changes (source, kept_ms);
 
--- For each receiver, the subjects of which it does not have every change.
+-- For each receiver, the subjects with undelivered changes.
 CREATE TABLE outbox_deliveries (
     source     VARCHAR(8) NOT NULL CHECK (source IN ('order', 'link')),
     subject    VARCHAR(96) NOT NULL,
     sink       VARCHAR(32) NOT NULL CHECK (sink IN ('webhook', 'events')),
-    -- The first change that it does not have, and the last one that there is.
+    -- The first undelivered change, and the last existing one.
     next_seq   BIGINT NOT NULL,
     last_seq   BIGINT NOT NULL,
-    -- Since when it waits.
+    -- The time since which it waits.
     since_ms   BIGINT NOT NULL,
-    -- When it is tried; of one that is being tried, when another origin may.
+    -- The time of the next attempt; during an attempt, the time from which another origin may take over.
     due_at_ms  BIGINT NOT NULL,
-    -- Who tries it; 0: nobody.
+    -- The origin that attempts the delivery; 0: none.
     holder     BIGINT NOT NULL DEFAULT 0,
     tries      BIGINT NOT NULL DEFAULT 0,
     last_error VARCHAR(255) NOT NULL DEFAULT '',
@@ -132,7 +132,7 @@ CREATE INDEX outbox_deliveries_by_turn ON outbox_deliveries (source, sink, due_a
 
 CREATE INDEX outbox_deliveries_by_age ON outbox_deliveries (source, sink, since_ms);
 
--- What holds for all sales, or for all links.
+-- Settings for all sales or for all links.
 CREATE TABLE settings (
     name  VARCHAR(64) NOT NULL PRIMARY KEY,
     value VARCHAR(255) NOT NULL

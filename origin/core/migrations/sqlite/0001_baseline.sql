@@ -5,21 +5,21 @@
 CREATE TABLE access_keys (
     id            TEXT    NOT NULL PRIMARY KEY,
     name          TEXT    NOT NULL,
-    -- SHA-256 of the key, which is shown once and kept nowhere.
+    -- SHA-256 of the key. The key is shown once and not stored.
     hash          BLOB    NOT NULL,
-    -- NULL: what it may do is in `scopes`.
+    -- NULL: `scopes` applies.
     role          TEXT,
-    -- Words with a space between them.
+    -- Separated by spaces.
     scopes        TEXT    NOT NULL,
-    -- A JSON list each: which links it is about; empty: all.
+    -- JSON lists: the links that the key may access; empty: all.
     domains       TEXT    NOT NULL,
     tags          TEXT    NOT NULL,
     created_at_ms INTEGER NOT NULL,
-    -- The id of the key that made it, or `admin-token`.
+    -- The ID of the key that created it, or `admin-token`.
     created_by    TEXT    NOT NULL,
     expires_at_ms INTEGER,
     revoked_at_ms INTEGER,
-    -- NULL: the platform's.
+    -- NULL: a platform key.
     tenant        TEXT
 ) STRICT, WITHOUT ROWID;
 
@@ -27,9 +27,9 @@ CREATE INDEX access_keys_by_tenant ON access_keys (tenant, created_at_ms);
 
 CREATE TABLE access_sessions (
     id            TEXT    NOT NULL PRIMARY KEY,
-    -- The id of the key that opened it, or `admin-token`.
+    -- The ID of the key that opened it, or `admin-token`.
     key_id        TEXT    NOT NULL,
-    -- An HMAC of the session's secret under what is known of the key: a key that was replaced opens nothing.
+    -- An HMAC of the session's secret and the key's data. Replacing the key ends its sessions.
     proof         BLOB    NOT NULL,
     created_at_ms INTEGER NOT NULL,
     expires_at_ms INTEGER NOT NULL
@@ -37,21 +37,21 @@ CREATE TABLE access_sessions (
 
 CREATE INDEX access_sessions_by_end ON access_sessions (expires_at_ms);
 
--- What is about to be done. Rows are never changed, only deleted when they are old.
+-- Intended operations. Rows never change. Only old rows are deleted.
 CREATE TABLE audit_trail (
-    -- The time in milliseconds, shifted by 20 bits, and random ones: in the order of time.
+    -- The time in milliseconds, shifted by 20 bits, plus random bits: ordered by time.
     id            INTEGER NOT NULL PRIMARY KEY,
     at_ms         INTEGER NOT NULL,
     actor         TEXT    NOT NULL,
-    -- The key's name at that time.
+    -- The key's name at the time of the operation.
     actor_name    TEXT    NOT NULL,
     is_session    INTEGER NOT NULL,
     method        TEXT    NOT NULL,
     route         TEXT    NOT NULL,
     path          TEXT    NOT NULL,
-    -- The address of the connection; empty: not known.
+    -- The client's address; empty: unknown.
     source        TEXT    NOT NULL,
-    -- Whose key it was; NULL: the platform's.
+    -- The key's tenant; NULL: a platform key.
     tenant        TEXT
 ) STRICT;
 
@@ -59,12 +59,12 @@ CREATE INDEX audit_trail_by_actor ON audit_trail (actor, id);
 
 CREATE INDEX audit_trail_by_tenant ON audit_trail (tenant, id);
 
--- What became of it. No row: not known, as the origin has died or was not answered.
+-- Outcomes of operations. Without a row, the outcome is unknown: the origin stopped, or a call was not answered.
 CREATE TABLE audit_verdicts (
     id            INTEGER NOT NULL PRIMARY KEY,
     at_ms         INTEGER NOT NULL,
     status        INTEGER NOT NULL,
-    -- The path of what was made; empty: nothing was.
+    -- The path of the created resource; empty: none.
     made          TEXT    NOT NULL
 ) STRICT;
 
@@ -82,7 +82,7 @@ CREATE TABLE tenants (
     changed_at_ms       INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- The domains of links that are a tenant's: each is at most one's.
+-- Link domains of tenants. A domain belongs to at most one tenant.
 CREATE TABLE tenant_domains (
     domain TEXT NOT NULL PRIMARY KEY,
     tenant TEXT NOT NULL
@@ -90,40 +90,40 @@ CREATE TABLE tenant_domains (
 
 CREATE INDEX tenant_domains_by_tenant ON tenant_domains (tenant);
 
--- Changes that receivers must hear of, written in the transactions that make them.
+-- Changes to send to receivers, written in the same transactions as the changes.
 CREATE TABLE outbox_changes (
-    -- Whose change it is.
+    -- The kind of the changed resource.
     source     TEXT NOT NULL CHECK (source IN ('order', 'link')),
-    -- The id of the order or the link.
+    -- The ID of the order or the link.
     subject    TEXT NOT NULL,
-    -- 1, 2, 3 … of each subject. The last one is kept, or numbers would repeat.
+    -- 1, 2, 3, … within each subject. The last row of a subject is never deleted, because numbers must not repeat.
     seq        INTEGER NOT NULL CHECK (seq >= 1),
-    -- An order's sale, a link's domain.
+    -- The order's sale or the link's domain.
     belongs_to TEXT NOT NULL,
     kind       TEXT NOT NULL,
-    -- The JSON that is sent, the same at every try; empty once it is pruned.
+    -- The JSON to send, the same for every attempt; empty after pruning.
     body       TEXT NOT NULL,
     at_ms      INTEGER NOT NULL,
-    -- As `at_ms`; NULL once it is pruned, so that the index holds only what is not pruned.
+    -- Same as `at_ms`; NULL after pruning, so that the index contains only rows to prune.
     kept_ms    INTEGER,
     PRIMARY KEY (source, subject, seq)
 ) STRICT;
 
 CREATE INDEX outbox_changes_by_age ON outbox_changes (source, kept_ms);
 
--- For each receiver, the subjects of which it does not have every change.
+-- For each receiver, the subjects with undelivered changes.
 CREATE TABLE outbox_deliveries (
     source     TEXT NOT NULL CHECK (source IN ('order', 'link')),
     subject    TEXT NOT NULL,
     sink       TEXT NOT NULL CHECK (sink IN ('webhook', 'events')),
-    -- The first change that it does not have, and the last one that there is.
+    -- The first undelivered change, and the last existing one.
     next_seq   INTEGER NOT NULL,
     last_seq   INTEGER NOT NULL,
-    -- Since when it waits.
+    -- The time since which it waits.
     since_ms   INTEGER NOT NULL,
-    -- When it is tried; of one that is being tried, when another origin may.
+    -- The time of the next attempt; during an attempt, the time from which another origin may take over.
     due_at_ms  INTEGER NOT NULL,
-    -- Who tries it; 0: nobody.
+    -- The origin that attempts the delivery; 0: none.
     holder     INTEGER NOT NULL DEFAULT 0,
     tries      INTEGER NOT NULL DEFAULT 0,
     last_error TEXT NOT NULL DEFAULT '',
@@ -134,7 +134,7 @@ CREATE INDEX outbox_deliveries_by_turn ON outbox_deliveries (source, sink, due_a
 
 CREATE INDEX outbox_deliveries_by_age ON outbox_deliveries (source, sink, since_ms);
 
--- What holds for all sales, or for all links.
+-- Settings for all sales or for all links.
 CREATE TABLE settings (
     name  TEXT NOT NULL PRIMARY KEY,
     value TEXT NOT NULL

@@ -2,32 +2,32 @@
 -- Times (`…_ms`) are milliseconds since the Unix epoch.
 -- ../mysql has the same tables: change both.
 
--- What each type of events must look like.
+-- The schema of each event type.
 CREATE TABLE event_types (
     name          TEXT    NOT NULL PRIMARY KEY,
-    -- 1, and one more with every change.
+    -- Starts at 1 and grows by 1 with each change.
     version       INTEGER NOT NULL CHECK (version >= 1),
-    -- As the API takes it, as JSON.
+    -- JSON in the format of the API.
     document      TEXT    NOT NULL,
     changed_at_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Events, the first of each id.
+-- The first event of each ID.
 CREATE TABLE events (
     -- `weir_event::row_key::of_id`.
     row_key       TEXT    NOT NULL PRIMARY KEY,
     type          TEXT    NOT NULL,
-    -- Whose it is; NULL if nobody knows.
+    -- The customer; NULL: unknown.
     customer      TEXT,
     visitor       TEXT,
-    -- When it was, and when it was received.
+    -- The times of the event and of its arrival.
     at_ms         INTEGER NOT NULL,
     received_ms   INTEGER NOT NULL,
-    -- Its place in its log: tells the order of events of one millisecond.
+    -- Its position in its log, which orders events of the same millisecond.
     position      INTEGER NOT NULL,
-    -- Tells it from another of the same id.
+    -- Distinguishes it from another event with the same ID.
     fingerprint   TEXT    NOT NULL,
-    -- All of it: `weir_event::envelope::Envelope`.
+    -- The whole event: `weir_event::envelope::Envelope`.
     envelope      BLOB NOT NULL,
     expires_at_ms INTEGER NOT NULL
 ) STRICT;
@@ -38,34 +38,34 @@ CREATE INDEX events_by_visitor ON events (visitor, at_ms, position);
 
 CREATE INDEX events_by_end ON events (expires_at_ms);
 
--- What an operator has said of a group. Without a row it runs.
+-- The state that an operator has set for a group. A group without a row runs.
 CREATE TABLE event_groups (
     name          TEXT    NOT NULL PRIMARY KEY,
     paused        INTEGER NOT NULL CHECK (paused IN (0, 1)),
     changed_at_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- How far a group is in a source, which is the log of an origin or a partition of a topic.
+-- The position of a group in a source. A source is the log of an origin or a partition of a topic.
 CREATE TABLE event_positions (
     group_name    TEXT    NOT NULL,
     source        TEXT    NOT NULL,
-    -- What lies before was handled, or is in the tables below.
+    -- All records before it were handled, or are in the tables below.
     position      INTEGER NOT NULL CHECK (position >= 0),
     changed_at_ms INTEGER NOT NULL,
     PRIMARY KEY (group_name, source)
 ) STRICT, WITHOUT ROWID;
 
--- Events that a group could not handle yet, and those of the same customer that wait behind them.
+-- Events that a group could not handle yet, and later events of the same customer, which wait for them.
 CREATE TABLE event_retries (
     group_name  TEXT    NOT NULL,
     source      TEXT    NOT NULL,
     position    INTEGER NOT NULL,
-    -- Whose order counts: `Unit` of the origin.
+    -- The unit within which order counts: `Unit` of the origin.
     unit        TEXT    NOT NULL,
     envelope    BLOB NOT NULL,
     received_ms INTEGER NOT NULL,
     tries       INTEGER NOT NULL CHECK (tries >= 0),
-    -- When it is tried next; NULL: when those before it of its unit are done.
+    -- The time of the next attempt; NULL: after the earlier events of its unit.
     due_ms      INTEGER,
     error       TEXT    NOT NULL,
     PRIMARY KEY (group_name, source, position)
@@ -75,17 +75,17 @@ CREATE INDEX event_retries_by_due ON event_retries (group_name, source, due_ms);
 
 CREATE INDEX event_retries_by_unit ON event_retries (group_name, source, unit, position);
 
--- What was refused, and what a group has given up.
+-- Events that were refused on arrival or that a group could not handle.
 CREATE TABLE event_dead_letters (
     id           TEXT    NOT NULL PRIMARY KEY,
-    -- Which group gave it up; '' if it was refused when it came.
+    -- The group that gave up; '' if the event was refused on arrival.
     group_name   TEXT    NOT NULL,
     reason       TEXT    NOT NULL,
     message      TEXT    NOT NULL,
     -- `DeadLetterContent`, as JSON.
     content      TEXT    NOT NULL,
     dead_at_ms   INTEGER NOT NULL,
-    -- When an operator corrected it.
+    -- The time of an operator's correction.
     edited_at_ms INTEGER
 ) STRICT;
 
@@ -93,12 +93,12 @@ CREATE INDEX event_dead_letters_by_age ON event_dead_letters (dead_at_ms, id);
 
 CREATE INDEX event_dead_letters_by_group ON event_dead_letters (group_name, dead_at_ms, id);
 
--- Whose state in a group is to be computed anew, since an event of theirs was given up.
+-- Units whose state in a group must be recomputed, because the group gave up one of their events.
 CREATE TABLE event_compensations (
     group_name TEXT    NOT NULL,
     unit       TEXT    NOT NULL,
     tries      INTEGER NOT NULL CHECK (tries >= 0),
-    -- NULL: it was tried too often.
+    -- NULL: too many attempts.
     due_ms     INTEGER,
     error      TEXT    NOT NULL,
     PRIMARY KEY (group_name, unit)
@@ -106,23 +106,23 @@ CREATE TABLE event_compensations (
 
 CREATE INDEX event_compensations_by_due ON event_compensations (group_name, due_ms);
 
--- How far a collector is that fetches events from elsewhere.
+-- The progress of collectors that fetch events from other systems.
 CREATE TABLE event_pulls (
     name          TEXT    NOT NULL PRIMARY KEY,
-    -- What its source has told last; '' in the beginning.
+    -- The last cursor from the source; '' at the start.
     next_from     TEXT    NOT NULL,
-    -- How often it failed in a row, and why.
+    -- The number of consecutive failures, and the last reason.
     failures      INTEGER NOT NULL CHECK (failures >= 0),
     error         TEXT    NOT NULL,
-    -- When something was fetched last, if only nothing new.
+    -- The time of the last successful fetch, even without new events.
     fetched_at_ms INTEGER
 ) STRICT, WITHOUT ROWID;
 
--- A range of a log that was archived, or is being archived, as a whole. Ranges of one source never overlap.
+-- Ranges of a log that were archived or are being archived, each as a whole. Ranges of one source never overlap.
 CREATE TABLE event_archives (
     source         TEXT    NOT NULL,
     first_position INTEGER NOT NULL,
-    -- Behind its last record.
+    -- The position after its last record.
     next_position  INTEGER NOT NULL,
     noted_at_ms    INTEGER NOT NULL,
     PRIMARY KEY (source, first_position)

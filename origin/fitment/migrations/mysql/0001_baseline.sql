@@ -1,37 +1,35 @@
--- Vehicles, SKUs and what fits what.
--- Times (`…_ms`) are milliseconds since the Unix epoch.
--- ../sqlite has the same tables: change both.
+-- Vehicles, SKUs, and which vehicles each SKU fits.
 
--- One row. Whoever changes anything of fitment updates it first, so that changes of all origins come one after the other.
+-- One row. Every change of fitment data updates it first, which serializes the changes of all origins.
 CREATE TABLE fitment_head (
     id            BIGINT NOT NULL PRIMARY KEY CHECK (id = 1),
-    -- The last version that was given away. Each change has one of its own.
+    -- The last assigned version. Each change has its own.
     version       BIGINT NOT NULL,
-    -- Of the map of vehicles: it grows when one is retired, and when the map must be made anew.
+    -- The generation of the vehicle map. It grows when a vehicle is retired, and when the map must be rebuilt.
     generation    BIGINT NOT NULL,
-    -- Pages of what fits a vehicle that have another one are stale.
+    -- Cached pages of SKUs that fit a vehicle are stale if they have another stamp.
     stamp         BIGINT NOT NULL,
-    -- A rebuild of Redis has come to this SKU; NULL: none is under way.
+    -- The last SKU that a running rebuild of Redis has written; NULL: no rebuild.
     rebuilt_up_to BIGINT
 ) DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 
 INSERT INTO fitment_head (id, version, generation, stamp) VALUES (1, 0, 1, 0);
 
--- A vehicle and its offset, which no other ever has: rows stay.
+-- Vehicles and their offsets. Rows are never deleted, so offsets are never reused.
 CREATE TABLE fitment_vehicles (
     place   BIGINT NOT NULL PRIMARY KEY AUTO_INCREMENT,
-    -- The id of seven digits; NULL: it was retired.
+    -- The ID of seven digits; NULL: retired.
     vehicle BIGINT UNIQUE,
     make    VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
     model   VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
-    -- 0: not known.
+    -- 0: unknown.
     year    BIGINT NOT NULL,
     engine  VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL
 ) DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 
 CREATE INDEX fitment_vehicles_by_model ON fitment_vehicles (make, model, year);
 
--- What a user drives.
+-- The vehicles of a user.
 CREATE TABLE fitment_garages (
     user_id     VARCHAR(128) NOT NULL,
     place       BIGINT NOT NULL,
@@ -40,24 +38,24 @@ CREATE TABLE fitment_garages (
     PRIMARY KEY (user_id, place)
 ) DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 
--- A part and what it fits.
+-- SKUs and the vehicles that they fit.
 CREATE TABLE fitment_skus (
     number       BIGINT NOT NULL PRIMARY KEY AUTO_INCREMENT,
     sku          VARCHAR(64) NOT NULL UNIQUE,
     spu          VARCHAR(64) NOT NULL,
     product_type VARCHAR(64) NOT NULL,
     merchant     VARCHAR(64) NOT NULL,
-    -- The product was deleted. The row stays, for its version.
+    -- Whether the product was deleted. The row stays to preserve the version.
     is_deleted   BIGINT NOT NULL,
-    -- Of its last change.
+    -- The version of its last change.
     version      BIGINT NOT NULL,
-    -- Offsets, as a roaring bitmap; empty: nobody has said what it fits.
+    -- Offsets as a roaring bitmap; empty: no fitment data.
     fits         MEDIUMBLOB NOT NULL
 ) DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 
 CREATE INDEX fitment_skus_by_spu ON fitment_skus (spu, number);
 
--- The same the other way round: 16 vehicles and 65,536 SKUs a row.
+-- The inverse: 16 vehicles and 65,536 SKUs per row.
 CREATE TABLE fitment_inverse (
     -- (place - 1) / 16
     vehicles BIGINT NOT NULL,
@@ -68,11 +66,11 @@ CREATE TABLE fitment_inverse (
     PRIMARY KEY (vehicles, skus)
 ) DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 
--- What a relation holds for, as far as more is said than that it fits.
+-- Qualifiers of relations; a relation without a row has none.
 CREATE TABLE fitment_qualifiers (
     number    BIGINT NOT NULL,
     place     BIGINT NOT NULL,
-    -- 0: from the first year, up to the last.
+    -- 0: from the first year, or up to the last.
     year_from BIGINT NOT NULL,
     year_to   BIGINT NOT NULL,
     engine    VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
@@ -80,16 +78,16 @@ CREATE TABLE fitment_qualifiers (
     PRIMARY KEY (number, place)
 ) DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 
--- SKUs that Redis does not have as they are.
+-- SKUs that are missing or outdated in Redis.
 CREATE TABLE fitment_dirty (
     number   BIGINT NOT NULL PRIMARY KEY,
     version  BIGINT NOT NULL,
-    -- `<version before> +<offset> -<offset> …`; NULL: it must be written whole.
+    -- `<version before> +<offset> -<offset> …`; NULL: the whole SKU must be written.
     delta    VARCHAR(4096),
     since_ms BIGINT NOT NULL
 ) DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 
--- Places in Redis that SKUs have left, until they are dropped there.
+-- Former routes of SKUs, until their data is dropped in Redis.
 CREATE TABLE fitment_left (
     number  BIGINT NOT NULL,
     cluster VARCHAR(32) NOT NULL,
@@ -108,28 +106,28 @@ CREATE TABLE fitment_imports (
     format        VARCHAR(16) NOT NULL,
     -- merge or replace
     mode          VARCHAR(16) NOT NULL,
-    -- Its spool file.
+    -- The spool file.
     file          VARCHAR(255) NOT NULL,
     -- waiting, reading, applying, done, failed
     state         VARCHAR(16) NOT NULL,
     size          BIGINT NOT NULL,
-    -- Where reading goes on, and the line there.
+    -- The position at which reading continues, and its line number.
     position      BIGINT NOT NULL,
     line          BIGINT NOT NULL,
     records       BIGINT NOT NULL,
     errors        BIGINT NOT NULL,
-    -- Why it failed as a whole, or nothing.
+    -- The reason of a failure of the whole import; empty: none.
     message       VARCHAR(512) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
     created_at_ms BIGINT NOT NULL,
     ended_at_ms   BIGINT,
-    -- Who works on it, and until when nobody else may.
+    -- The origin that works on it, and the time up to which no other origin may.
     holder         VARCHAR(64) NOT NULL,
     lease_until_ms BIGINT NOT NULL
 ) DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 
 CREATE INDEX fitment_imports_by_state ON fitment_imports (state, id);
 
--- What is wrong in an import, the first thousand.
+-- The first thousand errors of an import.
 CREATE TABLE fitment_import_errors (
     import_id BIGINT NOT NULL,
     place     BIGINT NOT NULL,
@@ -139,11 +137,11 @@ CREATE TABLE fitment_import_errors (
     PRIMARY KEY (import_id, place)
 ) DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 
--- What was read of an import of relations, until all of it is applied at once.
+-- Relations that were read from an import, until they are applied all at once.
 CREATE TABLE fitment_staged (
     import_id  BIGINT NOT NULL,
     number     BIGINT NOT NULL,
-    -- Where the piece begins in the file.
+    -- The position of the piece in the file.
     position   BIGINT NOT NULL,
     -- Roaring bitmaps of offsets.
     added      MEDIUMBLOB NOT NULL,

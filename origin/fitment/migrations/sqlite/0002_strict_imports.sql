@@ -1,3 +1,3 @@
--- Whether records with qualifiers that would be dropped are refused, and how many records have such.
+-- Whether the import refuses records with unsupported qualifiers, and the number of such records.
 ALTER TABLE fitment_imports ADD COLUMN is_strict INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE fitment_imports ADD COLUMN qualifiers_dropped INTEGER NOT NULL DEFAULT 0;

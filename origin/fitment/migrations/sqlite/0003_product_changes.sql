@@ -1,2 +1,2 @@
--- The version of the last change that the system with the products told; 0: none.
+-- The version of the last change from the product system; 0: none.
 ALTER TABLE fitment_skus ADD COLUMN source_version INTEGER NOT NULL DEFAULT 0;

@@ -2,21 +2,22 @@
 -- Times (`…_ms`) are milliseconds since the Unix epoch.
 -- ../sqlite has the same tables: change both.
 
--- A list as the cold store keeps it.
+-- Lists in the format of the cold store.
 CREATE TABLE history_cold (
     -- `weir_history::cold::key`.
     owner_key    VARCHAR(400) NOT NULL PRIMARY KEY,
     -- `weir_history::cold`.
     value        BLOB NOT NULL,
-    -- One more with every write. The first one is the time: who had read a list that is gone writes over no other.
+    -- Grows by 1 with each write. The first one is the time, so that a writer with an outdated version of a deleted
+    -- list never overwrites a new list.
     version      BIGINT NOT NULL CHECK (version >= 0),
-    -- The list's latest view: it is gone when that has become too old.
+    -- The time of the latest view. The list is deleted when it is too old.
     newest_at_ms BIGINT NOT NULL
 ) DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 
 CREATE INDEX history_cold_by_age ON history_cold (newest_at_ms);
 
--- Views of these products up to then are away.
+-- Views of these products up to this time are deleted.
 CREATE TABLE history_deleted (
     -- `weir_history::Owner`.
     owner VARCHAR(400) NOT NULL,
@@ -27,7 +28,7 @@ CREATE TABLE history_deleted (
 
 CREATE INDEX history_deleted_by_age ON history_deleted (at_ms);
 
--- All views up to then are away.
+-- All views up to this time are deleted.
 CREATE TABLE history_cleared (
     owner VARCHAR(400) NOT NULL PRIMARY KEY,
     at_ms BIGINT NOT NULL
@@ -35,10 +36,10 @@ CREATE TABLE history_cleared (
 
 CREATE INDEX history_cleared_by_age ON history_cleared (at_ms);
 
--- Removals that Redis may not have followed.
+-- Removals that may be missing in Redis.
 CREATE TABLE history_unapplied (
     owner    VARCHAR(400) NOT NULL,
-    -- One of its own for each removal.
+    -- A unique ID for each removal.
     op       VARCHAR(32) NOT NULL,
     since_ms BIGINT NOT NULL,
     PRIMARY KEY (owner, op)
@@ -46,15 +47,15 @@ CREATE TABLE history_unapplied (
 
 CREATE INDEX history_unapplied_by_age ON history_unapplied (since_ms);
 
--- How far the lists that changed on a day are copied to the cold store.
+-- Progress of copying a day's changed lists to the cold store.
 CREATE TABLE history_folds (
-    -- Of UTC, counted from the epoch.
+    -- Days in UTC since the Unix epoch.
     day            BIGINT NOT NULL,
-    -- A part of the slots.
+    -- A subset of the slots.
     part           BIGINT NOT NULL,
-    -- The next slot of the part.
+    -- The next slot to copy in the part.
     next_slot      BIGINT NOT NULL,
-    -- Who works on it, and until when nobody else may.
+    -- The origin that works on it, and the time up to which no other origin may.
     holder         VARCHAR(64) NOT NULL,
     lease_until_ms BIGINT NOT NULL,
     done_at_ms     BIGINT,
@@ -71,7 +72,7 @@ CREATE TABLE history_products (
 
 CREATE TABLE history_begins (
     source   VARCHAR(192) NOT NULL,
-    -- Of UTC, counted from the epoch.
+    -- Days in UTC since the Unix epoch.
     day      BIGINT NOT NULL,
     position BIGINT NOT NULL,
     PRIMARY KEY (source, day)

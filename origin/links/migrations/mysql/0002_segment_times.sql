@@ -1,2 +1,2 @@
--- How many numbers were reserved within the last days: `weir_origin_link_numbers_left`.
+-- For `weir_origin_link_numbers_left`: the numbers reserved in the last days.
 CREATE INDEX link_segments_by_time ON link_segments (digits, reserved_at_ms);

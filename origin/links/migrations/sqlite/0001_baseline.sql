@@ -2,32 +2,32 @@
 -- Times (`…_ms`) are milliseconds since the Unix epoch.
 -- ../mysql has the same tables: change both.
 
--- A link. Written behind Redis, from the origins' logs; edits are written here first.
+-- Links. New ones are written to Redis first, then here from the origins' logs. Edits are written here first.
 CREATE TABLE links (
     domain        TEXT NOT NULL,
     code          TEXT NOT NULL,
-    -- As in Redis: `weir_core::link::record`.
+    -- The record in Redis: `weir_link::record`.
     record        TEXT NOT NULL,
-    -- 1, and one more with every edit.
+    -- Starts at 1 and grows by 1 with each edit.
     version       INTEGER NOT NULL CHECK (version >= 1),
-    -- A JSON list of texts.
+    -- A JSON list of strings.
     tags          TEXT NOT NULL,
-    -- How long it lives after its last click; 0: for ever.
+    -- The lifetime after its last click; 0: unlimited.
     life_ms       INTEGER NOT NULL CHECK (life_ms >= 0),
-    -- When it ends whatever is clicked; NULL: never.
+    -- The time at which it ends, regardless of clicks; NULL: never.
     ends_at_ms    INTEGER,
     created_at_ms INTEGER NOT NULL,
     changed_at_ms INTEGER NOT NULL,
-    -- When it ends if nobody clicks, as far as it is known here: clicks are told later. NULL: never.
+    -- The time at which it expires without further clicks, as known here: recent clicks may be missing. NULL: never.
     expires_at_ms INTEGER,
-    -- NULL: it is not deleted. A deleted link keeps its name for the quarantine.
+    -- NULL: not deleted. A deleted link keeps its name during the quarantine.
     deleted_at_ms INTEGER,
-    -- How many clicks a link had when its clicks were limited.
+    -- The number of clicks before the link got its click limit.
     clicks_before_max INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (domain, code)
 ) STRICT, WITHOUT ROWID;
 
--- Clean-up goes through the ended ones by slices of time.
+-- The clean-up reads ended links by time.
 CREATE INDEX links_by_end ON links (expires_at_ms);
 
 CREATE INDEX links_by_age ON links (created_at_ms, domain, code);
@@ -42,7 +42,7 @@ CREATE TABLE link_tags (
 
 CREATE INDEX link_tags_by_link ON link_tags (domain, code);
 
--- What a link was before and after each edit; a link that was never edited has no rows.
+-- The state of a link before and after each edit. A link without edits has no rows.
 CREATE TABLE link_history (
     domain  TEXT NOT NULL,
     code    TEXT NOT NULL,
@@ -56,7 +56,7 @@ CREATE TABLE link_history (
 
 CREATE INDEX link_history_at ON link_history (at_ms);
 
--- Changes that Redis may not have followed.
+-- Changes that may be missing in Redis.
 CREATE TABLE link_unpublished (
     domain  TEXT NOT NULL,
     code    TEXT NOT NULL,
@@ -65,14 +65,14 @@ CREATE TABLE link_unpublished (
     PRIMARY KEY (domain, code, version)
 ) STRICT, WITHOUT ROWID;
 
--- How far each origin's log is in `links`, written in the transaction that writes the links.
+-- The position up to which each origin's log is in `links`, written in the same transaction as the links.
 CREATE TABLE link_logs (
     id      TEXT NOT NULL PRIMARY KEY,
     file_no INTEGER NOT NULL,
     at_byte INTEGER NOT NULL
 ) STRICT;
 
--- Whoever inserts a segment may hand out its numbers: nobody gets one twice, whatever Redis says.
+-- The origin that inserts a segment assigns its numbers. This makes numbers unique, even after data loss in Redis.
 CREATE TABLE link_segments (
     digits         INTEGER NOT NULL,
     round_no       INTEGER NOT NULL,
@@ -84,7 +84,7 @@ CREATE TABLE link_segments (
 
 CREATE INDEX link_segments_by_index ON link_segments (digits, first_index);
 
--- Rounds through the numbers of a length, the first (0) left out.
+-- Rounds through the numbers of a length, except the first (0).
 CREATE TABLE link_rounds (
     digits       INTEGER NOT NULL,
     round_no     INTEGER NOT NULL,
@@ -92,7 +92,7 @@ CREATE TABLE link_rounds (
     PRIMARY KEY (digits, round_no)
 ) STRICT, WITHOUT ROWID;
 
--- Numbers whose codes people have chosen: segments leave them out.
+-- Numbers whose codes users have chosen. Segments skip them.
 CREATE TABLE link_customs (
     digits       INTEGER NOT NULL,
     number_index INTEGER NOT NULL,
@@ -100,12 +100,12 @@ CREATE TABLE link_customs (
     PRIMARY KEY (digits, number_index, domain)
 ) STRICT, WITHOUT ROWID;
 
--- Every domain that ever was: it may have links.
+-- Every domain that has ever existed, because it may have links.
 CREATE TABLE link_domains (
     id TEXT NOT NULL PRIMARY KEY
 ) STRICT;
 
--- Batches that were counted: what arrives twice is counted once. Kept for some days.
+-- Counted batches, stored for some days: a repeated batch counts only once.
 CREATE TABLE click_batches (
     id    TEXT    NOT NULL PRIMARY KEY,
     at_ms INTEGER NOT NULL
@@ -113,25 +113,25 @@ CREATE TABLE click_batches (
 
 CREATE INDEX click_batches_by_age ON click_batches (at_ms);
 
--- One row for each hour and each day (UTC) in which a link was clicked.
+-- One row for each hour and each day (UTC) with clicks on a link.
 CREATE TABLE link_clicks (
     domain    TEXT    NOT NULL,
     code      TEXT    NOT NULL,
     span      TEXT    NOT NULL CHECK (span IN ('hour', 'day')),
-    -- When the hour or the day begins.
+    -- The start of the hour or the day.
     at_ms     INTEGER NOT NULL,
     clicks    INTEGER NOT NULL CHECK (clicks >= 0),
-    -- Different visitors and addresses within it, as Redis' HyperLogLogs had them last.
+    -- Distinct visitors and addresses, from the last read of Redis' HyperLogLogs.
     visitors  INTEGER NOT NULL CHECK (visitors >= 0),
     addresses INTEGER NOT NULL CHECK (addresses >= 0),
-    -- Clicks of programs that come by themselves: they are not among the others.
+    -- Clicks of bots, which the other columns do not include.
     bots      INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (domain, code, span, at_ms)
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX link_clicks_by_age ON link_clicks (span, at_ms);
 
--- The clicks of a day by one thing each: device, system, browser, referrer, region, operator, language.
+-- The clicks of a day by one dimension: device, system, browser, referrer, region, operator or language.
 CREATE TABLE link_click_parts (
     domain TEXT    NOT NULL,
     code   TEXT    NOT NULL,
@@ -139,17 +139,18 @@ CREATE TABLE link_click_parts (
     part   TEXT    NOT NULL,
     value  TEXT    NOT NULL,
     clicks INTEGER NOT NULL CHECK (clicks >= 0),
-    -- By how much the clicks of a value may be too many: it took the place of another one (the Space-Saving sketch).
+    -- The maximum error: the count may be too high by this number, because the value replaced another one (Space-Saving
+    -- sketch).
     over_max INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (domain, code, day_ms, part, value)
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX link_click_parts_by_age ON link_click_parts (day_ms);
 
--- One row, of id 1. Whoever inserts it has seeded the domains, from the file of --links.
+-- One row, with ID 1. The origin that inserts it seeds the domains from the file of --links.
 CREATE TABLE link_domain_documents (
     id            INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
-    -- 1, and one more with every change.
+    -- Starts at 1 and grows by 1 with each change.
     version       INTEGER NOT NULL CHECK (version >= 1),
     -- `weir_link::domain::DomainsConfig`, as JSON.
     document      TEXT NOT NULL,
@@ -159,21 +160,21 @@ CREATE TABLE link_domain_documents (
 CREATE TABLE link_feed (
     domain TEXT NOT NULL,
     code   TEXT NOT NULL,
-    -- Its number. NULL: it has changed since, and gets the next one before anybody reads on.
+    -- Its sequence number. NULL: it has changed, and gets the next number before the next read.
     seq    INTEGER,
     PRIMARY KEY (domain, code)
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX link_feed_by_seq ON link_feed (seq);
 
--- One row, of id 1: the feed's name, and its last number. Who gives numbers locks it first.
+-- One row, with ID 1: the feed's name and last sequence number. Writers lock it before they assign numbers.
 CREATE TABLE link_feed_head (
     id     INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
     source TEXT    NOT NULL,
     seq    INTEGER NOT NULL CHECK (seq >= 0)
 ) STRICT;
 
--- Only links that were clicked have a row: a click may be counted before its link is in `links`.
+-- Only links with clicks have a row. A click may be counted before its link is in `links`.
 CREATE TABLE link_totals (
     domain TEXT NOT NULL,
     code   TEXT NOT NULL,
@@ -187,10 +188,10 @@ CREATE TABLE link_click_cells (
     domain   TEXT NOT NULL,
     code     TEXT NOT NULL,
     hour_ms  INTEGER NOT NULL,
-    -- `<country> <device> <referrer>`: the heaviest of the hour.
+    -- `<country> <device> <referrer>`: the most frequent of the hour.
     cell     TEXT NOT NULL,
     clicks   INTEGER NOT NULL CHECK (clicks >= 0),
-    -- By how much that may be too many.
+    -- The maximum error of the count, which may be too high by this number.
     over_max INTEGER NOT NULL CHECK (over_max >= 0),
     PRIMARY KEY (domain, code, hour_ms, cell)
 ) STRICT, WITHOUT ROWID;

@@ -1,7 +1,7 @@
--- Since when a sale is paused: SQL has lost orders of it that Redis was told of, and an operator has yet to decide.
+-- The time since which a sale is paused: SQL has lost orders that Redis contains, and an operator must decide.
 ALTER TABLE sales ADD COLUMN paused_at_ms BIGINT;
 
--- How often it was paused. An origin that has found the loss before the last decision does not pause the sale once more.
+-- The number of pauses. An origin that found the loss before the last decision does not pause the sale again.
 ALTER TABLE sales ADD COLUMN pauses BIGINT NOT NULL DEFAULT 0;
 
 CREATE INDEX sales_paused ON sales (paused_at_ms);

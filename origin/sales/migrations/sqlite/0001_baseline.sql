@@ -10,39 +10,40 @@ CREATE TABLE sales (
     user_cap         INTEGER NOT NULL CHECK (user_cap >= 1),
     starts_at_ms     INTEGER NOT NULL,
     ends_at_ms       INTEGER NOT NULL CHECK (ends_at_ms > starts_at_ms),
-    -- Whether gateways ask for an order token.
+    -- Whether gateways require an order token.
     token            INTEGER NOT NULL CHECK (token IN (0, 1)),
-    -- Both NULL: nobody needs to reserve.
+    -- Both NULL: no reservation is required.
     reserve_from_ms  INTEGER,
     reserve_until_ms INTEGER,
     payment          TEXT    NOT NULL CHECK (payment IN ('at_order', 'hold', 'at_payment')),
-    -- How long an unpaid order keeps its units; with `hold` only.
+    -- How long an unpaid order keeps its units; only with `hold`.
     pay_within_ms    INTEGER CHECK (pay_within_ms >= 1),
-    -- How long before its start it is warmed by itself; NULL: by hand only.
+    -- How long before its start it is warmed automatically; NULL: only manually.
     warm_before_ms   INTEGER CHECK (warm_before_ms >= 0),
     state            TEXT    NOT NULL CHECK (state IN ('open', 'shadow', 'drain', 'closed')),
     skip_risk        INTEGER NOT NULL CHECK (skip_risk IN (0, 1)),
     skip_reservation INTEGER NOT NULL CHECK (skip_reservation IN (0, 1)),
     static_page      INTEGER NOT NULL CHECK (static_page IN (0, 1)),
     created_at_ms    INTEGER NOT NULL,
-    -- When its stock was first put on Redis; NULL until then. Gateways see only warmed sales.
+    -- The time at which its stock was first loaded to Redis; NULL before. Gateways see only warmed sales.
     warmed_at_ms     INTEGER,
-    -- Since when it takes no orders and is not put on Redis again.
+    -- The time since which it accepts no orders and is not loaded to Redis.
     archived_at_ms   INTEGER,
-    -- Since when Redis holds nothing of it.
+    -- The time since which Redis contains none of its data.
     cleared_at_ms    INTEGER,
-    -- Since when all of it is archived.
+    -- The time since which it is completely archived.
     archive_done_at_ms INTEGER,
-    -- What `sales.total` counts of them: a top-up as soon as it is asked for, a withdrawal once it is done.
+    -- The parts of stock changes that `sales.total` includes: an addition when it is requested, a withdrawal when it is
+    -- done.
     topped_up          INTEGER NOT NULL DEFAULT 0,
     withdrawn          INTEGER NOT NULL DEFAULT 0,
     listed             INTEGER NOT NULL DEFAULT 0 CHECK (listed IN (0, 1)),
-    -- JSON, as gateways read it; NULL: nothing.
+    -- JSON for gateways; NULL: none.
     challenge          TEXT,
-    -- NULL: the sale stands alone.
+    -- NULL: the sale belongs to no group.
     group_id           TEXT,
     group_cap          INTEGER,
-    -- NULL: the sale has none. Amounts are in the currency's smallest unit; with one goes a currency.
+    -- NULL: none. Amounts are in the currency's smallest unit. An amount requires a currency.
     sku                TEXT,
     unit_amount        INTEGER CHECK (unit_amount >= 0),
     currency           TEXT,
@@ -50,29 +51,29 @@ CREATE TABLE sales (
     CHECK ((payment = 'hold') = (pay_within_ms IS NOT NULL))
 ) STRICT;
 
--- The catalogue asks for what has not ended.
+-- The catalogue reads sales that have not ended.
 CREATE INDEX sales_by_end ON sales (ends_at_ms);
 
 CREATE INDEX sales_by_archive ON sales (archive_done_at_ms, ends_at_ms);
 
 CREATE INDEX sales_by_group ON sales (group_id) WHERE group_id IS NOT NULL;
 
--- Apart from `sales`: the one row of a sale that every order changes.
+-- Separate from `sales`: the only row of a sale that every order changes.
 CREATE TABLE stock (
     sale_id   TEXT    NOT NULL PRIMARY KEY,
     remaining INTEGER NOT NULL CHECK (remaining >= 0)
 ) STRICT;
 
--- A claim's fate is decided once: whoever inserts its row first. An order and a release of one
--- claim can never both be.
+-- The outcome of a claim is decided once, by the first INSERT of its row. So a claim never becomes both an order and a
+-- release.
 CREATE TABLE claim_outcomes (
     claim_id TEXT    NOT NULL PRIMARY KEY,
-    -- A claim on a sale that SQL does not know has a fate, too.
+    -- Claims on sales that are unknown to SQL have outcomes, too.
     sale_id  TEXT    NOT NULL,
-    -- Whose claim it was: a claim of another user that bears the same name is not this one.
+    -- The claim's user: a claim of another user with the same ID is a different claim.
     user_id  TEXT    NOT NULL,
     outcome  TEXT    NOT NULL CHECK (outcome IN ('ordered', 'released')),
-    -- 1: released since SQL had no unit behind it, so its units do not come back in Redis.
+    -- 1: released because SQL had no units for it, so its units do not return to the stock in Redis.
     void     INTEGER NOT NULL DEFAULT 0 CHECK (void IN (0, 1)),
     at_ms    INTEGER NOT NULL,
     CHECK (void = 0 OR outcome = 'released')
@@ -80,39 +81,39 @@ CREATE TABLE claim_outcomes (
 
 CREATE INDEX claim_outcomes_by_sale ON claim_outcomes (sale_id);
 
--- An order's id is its claim's.
+-- The ID of an order is the ID of its claim.
 CREATE TABLE orders (
     id            TEXT    NOT NULL PRIMARY KEY,
     sale_id       TEXT    NOT NULL,
-    -- With `generation`, which claim of Redis it came from.
+    -- Identifies the claim in Redis, together with `generation`.
     shard         INTEGER NOT NULL,
     generation    INTEGER NOT NULL,
     user_id       TEXT    NOT NULL,
     quantity      INTEGER NOT NULL CHECK (quantity >= 1),
     status        TEXT    NOT NULL CHECK (status IN ('unpaid', 'paid', 'cancelled', 'expired')),
-    -- 1: its units were taken from `stock`, and given back if it was cancelled or expired.
+    -- 1: its units were taken from `stock`. They are returned when it is cancelled or expires.
     deducted      INTEGER NOT NULL CHECK (deducted IN (0, 1)),
-    -- Until when it must be paid; NULL once it is decided, so that the index holds open ones only.
+    -- The deadline of the payment; NULL for decided orders, so that the index contains only open ones.
     pay_by_ms     INTEGER,
     created_at_ms INTEGER NOT NULL,
     paid_at_ms    INTEGER,
-    -- When it was cancelled or expired.
+    -- The time of its cancellation or expiry.
     ended_at_ms   INTEGER,
-    -- The same columns in the same order: orders are copied whole.
+    -- `orders_archive` has the same columns in the same order, because orders are copied as whole rows.
     sku           TEXT,
     unit_amount   INTEGER CHECK (unit_amount >= 0),
     currency      TEXT,
-    -- NULL: none that is known. The same columns in the same order: orders are copied whole.
+    -- NULL: unknown. `orders_archive` has the same columns in the same order, because orders are copied as whole rows.
     click_link    TEXT,
     click_id      TEXT
 ) STRICT;
 
--- A lost shard is rebuilt from its orders.
+-- For the rebuild of a lost shard.
 CREATE INDEX orders_by_claim ON orders (sale_id, shard, generation);
 
 CREATE INDEX orders_by_deadline ON orders (pay_by_ms) WHERE pay_by_ms IS NOT NULL;
 
--- What one user has, where Redis knows it otherwise.
+-- For the orders of one user, if Redis has different data.
 CREATE INDEX orders_by_user ON orders (sale_id, user_id);
 
 CREATE INDEX orders_by_sale_and_time ON orders (sale_id, created_at_ms, id);
@@ -121,24 +122,24 @@ CREATE INDEX orders_by_user_and_time ON orders (user_id, created_at_ms, id);
 
 CREATE INDEX orders_by_click ON orders (click_link, created_at_ms) WHERE click_link IS NOT NULL;
 
--- The units in a user's unpaid and paid orders of a sale: the row that orders of one user meet at.
+-- The units in a user's unpaid and paid orders of a sale. Orders of one user lock this row.
 CREATE TABLE buyers (
     sale_id TEXT    NOT NULL,
     user_id TEXT    NOT NULL,
     units   INTEGER NOT NULL CHECK (units >= 0),
-    -- Orders of the user that were not paid in time.
+    -- Orders of the user that expired without payment.
     expired_holds INTEGER NOT NULL DEFAULT 0,
-    -- Until when the user may not buy; NULL: may, and Redis knows it.
+    -- The user may not buy before this time; NULL: no block, and Redis has applied that.
     cooldown_until_ms INTEGER,
-    -- How long orders that the user cancelled had their units, since that last counted as a hold that expired.
+    -- The total time that units were in orders that the user cancelled, since it last counted as an expired hold.
     cancelled_hold_ms INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (sale_id, user_id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX buyers_by_cooldown ON buyers (cooldown_until_ms) WHERE cooldown_until_ms IS NOT NULL;
 
--- Orders whose last change Redis may not have followed yet. A new order is not here: its claim
--- stays among Redis' own open claims until Redis has followed.
+-- Orders whose last change may be missing in Redis. New orders are not listed: their claims stay in the open claims of
+-- Redis until Redis has applied the order.
 CREATE TABLE unfollowed_orders (
     order_id TEXT    NOT NULL PRIMARY KEY,
     at_ms    INTEGER NOT NULL
@@ -146,12 +147,12 @@ CREATE TABLE unfollowed_orders (
 
 CREATE INDEX unfollowed_orders_by_age ON unfollowed_orders (at_ms);
 
--- Each change of a sale's stock, with its reason: only ever appended to.
+-- Each change of a sale's stock, with its reason: append-only.
 CREATE TABLE change_log (
     id       INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     sale_id  TEXT    NOT NULL,
     order_id TEXT    NOT NULL,
-    -- Added to `stock.remaining`: negative when units are taken, 0 for an order that takes none.
+    -- The change of `stock.remaining`: negative if units are taken, 0 for an order that takes none.
     units    INTEGER NOT NULL,
     reason   TEXT    NOT NULL CHECK (reason IN ('order', 'pay', 'cancel', 'expire')),
     at_ms    INTEGER NOT NULL
@@ -164,18 +165,18 @@ CREATE TABLE reservations (
     user_id    TEXT    NOT NULL,
     at_ms      INTEGER NOT NULL,
     risk_state TEXT    NOT NULL CHECK (risk_state IN ('pending', 'scored')),
-    -- What the risk check said; NULL while it is pending.
+    -- The result of the risk check; NULL while it is pending.
     score      INTEGER,
     failed_checks INTEGER NOT NULL DEFAULT 0,
-    -- From when on the user is to be checked.
+    -- The earliest time of the next check.
     check_at_ms   INTEGER NOT NULL DEFAULT 0,
     address       TEXT NOT NULL DEFAULT '',
     agent         TEXT NOT NULL DEFAULT '',
-    -- The name under which a user stands in the list of a draw; empty: the sale has none.
+    -- The user's ticket in the list of a draw; empty: the sale has no draw.
     ticket        TEXT NOT NULL DEFAULT '',
-    -- 0: the draw has not chosen the user, or not yet.
+    -- 0: the draw has not chosen the user (yet).
     admitted      INTEGER NOT NULL DEFAULT 1 CHECK (admitted IN (0, 1)),
-    -- Of a winner: 1, 2, 3 …
+    -- For winners: 1, 2, 3, …
     place         INTEGER,
     PRIMARY KEY (sale_id, user_id)
 ) STRICT, WITHOUT ROWID;
@@ -192,7 +193,7 @@ CREATE TABLE blocked_users (
     PRIMARY KEY (sale_id, user_id)
 ) STRICT, WITHOUT ROWID;
 
--- By shard, so that orders of one sale do not all wait for one row.
+-- By shard, so that orders of one sale do not all lock the same row.
 CREATE TABLE order_counts (
     sale_id        TEXT    NOT NULL,
     shard          INTEGER NOT NULL,
@@ -200,11 +201,11 @@ CREATE TABLE order_counts (
     paid           INTEGER NOT NULL,
     cancelled      INTEGER NOT NULL,
     expired        INTEGER NOT NULL,
-    -- Of unpaid and paid orders: those that have taken their units from stock, and those that have not.
+    -- Units in unpaid and paid orders: those taken from stock, and those not taken.
     units_deducted INTEGER NOT NULL,
     units_deferred INTEGER NOT NULL,
-    -- The generations of unpaid and paid orders, summed up modulo 2^31 - 1: Redis keeps the same sum of the orders that
-    -- it knows, and if the two differ it knows others.
+    -- The sum of the generations of unpaid and paid orders modulo 2^31 - 1. Redis computes the same sum over its
+    -- orders. Different sums mean different orders.
     checksum       INTEGER NOT NULL,
     PRIMARY KEY (sale_id, shard)
 ) STRICT;
@@ -212,26 +213,26 @@ CREATE TABLE order_counts (
 CREATE TABLE idempotency_keys (
     sale_id     TEXT NOT NULL,
     user_id     TEXT NOT NULL,
-    -- As the client gave it, without quotes.
+    -- The client's key without quotes.
     attempt_key TEXT NOT NULL,
     order_id    TEXT NOT NULL,
-    -- SHA-256 of the request's body, in hex: the key counts for this request only.
+    -- SHA-256 of the request's body, in hex: the key is valid only for this request.
     body_sha256 TEXT NOT NULL,
     PRIMARY KEY (sale_id, user_id, attempt_key)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE payments (
-    -- `<order>.p<number>`: by this name the provider speaks of it.
+    -- `<order>.p<number>`: the payment's ID at the provider.
     id            TEXT    NOT NULL PRIMARY KEY,
     order_id      TEXT    NOT NULL,
     user_id       TEXT    NOT NULL,
     state         TEXT    NOT NULL
         CHECK (state IN ('started', 'paid', 'failed', 'refund_due', 'refunded')),
-    -- Why money must be, or was, given back; empty otherwise.
+    -- The reason for a due or finished refund; otherwise empty.
     reason        TEXT    NOT NULL DEFAULT '',
     started_at_ms INTEGER NOT NULL,
     decided_at_ms INTEGER,
-    -- What the operator who gave money back wrote down, such as the provider's name of the refund.
+    -- The operator's note about the refund, such as the provider's reference.
     reference     TEXT NOT NULL DEFAULT ''
 ) STRICT;
 
@@ -239,32 +240,32 @@ CREATE INDEX payments_by_order ON payments (order_id);
 
 CREATE INDEX payments_by_state ON payments (state, decided_at_ms);
 
--- Each event counts once, however often it is delivered.
+-- Received events of the provider, to count repeated deliveries once.
 CREATE TABLE payment_events (
     event_id    TEXT    NOT NULL PRIMARY KEY,
     payment_id  TEXT    NOT NULL,
-    -- SHA-256 of what was received, in hex.
+    -- SHA-256 of the received body, in hex.
     body_sha256 TEXT    NOT NULL,
     at_ms       INTEGER NOT NULL
 ) STRICT;
 
--- Decided orders of archived sales: the same columns as `orders`, in the same order.
+-- Decided orders of archived sales: the same columns as in `orders`, in the same order.
 CREATE TABLE orders_archive (
     id            TEXT    NOT NULL PRIMARY KEY,
     sale_id       TEXT    NOT NULL,
-    -- With `generation`, which claim of Redis it came from.
+    -- Identifies the claim in Redis, together with `generation`.
     shard         INTEGER NOT NULL,
     generation    INTEGER NOT NULL,
     user_id       TEXT    NOT NULL,
     quantity      INTEGER NOT NULL CHECK (quantity >= 1),
     status        TEXT    NOT NULL CHECK (status IN ('unpaid', 'paid', 'cancelled', 'expired')),
-    -- 1: its units were taken from `stock`, and given back if it was cancelled or expired.
+    -- 1: its units were taken from `stock`. They are returned when it is cancelled or expires.
     deducted      INTEGER NOT NULL CHECK (deducted IN (0, 1)),
-    -- Until when it must be paid; NULL once it is decided, so that the index holds open ones only.
+    -- The deadline of the payment; NULL for decided orders, so that the index contains only open ones.
     pay_by_ms     INTEGER,
     created_at_ms INTEGER NOT NULL,
     paid_at_ms    INTEGER,
-    -- When it was cancelled or expired.
+    -- The time of its cancellation or expiry.
     ended_at_ms   INTEGER,
     sku           TEXT,
     unit_amount   INTEGER CHECK (unit_amount >= 0),
@@ -283,15 +284,15 @@ CREATE INDEX orders_archive_by_click ON orders_archive (click_link, created_at_m
 
 CREATE TABLE stock_changes (
     sale_id     TEXT    NOT NULL,
-    -- Only grows within a sale: each shard in Redis remembers the last that came.
+    -- Grows within a sale. Each shard in Redis stores the last one.
     number      INTEGER NOT NULL,
-    -- By which the operator names it.
+    -- The operator's idempotency key.
     change_key  TEXT    NOT NULL,
-    -- Added; below 0: to be withdrawn, as far as nobody holds them.
+    -- Units to add; negative: units to withdraw from those that are not held.
     wanted      INTEGER NOT NULL CHECK (wanted <> 0),
-    -- How many of them each shard adds or gives, commas between.
+    -- The units of each shard, separated by commas.
     shares      TEXT    NOT NULL,
-    -- What has come of it in all; NULL: not every shard has answered.
+    -- The units changed in total; NULL until every shard has answered.
     units       INTEGER,
     asked_at_ms INTEGER NOT NULL,
     done_at_ms  INTEGER,
@@ -307,18 +308,18 @@ CREATE TABLE user_list (
     user_id  TEXT NOT NULL PRIMARY KEY,
     status   TEXT NOT NULL CHECK (status IN ('blocked', 'allowed')),
     reason   TEXT NOT NULL,
-    -- Who says so, as they name themselves.
+    -- The operator's name, as given by the operator.
     operator TEXT NOT NULL,
     at_ms    INTEGER NOT NULL
 ) STRICT;
 
 CREATE INDEX user_list_by_status ON user_list (status, user_id);
 
--- Every change of it: only ever appended to.
+-- Every change of the list: append-only.
 CREATE TABLE user_list_log (
     id       INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     user_id  TEXT NOT NULL,
-    -- 'none': the user was taken off it.
+    -- 'none': the user was removed from the list.
     status   TEXT NOT NULL CHECK (status IN ('blocked', 'allowed', 'none')),
     reason   TEXT NOT NULL,
     operator TEXT NOT NULL,
@@ -333,7 +334,7 @@ CREATE TABLE payload_schemas (
     document TEXT NOT NULL
 ) STRICT;
 
--- Apart from the orders, which every search reads; it stays when an order moves to the archive.
+-- Separate from the orders, which every search reads. The row stays when an order moves to the archive.
 CREATE TABLE order_payloads (
     order_id TEXT NOT NULL PRIMARY KEY,
     payload  TEXT NOT NULL
@@ -341,22 +342,22 @@ CREATE TABLE order_payloads (
 
 CREATE TABLE draws (
     sale_id        TEXT    NOT NULL PRIMARY KEY,
-    -- What decides, in hex: secret until the draw is done.
+    -- The seed of the draw, in hex: secret until the draw is done.
     seed           TEXT    NOT NULL,
-    -- What is told of it before anybody reserves.
+    -- The commitment to the seed, published before the first reservation.
     commitment     TEXT    NOT NULL,
     winners        INTEGER NOT NULL CHECK (winners >= 1),
-    -- Since when nobody enters or leaves. The steps behind it are in the order of the columns.
+    -- The time since which reservations are closed. The following columns are the further steps, in order.
     closed_at_ms   INTEGER,
     entries        INTEGER,
     list_sha256    TEXT,
     drawn_at_ms    INTEGER,
-    -- Since when gateways know the winners.
+    -- The time since which gateways have the winners.
     admitted_at_ms INTEGER,
     CHECK ((entries IS NULL) = (list_sha256 IS NULL))
 ) STRICT;
 
--- The units in a user's unpaid and paid orders of a group's sales: the row that they meet at.
+-- The units in a user's unpaid and paid orders of a group's sales. Orders of one user lock this row.
 CREATE TABLE group_buyers (
     group_id TEXT    NOT NULL,
     user_id  TEXT    NOT NULL,

@@ -1,4 +1,4 @@
-// Keeps the page of a waiting room current, and comes back when it is the visitor's turn.
+// Updates the page of a waiting room, and reloads it when it is the visitor's turn.
 'use strict'
 {
   const room = document.getElementById('room')
@@ -9,7 +9,7 @@
     if (told.state !== 'lobby' && opens) opens.hidden = true
     for (const place of room.querySelectorAll('[data-room]')) {
       const text = told.text[place.dataset.room]
-      // A screen reader says what changes, and only that.
+      // Screen readers announce only changed texts.
       if (text !== undefined && place.textContent !== text) place.textContent = text
     }
   }
@@ -22,11 +22,11 @@
       show(told)
       wait_ms = told.poll_ms
     } catch {
-      // The network is away, or the gateway: the place is still there.
+      // The network or the gateway is unavailable. The visitor keeps the position.
     }
     setTimeout(ask, wait_ms)
   }
-  // Only the browser knows what the clock of its visitor shows.
+  // Only the browser has the visitor's time zone.
   const opens = room?.querySelector('.opens')
   if (opens && room.dataset.opens) {
     const at = new Date(Number(room.dataset.opens))

@@ -1,8 +1,8 @@
-// The origin's admin routes, as the console asks them.
+// The origin's admin routes that the console calls.
 
 import { send } from "./session.js";
 
-/** Relative to the page, as are its files. */
+/** Relative to the page, like the page's files. */
 function address(path, query = {}) {
   const wanted = Object.entries(query).filter(([, value]) => value !== "" && value !== null && value !== undefined);
   const search = new URLSearchParams(wanted).toString();
@@ -31,7 +31,7 @@ export const api = {
   audit: (id) => json("GET", sale(id, "/audit")),
   change: (id, members) => json("PATCH", sale(id), {}, members),
   stock: (id) => json("GET", sale(id, "/stock")),
-  /** The same `key` names the same change, however often it is asked for. */
+  /** Requests with the same `key` are one change. */
   changeStock: (id, key, units) => json("POST", sale(id, "/stock"), {}, { units }, { "idempotency-key": key }),
   orders: (query) => json("GET", "orders", query),
   order: (id) => json("GET", `orders/${part(id)}`),

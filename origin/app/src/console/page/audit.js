@@ -1,4 +1,4 @@
-// The audit trail: who has changed what, the last first.
+// The audit trail: who changed what, the latest first.
 
 import { api } from "./api.js";
 import { complaint, el, field, replace, state, table } from "./dom.js";
@@ -7,7 +7,7 @@ import { instant } from "./format.js";
 const PAGE = 50;
 const HEADS = ["When", "Who", "What", "From", "Outcome"];
 
-/** What became of it, in a word. */
+/** The outcome as a label. */
 function verdict(entry) {
   if (entry.status === null) {
     return state("Not known", false);

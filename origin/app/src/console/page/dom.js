@@ -1,13 +1,13 @@
-// Elements, for all pages of this port. Text from people and servers only ever becomes text: nothing here parses HTML.
+// Elements, for all pages of this port. Texts from users and servers are set as text, never parsed as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An HTML element: `on…` members of `props` are listeners, true and false set or leave out an attribute. */
+/** An HTML element. `on…` members of `props` are listeners; true sets an attribute, false omits it. */
 export function el(name, props = {}, ...children) {
   return fill(document.createElement(name), props, children);
 }
 
-/** The same in SVG. */
+/** An SVG element. */
 export function svg(name, props = {}, ...children) {
   return fill(document.createElementNS(SVG, name), props, children);
 }
@@ -24,14 +24,14 @@ function fill(element, props, children) {
   return element;
 }
 
-/** Puts `children` in the place of what `parent` holds. */
+/** Replaces the contents of `parent` by `children`. */
 export function replace(parent, ...children) {
   parent.replaceChildren(...children.flat().filter(Boolean));
 }
 
 let fields = 0;
 
-/** A labelled control, with a hint below it if there is one. */
+/** A labelled control, with an optional hint below it. */
 export function field(label, control, hint = null) {
   fields += 1;
   control.id = `field-${fields}`;
@@ -44,7 +44,7 @@ export function field(label, control, hint = null) {
   return el("div", { class: "field" }, parts);
 }
 
-/** Says what is wrong with a control of `field`; null: nothing. */
+/** Shows an error at a control of `field`; null removes it. */
 export function mark(control, complaint) {
   const id = `${control.id}-wrong`;
   let wrong = document.getElementById(id);
@@ -64,7 +64,7 @@ export function mark(control, complaint) {
   }
 }
 
-/** Says at the controls, by the pointers of their members, what the origin has found wrong; the first of them has the focus. */
+/** Shows the origin's errors at the controls, by the pointers of their members. Focuses the first one. */
 export function markAll(controls, errors) {
   const known = Object.entries(controls).filter(([, control]) => control.id.startsWith("field-"));
   const marked = known.filter(([pointer, control]) => {
@@ -81,7 +81,7 @@ export function select(options, chosen, props = {}) {
   return el("select", props, options.map(option));
 }
 
-/** A table: heads, and rows of cells of which the first one names the row. On phones a cell stands under its head. */
+/** A table: headings, and rows of cells. The first cell names the row. On phones, each cell is below its heading. */
 export function table(id, heads, rows) {
   const cell = (content, at) =>
     at === 0
@@ -100,15 +100,15 @@ export function table(id, heads, rows) {
 /** A pair for `dl.facts`. */
 export const fact = (name, value, props = {}) => el("div", {}, el("dt", {}, name), el("dd", props, value));
 
-/** A word with a colour. */
+/** A coloured label. */
 export const state = (word, isGood) => el("span", { class: `state ${isGood ? "on" : "off"}` }, word);
 
 export const complaint = (error) => el("p", { class: "notice bad", role: "alert" }, error.message);
 export const good = (text) => el("p", { class: "notice good", role: "status" }, text);
 
 /**
- * A listener that lets `button` wait while `work` is done. `said` tells what came of it, or why nothing did. The button is not
- * disabled meanwhile: it would lose the focus, and who has no mouse would begin at the top again.
+ * A listener that marks `button` as busy while `work` runs. `said` shows the result or the error. The button is not
+ * disabled meanwhile, because it would lose the focus, and keyboard users would start again at the top.
  */
 export function working(button, said, work) {
   let isBusy = false;
@@ -131,19 +131,19 @@ export function working(button, said, work) {
   };
 }
 
-/** A button that does `work`. */
+/** A button that runs `work`. */
 export function button(text, props, said, work) {
   const one = el("button", { type: "button", ...props }, text);
   one.addEventListener("click", working(one, said, work));
   return one;
 }
 
-/** Says `text` to those who listen to the page. */
+/** Announces `text` to screen readers. */
 export function announce(text) {
   document.getElementById("announcer").textContent = text;
 }
 
-/** A dialog that asks before something is done that many will notice. Resolves to the answer. */
+/** A dialog that confirms an action with a large effect. Resolves to whether the user confirmed. */
 export function ask(title, text, doIt) {
   const before = document.activeElement;
   return new Promise((answer) => {

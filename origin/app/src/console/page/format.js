@@ -1,4 +1,4 @@
-// Numbers and times as people read them. All times are in UTC, and say so.
+// Formats numbers and times. All times are in UTC, and the text contains the zone.
 
 const number = new Intl.NumberFormat("en");
 const moment = new Intl.DateTimeFormat("en", { timeZone: "UTC", dateStyle: "medium", timeStyle: "short", hourCycle: "h23" });
@@ -6,27 +6,27 @@ const moment = new Intl.DateTimeFormat("en", { timeZone: "UTC", dateStyle: "medi
 export const count = (value) => (value === null || value === undefined ? "–" : number.format(value));
 export const time = (ms) => (ms === null || ms === undefined ? "never" : `${moment.format(new Date(ms))} UTC`);
 
-/** The same, to the second. */
+/** An instant with seconds. */
 export const instant = (ms) => `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 
-/** An instant as a control for times has it, and back: to the minute. */
+/** An instant as the value of a `datetime-local` control, and back: in minutes. */
 export const minute = (ms) => new Date(ms).toISOString().slice(0, 16);
 export const atMinute = (text) => Date.parse(`${text}Z`);
 
-/** How many digits of a currency come after the point: two of EUR, none of JPY. */
+/** Decimal places of a currency: two for EUR, none for JPY. */
 const digits = (currency) => new Intl.NumberFormat("en", { style: "currency", currency }).resolvedOptions().maximumFractionDigits;
 
-/** A sum of money, given in the currency's smallest unit. */
+/** An amount of money. `amount` is in the currency's smallest unit. */
 export const money = (amount, currency) => new Intl.NumberFormat("en", { style: "currency", currency }).format(amount / 10 ** digits(currency));
 
-/** What somebody has typed, in the currency's smallest unit; NaN if it is no sum of that currency. */
+/** Parses an amount into the currency's smallest unit; NaN if it is invalid. */
 export function smallest(text, currency) {
   const after = digits(currency);
   const [, whole, rest = ""] = /^(\d{1,12})(?:\.(\d+))?$/.exec(text) ?? [];
   return whole === undefined || rest.length > after ? NaN : Number(whole + rest.padEnd(after, "0"));
 }
 
-/** How long something is, in one unit. */
+/** A duration in one unit. */
 export function length(ms) {
   if (ms === null || ms === undefined) {
     return "–";

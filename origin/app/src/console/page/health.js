@@ -5,14 +5,14 @@ import { send } from "./session.js";
 
 const PROBE = new URL("../readyz", import.meta.url);
 
-/** How often the origin is asked, in milliseconds. */
+/** Interval of the requests, in milliseconds. */
 const INTERVAL_MS = 15_000;
 
 const place = document.getElementById("health");
 let timer = null;
 let shown = "";
 
-/** What is wrong; empty if nothing is. */
+/** The current problem; empty if there is none. */
 async function trouble() {
   try {
     const { redis } = await (await send(PROBE)).json();
@@ -24,7 +24,7 @@ async function trouble() {
 
 async function look() {
   const text = await trouble();
-  // Screen readers read an alert again when it is written again.
+  // Screen readers repeat an alert that is written again.
   if (text !== shown && timer) {
     shown = text;
     replace(place, text ? complaint(new Error(text)) : null);
@@ -32,12 +32,12 @@ async function look() {
 }
 
 export const health = {
-  /** Asks now, and then at every interval. */
+  /** Checks now, and then at every interval. */
   watch() {
     timer ??= setInterval(look, INTERVAL_MS);
     look();
   },
-  /** Stops asking, and shows nothing. */
+  /** Stops the checks, and removes the message. */
   hide() {
     clearInterval(timer);
     timer = null;

@@ -1,4 +1,4 @@
-// Keys: who may do what.
+// Access keys and their scopes.
 
 import { api } from "./api.js";
 import { ask, button, el, field, replace, select, state, table, working } from "./dom.js";
@@ -32,7 +32,7 @@ function row(desk, key, said) {
   return [key.name, el("code", {}, key.id), may(key), time(key.created_at_ms), time(key.expires_at_ms), state(word, isGood), act];
 }
 
-/** The key, this once. */
+/** Shows the new key, which is available only now. */
 function shownOnce(made) {
   const shown = el("input", { readonly: true, value: made.key, name: "made", spellcheck: "false" });
   shown.addEventListener("focus", () => shown.select());

@@ -1,10 +1,10 @@
-// The rules that gateways read from Redis, what rules have refused, and whom.
+// The rules that gateways read from Redis, and the requests that they refused.
 
 import { api } from "./api.js";
 import { complaint, el, replace, table } from "./dom.js";
 import { count } from "./format.js";
 
-/** Gateways tell every two seconds. */
+/** Gateways report every two seconds. */
 const PERIOD_MS = 2_000;
 
 const text = (value) => (typeof value === "string" ? value : JSON.stringify(value));
@@ -45,7 +45,7 @@ function shown(limits) {
   return [rules(limits.document), el("details", {}, el("summary", {}, "As written"), whole)];
 }
 
-/** What gateways tell: by rule, and by whom. */
+/** The gateways' reports: by rule, and by key. */
 function refused({ minutes, rules, keys }) {
   const hint = el("p", { class: "hint" }, `In the last ${minutes} minutes, by gateways with `, el("code", {}, "report"), " in their configuration.");
   if (rules.length === 0) {
@@ -62,7 +62,7 @@ function refused({ minutes, rules, keys }) {
   ];
 }
 
-/** The card of refusals, read again as long as it is looked at. */
+/** The card of refusals, refreshed while it is visible. */
 function refusals(desk) {
   const seen = el("div", {});
   const look = async () => {

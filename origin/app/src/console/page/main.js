@@ -1,4 +1,4 @@
-// Which view is shown: by the address behind `#`, once somebody is signed in.
+// Shows the view of the address after `#`, if the user is signed in.
 
 import { audit } from "./audit.js";
 import { announce, complaint, el, field, replace } from "./dom.js";
@@ -16,7 +16,7 @@ import { users } from "./users.js";
 
 const [content, signOut, views, name] = ["content", "sign-out", "views", "who"].map((id) => document.getElementById(id));
 
-/** The views of the console, and the pages beside it: what they are called, where they are, what they need; true: the platform's alone. */
+/** The views of the console and the other pages: text, address, scope, and true if only platform keys may use it. */
 const VIEWS = [
   ["Sales", "#/sales", "sales:read"],
   ["Orders", "#/orders", "sales:read"],
@@ -31,7 +31,10 @@ const VIEWS = [
   ["Audit", "#/audit", "access:read"],
 ];
 
-/** Views by address. Each gives its title and its elements; `desk.onLeave` takes what is to be done when it goes. */
+/**
+ * Views by address. Each returns its title and its elements. `desk.onLeave` registers a function to call when the view
+ * closes.
+ */
 const ROUTES = [
   [/^#\/sales$/, sales],
   [/^#\/sales\/new$/, newSale],
@@ -83,7 +86,7 @@ function signIn(why) {
       { class: "card sign-in", onsubmit: enter },
       el("h1", {}, "Sign in"),
       said,
-      // For password managers, which keep a key under a name.
+      // For password managers, which store a key with a user name.
       el("input", { type: "text", autocomplete: "username", value: "weir", hidden: true }),
       field("Key", shown, "An API key of this origin, or the value of WEIR_ADMIN_TOKEN."),
       el("div", { class: "row" }, button),
@@ -94,12 +97,12 @@ function signIn(why) {
 
 const may = (scope) => who.scopes.includes(scope);
 
-/** What a view is given. */
+/** The context of a view. */
 function desk() {
   return { may, who, onLeave: (end) => leave.push(end), refresh: show };
 }
 
-/** The views that there are for whoever is signed in; the one that is shown is marked. */
+/** Shows links to the views that the user may open, and marks the current one. */
 function bar() {
   const [here] = location.hash.split("?");
   const link = ([text, place]) => {
@@ -122,7 +125,7 @@ async function viewOf(hash) {
   return ["Not found", el("p", {}, "This page does not exist. ", el("a", { href: "#/sales" }, "Sales"))];
 }
 
-/** Shows what the address says. */
+/** Shows the view of the address. */
 async function show() {
   if (!location.hash || location.hash === "#/") {
     const first = VIEWS.find(([, place, scope]) => place.startsWith("#") && may(scope));
@@ -134,7 +137,7 @@ async function show() {
   health.watch();
   try {
     const [title, ...view] = await viewOf(asked);
-    // The person may have gone on meanwhile.
+    // The user may have opened another view meanwhile.
     if (asked === location.hash) {
       replace(content, el("h1", {}, title), view);
       document.title = `${title} · Weir console`;

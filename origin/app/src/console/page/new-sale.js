@@ -1,4 +1,4 @@
-// The form that makes a sale. It shows all that is wrong at once; the origin has the last word.
+// The form that creates a sale. It shows all errors at once. The origin validates again.
 
 import { api } from "./api.js";
 import { complaint, el, field, mark, markAll, replace, select } from "./dom.js";
@@ -21,12 +21,12 @@ function isWhole(text, min, max) {
   return /^\d+$/.test(text) && Number(text) >= min && Number(text) <= max;
 }
 
-/** The controls of the form, by the member that each one sets. */
+/** The controls of the form, by the member that each sets. */
 function controls(tenant) {
   const hour = Math.ceil(Date.now() / HOUR_MS) * HOUR_MS;
   return {
     title: el("input", { name: "title", autocomplete: "off" }),
-    // All names of a tenant begin so.
+    // All IDs of a tenant begin with its name.
     id: el("input", { name: "id", autocomplete: "off", spellcheck: "false", value: tenant ? `${tenant}--` : null }),
     total: whole("total", "", TOTAL_MAX),
     shards: whole("shards", 8, SHARDS_MAX),
@@ -47,7 +47,7 @@ function controls(tenant) {
   };
 }
 
-/** What is wrong, by control. */
+/** Errors by control. */
 function faults(of) {
   const range = (name, min, max) =>
     isWhole(of[name].value, min, max) ? null : `Must be an integer from ${min.toLocaleString("en")} to ${max.toLocaleString("en")}.`;
@@ -143,7 +143,7 @@ export function newSale(desk) {
     "New sale",
     el("p", {}, el("a", { class: "back", href: "#/sales" }, "Sales")),
     el(
-      // The origin's words are better than the browser's, and all at once.
+      // Use the origin's error messages: they are clearer than the browser's, and show all errors at once.
       "form",
       { class: "card", id: "make", novalidate: true, onsubmit: make },
       said,

@@ -1,4 +1,4 @@
-// One order: what it is, what was paid, what receivers were told, and what can be done to it.
+// One order: its data, its payments, the changes sent to receivers, and its actions.
 
 import { api } from "./api.js";
 import { ask, button, complaint, el, fact, good, field, replace, state, table, working } from "./dom.js";
@@ -7,7 +7,7 @@ import { count, instant, money } from "./format.js";
 export const statusBadge = (order) =>
   order.status === "unpaid" ? el("span", { class: "state" }, order.status) : state(order.status, order.status === "paid");
 
-/** What the origin says of each order, in words. */
+/** Texts for the origin's results. */
 export const VERDICTS = {
   done: "done",
   done_before: "already done",
@@ -18,7 +18,7 @@ export const VERDICTS = {
   try_again: "not done; try again",
 };
 
-/** What is asked before something is done with orders. */
+/** Questions before an action on orders. */
 export const QUESTIONS = {
   cancel: "The units return to stock. You cannot undo this.",
   refund: "The units return to stock, and payments become due for refund. Weir does not transfer money. You cannot undo this.",
@@ -26,7 +26,7 @@ export const QUESTIONS = {
 
 const when = (ms) => (ms === null || ms === undefined ? "–" : instant(ms));
 
-/** What it costs, and what a unit does if that is not the same. */
+/** The order's price, and the unit price if the order has several units. */
 function cost(order) {
   const { amount, unit_amount, currency } = order.price;
   return order.quantity === 1 ? money(amount, currency) : `${money(amount, currency)} (${money(unit_amount, currency)} each)`;
@@ -48,13 +48,13 @@ function facts(order) {
   );
 }
 
-/** What the buyer said with it. */
+/** The buyer's data. */
 function payload(order) {
   const isThere = order.payload !== null && order.payload !== undefined;
   return isThere && el("div", {}, el("h3", {}, "Buyer's data"), el("pre", { id: "payload" }, JSON.stringify(order.payload, null, 2)));
 }
 
-/** Its payments; one whose money is due has a form that notes that it was given back. */
+/** The order's payments. A payment that is due for refund has a form to mark it as refunded. */
 function payments(desk, order, change) {
   if (order.payments.length === 0) {
     return null;
@@ -83,7 +83,7 @@ function givenBack(payment, change) {
     el("div", { class: "together" }, field(`Reference of the refund of ${payment.payment}`, reference, "Reference of your bank or provider. Optional."), submit));
 }
 
-/** Cancels or refunds it, whichever it can be. */
+/** A button that cancels or refunds the order, depending on its status. */
 function action(desk, order, said, change) {
   const [text, what] = order.status === "paid" ? ["Refund", "refund"] : ["Cancel", "cancel"];
   const isOver = order.status === "cancelled" || order.status === "expired";
@@ -102,7 +102,7 @@ function action(desk, order, said, change) {
   });
 }
 
-/** What receivers were told of it. */
+/** The changes sent to receivers. */
 function told(order, said) {
   const shown = el("div", { id: "told" });
   const look = button("Changes sent to receivers", { id: "tell" }, said, async () => {
@@ -114,7 +114,7 @@ function told(order, said) {
   return [shown, look];
 }
 
-/** The card of one; `change` shows it anew. */
+/** The card of an order. `change` shows it again. */
 export function card(desk, order, change) {
   const said = el("div", { id: "order-said" });
   const [changes, look] = told(order, said);

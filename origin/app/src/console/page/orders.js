@@ -1,4 +1,4 @@
-// Orders: looked for by sale, user or name, and cancelled or refunded, one or many.
+// Orders: search by sale, user or ID, and cancel or refund one or many.
 
 import { api } from "./api.js";
 import { ask, button, complaint, el, field, replace, select, table, working } from "./dom.js";
@@ -13,7 +13,7 @@ const SORTS = [["newest", "Newest first"], ["oldest", "Oldest first"]];
 /** Maximum number of orders in one batch. */
 const BATCH_ORDERS_MAX = 200;
 
-/** What came of it, for many: `2 done, 1 expired`. */
+/** Summarizes the results of a batch: `2 done, 1 expired`. */
 function summary(verdicts) {
   const sums = new Map();
   for (const { verdict } of verdicts) {
@@ -22,7 +22,7 @@ function summary(verdicts) {
   return [...sums].map(([verdict, sum]) => `${count(sum)} ${VERDICTS[verdict] ?? verdict}`).join(", ");
 }
 
-/** The controls of the search, as the address wants them. */
+/** The controls of the search, with the values from the address. */
 function controls(wanted) {
   const moment = (name) => el("input", { type: "datetime-local", name, value: wanted.get(name) ?? "" });
   const text = (name) => el("input", { type: "search", name, autocomplete: "off", spellcheck: "false", value: wanted.get(name) ?? "" });
@@ -37,18 +37,18 @@ function controls(wanted) {
   };
 }
 
-/** What the controls say, without those that say nothing. */
+/** The values of the controls, without empty ones. */
 function queryOf(of) {
   const all = Object.entries(of).map(([name, control]) => [name, control.value.trim()]);
   return Object.fromEntries(all.filter(([, value]) => value !== ""));
 }
 
-/** The same as the origin asks for it: times in milliseconds, the last one not among them. */
+/** The query for the origin: times in milliseconds. `until_ms` is exclusive. */
 function asOriginAsks({ from, until, ...query }) {
   return { ...query, from_ms: from && atMinute(from), until_ms: until && atMinute(until) };
 }
 
-/** The orders that are found, page by page, with those that are chosen. */
+/** The orders found, page by page, and the selected ones. */
 class Found {
   constructor(desk) {
     this.desk = desk;
@@ -64,7 +64,7 @@ class Found {
     }
   }
 
-  /** A button that does something with all that are chosen. */
+  /** A button that runs an action on all selected orders. */
   action(text, what) {
     return button(`${text} selected`, { class: "danger", id: `${what}-chosen` }, this.said, async () => {
       const orders = [...this.chosen];
@@ -114,7 +114,7 @@ class Found {
     return [name, el("code", {}, order.sale), order.user, count(order.quantity), statusBadge(order), instant(order.created_at_ms), choose];
   }
 
-  /** Shows one, below the list, with what has become of it. */
+  /** Shows an order below the list, with the result of an action. */
   async look(id, told = null) {
     try {
       const order = await api.order(id);
@@ -129,7 +129,7 @@ class Found {
     }
   }
 
-  /** Shows an order as it is now, where it stands. */
+  /** Updates an order in the list. */
   put(order) {
     const at = this.orders.findIndex((one) => one.order === order.order);
     if (at >= 0) {
@@ -167,7 +167,7 @@ export async function orders(desk, search) {
   });
   const submitted = async () => {
     const query = await look();
-    // To go back to, and to share; unless another view has the address by now.
+    // Makes the search available for the back button and for sharing, unless the address belongs to another view now.
     if (isShown) {
       history.replaceState(null, "", `#/orders?${new URLSearchParams(query)}`);
     }

@@ -1,4 +1,4 @@
-// Waiting rooms: their queues, looked at every two seconds, and what is set for them.
+// Waiting rooms: their queues, refreshed every two seconds, and their settings.
 
 import { api } from "./api.js";
 import { complaint, el, fact, field, replace, select, state, working } from "./dom.js";
@@ -83,7 +83,7 @@ function card(desk, room) {
   return { element, update };
 }
 
-/** A form that shows a room for which nothing is set yet. */
+/** A form that shows a room without settings. */
 function find(show) {
   const name = el("input", { name: "room", autocomplete: "off", spellcheck: "false" });
   const said = el("div", {});

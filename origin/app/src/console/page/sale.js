@@ -1,4 +1,4 @@
-// One sale: what it is, its stock and orders as they are this second, its switch, its books; its stock and end have a file of their own.
+// One sale: its data, live stock and orders, switch and balance check. stock.js changes its stock and end.
 
 import { api } from "./api.js";
 import { blocked } from "./blocked.js";
@@ -8,8 +8,8 @@ import { STATES, saleStatus } from "./sales.js";
 import { stock } from "./stock.js";
 
 /**
- * What can be done to a sale. One more is one more entry: `text`, `id`, `scope`; `when` says whether it makes sense now; `question`,
- * if it is asked before; `work` does it and says what came of it.
+ * Actions on a sale. Each entry has `text`, `id` and `scope`. `when` returns whether the action is available,
+ * `question` is an optional confirmation, and `work` runs the action and returns a message.
  */
 const ACTIONS = [
   {
@@ -35,7 +35,7 @@ const ACTIONS = [
   },
 ];
 
-/** The buttons of a sale, in `row`. Those that are there stay, so that nobody's focus is lost. */
+/** The buttons of a sale, in `row`. Existing buttons are not replaced, so that they keep the focus. */
 function showActions(row, desk, sale, said) {
   const usable = ACTIONS.filter((action) => desk.may(action.scope) && action.when(sale));
   const ids = usable.map((action) => action.id).join(" ");
@@ -56,7 +56,7 @@ function showActions(row, desk, sale, said) {
 
 const tile = (name, id) => el("div", { class: "tile" }, el("dt", {}, name), el("dd", { id }, "–"));
 
-/** Stock, orders and shards, every second; `show` is given the sale, too. */
+/** Shows stock, orders and shards, every second. `show` is called with the sale. */
 function live(desk, id, show) {
   const names = [
     ["In stock", "stock"], ["Held", "held"], ["Unpaid", "unpaid"], ["Paid", "paid"], ["Cancelled", "cancelled"], ["Expired", "expired"],
@@ -88,7 +88,7 @@ function live(desk, id, show) {
   return card;
 }
 
-/** What gateways have answered in the last minutes, most often first. */
+/** The gateways' answers in the last minutes, the most frequent first. */
 function verdictList({ minutes, decided, shadow }) {
   const words = [...new Set([...Object.keys(decided), ...Object.keys(shadow)])];
   const title = el("h3", {}, `Gateway decisions in the last ${minutes} minutes`);
@@ -112,7 +112,7 @@ function shardList(sale) {
   return el("details", { id: "shards", open: isOpen }, el("summary", {}, "Shards"), list);
 }
 
-/** The switch, and what is taken out of the way. */
+/** The form for the switch and for degraded modes. */
 function switches(desk, sale, said) {
   const isFixed = !desk.may("sales:write");
   const chosen = select(Object.entries(STATES), sale.state, { name: "state", disabled: isFixed });
@@ -136,7 +136,7 @@ function switches(desk, sale, said) {
   );
 }
 
-/** The books: each term of the sum. `outdated` takes away what was read. */
+/** The balance check: each term of the sum. `outdated` removes the result. */
 function books(sale) {
   const shown = el("div", { id: "books" });
   const said = el("div", {});

@@ -1,4 +1,4 @@
-// The list of sales, the switch of all of them, and refunds that are due.
+// The list of sales, the switch for all of them, and due refunds.
 
 import { api } from "./api.js";
 import { ask, complaint, el, field, replace, select, state, table, working } from "./dom.js";
@@ -37,7 +37,7 @@ function row(sale) {
 }
 
 export async function sales(desk) {
-  // The switch of all sales is the platform's: no tenant sees it.
+  // Only platform keys may use the switch for all sales.
   const isTenants = Boolean(desk.who.tenant);
   const [all, global] = await Promise.all([api.sales(), isTenants ? null : api.globalSwitch()]);
   const heads = ["Sale", "Id", "Starts", "Ends", "Remaining", "State"];
@@ -51,7 +51,7 @@ export async function sales(desk) {
   ];
 }
 
-/** The switch of all sales, for the worst moments. */
+/** The switch for all sales, for emergencies. */
 function globalSwitch(desk, now) {
   const said = el("div", {});
   const chosen = select(Object.entries(STATES), now, { name: "global", disabled: !desk.may("sales:write") });
@@ -73,7 +73,7 @@ function globalSwitch(desk, now) {
   );
 }
 
-/** Payments whose money must be given back. */
+/** Payments that are due for refund. */
 async function refunds() {
   const card = el("section", { class: "card", id: "refunds", "aria-labelledby": "refunds-title" });
   const title = el("h2", { id: "refunds-title" }, "Refunds due");

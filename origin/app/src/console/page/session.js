@@ -1,22 +1,22 @@
-// The session of this browser: a key becomes a cookie that no script can read. All pages of this port share it.
+// The session of this browser. A key becomes a cookie that scripts cannot read. All pages of this port share it.
 
 const PLACE = new URL("../access/session", import.meta.url);
 
-/** What every change of a page has with it: pages of other sites cannot send it. */
+/** The header of every request that changes something. Pages of other sites cannot send it. */
 export const FROM_PAGE = { "x-weir-console": "1" };
 
-/** A refusal, with the origin's own words. */
+/** A refusal, with the origin's message. */
 export class Problem extends Error {
   constructor(status, code, detail, errors = []) {
     super(detail);
     this.status = status;
     this.code = code;
-    /** What is wrong with which member: `pointer` and `detail` each. */
+    /** Errors of members, each with `pointer` and `detail`. */
     this.errors = errors;
   }
 }
 
-/** The answer to a request; throws a problem for whatever is no success. */
+/** Returns the answer to a request. Throws a Problem unless it is a success. */
 export async function send(address, options = {}) {
   const headers = { ...FROM_PAGE, ...options.headers };
   let answer;
@@ -33,7 +33,7 @@ export async function send(address, options = {}) {
 }
 
 export const session = {
-  /** Who is signed in, and what they may; null: nobody. */
+  /** The signed-in user with its scopes; null if no user is signed in. */
   who: async () => {
     const answer = await send(PLACE);
     return answer.status === 204 ? null : answer.json();

@@ -1,4 +1,4 @@
-// The stock and the end of a sale that runs: more units, fewer, a later or an earlier end; and what has changed so far.
+// The stock and the end of a running sale: add or withdraw units, move the end, and list the changes so far.
 
 import { api } from "./api.js";
 import { ask, complaint, el, fact, field, mark, replace, state, table, working } from "./dom.js";
@@ -6,7 +6,7 @@ import { atMinute, count, instant, minute, time } from "./format.js";
 
 const UNITS_MAX = 1_000_000_000;
 
-/** A name for a change, so that it happens once however often it is asked for. Also where a page is not served over HTTPS. */
+/** Creates an idempotency key for a change. Also works on pages without HTTPS. */
 function newKey() {
   const bytes = crypto.getRandomValues(new Uint8Array(12));
   return `console-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
@@ -38,7 +38,7 @@ function changes(stock) {
   return el("details", {}, el("summary", {}, "Changes"), table("stock-changes", ["Requested", "Requested units", "Changed units", "State"], stock.changes.map(row)));
 }
 
-/** What the origin says of a change of stock. */
+/** The text for the result of a change of stock. */
 function outcome(change) {
   if (change.state !== "done") {
     return "The change is saved and continues in the background. Send it again to see its progress.";
@@ -47,7 +47,10 @@ function outcome(change) {
   return isLess ? `${signed(change.units)} of ${signed(change.wanted)} units: the others are held or ordered.` : `${signed(change.units)} units.`;
 }
 
-/** The form for units. It keeps the name of its change until that is done, or another one is wanted. `changed` is told of each. */
+/**
+ * The form for units. It keeps the idempotency key until the change is done or the number changes. It calls `changed`
+ * after each change.
+ */
 function units(sale, said, changed) {
   const control = el("input", { name: "units", inputmode: "numeric", autocomplete: "off" });
   const submit = el("button", { type: "submit" }, "Change the stock");
@@ -76,7 +79,7 @@ function units(sale, said, changed) {
     el("div", { class: "together" }, field("Units", control, "500 adds, -50 withdraws."), submit));
 }
 
-/** The form for the end. */
+/** The form for the sale's end. */
 function end(sale, said) {
   const control = el("input", { type: "datetime-local", name: "ends", value: minute(sale.ends_at_ms) });
   const submit = el("button", { type: "submit" }, "Change the end");
@@ -98,7 +101,7 @@ function end(sale, said) {
     el("div", { class: "together" }, field("Ends (UTC)", control, "A time in the past ends the sale now."), submit));
 }
 
-/** The card of a sale's stock and end. `changed` is told when there are more units, or fewer. */
+/** The card of a sale's stock and end. It calls `changed` after each change of stock. */
 export async function stock(desk, sale, changed) {
   const [said, shown] = [el("div", { id: "stock-said" }), el("div", {})];
   const show = async () => {

@@ -1,4 +1,4 @@
-// Tenants: shops that share this origin, and how much each may have. For keys of the platform.
+// Tenants: shops that share this origin, and their limits. Only for platform keys.
 
 import { api } from "./api.js";
 import { ask, button, el, field, mark, markAll, replace, table, working } from "./dom.js";
@@ -9,14 +9,14 @@ const NAME = /^(?=.{1,20}$)[a-z0-9]+(?:-[a-z0-9]+)*$/;
 
 const MANY = 1_000_000_000_000;
 
-/** The limits: what each is called, what is usual, and the least and the most. */
+/** The limits: member, label, default, minimum, maximum. */
 const LIMITS = [
   ["sales", "Sales", 20, 0, MANY], ["units", "Units in sales", 1_000_000, 0, MANY], ["rooms", "Waiting rooms", 20, 0, MANY],
   ["links", "Links", 100_000, 0, MANY], ["keys", "Keys", 20, 0, MANY],
   ["requests_per_second", "Requests per second", 50, 1, 10_000], ["requests_at_once", "Concurrent requests", 16, 1, 10_000],
 ];
 
-/** What is wrong with a limit. */
+/** Returns the error of a limit; null if it is valid. */
 function fault(control) {
   const [min, max] = [Number(control.min), Number(control.max)];
   const isRight = /^\d+$/.test(control.value) && Number(control.value) >= min && Number(control.value) <= max;
@@ -44,7 +44,7 @@ function row(desk, one, said, list, edit) {
   ];
 }
 
-/** The form that makes a tenant, or changes one. */
+/** The form that creates or changes a tenant. */
 function form(list) {
   const name = el("input", { name: "name", autocomplete: "off", spellcheck: "false" });
   const title = el("input", { name: "title", maxlength: 80, autocomplete: "off" });

@@ -1,4 +1,4 @@
-// Users who are blocked in every sale, or whom no risk check blocks.
+// Users who are blocked in every sale, or exempt from risk checks.
 
 import { api } from "./api.js";
 import { ask, button, el, field, mark, replace, select, state, table, working } from "./dom.js";
@@ -66,7 +66,7 @@ function looker() {
 
 const length = (text) => [...text.trim()].length;
 
-/** The form that puts a user on the list. */
+/** The form that adds a user to the list. */
 function setter(desk, list) {
   const user = el("input", { name: "user", autocomplete: "off", spellcheck: "false" });
   const status = select(STATUSES, "blocked", { name: "status" });

@@ -2,7 +2,7 @@
 
 import { FROM_PAGE } from "../../ui/session.js";
 
-/** A refusal, with the origin's own words. */
+/** A refusal, with the origin's message. */
 export class Problem extends Error {
   constructor(status, detail) {
     super(detail);
@@ -10,7 +10,7 @@ export class Problem extends Error {
   }
 }
 
-/** What an answer says went wrong: a problem, or verdicts of events. */
+/** The error message of an answer: from a problem, or from the verdicts of events. */
 function reason(status, body) {
   const verdict = (body.verdicts ?? []).find((one) => one.verdict === "rejected");
   return verdict ? `Refused again: ${verdict.message ?? verdict.reason}` : (body.detail ?? `The origin answered ${status}.`);

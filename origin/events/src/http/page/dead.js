@@ -1,4 +1,4 @@
-// Dead letters: looked at, mended, sent again, thrown away.
+// Dead letters: show, correct, send again, delete.
 
 import { api } from "./api.js";
 import { asking, bad, button, el, field, instant } from "./dom.js";
@@ -61,7 +61,7 @@ function pretty(text) {
   }
 }
 
-/** The section of dead letters, and what shows those of one group in it. */
+/** The section of dead letters, and a function that shows those of one group in it. */
 export function deadLetters() {
   const group = el("input", { name: "group", placeholder: "all, or collect", autocomplete: "off" });
   const reason = el("input", { name: "reason", placeholder: "all", autocomplete: "off" });
@@ -112,7 +112,7 @@ export function deadLetters() {
     ),
   );
   const showOf = (name) => {
-    // What the group `store` writes is what was refused when it came.
+    // The letters of the group `store` are events that were refused on arrival.
     group.value = name;
     reason.value = "";
     section.scrollIntoView();

@@ -6,7 +6,7 @@ export { button, el, field } from "../../ui/dom.js";
 
 export const bad = (text) => complaint({ message: text });
 
-/** A button that is pressed twice: the first time it asks. */
+/** A button that needs two clicks: the first one shows a question. */
 export function asking(text, question, props, said, work) {
   let isAsked = false;
   const one = button(text, props, said, async () => {
@@ -25,7 +25,7 @@ export function asking(text, question, props, said, work) {
 /** An instant in UTC, to the second. */
 export const instant = (ms) => (ms === null || ms === undefined ? "never" : `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")} UTC`);
 
-/** How long something is, in one unit. */
+/** A duration in one unit. */
 export function age(ms) {
   if (ms === null || ms === undefined) {
     return "none";

@@ -1,4 +1,4 @@
-// How groups stand, and what an operator may do with one.
+// The state of consumer groups, and their actions.
 
 import { api } from "./api.js";
 import { age, asking, bad, button, count, el, field, instant } from "./dom.js";
@@ -17,7 +17,7 @@ function lag(group) {
   return group.lag_records === null ? `${count(group.lag_bytes ?? 0)} bytes` : `${count(group.lag_records)} records`;
 }
 
-/** What a seek does, or would do, in a sentence. */
+/** Describes the effect of a seek in one sentence. */
 function told(sought, isDry) {
   const sum = (name) => sought.sources.reduce((all, one) => all + (one[name] ?? 0), 0);
   const begins = sought.sources.map((one) => one.begins_ms).filter((ms) => ms !== undefined);
@@ -78,7 +78,7 @@ function seekForm(group) {
   );
 }
 
-/** A card that is there as long as its group is, and is told how that stands. */
+/** The card of a group. `update` shows the group's current state. */
 export function groupCard(name, showLetters) {
   const [head, numbers, said] = [el("div", { class: "row apart" }), el("div", {}), el("div", {})];
   let group = { name };

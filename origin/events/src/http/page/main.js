@@ -1,4 +1,4 @@
-// The page of events: groups and collectors, looked at again every few seconds, and dead letters.
+// The page of events: groups and collectors, refreshed every few seconds, and dead letters.
 
 import { session } from "../../ui/session.js";
 import { api, Problem } from "./api.js";
@@ -37,7 +37,7 @@ function signIn(why) {
       { class: "card sign-in", onsubmit: enter },
       el("h1", {}, "Sign in"),
       said,
-      // For password managers, which keep a key under a name.
+      // For password managers, which store a key with a user name.
       el("input", { type: "text", autocomplete: "username", value: "admin", hidden: true }),
       field("Key", shown),
       el("p", { class: "hint" }, "An API key of this origin, or the value of WEIR_ADMIN_TOKEN."),
@@ -47,7 +47,7 @@ function signIn(why) {
   shown.focus();
 }
 
-/** Shows everything, and looks at it again while the page is open. */
+/** Shows everything, and refreshes it while the page is open. */
 async function show() {
   signOut.hidden = false;
   const [said, groups, pulls] = [el("div", {}), el("ul", { class: "cards", id: "groups" }), el("ul", { class: "cards", id: "pulls" })];
@@ -92,7 +92,7 @@ async function show() {
   timer = setTimeout(again, EVERY_MS);
 }
 
-/** Whether the session has ended: then somebody must sign in. */
+/** Returns whether the session has ended. If so, shows the sign-in form. */
 function failed(error) {
   const isUnknown = error instanceof Problem && error.status === 401;
   if (isUnknown) {

@@ -20,7 +20,7 @@ export function table(heads, rows, otherwise) {
   return el("div", { class: "scroll" }, el("table", {}, el("thead", {}, head), el("tbody", {}, rows.map(cells))));
 }
 
-/** A form that calls `submitted` with what its fields have. */
+/** A form that calls `submitted` with the values of its fields. */
 export function form(button, submitted, ...fields) {
   const send = (event) => {
     event.preventDefault();

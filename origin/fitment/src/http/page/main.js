@@ -1,4 +1,4 @@
-// The page of vehicle fitment: a vehicle and what fits it, a part and what it fits, imports.
+// The page of vehicle fitment: parts that fit a vehicle, vehicles that a part fits, imports.
 
 import { FROM_PAGE, session } from "../../ui/session.js";
 import { el, field, form, table } from "./dom.js";
@@ -35,7 +35,7 @@ function say(text, isBad = false) {
   said.classList.toggle("bad", isBad);
 }
 
-/** Does `work`, and says why it failed. */
+/** Runs `work`, and shows the error if it fails. */
 async function attempt(work) {
   say("");
   try {

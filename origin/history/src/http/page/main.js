@@ -1,4 +1,5 @@
-// The products that a user has seen last: shows them, deletes one, clears all. Text from servers only ever becomes text.
+// A user's recently viewed products: shows them, deletes one, clears all. Texts from servers are set as text, never
+// parsed as HTML.
 
 const PAGE = 24;
 
@@ -59,7 +60,7 @@ function state() {
 
 const moment = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 
-/** A picture's address, if it is one that a browser may show. */
+/** The picture of a product, if the address is safe for browsers; otherwise an empty frame. */
 function picture(item) {
   const isSafe = item.picture && /^(https?:\/)?\/[^/\\]|^https?:\/\/./i.test(item.picture);
   return isSafe ? el("img", { src: item.picture, alt: "", loading: "lazy" }) : el("span", { class: "no-picture" });
@@ -95,7 +96,7 @@ function row(item) {
   return element;
 }
 
-/** A SKU may be spelt as one of the paths beside it, so it goes in the body. */
+/** The SKU is in the body, because as a path it could equal another route. */
 async function deleteOne(sku) {
   const body = JSON.stringify({ skus: [sku] });
   const headers = { "content-type": "application/json" };
@@ -117,7 +118,7 @@ async function load() {
   state();
 }
 
-/** What is shown may have an end now: the rest comes up. */
+/** Loads the next page if the shown part has become empty. */
 async function refill() {
   if (list.children.length === 0 && next) {
     await load();

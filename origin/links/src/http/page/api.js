@@ -2,7 +2,7 @@
 
 import { send as ask } from "../../ui/session.js";
 
-/** Relative to the page, which is one folder down. */
+/** Relative to the page, which is one folder deeper. */
 function address(path, query = {}) {
   const wanted = Object.entries(query).filter(([, value]) => value !== "" && value !== null && value !== undefined);
   const search = new URLSearchParams(wanted).toString();
@@ -28,14 +28,14 @@ async function json(...request) {
 const path = (link, rest = "") => `links/${encodeURIComponent(link.code)}${rest}`;
 const of = (link, query = {}) => ({ domain: link.domain, ...query });
 
-/** Random, and made in pages that came without TLS, too. */
+/** A random key. Also works on pages without TLS. */
 function idempotencyKey() {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 export const api = {
   list: (query) => json("GET", "links", query),
-  // What is kept for a key would tell what a password protects.
+  // Without a key if there is a password: the stored answer would reveal the protected target.
   create: (link) => json("POST", "links", {}, link, link.password ? {} : { "idempotency-key": idempotencyKey() }),
   link: (link) => json("GET", path(link), of(link)),
   edit: (link, changes) => json("PATCH", path(link), of(link), changes, { "if-match": `"${link.version}"` }),
@@ -49,6 +49,6 @@ export const api = {
   crosstab: (link, query) => json("GET", path(link, "/crosstab"), of(link, query)),
   conversions: (link, query) => json("GET", path(link, "/conversions"), of(link, query)),
   take: (query, text) => json("POST", "link-imports", query, text),
-  /** With a picture in its middle, if there is one. */
+  /** Sends the picture for its middle, if there is one. */
   qr: async (link, kind, style, logo) => (await send(logo ? "POST" : "GET", path(link, `/qr.${kind}`), of(link, style), logo ?? undefined)).blob(),
 };

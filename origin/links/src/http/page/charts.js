@@ -1,4 +1,4 @@
-// Charts, drawn by hand: bars over time, and lists of bars.
+// Charts: bars over time, and lists of bars.
 
 import { el, replace, svg } from "./dom.js";
 import { compact, count, share, span, tick, word } from "./format.js";
@@ -7,7 +7,7 @@ const HEIGHT = 220;
 const FRAME = { top: 12, right: 4, bottom: 26, left: 44 };
 const TICK_ROOM = 64;
 
-/** The least of 1, 2, 5, 10, 20… that divides `most` into at most four steps. */
+/** The smallest of 1, 2, 5, 10, 20, … that divides `most` into at most four steps. */
 export function step(most) {
   let size = 1;
   for (;;) {
@@ -20,7 +20,7 @@ export function step(most) {
   }
 }
 
-/** Clicks as bars, visitors as bars within them. Drawn again whenever its width changes. */
+/** Clicks as bars, with visitors as narrower bars inside. Redrawn when the width changes. */
 export function timeline(points, by, zone = "UTC", hasVisitors = true) {
   const box = el("div", { class: "timeline" });
   let drawnWidth = 0;
@@ -116,7 +116,7 @@ function asTable(points, by, zone, hasVisitors) {
   );
 }
 
-/** The largest `shown` values of one part, with bars. */
+/** A list of the largest `shown` values, with bars. The others are in a closed section. */
 export function breakdown(title, part, values, shown = 6) {
   const sorted = Object.entries(values).sort(([, a], [, b]) => b - a);
   const total = sorted.reduce((sum, [, clicks]) => sum + clicks, 0);

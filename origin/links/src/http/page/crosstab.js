@@ -1,4 +1,4 @@
-// Clicks by country, device and referrer at once.
+// Clicks by country, device and referrer in combination.
 
 import { api } from "./api.js";
 import { timeline } from "./charts.js";
@@ -8,10 +8,10 @@ import { complaint } from "./notice.js";
 
 const FILTERS = [["country", "countries", "Country"], ["device", "devices", "Device"], ["referrer", "referrers", "Referrer"]];
 
-/** What the lists call a value; countries are regions without a part. */
+/** The label of a value. Countries are regions without a subdivision. */
 const shown = (list, value) => word(list === "countries" ? "regions" : list, value);
 
-/** The filters, for the range that `asked` gives. */
+/** The filters, for the range that `asked` returns. */
 export function crosstabFilter(link, asked) {
   const chosen = Object.fromEntries(FILTERS.map(([name]) => [name, ""]));
   const controls = Object.fromEntries(FILTERS.map(([name]) => [name, el("select", { name: `filter-${name}` })]));

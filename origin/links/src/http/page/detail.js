@@ -1,4 +1,4 @@
-// One link: its QR code, its statistics, and what may be changed of it.
+// One link: its QR code, its statistics, and its editable members.
 
 import { api } from "./api.js";
 import { announce, ask, el, outward, replace } from "./dom.js";
@@ -11,7 +11,7 @@ import { statsCard } from "./stats.js";
 
 const ACTIONS = { create: "Created", edit: "Edited", disable: "Disabled", enable: "Enabled", delete: "Deleted" };
 
-/** What the origin thinks of a target's host. */
+/** The warning for a target whose host the origin has flagged. */
 const FLAGS = "This host mixes alphabets and may imitate another host. Check it before you share it.";
 
 export async function detail(name) {
@@ -31,7 +31,7 @@ function columns(link, show) {
   );
 }
 
-/** Name, target and state, with what can be done at once. */
+/** Name, target and state, with the most important actions. */
 function head(link, show) {
   const said = el("div", {});
   const toggle = el("button", { type: "button", id: "toggle" }, link.disabled ? "Enable" : "Disable");
@@ -103,7 +103,7 @@ function copier(text) {
   };
   button.addEventListener("click", async () => {
     try {
-      // Only there on pages that came over TLS, or from this machine.
+      // Available only on pages over HTTPS or from localhost.
       await navigator.clipboard.writeText(text);
       done("Copied");
     } catch {
@@ -132,7 +132,7 @@ function editor(link, show) {
   );
 }
 
-/** What was changed and when, read when it is asked for. */
+/** The history of changes, loaded when it is opened. */
 function past(link) {
   const list = el("ol", { class: "past" });
   const details = el("details", { class: "card" }, el("summary", {}, el("h2", {}, "History")), list);

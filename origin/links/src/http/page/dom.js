@@ -4,7 +4,7 @@ import { el } from "../../ui/dom.js";
 
 export { announce, ask, el, field, replace, select, svg } from "../../ui/dom.js";
 
-/** A link, if it is one that a browser may follow; else just its text. */
+/** A link, if the address is safe for browsers; otherwise its text. */
 export function outward(url, props = {}) {
   const isWeb = /^https?:\/\//i.test(url);
   const rel = "noopener noreferrer";

@@ -1,4 +1,4 @@
-// The domains: which hosts answer, with which defaults, pages and files.
+// The domains: their hosts, defaults, pages and files.
 
 import { api } from "./api.js";
 import { announce, ask, el, field, replace, select } from "./dom.js";
@@ -10,7 +10,7 @@ const NEW = "new";
 
 const yesOrNo = [["false", "No"], ["true", "Yes"]];
 
-/** All of them; `id`: this one, or a new one. */
+/** Shows all domains, or the form of the domain `id`, which may be new. */
 export async function domains(id = null) {
   const all = await api.domains();
   if (id === null) {

@@ -1,4 +1,4 @@
-// The controls for what a link says: those of a new link, and of one that is edited.
+// The controls for the members of a link, new or existing.
 
 import { el, field, select } from "./dom.js";
 import { atMinute, count, DAY_MS, minute } from "./format.js";
@@ -17,19 +17,19 @@ const LIFE_HINTS = {
   isOld: "The link expires after this long without a click. Empty: never.",
 };
 
-/** The parts of a line of text, each once. */
+/** The distinct parts of a text, separated by commas. */
 export function parts(text) {
   const all = text.split(",").map((part) => part.trim());
   return [...new Set(all.filter((part) => part !== ""))];
 }
 
-/** What an input holds, in the API's terms: `empty` if it holds nothing. */
+/** Returns a reader of an input's value for the API: `empty` if the input is empty. */
 export const valueOf = (control, read = (text) => text, empty = null) => () => {
   const text = control.value.trim();
   return text === "" ? empty : read(text);
 };
 
-/** A part of a form: how it looks, and the member of the API that it holds. */
+/** A part of a form: its element and its member of the API. */
 export class Part {
   constructor(name, element, get) {
     this.name = name;
@@ -43,12 +43,12 @@ export class Part {
   }
 }
 
-/** The members that somebody has changed. */
+/** The changed members. */
 export function changed(all) {
   return Object.fromEntries(all.filter((part) => part.isChanged()).map((part) => [part.name, part.get()]));
 }
 
-/** The parts of a link's form; without `link`, of a new one. */
+/** The parts of a link's form; without `link`, of a new link. */
 export function linkParts(link = null) {
   return [target(link), utm(link), conversion(link), life(link), clicks(link), end(link), status(link), query(link), language(link), tags(link), password(link), ended(link), preview(link), apps(link), rules(link)];
 }
@@ -66,7 +66,7 @@ function target(link) {
   return new Part("target", field("Target address", control), valueOf(control));
 }
 
-/** What says in the target's query where visitors come from. What it has of that already is shown. */
+/** UTM parameters in the target's query. The controls show the existing ones. */
 function utm(link) {
   const names = ["source", "medium", "campaign", "term", "content"];
   const known = new URLSearchParams(/\?([^#]*)/.exec(link?.target ?? "")?.[1] ?? "");
@@ -135,7 +135,7 @@ function tags(link) {
   return new Part("tags", field("Tags", control, "Separated by commas."), valueOf(control, parts, []));
 }
 
-/** A password that is there is never shown: to take it away, one says so. */
+/** An existing password is never shown. A checkbox removes it. */
 function password(link) {
   const control = el("input", { type: "password", name: "password", maxlength: 128, autocomplete: "new-password" });
   if (!link?.protected) {
@@ -178,7 +178,7 @@ function preview(link) {
   return new Part("preview", element, get);
 }
 
-/** Parameters as a query string has them, and back. */
+/** Parameters as a query string, and back. */
 const written = (query) => new URLSearchParams((query ?? []).map(({ name, value }) => [name, value ?? "*"])).toString();
 const parameters = (text) => [...new URLSearchParams(text)].map(([name, value]) => (value === "*" ? { name } : { name, value }));
 
@@ -236,7 +236,7 @@ function rules(link) {
   return list("rules", "Rules", "Other targets for some visitors. The first matching rule applies.", link?.rules ?? [], row);
 }
 
-/** A list that people add to, take from, and put in order. */
+/** An editable list: add, remove and move items. */
 function list(name, title, hint, items, row) {
   const rows = el("ol", { class: "rows" });
   const held = new Map();

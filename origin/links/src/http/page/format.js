@@ -1,4 +1,5 @@
-// Numbers, times and words as people read them. Times are in UTC, and say so; those of statistics in the zone that is chosen.
+// Formats numbers, times and words. Times are in UTC, and the text contains the zone. Times of statistics are in the
+// selected zone.
 
 const number = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
@@ -6,7 +7,7 @@ const utc = (options) => new Intl.DateTimeFormat("en", { timeZone: "UTC", ...opt
 const moment = utc({ dateStyle: "medium", timeStyle: "short", hourCycle: "h23" });
 const inZone = new Map();
 
-/** What writes days and hours of a time zone. */
+/** Formatters for days and hours of a time zone. */
 function writers(timeZone) {
   if (!inZone.has(timeZone)) {
     const format = (options) => new Intl.DateTimeFormat("en", { timeZone, ...options });
@@ -20,7 +21,7 @@ function writers(timeZone) {
   return inZone.get(timeZone);
 }
 
-/** Whether there is such a time zone. */
+/** Whether the time zone exists. */
 export function isZone(name) {
   try {
     return Boolean(writers(name));
@@ -29,13 +30,13 @@ export function isZone(name) {
   }
 }
 
-/** How far a zone's clocks are ahead of UTC at an instant. */
+/** The offset of a zone from UTC at an instant, in milliseconds. */
 function ahead(zone, ms) {
   const of = Object.fromEntries(writers(zone).parts.formatToParts(new Date(ms)).map(({ type, value }) => [type, Number(value)]));
   return Date.UTC(of.year, of.month - 1, of.day, of.hour, of.minute, of.second) - Math.floor(ms / 1000) * 1000;
 }
 
-/** When the day of a zone began that an instant is in. */
+/** The start of the day in a zone that contains an instant. */
 export function midnight(zone, ms) {
   const start = Math.floor((ms + ahead(zone, ms)) / DAY_MS) * DAY_MS;
   return start - ahead(zone, start - ahead(zone, ms));
@@ -48,17 +49,17 @@ export const count = (value) => number.format(value);
 export const compact = (value) => short.format(value);
 export const time = (ms) => `${moment.format(new Date(ms))} UTC`;
 
-/** An instant as a control for times has it, and back: to the minute. */
+/** An instant as the value of a `datetime-local` control, and back: in minutes. */
 export const minute = (ms) => new Date(ms).toISOString().slice(0, 16);
 export const atMinute = (text) => Date.parse(`${text}Z`);
 
-/** A tick of the time axis. */
+/** A label of the time axis. */
 export function tick(ms, by, zone) {
   const { hour, day } = writers(zone);
   return by === "hour" ? hour.format(new Date(ms)) : day.format(new Date(ms));
 }
 
-/** The same, so that it stands by itself. */
+/** A complete description of the same hour or day. */
 export function span(ms, by, zone) {
   const date = new Date(ms);
   const { hour, fullDay } = writers(zone);
@@ -69,7 +70,7 @@ export function share(part, whole) {
   return whole > 0 ? `${Math.round((100 * part) / whole)} %` : "0 %";
 }
 
-/** Days, if it is so many; else hours. */
+/** A duration in days if it is a whole number of days, otherwise in hours. */
 export function life(ms) {
   const days = ms / DAY_MS;
   if (Number.isInteger(days)) {
@@ -103,7 +104,7 @@ function named(list, code) {
   }
 }
 
-/** A value of the statistics' `part` in words. */
+/** The label of a value in the statistics' `part`. */
 export function word(part, value) {
   if (part === "referrers" && value === "qr") {
     return "QR code";

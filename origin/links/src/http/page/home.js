@@ -1,4 +1,4 @@
-// The list of links, and the form that makes one.
+// The list of links, and the form that creates one.
 
 import { api } from "./api.js";
 import { el, field, replace, select } from "./dom.js";
@@ -8,7 +8,7 @@ import { complaint, working } from "./notice.js";
 
 const PAGE = 25;
 
-/** Where a link is shown. */
+/** The address of a link's view. */
 export const place = (link) => `#/l/${link.domain}/${link.code}`;
 
 export async function home() {
@@ -53,7 +53,7 @@ async function maker() {
   );
 }
 
-/** A card with the links that are looked for, the newest or the most clicked first, and more on demand. */
+/** A card with the links that match the search, the newest or the most clicked first, page by page. */
 async function links() {
   const rows = el("tbody", {});
   const said = el("div", {});
@@ -96,7 +96,7 @@ async function links() {
   );
 }
 
-/** Why a page has no links. One page of a search looks at some thousand links only. */
+/** The reason why a page is empty. One page of a search covers only some thousand links. */
 function nothing(wanted, after) {
   if (after) {
     return "Not found yet. Press More to continue the search.";
@@ -109,7 +109,7 @@ function nothing(wanted, after) {
 
 const STATES = { active: "Active", disabled: "Disabled", ended: "Ended", used_up: "Used up" };
 
-/** A link's state: its word and its colour. */
+/** A link's state as a coloured label. */
 export function state(link) {
   return el("span", { class: `state ${link.state === "active" ? "on" : "off"}` }, STATES[link.state] ?? link.state);
 }

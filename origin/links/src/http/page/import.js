@@ -1,4 +1,4 @@
-// Links from a file: an export of Weir's own, or of another shortener; sent part by part, so that one sees how far it is.
+// Imports links from a file: an export of Weir or of another shortener. Sends it in parts to show the progress.
 
 import { api } from "./api.js";
 import { announce, el, field, replace, select } from "./dom.js";
@@ -10,16 +10,16 @@ const FORMATS = [
   ["bitly", "Bitly"], ["dub", "Dub"], ["shlink", "Shlink"], ["yourls", "YOURLS"],
 ];
 
-/** Rows of one part: some seconds of work for an origin. */
+/** Maximum rows of a part: some seconds of work for an origin. */
 const ROWS = 500;
 
-/** Characters of a part, unless one row has more. */
+/** Maximum characters of a part, unless a single row is longer. */
 const LENGTH = 2_000_000;
 
-/** The most that is shown of what was refused. */
+/** Maximum of refused rows to show. */
 const SHOWN = 200;
 
-/** Where rows begin: offset and line. Of a table, line ends within quotes end no row. */
+/** The offset and the line of each row. In a table, line breaks within quotes do not end a row. */
 function places(text, isTable) {
   const found = [];
   let [start, line, begun, isQuoted] = [0, 1, 1, false];
@@ -41,7 +41,7 @@ function places(text, isTable) {
   return found;
 }
 
-/** Parts of whole rows, each with the names of the columns. */
+/** Splits a file into parts of whole rows, each with the column names. */
 export function parts(text, format) {
   const isTable = format !== "ndjson";
   const all = places(text, isTable);
@@ -86,7 +86,7 @@ export async function importer() {
       replace(list, sum.refused.slice(0, SHOWN).map(({ line, code, detail }) => el("li", {}, `Line ${line}${code ? `, ${code}` : ""}: ${detail}`)));
     };
     show(false);
-    // An empty file has no parts: the origin says what it misses.
+    // An empty file has no parts. Send it anyway, so that the origin reports the error.
     for (const part of all.length > 0 ? all : [{ text, firstLine: 2, rows: 0 }]) {
       const query = { format: format.value, domain: domain.value, tag: tag.value.trim(), dry_run: dry.checked, first_line: part.firstLine };
       const done = await api.take(query, part.text);

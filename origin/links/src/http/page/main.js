@@ -1,4 +1,4 @@
-// Which view is shown: by the address behind `#`, once somebody is signed in.
+// Shows the view of the address after `#`, if the user is signed in.
 
 import { Problem, session } from "../../ui/session.js";
 import { detail } from "./detail.js";
@@ -38,7 +38,7 @@ function signIn(why) {
       { class: "card sign-in", onsubmit: enter },
       el("h1", {}, "Sign in"),
       said,
-      // For password managers, which keep a key under a name.
+      // For password managers, which store a key with a user name.
       el("input", { type: "text", autocomplete: "username", value: "admin", hidden: true }),
       field("Key", shown, hint),
       el("div", { class: "row" }, button),
@@ -60,13 +60,13 @@ async function viewOf(hash) {
   return isDomains ? ["Domains", await domains(id ?? null)] : ["", await home()];
 }
 
-/** Shows what the address says. */
+/** Shows the view of the address. */
 async function show() {
   signOut.hidden = views.hidden = false;
   const asked = location.hash;
   try {
     const [title, view] = await viewOf(asked);
-    // The person may have gone on meanwhile.
+    // The user may have opened another view meanwhile.
     if (asked === location.hash) {
       replace(content, view);
       document.title = title ? `${title} · Weir links` : "Weir links";

@@ -1,10 +1,10 @@
-// What went wrong, where it is seen and heard.
+// Error messages, visible and audible.
 
 import { complaint, replace } from "../../ui/dom.js";
 
 export { complaint };
 
-/** A listener that lets `button` wait while `work` is done. If that fails, `said` says why, and it can be tried again. */
+/** A listener that disables `button` while `work` runs. On failure, `said` shows the error, and the button works again. */
 export function working(button, said, work) {
   return async (event) => {
     event.preventDefault();

@@ -1,4 +1,4 @@
-// A link's QR code, as it can be downloaded.
+// A link's QR code and its downloads.
 
 import { api } from "./api.js";
 import { el, field, replace, select } from "./dom.js";
@@ -11,7 +11,7 @@ const LEVELS = [
   ["H", "H: 30 %"],
 ];
 
-/** A file for the person. The browser keeps the blob as long as it needs it. */
+/** Downloads a file. The blob stays available for a minute. */
 export function save(blob, name) {
   const url = URL.createObjectURL(blob);
   const link = el("a", { href: url, download: name });

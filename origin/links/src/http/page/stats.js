@@ -8,7 +8,7 @@ import { count, DAY_MS, isZone, midnight } from "./format.js";
 import { complaint } from "./notice.js";
 import { save } from "./qr.js";
 
-/** What can be looked at: days up to today, and by what. Whole days, by which the origin keeps the parts. */
+/** The ranges: days up to today, and the unit of the chart. Whole days, because the origin stores breakdowns by day. */
 const RANGES = {
   "1d": { text: "Today", days: 1, by: "hour" },
   "2d": { text: "Since yesterday", days: 2, by: "hour" },
@@ -27,20 +27,20 @@ const PARTS = {
   languages: "Languages",
 };
 
-/** Combinations are kept for so many days. */
+/** The origin stores combinations for this number of days. */
 const CROSSTAB_DAYS = 31;
 
-/** The zone of the person's clock. */
+/** The time zone of the browser. */
 const HERE = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
 
 function query(chosen, tz) {
   const { days, by } = RANGES[chosen];
-  // From noon to noon it is a day, whether or not clocks have changed.
+  // Noon to noon is always the next day, also across clock changes.
   const noon = midnight(tz, Date.now()) + DAY_MS / 2;
   return { from_ms: midnight(tz, noon - (days - 1) * DAY_MS), to_ms: midnight(tz, noon + DAY_MS), by, tz };
 }
 
-/** The control of the time zone: any that the browser knows. */
+/** The control for the time zone, with all zones of the browser. */
 function zones() {
   const all = Intl.supportedValuesOf?.("timeZone") ?? [];
   const names = [...new Set([HERE, "UTC", ...all])];
@@ -58,7 +58,7 @@ export function statsCard(link) {
   const load = async () => {
     turn += 1;
     const mine = turn;
-    // What was asked for earlier may come later.
+    // An earlier request may be answered later.
     const show = (...children) => mine === turn && replace(body, ...children);
     body.setAttribute("aria-busy", "true");
     try {
@@ -109,7 +109,7 @@ function tiles(stats) {
   return el("dl", { class: "tiles" }, tile("Clicks", stats.clicks), tile("Visitors", stats.visitors), tile("Addresses", stats.addresses));
 }
 
-/** What was bought by those who had clicked. */
+/** Orders that followed clicks. */
 function sold(orders) {
   const money = ([currency, amount]) => {
     const format = new Intl.NumberFormat("en", { style: "currency", currency });
