@@ -418,11 +418,11 @@ impl<D: SharedData + Clone> Engine for Limiter<D> {
         let config = &self.decider.config;
         let may_differ = config.user_header.is_some() && !trusts_user;
         // After a 400, hosts close the connection in their HTTP stack.
-        let is_malformed = |answer: &AnswerConfig| answer.status == 400;
-        let is_malformed = config.answer.as_ref().is_some_and(is_malformed);
+        let closes = |answer: &AnswerConfig| answer.status == 400;
+        let may_close = config.answer.as_ref().is_some_and(closes);
         // The first request starts the polls.
-        if may_differ || is_malformed || !self.is_serving || config.edges.stamped(request).is_some()
-        {
+        let is_first = !self.is_serving;
+        if may_differ || may_close || is_first || config.edges.stamped(request).is_some() {
             return EarlyDecision::Undecided;
         }
         match self.decider.decide_early(request, request.now_ms()) {
