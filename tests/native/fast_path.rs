@@ -1,5 +1,6 @@
 //! `weir.fast_path` in a real Envoy: for any bytes, split in any way, a listener with it answers like one without it.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ const ANSWERED: &str = "wasmcustom.weir_native_fast_path_requests_total.outcome.
 /// Two gateways with the same Redis and origin.
 struct Pair {
     stack: Stack,
-    /// The shipped `envoy/native.yaml`.
+    /// The gateway with the fast path.
     with: Envoy,
     /// The same without the fast path.
     without: Envoy,
@@ -36,7 +37,15 @@ struct Pair {
 }
 
 impl Pair {
+    /// Sales behind the shipped `envoy/native.yaml`.
     async fn start(key_prefix: &str) -> Result<Self> {
+        let pair = Self::of(key_prefix, sales).await?;
+        pair.open_sales().await?;
+        Ok(pair)
+    }
+
+    /// Two gateways with this configuration of native filters.
+    async fn of(key_prefix: &str, config: fn(&Stack) -> Result<EnvoyConfig>) -> Result<Self> {
         // Other tests of this process make the same choice; the first one wins.
         Host::Native.choose();
         let stack = Stack::builder()
@@ -45,16 +54,15 @@ impl Pair {
             .key_prefix(key_prefix);
         let stack = stack.start().await?;
         let dirs = [DataDir::open(None)?, DataDir::open(None)?];
-        let with = start(&stack, &dirs[0], Ok).await?;
-        let without = start(&stack, &dirs[1], EnvoyConfig::without_fast_path).await?;
-        let pair = Self {
+        let with = start(&stack, &dirs[0], config(&stack)?).await?;
+        let without = config(&stack)?.without_fast_path()?;
+        let without = start(&stack, &dirs[1], without).await?;
+        Ok(Self {
             stack,
             with,
             without,
             _dirs: dirs,
-        };
-        pair.open_sales().await?;
-        Ok(pair)
+        })
     }
 
     /// `gone` is sold out, `later` has not started.
@@ -117,28 +125,78 @@ async fn compare_all(pair: &Arc<Pair>, cases: &[Vec<Vec<u8>>]) -> Result<()> {
     Ok(())
 }
 
-async fn start(
-    stack: &Stack,
-    dir: &DataDir,
-    edit: impl FnOnce(EnvoyConfig) -> Result<EnvoyConfig>,
-) -> Result<Envoy> {
+fn redis_port(stack: &Stack) -> Result<u16> {
     let server = stack.redis.server.as_ref().context("its own Redis")?;
+    Ok(server.port())
+}
+
+fn sales(stack: &Stack) -> Result<EnvoyConfig> {
     let origin = stack.origin_url();
-    let config = EnvoyConfig::native(&Host::Native.library()?, server.port())?
-        .gateway_port(ports::free()?)?
-        .admin_port(ports::free()?)?
+    EnvoyConfig::native(&Host::Native.library()?, redis_port(stack)?)?
         .origin(origin.trim_start_matches("http://").parse()?)?
         .edit_native("weir.seckill_gate", |json| {
             json["redis"]["key_prefix"] = stack.key_prefix.clone().into();
             // Without rate limits, which are not compared.
             json.as_object_mut().context("no object")?.remove("limits");
             Ok(())
-        })?;
+        })
+}
+
+/// A queue that does not move, and a closed room.
+fn rooms(stack: &Stack) -> Result<EnvoyConfig> {
+    let config = json!({
+        "redis": { "key_prefix": stack.key_prefix, "deadline_ms": 3_000 },
+        "keys": [{ "secret": { "env": ROOM_SECRET.0 } }],
+        "rooms": [
+            { "name": "shop", "match": { "path": { "prefix": "/shop" } }, "mode": "paused" },
+            { "name": "shut", "match": { "path": { "prefix": "/shut" } }, "mode": "closed" },
+        ],
+    });
+    native(
+        EnvoyConfig::waiting_room()?
+            .redis("127.0.0.1", redis_port(stack)?)?
+            .room_config(&config.to_string())?,
+    )
+}
+
+/// One request a day and user, and a user who is denied.
+fn limits(_: &Stack) -> Result<EnvoyConfig> {
+    let config = json!({
+        "user_header": "x-user-id",
+        "rules": [{
+            "name": "daily",
+            "match": { "path": { "prefix": "/limited" } },
+            "key": ["user"],
+            "algorithm": "fixed_window",
+            "limit": { "rate": 1, "per": "1d" },
+            "deny": [["eve"]],
+        }],
+    });
+    native(EnvoyConfig::ratelimit(false)?.limiter_config(&config.to_string())?)
+}
+
+/// The configuration of the native module for a shipped file of WebAssembly filters.
+fn native(config: EnvoyConfig) -> Result<EnvoyConfig> {
+    Ok(EnvoyConfig::parse(&config.render()?)?.host(Host::Wasm))
+}
+
+/// The secret of queue tokens.
+const ROOM_SECRET: (&str, &str) = (
+    "WEIR_ROOM_SECRET",
+    "a secret of more than 32 bytes for rooms",
+);
+
+async fn start(stack: &Stack, dir: &DataDir, config: EnvoyConfig) -> Result<Envoy> {
+    let (name, secret) = ROOM_SECRET;
+    let mut variables = stack.gateway_variables().to_vec();
+    variables.push((name.to_owned(), secret.to_owned()));
     let options = EnvoyOptions {
-        config: edit(config)?,
+        config: config
+            .gateway_port(ports::free()?)?
+            .admin_port(ports::free()?)?,
         workers: 1,
         log_level: "info".to_owned(),
-        variables: stack.gateway_variables().to_vec(),
+        variables,
         clock_ahead_ms: None,
         drain_s: None,
         dir: dir.path.clone(),
@@ -274,6 +332,7 @@ fn requests() -> Vec<String> {
         get("/sales/gone", ""),
         get("/sales/later?a=b", ""),
         get("/sales/none", ""),
+        order("gone", "u1", "content-type: application/grpc\r\n"),
         get("/nothing", ""),
         get("/", "accept: text/html\r\n"),
     ];
@@ -330,6 +389,100 @@ fn requests() -> Vec<String> {
     [&plain[..], &odd, &attacks].concat()
 }
 
+/// Compares each request, and checks that the fast path has answered at least this many.
+async fn compare_each(pair: Pair, requests: Vec<String>, least: u64) -> Result<()> {
+    let before = pair.with.stat(ANSWERED).await?;
+    let pair = Arc::new(pair);
+    let cases = requests.into_iter();
+    let cases: Vec<_> = cases.map(|it| vec![it.into_bytes()]).collect();
+    compare_all(&pair, &cases).await?;
+    until("it answers some of them", async || {
+        let count = pair.with.stat(ANSWERED).await;
+        count.is_ok_and(|count| count >= before + least)
+    })
+    .await
+}
+
+/// Room requests with the token of a visitor who waits. Tokens of new visitors differ from gateway to gateway.
+#[tokio::test(flavor = "multi_thread")]
+async fn room_is_answered_alike() -> Result<()> {
+    let pair = Pair::of("fast-rooms", rooms).await?;
+    let cookie = RefCell::new(String::new());
+    for gateway in [&pair.with, &pair.without] {
+        until("the visitor has a position", async || {
+            let kept = match cookie.borrow().as_str() {
+                "" => String::new(),
+                cookie => format!("cookie: {cookie}\r\n"),
+            };
+            let request = get("/shop", &kept).into_bytes();
+            let Ok((answers, _)) = answers(gateway, &[request]).await else {
+                return false;
+            };
+            let headers = answers.iter().flat_map(|answer| &answer.headers);
+            for (_, value) in headers.filter(|(name, _)| name == "set-cookie") {
+                cookie.replace(value.split(';').next().unwrap_or_default().to_owned());
+            }
+            let is_waiting = |answer: &Answer| answer.body.contains(r#""state":"waiting""#);
+            answers.iter().any(is_waiting)
+        })
+        .await?;
+    }
+    let cookie = cookie.into_inner();
+    let kept = format!("cookie: {cookie}\r\n");
+    let token = cookie.split_once('=').context("no token")?.1;
+    let html = "accept: text/html\r\n";
+    let requests = [
+        get("/shop", &kept),
+        get("/shop", &format!("{kept}{html}")),
+        get("/shop/a?b=c", &format!("{kept}accept-language: de\r\n")),
+        get("/shop", &format!("x-weir-room: {token}\r\n")),
+        get("/shop", &format!("cookie: a=b\r\n{kept}")),
+        get(
+            "/shop",
+            &format!("{kept}content-type: application/grpc\r\n"),
+        ),
+        get("/shop", &format!("{kept}origin: https://a.example\r\n")),
+        get("/.weir/room/shop", &kept),
+        get("/.weir/room/shop?n=1", &kept),
+        get("/.weir/room/shop", &kept.replace("\r\n", "x\r\n")),
+        get("/.weir/room/shop", ""),
+        get("/.weir/room/shut", &kept),
+        get("/.weir/room/none", ""),
+        get("/.weir/room/room.js", ""),
+        get("/.weir/room/", ""),
+        get("/shut", ""),
+        get("/shut", html),
+        get("/shut", "content-type: application/grpc\r\n"),
+        get("/open", &kept),
+        get("/shut", "").replace("GET", "HEAD"),
+        get("/shut", "content-length: 0\r\n").replace("GET", "POST"),
+    ];
+    compare_each(pair, requests.to_vec(), 8).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limit_is_answered_alike() -> Result<()> {
+    let pair = Pair::of("fast-limits", limits).await?;
+    let limited = |user: &str, more: &str| get("/limited", &format!("x-user-id: {user}\r\n{more}"));
+    // Uses up the limit of one user at both gateways.
+    pair.compare(&[limited("u1", "").into_bytes()]).await?;
+    let requests = [
+        limited("u1", ""),
+        limited("u1", "accept: text/html\r\naccept-language: de\r\n"),
+        limited("u1", "content-type: application/grpc\r\n"),
+        limited("u1", "x-user-id: u2\r\n"),
+        limited("u1", "cookie: a=b\r\n"),
+        limited("u1", "").replace("GET", "HEAD"),
+        limited("u1", "content-length: 0\r\n").replace("GET", "POST"),
+        limited("eve", ""),
+        limited("eve", "accept: text/html\r\n"),
+        limited("u3", ""),
+        get("/limited", ""),
+        get("/", ""),
+    ];
+    compare_each(pair, requests.to_vec(), 4).await
+}
+
 /// Pseudo-random numbers, the same in every run.
 struct Chance(u64);
 
@@ -346,20 +499,7 @@ impl Chance {
 #[tokio::test(flavor = "multi_thread")]
 async fn refusal_before_http_is_that_of_the_http_filter() -> Result<()> {
     let pair = Pair::start("fast-alike").await?;
-    let before = pair.with.stat(ANSWERED).await?;
-    let pair = Arc::new(pair);
-    let cases: Vec<_> = requests()
-        .into_iter()
-        .map(|request| vec![request.into_bytes()])
-        .collect();
-    compare_all(&pair, &cases).await?;
-    until("it answers some of them", async || {
-        pair.with
-            .stat(ANSWERED)
-            .await
-            .is_ok_and(|count| count >= before + 8)
-    })
-    .await
+    compare_each(pair, requests(), 8).await
 }
 
 /// The variables with the number of sequences and the seed, and their defaults. Higher numbers make this a fuzzer.

@@ -186,6 +186,12 @@ impl<D: SharedData> TableRequest<'_, D> {
         }
     }
 
+    /// The quota's check, without a charge.
+    pub fn check(&self, now_ms: u64) -> Check {
+        let place = self.place();
+        SlotReading::read(*self, place.fingerprint, place.slot_key.as_str(), now_ms).check()
+    }
+
     /// Undoes a charge whose check had `mark`.
     pub fn take_back(&self, mark: u64, now_ms: u64) {
         let place = self.place();

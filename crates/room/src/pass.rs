@@ -104,6 +104,14 @@ impl Pass {
         now_ms < self.until_ms
     }
 
+    /// The token that counts at `now_ms`: after a session, the visitor is a new one with the same ID.
+    pub fn in_force(self, now_ms: u64) -> Self {
+        match self.until_ms > 0 && !self.is_inside(now_ms) {
+            true => Self::newcomer(self.visitor, now_ms),
+            false => self,
+        }
+    }
+
     /// The encoded token, signed with the ring's first key.
     pub fn mint(&self, ring: &KeyRing, room: &RoomName) -> String {
         let Self {

@@ -129,6 +129,7 @@ impl<'b> Framing<'b> {
     /// `None` if the request's end or the connection's state after it is ambiguous.
     fn of(headers: &[httparse::Header<'b>]) -> Option<Self> {
         let (mut host, mut length, mut is_plain) = (None, None, true);
+        let mut has_cookie = false;
         for header in headers {
             let name = header.name.to_ascii_lowercase();
             // Servers disagree on underscores and on all characters except letters, digits and hyphens.
@@ -143,6 +144,10 @@ impl<'b> Framing<'b> {
                 "host" | "content-length" | "connection" | "transfer-encoding" | "expect"
                 | "upgrade" | "te" | "trailer" | "keep-alive" | "proxy-connection"
                 | "http2-settings" => return None,
+                // Envoy joins several cookies in its own way.
+                "cookie" => is_plain &= !std::mem::replace(&mut has_cookie, true),
+                // Envoy turns answers to gRPC clients into gRPC statuses.
+                "content-type" => is_plain &= !header.value.starts_with(b"application/grpc"),
                 name => {
                     let is_envoys = name.starts_with("x-envoy-") || name == "x-forwarded-proto";
                     is_plain &= !is_envoys;
@@ -270,6 +275,8 @@ mod tests {
             ("*", ""),
             ("/", "x-envoy-original-path: /b\r\n"),
             ("/", "x-forwarded-proto: https\r\n"),
+            ("/", "cookie: a=b\r\ncookie: c=d\r\n"),
+            ("/", "content-type: application/grpc+proto\r\n"),
         ];
         for (path, header) in cases {
             let text = format!("GET {path} HTTP/1.1\r\nhost: a\r\n{header}\r\n");

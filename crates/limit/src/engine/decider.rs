@@ -19,6 +19,10 @@ use crate::engine::report::{Report, RuleAction};
 use crate::engine::request::{Client, RuleRequest};
 use crate::engine::ruleset::{ChargedHit, Hits, RuleHit, RuleHits, Ruleset};
 
+mod early;
+
+pub use early::EarlyVerdict;
+
 /// The header with the debug secret.
 const DEBUG: &str = "x-weir-debug";
 
@@ -54,7 +58,7 @@ impl<D: SharedData> Decider<D> {
         let request_of_rules = RuleRequest::new(request, user_header);
         let hits = self.ruleset.hits(&request_of_rules, &mut in_shadow);
         for rule in in_shadow {
-            self.report_action(RuleAction::ShadowLimited, rule, None);
+            self.deny_in_shadow(rule);
         }
         let hits = hits.map_err(|rule| self.deny(rule))?;
         match hits {
@@ -82,6 +86,13 @@ impl<D: SharedData> Decider<D> {
                 report.count(RuleAction::ShadowLimited, rule, Some(hit.key()));
             }
         }
+    }
+
+    fn deny_in_shadow(&mut self, rule: usize) {
+        if let Some((_, metrics)) = self.ruleset.rule(rule) {
+            metrics.shadow_limited.increment();
+        }
+        self.report_action(RuleAction::ShadowLimited, rule, None);
     }
 
     fn deny(&mut self, rule: usize) -> RefusedRequest {

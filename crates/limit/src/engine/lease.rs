@@ -52,6 +52,12 @@ impl Leases {
         rest.is_some()
     }
 
+    /// Whether [`Leases::spend`] would succeed.
+    pub fn covers(&self, key: &LimitKey, cost: u32, now_ms: u64) -> bool {
+        let slice = self.slices.get(key);
+        slice.is_some_and(|slice| cost <= slice.left && now_ms < slice.dies_at_ms)
+    }
+
     /// Returns a spent cost to the slice, because another rule has refused the request.
     pub fn give_back(&mut self, key: &LimitKey, cost: u32) {
         if let Some(slice) = self.slices.get_mut(key) {

@@ -14,12 +14,14 @@ use weir_engine::metrics::DurationHistogram;
 use weir_engine::pump::{CompletedBatch, Counts, Pending, Pump};
 use weir_engine::redis::{DefiniteFailure, Failure, Reply, UnknownFailure, read};
 use weir_engine::refusals::Refusals;
-use weir_engine::{BatchId, Effect, Effects, Engine, Event, Level, Metrics, Request, StreamId};
+use weir_engine::{
+    BatchId, EarlyDecision, Effect, Effects, Engine, Event, Level, Metrics, Request, StreamId,
+};
 
 use crate::engine::NAME;
 use crate::engine::answer::RefusedRequest;
-use crate::engine::config::{CheckedConfig, DEADLINE_MS};
-use crate::engine::decider::{Decider, NextStep};
+use crate::engine::config::{AnswerConfig, CheckedConfig, DEADLINE_MS};
+use crate::engine::decider::{Decider, EarlyVerdict, NextStep};
 use crate::engine::evaluation::PassedRequest;
 use crate::engine::job::{CheckJob, Job, LimitPlan};
 use crate::engine::redis::{Outcome, Redis};
@@ -158,8 +160,12 @@ impl<D: SharedData + Clone> Limiter<D> {
         client: Client,
         effects: &mut Effects,
     ) {
+        effects.respond(stream, self.answer(refused, client));
+    }
+
+    fn answer(&self, refused: &RefusedRequest, client: Client) -> Arc<weir_engine::Answer> {
         let config = self.decider.config.answer.as_ref();
-        effects.respond(stream, Arc::new(refused.answer(client, config)));
+        Arc::new(refused.answer(client, config))
     }
 
     fn wait(
@@ -405,6 +411,27 @@ impl<D: SharedData + Clone> Engine for Limiter<D> {
             }
             // The engine never causes these events.
             Event::Body { .. } | Event::FetchDone { .. } => {}
+        }
+    }
+
+    fn decide_early(&mut self, request: &dyn Request, trusts_user: bool) -> EarlyDecision {
+        let config = &self.decider.config;
+        let may_differ = config.user_header.is_some() && !trusts_user;
+        // After a 400, hosts close the connection in their HTTP stack.
+        let closes = |answer: &AnswerConfig| answer.status == 400;
+        let may_close = config.answer.as_ref().is_some_and(closes);
+        // The first request starts the polls.
+        let is_first = !self.is_serving;
+        if may_differ || may_close || is_first || config.edges.stamped(request).is_some() {
+            return EarlyDecision::Undecided;
+        }
+        match self.decider.decide_early(request, request.now_ms()) {
+            EarlyVerdict::Refused(refused) => {
+                let answer = self.answer(&refused, Client::from_request(request));
+                EarlyDecision::Answer(answer)
+            }
+            EarlyVerdict::NotConcerned => EarlyDecision::NotConcerned,
+            EarlyVerdict::Undecided => EarlyDecision::Undecided,
         }
     }
 

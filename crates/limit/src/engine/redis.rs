@@ -8,7 +8,7 @@ use core::mem;
 use crate::Algorithm;
 use crate::redis::keys::LimitKey;
 use crate::redis::limit::{Answer, LimitRequest};
-use weir_base::breaker::{Pass, Settings};
+use weir_base::breaker::{Pass, Settings, State};
 use weir_base::shared_data::SharedData;
 use weir_engine::Metrics;
 use weir_engine::breaker::CountedBreaker;
@@ -54,19 +54,36 @@ impl Redis {
         self.breaker.permit(now_ms).ok()
     }
 
+    /// Whether [`Redis::permit`] gives a pass without a change of state.
+    pub fn is_permitting(&self) -> bool {
+        self.breaker.state() == State::Closed
+    }
+
     /// Spends slices where available: Redis need not decide these hits.
     pub fn spend_slices<D: SharedData>(&mut self, evaluation: &mut Evaluation<D>, now_ms: u64) {
         for hit in mem::take(&mut evaluation.redis) {
-            let rule = evaluation.ruleset.rule(hit.rule);
-            let has_slices = rule.is_some_and(|(rule, _)| rule.lease.is_some());
-            let key = has_slices.then(|| self.key(&evaluation.ruleset, &hit));
-            match key.flatten() {
+            match self.slice_key(&evaluation.ruleset, &hit) {
                 Some(key) if self.leases.spend(&key, hit.cost(), now_ms) => {
                     evaluation.leased.push((hit, key));
                 }
                 _ => evaluation.redis.push(hit),
             }
         }
+    }
+
+    /// Whether a slice can pay for one of the hits.
+    pub fn has_slice<D: SharedData>(&self, evaluation: &Evaluation<D>, now_ms: u64) -> bool {
+        evaluation.redis.iter().any(|hit| {
+            let key = self.slice_key(&evaluation.ruleset, hit);
+            key.is_some_and(|key| self.leases.covers(&key, hit.cost(), now_ms))
+        })
+    }
+
+    /// The key of a hit, if its rule has slices.
+    fn slice_key<D: SharedData>(&self, ruleset: &Ruleset<D>, hit: &RuleHit) -> Option<LimitKey> {
+        let (rule, _) = ruleset.rule(hit.rule)?;
+        rule.lease?;
+        self.key(ruleset, hit)
     }
 
     /// Returns the spent slices of a refused request.

@@ -59,7 +59,7 @@ pub struct RuleHits {
     pub redis_shadow: Vec<RuleHit>,
 }
 
-/// A hit and the result of its check.
+/// A hit and the result of its check. It is charged only if all rules allow the request.
 #[derive(Clone, Debug)]
 pub struct ChargedHit {
     pub hit: RuleHit,
@@ -158,15 +158,12 @@ impl<D: SharedData> Ruleset<D> {
     /// that would deny it to `in_shadow`.
     pub fn hits(&self, request: &impl Request, in_shadow: &mut Vec<usize>) -> Result<Hits, usize> {
         let mut hits = Hits::None;
-        for (index, (rule, place)) in self.rules.iter().zip(&self.places).enumerate() {
+        for (index, rule) in self.rules.iter().enumerate() {
             match (rule.apply(request), rule.mode) {
                 (RuleMatch::Not, _) => {}
                 (RuleMatch::Hit(hit), _) => hits.push(rule, RuleHit { rule: index, hit }),
                 (RuleMatch::Denied, Mode::Enforce) => return Err(index),
-                (RuleMatch::Denied, Mode::Shadow) => {
-                    place.metrics.shadow_limited.increment();
-                    in_shadow.push(index);
-                }
+                (RuleMatch::Denied, Mode::Shadow) => in_shadow.push(index),
             }
         }
         Ok(hits)
@@ -196,6 +193,16 @@ impl<D: SharedData> Ruleset<D> {
         pairs
             .map(|(hit, check)| ChargedHit { hit, check })
             .collect()
+    }
+
+    /// Checks hits without charging them.
+    pub fn check_all(&self, hits: &[RuleHit], now_ms: u64) -> Vec<ChargedHit> {
+        let check = |hit: &RuleHit| {
+            let check = self.table_request(hit)?.check(now_ms);
+            let hit = hit.clone();
+            Some(ChargedHit { hit, check })
+        };
+        hits.iter().filter_map(check).collect()
     }
 
     /// Undoes a local charge.

@@ -9,7 +9,7 @@ use crate::pace::Pace;
 use crate::redis::keys::RoomKeys;
 use crate::redis::room::CallContext;
 use crate::redis::room_tick::RENEWED_MAX;
-use crate::{Pass, Renewal, RoomState, Setting, Snapshot, Visitor};
+use crate::{Pass, PassError, Renewal, RoomState, Setting, Snapshot, Visitor};
 use weir_base::key::KeyRing;
 use weir_base::shared_data::SharedData;
 use weir_engine::Metrics;
@@ -192,10 +192,20 @@ impl<D: SharedData> Room<D> {
 
     // --- requests
 
-    /// Learns from a signed token how far the queue had been called.
-    pub(crate) fn learn(&mut self, pass: &Pass) {
-        self.seen.seq = self.seen.seq.max(pass.place);
-        self.seen.head = self.seen.head.max(pass.head);
+    /// Learns from a client's token how far the queue had been called, or counts the refused token.
+    pub(crate) fn note_token(&mut self, token: Result<Pass, PassError>) {
+        match token {
+            Ok(pass) => {
+                self.seen.seq = self.seen.seq.max(pass.place);
+                self.seen.head = self.seen.head.max(pass.head);
+            }
+            Err(error) => self.counters.passes_refused.increment(error),
+        }
+    }
+
+    /// Whether the state already covers the token.
+    pub(crate) fn knows(&self, token: &Pass) -> bool {
+        token.place <= self.seen.seq && token.head <= self.seen.head
     }
 
     /// The renewed token of an active session, if the current one is due.

@@ -9,14 +9,16 @@ use alloc::vec::Vec;
 use crate::redis::room_ask::{self, VisitorRequest, VisitorStatus};
 use crate::redis::room_tick;
 use crate::state::Status;
-use crate::{Pass, Visitor};
+use crate::{Pass, PassError, Visitor};
 use weir_base::key::KeyRing;
 use weir_base::resp::Value;
 use weir_base::shared_data::SharedData;
 use weir_engine::pump::{CompletedBatch, Counts, Pending, Pump};
 use weir_engine::redis::{Failure, UnknownFailure};
 use weir_engine::refusals::Refusals;
-use weir_engine::{Answer, Effect, Effects, Engine, Event, Level, Metrics, Request, StreamId};
+use weir_engine::{
+    Answer, EarlyDecision, Effect, Effects, Engine, Event, Level, Metrics, Request, StreamId,
+};
 use weir_limit::rules::Request as _;
 
 use crate::engine::NAME;
@@ -26,6 +28,8 @@ use crate::engine::job::{ByRoom, Job, Kind};
 use crate::engine::metrics::{Outcome, PREFIX};
 use crate::engine::room::{Decision, Room};
 use crate::engine::visit::Head;
+
+mod early;
 
 /// The engine of waiting rooms.
 #[derive(Debug)]
@@ -55,6 +59,23 @@ struct Visit {
     pass: Pass,
     form: Form,
     is_secure: bool,
+}
+
+/// A queue token of a client, as read.
+#[derive(Clone, Copy, Debug)]
+struct PresentedToken {
+    content: Result<Pass, PassError>,
+    /// Whether it came in the header.
+    is_header: bool,
+}
+
+/// A request for a room, which the room has not noted yet.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    visit: Visit,
+    token: Option<PresentedToken>,
+    /// Whether the visitor's ID is the next unused one.
+    is_new: bool,
 }
 
 impl<D: SharedData + Clone> Engine for WaitingRoom<D> {
@@ -87,6 +108,10 @@ impl<D: SharedData + Clone> Engine for WaitingRoom<D> {
             }
             Event::Body { .. } | Event::FetchDone { .. } => {}
         }
+    }
+
+    fn decide_early(&mut self, request: &dyn Request, trusts_user: bool) -> EarlyDecision {
+        self.early_decision(request, trusts_user)
     }
 
     fn tick_ms(&self) -> Option<u64> {
@@ -141,13 +166,12 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
     fn on_request(&mut self, stream: StreamId, request: &dyn Request, effects: &mut Effects) {
         let head = Head::new(request);
         if let Some(name) = self.status_of(head.path()) {
-            return self.on_status(stream, &name, &head, request.now_ms(), effects);
+            return match self.status_answer(&name, &head, request.now_ms()) {
+                Some(answer) => effects.respond(stream, answer),
+                None => effects.let_go(stream),
+            };
         }
-        let is_its = |room: &Room<D>| {
-            room.config.matching.is_met(&head)
-                && !room.config.except.iter().any(|except| except.is_met(&head))
-        };
-        let Some(room) = self.rooms.iter().position(is_its) else {
+        let Some(room) = self.room_of(&head) else {
             return effects.let_go(stream);
         };
         if !core::mem::replace(&mut self.is_serving, true) {
@@ -157,82 +181,86 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             effects.wake();
         }
         let now_ms = request.now_ms();
-        let (pass, is_header) = self.visitor(room, &head, request, now_ms);
-        if is_header {
+        let Some(arrival) = self.arrival(room, &head, now_ms) else {
+            return effects.let_go(stream);
+        };
+        self.note(&arrival);
+        if arrival.token.is_some_and(|token| token.is_header) {
             effects.remove_header(stream, PASS_HEADER);
         }
+        self.admit(stream, arrival.visit, &head, now_ms, effects);
+    }
+
+    /// The index of the room that handles a request.
+    fn room_of(&self, head: &Head<'_>) -> Option<usize> {
+        let is_its = |room: &Room<D>| {
+            room.config.matching.is_met(head)
+                && !room.config.except.iter().any(|except| except.is_met(head))
+        };
+        self.rooms.iter().position(is_its)
+    }
+
+    /// Reads a request for a room, without effects.
+    fn arrival(&self, room: usize, head: &Head<'_>, now_ms: u64) -> Option<Arrival> {
+        let user = self
+            .user_header
+            .as_deref()
+            .and_then(|name| head.header(name))
+            // An authentication filter that always sets the header leaves it empty for anonymous users.
+            .filter(|user| !user.is_empty());
+        let user = user.map(|user| Visitor::of_user(&user));
+        let token = self.presented_token(self.rooms.get(room)?, head, now_ms);
+        let brought = token.and_then(|token| token.content.ok());
+        let brought = brought.map(|pass| pass.in_force(now_ms));
+        let is_new = brought.is_none() && user.is_none();
+        let pass = match (brought, user) {
+            // The visitor has signed in as another user since: that user's position counts.
+            (Some(pass), Some(user)) if pass.visitor != user => Pass::newcomer(user, now_ms),
+            (Some(pass), _) => pass,
+            (None, Some(user)) => Pass::newcomer(user, now_ms),
+            (None, None) => Pass::newcomer(self.next_visitor(), now_ms),
+        };
         let form = match head.wants_page() {
             true => Form::Page,
             false => Form::Json,
         };
+        let is_secure = head.is_secure();
         let visit = Visit {
             room,
             pass,
             form,
-            is_secure: head.is_secure(),
+            is_secure,
         };
-        self.admit(stream, visit, &head, now_ms, effects);
+        Some(Arrival {
+            visit,
+            token,
+            is_new,
+        })
     }
 
-    /// The visitor's token, or a new one; and whether the client sent one in the header.
-    fn visitor(
-        &mut self,
-        room: usize,
-        head: &Head<'_>,
-        request: &dyn Request,
-        now_ms: u64,
-    ) -> (Pass, bool) {
-        let user = self
-            .user_header
-            .as_deref()
-            .and_then(|name| request.header(name))
-            // An authentication filter that always sets the header leaves it empty for anonymous users.
-            .filter(|user| !user.is_empty());
-        let user = user.map(|user| Visitor::of_user(&user));
-        let brought = self.presented_pass(room, head, now_ms);
-        let is_header = brought.is_some_and(|(_, is_header)| is_header)
-            || request.header(PASS_HEADER).is_some();
-        let pass = match (brought, user) {
-            // The visitor has signed in as another user since: that user's position counts.
-            (Some((pass, _)), Some(user)) if pass.visitor != user => Pass::newcomer(user, now_ms),
-            (Some((pass, _)), _) => pass,
-            (None, Some(user)) => Pass::newcomer(user, now_ms),
-            (None, None) => Pass::newcomer(self.new_visitor(), now_ms),
-        };
-        (pass, is_header)
-    }
-
-    /// The client's token, if it is valid.
-    fn presented_pass(
-        &mut self,
-        room: usize,
-        head: &Head<'_>,
-        now_ms: u64,
-    ) -> Option<(Pass, bool)> {
-        let room = self.rooms.get_mut(room)?;
-        let (text, is_header) = head.pass(&room.cookie)?;
-        let life_ms = room.config.terms.life_ms;
-        match Pass::read(&self.keys, &room.config.name, &text, now_ms, life_ms) {
-            Ok(pass) => {
-                room.learn(&pass);
-                let is_over = pass.until_ms > 0 && !pass.is_inside(now_ms);
-                // A visitor with an expired session becomes a new one with the same ID.
-                let pass = match is_over {
-                    true => Pass::newcomer(pass.visitor, now_ms),
-                    false => pass,
-                };
-                Some((pass, is_header))
-            }
-            Err(error) => {
-                room.counters.passes_refused.increment(error);
-                None
-            }
+    /// Notes an arrival in the room's state and counters, before the decision.
+    fn note(&mut self, arrival: &Arrival) {
+        self.visitors += u64::from(arrival.is_new);
+        if let (Some(room), Some(token)) = (self.rooms.get_mut(arrival.visit.room), arrival.token) {
+            room.note_token(token.content);
         }
     }
 
-    fn new_visitor(&mut self) -> Visitor {
-        self.visitors += 1;
-        let unique = format!("{}.{}", self.unique_name, self.visitors);
+    fn presented_token(
+        &self,
+        room: &Room<D>,
+        head: &Head<'_>,
+        now_ms: u64,
+    ) -> Option<PresentedToken> {
+        let (text, is_header) = head.pass(&room.cookie)?;
+        let life_ms = room.config.terms.life_ms;
+        let content = Pass::read(&self.keys, &room.config.name, &text, now_ms, life_ms);
+        Some(PresentedToken { content, is_header })
+    }
+
+    /// The ID of the next new visitor.
+    fn next_visitor(&self) -> Visitor {
+        let unique = format!("{}.{}", self.unique_name, self.visitors + 1);
         Visitor::new(self.keys.signer(), &unique)
     }
 
@@ -340,16 +368,26 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
 
     /// Answers a visitor who is not admitted.
     fn answer_outside(
-        &mut self,
+        &self,
         stream: StreamId,
         visit: &Visit,
         outcome: Outcome,
         now_ms: u64,
         effects: &mut Effects,
     ) {
-        let Some(room) = self.rooms.get(visit.room) else {
-            return;
-        };
+        if let Some(room) = self.rooms.get(visit.room) {
+            effects.respond(stream, self.queue_answer(room, visit, outcome, now_ms));
+        }
+    }
+
+    /// Counts a visitor who is not admitted, and returns the answer.
+    fn queue_answer(
+        &self,
+        room: &Room<D>,
+        visit: &Visit,
+        outcome: Outcome,
+        now_ms: u64,
+    ) -> Arc<Answer> {
         let counted = match visit.form {
             Form::Status => Outcome::Status,
             Form::Page | Form::Json => outcome,
@@ -362,7 +400,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             told.pass = Some(pass.mint(&self.keys, &room.config.name));
         }
         let answer = answer::queue_reply(&room.config, &told, visit.form, visit.is_secure);
-        effects.respond(stream, Arc::new(answer));
+        Arc::new(answer)
     }
 
     // --- pages that ask for their position
@@ -374,31 +412,29 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         Some(name.strip_prefix(b"/")?.into())
     }
 
-    fn on_status(
-        &mut self,
-        stream: StreamId,
-        name: &[u8],
-        head: &Head<'_>,
-        now_ms: u64,
-        effects: &mut Effects,
-    ) {
-        if name == b"room.js" {
-            return effects.respond(stream, Arc::clone(&self.script));
-        }
+    /// The index of the room with this name.
+    fn room_named(&self, name: &[u8]) -> Option<usize> {
         let is_it = |room: &Room<D>| room.config.name.as_str().as_bytes() == name;
-        let Some(index) = self.rooms.iter().position(is_it) else {
-            return effects.let_go(stream);
-        };
-        let pass = self
-            .presented_pass(index, head, now_ms)
-            .map(|(pass, _)| pass);
-        let Some(room) = self.rooms.get_mut(index) else {
-            return;
-        };
+        self.rooms.iter().position(is_it)
+    }
+
+    /// The answer to a position request, or the script; `None` for an unknown room.
+    fn status_answer(&mut self, name: &[u8], head: &Head<'_>, now_ms: u64) -> Option<Arc<Answer>> {
+        if name == b"room.js" {
+            return Some(Arc::clone(&self.script));
+        }
+        let index = self.room_named(name)?;
+        let token = self.presented_token(self.rooms.get(index)?, head, now_ms);
+        let room = self.rooms.get_mut(index)?;
+        if let Some(token) = token {
+            room.note_token(token.content);
+        }
+        let pass = token.and_then(|token| token.content.ok());
+        let pass = pass.map(|pass| pass.in_force(now_ms));
         let Some(pass) = pass.filter(|pass| pass.place > 0 && !pass.is_inside(now_ms)) else {
             room.counters.requests.increment(Outcome::Status);
             let state = if pass.is_some() { "inside" } else { "none" };
-            return effects.respond(stream, Arc::new(answer::no_place(state)));
+            return Some(Arc::new(answer::no_place(state)));
         };
         let outcome = match room.decide(&pass, now_ms) {
             Decision::Wait(outcome) => outcome,
@@ -411,7 +447,8 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             form: Form::Status,
             is_secure: head.is_secure(),
         };
-        self.answer_outside(stream, &visit, outcome, now_ms, effects);
+        let room = self.rooms.get(index)?;
+        Some(self.queue_answer(room, &visit, outcome, now_ms))
     }
 
     // --- Redis

@@ -2,6 +2,7 @@
 
 #![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
+mod early;
 mod failures;
 mod properties;
 mod redis;

@@ -8,7 +8,9 @@ use weir_base::shared_data::LocalData;
 use weir_engine::event::{PlainEnd, PlainRequest};
 use weir_engine::pump::BATCH_MAX;
 use weir_engine::redis::{DefiniteFailure, Failure, UnknownFailure};
-use weir_engine::{Answer, BatchId, Effect, Effects, Engine, Event, Headers, StreamId};
+use weir_engine::{
+    Answer, BatchId, EarlyDecision, Effect, Effects, Engine, Event, Headers, StreamId,
+};
 use weir_room::engine::WaitingRoom;
 use weir_room::engine::config::Config;
 
@@ -33,7 +35,7 @@ impl weir_base::shared_data::SharedData for SharedCell {
 }
 
 /// The outcome of a request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RoomState {
     /// It passed to the origin; the response had these headers.
     Passed(Vec<(String, String)>),
@@ -71,6 +73,10 @@ pub struct World {
     pub redis: Redis,
     pub now_ms: u64,
     pub link: Link,
+    /// Whether gateways try to decide before their HTTP stack.
+    pub is_early: bool,
+    /// The requests that were answered before the HTTP stack.
+    pub early_answers: usize,
     config: String,
     names: u64,
 }
@@ -137,6 +143,8 @@ impl World {
             redis: Redis::default(),
             now_ms: START_MS,
             link: Link::Up,
+            is_early: false,
+            early_answers: 0,
             config,
             names: 0,
         };
@@ -250,9 +258,41 @@ impl World {
 
     /// Any request.
     pub fn send(&mut self, at: usize, headers: &[(&str, &str)], address: &str) -> RoomState {
+        let early = match self.is_early {
+            true => self.decide_early(at, headers, address, true),
+            false => EarlyDecision::Undecided,
+        };
+        if let EarlyDecision::Answer(answer) = early {
+            self.early_answers += 1;
+            return RoomState::Answered(answer);
+        }
         let stream = self.begin(at, headers, address);
         self.run(at);
-        self.outcome(at, stream)
+        let seen = self.outcome(at, stream);
+        if let EarlyDecision::NotConcerned = early {
+            assert_eq!(seen, RoomState::Passed(Vec::new()), "{headers:?}");
+        }
+        seen
+    }
+
+    /// A decision before the HTTP stack.
+    pub fn decide_early(
+        &mut self,
+        at: usize,
+        headers: &[(&str, &str)],
+        address: &str,
+        trusts_user: bool,
+    ) -> EarlyDecision {
+        let request = self.request(headers, address);
+        self.gateways[at].engine.decide_early(&request, trusts_user)
+    }
+
+    fn request(&self, headers: &[(&str, &str)], address: &str) -> PlainRequest {
+        PlainRequest {
+            headers: Headers::new(headers),
+            peer_address: address.into(),
+            now_ms: self.now_ms,
+        }
     }
 
     /// The outcome of a request.
@@ -269,11 +309,7 @@ impl World {
 
     /// Sends a request only.
     pub fn begin(&mut self, at: usize, headers: &[(&str, &str)], address: &str) -> StreamId {
-        let request = PlainRequest {
-            headers: Headers::new(headers),
-            peer_address: address.into(),
-            now_ms: self.now_ms,
-        };
+        let request = self.request(headers, address);
         let link = self.link;
         let gateway = &mut self.gateways[at];
         let stream = gateway.next_stream;
@@ -303,13 +339,19 @@ impl World {
 
 impl Gateway {
     fn metric(&mut self, name: &str) -> u64 {
+        let name = format!("weir_room_{name}");
+        let names: Vec<_> = self.engine.metrics().counters().collect();
+        assert!(names.contains(&name.as_str()), "{name} of {names:?}");
+        self.metrics().get(&name).copied().unwrap_or(0)
+    }
+
+    /// All counters that are not 0.
+    pub fn metrics(&mut self) -> &BTreeMap<String, u64> {
         let metrics = self.engine.metrics();
         let names: Vec<String> = metrics.counters().map(Into::into).collect();
         let counts = &mut self.metrics;
         metrics.collect(|index, count| *counts.entry(names[index].clone()).or_default() += count);
-        let name = format!("weir_room_{name}");
-        assert!(names.contains(&name), "{name} of {names:?}");
-        self.metrics.get(&name).copied().unwrap_or(0)
+        counts
     }
 
     fn respond(&mut self, stream: StreamId, link: Link) -> Vec<(String, String)> {

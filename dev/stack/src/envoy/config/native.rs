@@ -72,18 +72,24 @@ pub(super) fn convert(root: &mut Value, library: &Path) -> Result<()> {
 }
 
 /// The filters that the fast path may query, and their names there.
-const FAST: [(&str, &str); 2] = [
+const FAST: [(&str, &str); 4] = [
     ("weir.seckill_gate", "gate"),
     ("weir.shortlink_redirect", "links"),
+    ("weir.waiting_room", "room"),
+    ("weir.ratelimit", "limits"),
 ];
 
 /// Adds `weir.fast_path` before a connection manager whose only filter is supported by the fast path.
 fn add_fast_path(chain: &mut Value, library: &Path) -> Result<()> {
     let filters = list(chain, "/filters")?;
     let is_there = filters.iter().any(|filter| filter["name"] == FAST_PATH);
+    // The fast path knows only the connection's address.
+    let is_direct = |manager: &Value| {
+        manager["use_remote_address"] == true && manager["xff_num_trusted_hops"].is_null()
+    };
     let mut managers = filters.iter_mut().filter_map(|filter| {
-        let filters = filter.pointer_mut("/typed_config/http_filters");
-        filters.and_then(Value::as_array_mut)
+        let manager = filter.get_mut("typed_config").filter(|it| is_direct(it))?;
+        manager.get_mut("http_filters")?.as_array_mut()
     });
     let Some([filter, _router]) = managers.next().map(Vec::as_mut_slice) else {
         return Ok(());
@@ -394,6 +400,15 @@ mod tests {
         let redis_of = redis(&native(cluster));
         assert_eq!(redis_of[0]["kind"], "cluster");
         assert_eq!(redis_of[0]["addresses"][2], "127.0.0.1:3");
+    }
+
+    #[test]
+    fn filter_alone_on_its_listener_gets_the_fast_path() {
+        for (filter, name) in FAST {
+            let text = native(EnvoyConfig::alone(filter)).to_string();
+            let settings = format!(r#"{{ \"ask\": [\"{name}\"], \"trusts_user_header\": true }}"#);
+            assert!(text.contains(&settings), "{filter}: {text}");
+        }
     }
 
     #[test]

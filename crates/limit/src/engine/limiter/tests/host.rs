@@ -31,6 +31,10 @@ pub struct Host {
     /// Sent and unanswered calls.
     pub calls: VecDeque<(BatchId, Vec<u8>)>,
     pub log: Vec<(Level, String)>,
+    /// Whether it tries to decide before its HTTP stack.
+    pub is_early: bool,
+    /// The requests that were answered before the HTTP stack.
+    pub early_answers: usize,
     /// Charges of requests in flight that never reached the engine.
     pub orphans: u64,
     /// Charges that the engine failed to undo.
@@ -66,7 +70,7 @@ pub enum CallOutcome {
 }
 
 /// The state of a stream.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     Waiting,
     /// It passed; its response has these headers.
@@ -96,6 +100,8 @@ impl Host {
             gone: BTreeSet::new(),
             calls: VecDeque::new(),
             log: Vec::new(),
+            is_early: false,
+            early_answers: 0,
             orphans: 0,
             kept: 0,
             effects: Effects::new(),
@@ -115,18 +121,41 @@ impl Host {
     pub fn request_with(&mut self, headers: &[(&str, &str)]) -> StreamId {
         let stream = self.next_stream;
         self.next_stream += 1;
-        let head = [(":method", "GET"), (":path", "/api/things")];
-        let request = PlainRequest {
-            headers: Headers::new(&[&head, headers].concat()),
-            peer_address: b"192.0.2.1:1".into(),
-            now_ms: self.now_ms,
-        };
         self.streams.insert(stream, State::Waiting);
+        let early = match self.is_early {
+            true => self.decide_early(headers, true),
+            false => EarlyDecision::Undecided,
+        };
+        if let EarlyDecision::Answer(answer) = early {
+            self.early_answers += 1;
+            self.streams.insert(stream, State::Answered(answer));
+            return stream;
+        }
+        let request = self.plain_request(headers);
         self.handle(Event::Request {
             stream,
             request: &request,
         });
+        if let EarlyDecision::NotConcerned = early {
+            let has_work = self.limiter.streams.contains_key(&stream);
+            assert!(self.is_passed(stream) && !has_work, "{headers:?}");
+        }
         stream
+    }
+
+    /// A decision before the HTTP stack.
+    pub fn decide_early(&mut self, headers: &[(&str, &str)], trusts_user: bool) -> EarlyDecision {
+        let request = self.plain_request(headers);
+        self.limiter.decide_early(&request, trusts_user)
+    }
+
+    fn plain_request(&self, headers: &[(&str, &str)]) -> PlainRequest {
+        let head = [(":method", "GET"), (":path", "/api/things")];
+        PlainRequest {
+            headers: Headers::new(&[&head, headers].concat()),
+            peer_address: b"192.0.2.1:1".into(),
+            now_ms: self.now_ms,
+        }
     }
 
     /// Sends a request of this user and processes all pending events.
@@ -263,13 +292,18 @@ impl Host {
     }
 
     pub fn metric(&mut self, name: &str) -> u64 {
+        self.metrics().get(name).copied().unwrap_or(0)
+    }
+
+    /// All counters that are not 0.
+    pub fn metrics(&mut self) -> &BTreeMap<String, u64> {
         let metrics = self.limiter.metrics();
         let names: Vec<String> = metrics.counters().map(Into::into).collect();
         let counts = &mut self.counts;
         metrics.collect(|index, count| {
             *counts.entry(names[index].clone()).or_default() += count;
         });
-        self.counts.get(name).copied().unwrap_or(0)
+        counts
     }
 
     pub fn has_logged(&self, text: &str) -> bool {
