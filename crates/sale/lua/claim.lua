@@ -1,7 +1,7 @@
 -- claim: decides, for a batch of users, who gets units of which shard.
 --
--- One call may contain several groups. A group contains the requests for one shard, and each shard has one group. On
--- Redis Cluster, all groups of a call must be in one slot. On a single server any shards may be combined.
+-- One call contains groups: each has the requests for one shard, and a shard has one group. On Redis Cluster, all groups
+-- must be in one slot.
 --
 -- KEYS, seven for each group g (from 1), all with that shard's hash tag (see shard.lua, record.lua):
 --   7g-6  stock
@@ -11,7 +11,7 @@
 --   7g-2  claims
 --   7g-1  pending    sorted set: user by the open claim's deadline in milliseconds
 --   7g    bought     prefix of `bought:<bucket>`
---   and after those of all groups, in the order of the groups, the prefixes that each group's checks need:
+--   then, in the order of the groups, the prefixes for each group's checks:
 --   reserved         of `reserved:<bucket>`: sets of users with a reservation
 --   blocked          of `blocked:<bucket>`: sets of users who may not buy
 --   attempt          of `attempt:<user>:<tag>`: the generation that this attempt was granted, for a day
@@ -60,8 +60,7 @@ local function take_set()
   return KEYS[next_set - 1]
 end
 
--- The current group: its keys begin at KEYS[group]. These are shared variables because creating the functions again for
--- each group would add 5 % to a small call.
+-- The current group: its keys begin at KEYS[group]. Creating functions for each group would add 5 % to a small call.
 local group, ttl_ms, deadline, user_cap, quantity, buckets, first, drains
 local shard, sequence
 local first_record, first_answer -- what a first claim's record and answer say behind the generation
