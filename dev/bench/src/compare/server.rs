@@ -22,7 +22,8 @@ use weir_stack::{Secrets, ports, workspace};
 /// A room that admits nobody: each visitor is new and gets a position.
 const ROOM: &str = r#"{ "redis": { "cluster": "weir_redis", "key_prefix": "weir", "deadline_ms": 200 },
     "keys": [{ "id": "k1", "secret": { "env": "WEIR_ROOM_SECRET" } }], "user_header": "x-user-id",
-    "rooms": [{ "name": "shop", "match": { "path": { "prefix": "/" } }, "mode": "paused", "status": 202 }] }"#;
+    "rooms": [{ "name": "shop", "match": { "path": { "prefix": "/" } }, "mode": "paused", "status": 202,
+        "per_address": { "places": 1000000 } }] }"#;
 
 /// One rule per user that never refuses, so only the decision is measured. It has four slots per user.
 const USER_LIMIT: &str = r#"{ "user_header": "x-user-id", "rules": [{ "name": "per-user", "key": ["user"],
